@@ -1,0 +1,1 @@
+"""SupaClaw: one AI agent of your own, behind the messengers you already use."""

@@ -1,0 +1,1 @@
+"""Nouns and pure rules: standard library and pydantic only, no I/O."""

@@ -1,0 +1,43 @@
+"""What a turn emits while it runs; sinks turn these into rows, drafts and traces."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gateway.domain.model import Reply, Restarted, TextDelta
+from gateway.domain.transcript import ToolIntent, ToolResult, UserText
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReplied:
+    """One model call is over. `intents` must be stored before the loop is resumed: it runs them next."""
+
+    reply: Reply
+    intents: tuple[ToolIntent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """One call has its result; results of parallel calls come in the order they finish."""
+
+    intent: ToolIntent
+    result: ToolResult
+    failed: bool
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """Messages that arrived during the turn and join it now."""
+
+    messages: tuple[UserText, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The turn is over: its answer. `stopped_by` names the limit that ended it early, else it is None."""
+
+    text: str
+    stopped_by: str | None = None
+
+
+TurnEvent: TypeAlias = TextDelta | Restarted | ModelReplied | ToolFinished | Steered | Answered

@@ -1,0 +1,14 @@
+"""Identifiers, one type each, so that a session id cannot be passed where a task id belongs."""
+
+from typing import NewType
+from uuid import UUID
+
+PrincipalId = NewType("PrincipalId", UUID)
+SessionId = NewType("SessionId", UUID)
+TaskId = NewType("TaskId", UUID)
+InstanceId = NewType("InstanceId", UUID)
+
+AddressId = NewType("AddressId", int)
+InboxId = NewType("InboxId", int)
+MessageId = NewType("MessageId", int)
+OutboxId = NewType("OutboxId", int)

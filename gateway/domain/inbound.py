@@ -1,0 +1,43 @@
+"""What a channel hands to the gateway: one thing that happened, in platform order."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where on a channel a conversation is held; `thread` is empty where the channel has none."""
+
+    channel: str
+    account: str
+    chat: str
+    thread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who sent it, by the platform's own id."""
+
+    id: str
+    name: str
+    is_bot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """A message or an edit, as the platform told it.
+
+    `platform_id` is unique within (channel, account, chat): it is the key of de-duplication, so an edit has one of
+    its own and names the message it replaces in `edits`. `addressed` is false for group talk that is not meant for
+    the agent. A `solo` message gets a turn and an answer of its own instead of joining a running turn.
+    """
+
+    address: Address
+    sender: Sender
+    text: str
+    platform_id: str
+    sent_at: datetime
+    edits: str | None = None
+    private: bool = True
+    addressed: bool = True
+    solo: bool = False

@@ -1,0 +1,68 @@
+"""What to do with an inbound message: decided here, without I/O, before anything is stored."""
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gateway.domain.inbound import Inbound
+from gateway.domain.principals import Role
+
+
+@dataclass(frozen=True, slots=True)
+class RunCommand:
+    """Run a slash command; `argument` is the text after its name."""
+
+    name: str
+    argument: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartTurn:
+    """Store the message and start a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """Store the message; the running turn takes it before its next model call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Record the edit; a text that no turn has taken yet is replaced."""
+
+    platform_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """Do nothing and say nothing."""
+
+    reason: str
+
+
+Decision: TypeAlias = RunCommand | StartTurn | Steer | Edit | Ignore
+
+
+def decide(inbound: Inbound, role: Role, commands: Set[str], *, turn_running: bool = False) -> Decision:
+    """The route of one message; strangers and bots come first, so that nothing of theirs is looked at."""
+    if inbound.sender.is_bot:
+        return Ignore("sent by a bot")
+    if role is Role.STRANGER:
+        return Ignore("sent by a stranger")
+    if inbound.edits is not None:
+        return Edit(inbound.edits)
+    if inbound.text.startswith("/"):
+        return _command(inbound.text, commands)
+    if not inbound.addressed:
+        return Ignore("not addressed to the agent")
+    if not inbound.text.strip():
+        return Ignore("empty")
+    return Steer() if turn_running else StartTurn()
+
+
+def _command(text: str, commands: Set[str]) -> Decision:
+    name, _, argument = text[1:].partition(" ")
+    name, _, rest = name.partition("\n")
+    if name in commands:
+        return RunCommand(name, f"{rest}{argument}".strip())
+    return Ignore("unknown command")
