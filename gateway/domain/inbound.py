@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,21 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
+class Earlier:
+    """Something said before the conversation reached us, as a client of the API tells it."""
+
+    role: Literal["user", "assistant", "system"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Inbound:
     """A message or an edit, as the platform told it.
 
     `platform_id` is unique within (channel, account, chat): it is the key of de-duplication, so an edit has one of
     its own and names the message it replaces in `edits`. `addressed` is false for group talk that is not meant for
-    the agent. A `solo` message gets a turn and an answer of its own instead of joining a running turn.
+    the agent. A `solo` message gets a turn and an answer of its own instead of joining a running turn. `earlier` is
+    taken over only where the address has no session yet.
     """
 
     address: Address
@@ -41,3 +51,4 @@ class Inbound:
     private: bool = True
     addressed: bool = True
     solo: bool = False
+    earlier: tuple[Earlier, ...] = ()

@@ -3,5 +3,5 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-Json: TypeAlias = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
 JsonObject: TypeAlias = Mapping[str, Json]

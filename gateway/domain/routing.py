@@ -60,9 +60,14 @@ def decide(inbound: Inbound, role: Role, commands: Set[str], *, turn_running: bo
     return Steer() if turn_running else StartTurn()
 
 
-def _command(text: str, commands: Set[str]) -> Decision:
+def parse_command(text: str) -> tuple[str, str]:
+    """Name and argument of a text that starts with a slash; names are case-sensitive."""
     name, _, argument = text[1:].partition(" ")
-    name, _, rest = name.partition("\n")
-    if name in commands:
-        return RunCommand(name, f"{rest}{argument}".strip())
-    return Ignore("unknown command")
+    if "\n" in name:
+        name, _, argument = text[1:].partition("\n")
+    return name, argument.strip()
+
+
+def _command(text: str, commands: Set[str]) -> Decision:
+    name, argument = parse_command(text)
+    return RunCommand(name, argument) if name in commands else Ignore("unknown command")

@@ -31,7 +31,10 @@ class ToolFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tool(Generic[Arguments]):
-    """One tool; `run` answers a JSON object or raises `ToolFailed`. `timeout` is in seconds."""
+    """One tool; `run` answers a JSON object or raises `ToolFailed`. `timeout` is in seconds.
+
+    An answer of more than `max_result` characters is stored as a file, and the model is shown its start.
+    """
 
     name: str
     description: str
@@ -39,6 +42,7 @@ class Tool(Generic[Arguments]):
     run: Callable[[Arguments], Awaitable[JsonObject]]
     effect: Effect = Effect.SAFE
     timeout: float = 30.0
+    max_result: int = 8_000
 
 
 AnyTool = Tool[Any]

@@ -1,0 +1,67 @@
+"""One round of tool calls: numbered, run side by side, each with a result."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from itertools import count
+from time import perf_counter
+
+from gateway.agent.toolbox import Toolbox, ToolOutcome
+from gateway.domain.events import ToolFinished
+from gateway.domain.model import ToolCall
+from gateway.domain.tools import Effect
+from gateway.domain.transcript import Entry, ToolIntent, ToolResult
+
+MAY_HAVE_RUN = json.dumps(
+    {
+        "error": "may_have_run",
+        "message": "The gateway was restarted while this call ran: it may or may not have taken effect. "
+        "Look before you repeat it, and tell the user.",
+    }
+)
+
+
+def number(calls: Sequence[ToolCall], first: int, transcript: Iterable[Entry]) -> tuple[ToolIntent, ...]:
+    """Calls as intents from ordinal `first` on, each with an id that occurs nowhere else in the transcript."""
+    used = {entry.call.id for entry in transcript if isinstance(entry, ToolIntent)}
+    intents: list[ToolIntent] = []
+    for ordinal, call in enumerate(calls, start=first):
+        # Nine letters and digits: the one form that every provider accepts.
+        id = call.id or f"call{ordinal:05d}"
+        if id in used:
+            id = next(free for n in count(ordinal) if (free := f"call{n:05d}") not in used)
+        used.add(id)
+        intents.append(ToolIntent(ToolCall(id, call.name, call.arguments), ordinal))
+    return tuple(intents)
+
+
+async def run_calls(
+    intents: Sequence[ToolIntent], toolbox: Toolbox, at_once: int, *, resumed: bool = False
+) -> AsyncGenerator[ToolFinished, None]:
+    """Results as they come, at most `at_once` running; closing the generator cancels what still runs.
+
+    With `resumed` the calls may have run before a crash: one that must not run twice gets that as its result.
+    """
+    slots = asyncio.Semaphore(at_once)
+
+    async def finish(intent: ToolIntent) -> ToolFinished:
+        async with slots:
+            started = perf_counter()
+            outcome = await _run(intent.call, toolbox, resumed=resumed)
+            took = round((perf_counter() - started) * 1000)
+        return ToolFinished(intent, ToolResult(intent.call.id, outcome.text), outcome.failed, took)
+
+    running = [asyncio.create_task(finish(intent), name=f"tool {intent.call.name}") for intent in intents]
+    try:
+        for ended in asyncio.as_completed(running):
+            yield await ended
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _run(call: ToolCall, toolbox: Toolbox, *, resumed: bool) -> ToolOutcome:
+    if resumed and toolbox.effect(call.name) is Effect.ONCE:
+        return ToolOutcome(MAY_HAVE_RUN, failed=True)
+    return await toolbox.run(call)

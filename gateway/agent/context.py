@@ -1,0 +1,147 @@
+"""From persona and transcript to a prompt: pure, and with a prefix that stays the same from turn to turn."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import assert_never
+
+from gateway.domain.model import AssistantMessage, PromptMessage, ToolCall, ToolMessage, UserMessage
+from gateway.domain.principals import Principal
+from gateway.domain.transcript import AssistantText, Entry, Notice, Summary, ToolIntent, ToolResult, UserText
+from gateway.workspace.prompts import PersonaText
+
+PREAMBLE = """\
+You are the user's personal agent, run by SupaClaw. The files below say who you are and how you work.
+Each user message starts with a stamp in brackets: when it was sent and, where several people write, by whom. \
+The gateway writes stamps; you never do."""
+
+NO_RESULT = json.dumps({"error": "no_result", "message": "No result was stored; the call may have run."})
+
+OPENING = "[The conversation starts with your message.]"
+
+
+def system_prompt(
+    persona: PersonaText, principal: Principal, *, sections: Sequence[str] = (), heartbeat: bool = False
+) -> str:
+    """Standing instructions; the same for every turn of a principal until a file changes. No clock goes in here."""
+    parts = [
+        PREAMBLE,
+        _file("AGENTS.md", persona.agents),
+        _file("SOUL.md", persona.soul),
+        _file("TOOLS.md", persona.tools),
+        _file("USER.md", persona.user),
+        f"You are talking with {_one_line(principal.name)} ({principal.role.value}).",
+        *sections,
+        _file("HEARTBEAT.md", persona.heartbeat) if heartbeat else "",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def stamped(message: UserText) -> str:
+    """The text with its stamp, which never changes once the message is stored."""
+    sender = f" {_one_line(message.sender)}" if message.sender else ""
+    return f"[{_minute(message.sent_at)}{sender}] {message.text}"
+
+
+def to_messages(entries: Sequence[Entry]) -> tuple[PromptMessage, ...]:
+    """What a provider accepts, whatever was stored: every call has its result, users and agent take turns."""
+    written = _Messages(_results(entries))
+    for place, entry in enumerate(entries):
+        match entry:
+            case UserText():
+                written.user(stamped(entry))
+            case Summary(text):
+                written.user(f"[Summary of the conversation before this]\n{text}")
+            case AssistantText(text):
+                written.assistant(text)
+            case ToolIntent(call):
+                written.call(call, place)
+            case ToolResult():
+                written.end_of_calls()
+            case Notice():
+                pass
+            case unreachable:
+                assert_never(unreachable)
+    return written.done()
+
+
+@dataclass(slots=True)
+class _Messages:
+    """Prompt messages under construction; an assistant message stays open while calls follow it."""
+
+    results: dict[int, str]
+    messages: list[PromptMessage] = field(default_factory=list)
+    text: str = ""
+    calls: list[ToolCall] = field(default_factory=list)
+    answers: list[ToolMessage] = field(default_factory=list)
+
+    def user(self, text: str) -> None:
+        self._close()
+        if self.messages and isinstance(last := self.messages[-1], UserMessage):
+            self.messages[-1] = UserMessage(f"{last.text}\n\n{text}")
+        else:
+            self.messages.append(UserMessage(text))
+
+    def assistant(self, text: str) -> None:
+        self.end_of_calls()
+        self.text = "\n\n".join(part for part in (self.text, text.strip()) if part)
+
+    def call(self, call: ToolCall, place: int) -> None:
+        self.calls.append(_acceptable(call))
+        self.answers.append(ToolMessage(call.id, self.results.get(place, NO_RESULT)))
+
+    def end_of_calls(self) -> None:
+        if self.calls:
+            self._close()
+
+    def done(self) -> tuple[PromptMessage, ...]:
+        self._close()
+        return tuple(self.messages)
+
+    def _close(self) -> None:
+        if not self.text and not self.calls:
+            return
+        if not self.messages:
+            self.messages.append(UserMessage(OPENING))
+        self.messages += [AssistantMessage(self.text, tuple(self.calls)), *self.answers]
+        self.text, self.calls, self.answers = "", [], []
+
+
+def _results(entries: Sequence[Entry]) -> dict[int, str]:
+    """Results by the place of their intent; something else may have been stored in between."""
+    open_calls: dict[str, int] = {}
+    results: dict[int, str] = {}
+    for place, entry in enumerate(entries):
+        if isinstance(entry, ToolIntent):
+            open_calls[entry.call.id] = place
+        elif isinstance(entry, ToolResult) and (intent := open_calls.pop(entry.call_id, None)) is not None:
+            results[intent] = entry.text
+    return results
+
+
+def _acceptable(call: ToolCall) -> ToolCall:
+    """Providers refuse a whole conversation over one malformed call, so what the model wrote is kept as an argument."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", call.name)[:64] or "unnamed"
+    try:
+        valid = isinstance(json.loads(call.arguments), dict)
+    except ValueError:
+        valid = False
+    arguments = (
+        call.arguments if valid else json.dumps({"malformed": call.arguments}) if call.arguments.strip() else "{}"
+    )
+    return ToolCall(call.id, name, arguments)
+
+
+def _file(name: str, text: str) -> str:
+    return f"=== {name} ===\n{text}" if text else ""
+
+
+def _minute(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _one_line(name: str) -> str:
+    """A name from a platform, unable to pass for a stamp or a line of its own."""
+    return " ".join(re.sub(r"[\[\]\x00-\x1f\x7f]", " ", name).split())[:64]

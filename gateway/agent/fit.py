@@ -1,0 +1,173 @@
+"""The last resort before a model call: whatever the transcript holds, the next prompt fits."""
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import TypeAlias, assert_never
+
+from gateway.domain.model import AssistantMessage, PromptMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
+
+Estimate: TypeAlias = Callable[[str], int]
+"""Tokens of a text, never too few."""
+
+Round: TypeAlias = tuple[PromptMessage, ...]
+"""A user message alone, or an assistant message with its tool results: never split."""
+
+MAX_MESSAGE_TOKENS = 20_000
+MESSAGE_OVERHEAD = 4
+LEFT_OUT = "[Older messages are left out here: the conversation is longer than the model can read.]"
+
+
+def fit(messages: Sequence[PromptMessage], budget: int, estimate: Estimate) -> tuple[PromptMessage, ...]:
+    """At most `budget` (≥ 200) tokens: oldest rounds go first, the newest user message never goes."""
+    system = tuple(message for message in messages if isinstance(message, SystemMessage))
+    rest = [message for message in messages if not isinstance(message, SystemMessage)]
+    capped = _shrunk(rest, MAX_MESSAGE_TOKENS, estimate)
+    if _weight((*system, *capped), estimate) <= budget:
+        return (*system, *capped)
+    newest = _newest(_rounds(capped), budget - _weight(system, estimate) - _marker_weight(estimate), estimate)
+    short, fitting = _squeezed(system, newest, budget - _marker_weight(estimate), estimate)
+    return (*short, *(_marked(fitting) if len(fitting) < len(rest) else fitting))
+
+
+def message_tokens(message: PromptMessage, estimate: Estimate) -> int:
+    """Tokens of one message with its envelope."""
+    calls = message.calls if isinstance(message, AssistantMessage) else ()
+    parts = chain([message.text], *((call.id, call.name, call.arguments) for call in calls))
+    return MESSAGE_OVERHEAD * (1 + len(calls)) + sum(map(estimate, parts))
+
+
+def _newest(rounds: Sequence[Round], room: int, estimate: Estimate) -> list[Round]:
+    """What is left when the oldest rounds are dropped; the newest round and the newest user message stay."""
+    needed = _needed(rounds)
+    weights = [_weight(part, estimate) for part in rounds]
+    total, dropped = sum(weights), set[int]()
+    for place, weight in enumerate(weights):
+        if total <= room:
+            break
+        if place not in needed:
+            dropped.add(place)
+            total -= weight
+    return [part for place, part in enumerate(rounds) if place not in dropped]
+
+
+def _needed(rounds: Sequence[Round]) -> set[int]:
+    users = [place for place, part in enumerate(rounds) if isinstance(part[0], UserMessage)]
+    return {len(rounds) - 1, *users[-1:]}
+
+
+def _squeezed(
+    system: Sequence[PromptMessage], newest: Sequence[Round], budget: int, estimate: Estimate
+) -> tuple[tuple[PromptMessage, ...], tuple[PromptMessage, ...]]:
+    """Cut what is still too long: the system text to half the budget at most, the longest of the rest to one level.
+
+    Calls that cannot be cut small enough give way to the user's message.
+    """
+    short = _level_off(system, max(budget // 2, budget - _weight(_flat(newest), estimate)), estimate)
+    room = budget - _weight(short, estimate)
+    fitting = _level_off(_flat(newest), room, estimate)
+    if _weight(fitting, estimate) <= room:
+        return short, fitting
+    users = [part for part in newest if isinstance(part[0], UserMessage)]
+    return short, _level_off(_flat(users[-1:]), room, estimate)
+
+
+def _level_off(messages: Sequence[PromptMessage], room: int, estimate: Estimate) -> tuple[PromptMessage, ...]:
+    """Cut the longest messages to one common length, so that all together take `room`."""
+    return _shrunk(messages, _level([message_tokens(message, estimate) for message in messages], room), estimate)
+
+
+def _shrunk(messages: Sequence[PromptMessage], limit: int, estimate: Estimate) -> tuple[PromptMessage, ...]:
+    return tuple(_shrink(message, limit, estimate) for message in messages)
+
+
+def _shrink(message: PromptMessage, limit: int, estimate: Estimate) -> PromptMessage:
+    if message_tokens(message, estimate) <= limit:
+        return message
+    room = limit - MESSAGE_OVERHEAD
+    match message:
+        case SystemMessage(text):
+            return SystemMessage(_cut(text, room, estimate))
+        case UserMessage(text):
+            return UserMessage(_cut(text, room, estimate))
+        case ToolMessage(call_id, text):
+            return ToolMessage(call_id, _cut(text, room, estimate))
+        case AssistantMessage():
+            return _shrink_assistant(message, limit, estimate)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _shrink_assistant(message: AssistantMessage, limit: int, estimate: Estimate) -> AssistantMessage:
+    texts = [message.text, *(call.arguments for call in message.calls)]
+    weights = [estimate(text) for text in texts]
+    level = _level(weights, limit - (message_tokens(message, estimate) - sum(weights)))
+    calls = (ToolCall(call.id, call.name, _cut_arguments(call.arguments, level, estimate)) for call in message.calls)
+    return AssistantMessage(_cut(message.text, level, estimate), tuple(calls))
+
+
+def _level(weights: Sequence[int], room: int) -> int:
+    """The height at which the sum of all weights, cut to it, is at most `room`."""
+    for place, weight in enumerate(sorted(weights)):
+        share = max(0, room) // (len(weights) - place)
+        if weight > share:
+            return share
+        room -= weight
+    return max(weights, default=0)
+
+
+def _cut(text: str, limit: int, estimate: Estimate) -> str:
+    """Head and tail of a text, with a line that says how much is missing between them."""
+    tokens = estimate(text)
+    if tokens <= limit:
+        return text
+    keep = len(text) * (limit - estimate(_gap(len(text))) - 1) // tokens
+    while keep > 0:
+        tail = keep // 3
+        cut = f"{text[: keep - tail]}{_gap(len(text) - keep)}{text[len(text) - tail :]}"
+        if estimate(cut) <= limit:
+            return cut
+        keep = keep * 4 // 5
+    return ""
+
+
+def _gap(missing: int) -> str:
+    return f"\n[… {missing:,} characters are left out here …]\n"
+
+
+def _cut_arguments(arguments: str, limit: int, estimate: Estimate) -> str:
+    """Still a JSON object, because providers refuse anything else."""
+    if estimate(arguments) <= limit:
+        return arguments
+    cut = json.dumps({"cut": _cut(arguments, limit // 2, estimate)}, ensure_ascii=False)
+    return cut if estimate(cut) <= limit else "{}"
+
+
+def _rounds(messages: Sequence[PromptMessage]) -> list[Round]:
+    rounds: list[list[PromptMessage]] = []
+    for message in messages:
+        if isinstance(message, ToolMessage) and rounds:
+            rounds[-1].append(message)
+        else:
+            rounds.append([message])
+    return [tuple(part) for part in rounds]
+
+
+def _marked(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
+    """The line about what is missing comes first, as part of a user message: providers want those to alternate."""
+    match messages:
+        case [UserMessage(text), *later]:
+            return (UserMessage(f"{LEFT_OUT}\n\n{text}"), *later)
+    return (UserMessage(LEFT_OUT), *messages)
+
+
+def _marker_weight(estimate: Estimate) -> int:
+    return message_tokens(UserMessage(f"{LEFT_OUT}\n\n"), estimate)
+
+
+def _flat(rounds: Sequence[Round]) -> tuple[PromptMessage, ...]:
+    return tuple(chain.from_iterable(rounds))
+
+
+def _weight(messages: Sequence[PromptMessage], estimate: Estimate) -> int:
+    return sum(message_tokens(message, estimate) for message in messages)

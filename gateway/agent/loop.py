@@ -1,0 +1,126 @@
+"""The agent loop: model, tools, model, until there is an answer. It knows no database, no channel and no clock."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from gateway.agent.calls import number, run_calls
+from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent, Stop
+from gateway.agent.toolbox import Toolbox
+from gateway.domain.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
+from gateway.domain.model import Model, ModelEvent, Prompt, Reply
+from gateway.domain.transcript import AssistantText, Entry, ToolIntent, UserText
+
+Steer: TypeAlias = Callable[[], Awaitable[Sequence[UserText]]]
+"""Takes the messages that arrived since the last model call."""
+
+Render: TypeAlias = Callable[[Sequence[Entry]], Prompt]
+"""Makes the next prompt of a transcript; it always fits the model."""
+
+NO_ANSWER = "The model gave an empty answer. Ask again, perhaps in other words."
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A run of the loop as far as it has come."""
+
+    transcript: list[Entry]
+    toolbox: Toolbox
+    limits: Limits
+    spent: Spent
+    next_ordinal: int
+    repeats: Repeats = field(default_factory=Repeats)
+
+    def stop(self) -> Stop | None:
+        """Why no further model call may be made, or None."""
+        return self.limits.stop(self.spent) or self.limits.stop_repeating(self.repeats)
+
+    def accept(self, reply: Reply) -> tuple[ToolIntent, ...]:
+        """Account for a reply and number the calls it asks for."""
+        self.spent = self.spent.plus(reply.usage)
+        intents = number(reply.calls, self.next_ordinal, self.transcript)
+        self.next_ordinal += len(intents)
+        if intents and reply.text.strip():
+            self.transcript.append(AssistantText(reply.text, final=False))
+        self.transcript.extend(intents)
+        return intents
+
+    def conclude(self, finished: Sequence[ToolFinished]) -> None:
+        """Take over one round's results, in the order of their calls."""
+        self.transcript.extend(event.result for event in sorted(finished, key=lambda event: event.intent.ordinal))
+        self.repeats.note(finished)
+
+
+async def run_turn(
+    entries: Sequence[Entry],
+    *,
+    model: Model,
+    toolbox: Toolbox,
+    render: Render,
+    steer: Steer,
+    limits: Limits,
+    first_ordinal: int = 0,
+    pending: Sequence[ToolIntent] = (),
+    spent: Spent = UNSPENT,
+) -> AsyncGenerator[TurnEvent, None]:
+    """One turn over a transcript; ends with exactly one `Answered`, or raises `ModelsExhausted`.
+
+    The caller stores each event before it asks for the next one: calls run only after their `ModelReplied` was taken.
+    `pending` are the intents at the end of `entries` that a crash left without a result; `first_ordinal` is the
+    first free ordinal of the task. Closing the generator closes the model's stream and cancels running tools.
+    """
+    turn = _Turn(list(entries), toolbox, limits, spent, first_ordinal)
+    async with aclosing(_tools(turn, pending, resumed=True)) as results:
+        async for result in results:
+            yield result
+    while not (stop := turn.stop()):
+        if messages := tuple(await steer()):
+            turn.transcript.extend(messages)
+            yield Steered(messages)
+        async with aclosing(_round(turn, model, render)) as events:
+            async for event in events:
+                yield event
+                if isinstance(event, Answered):
+                    return
+    yield Answered(stop.text, stop.limit)
+
+
+async def _round(turn: _Turn, model: Model, render: Render) -> AsyncGenerator[TurnEvent, None]:
+    """One model call and the tools it asks for; `Answered` when it asks for none."""
+    reply: Reply | None = None
+    async with _closing(model.stream(render(turn.transcript))) as events:
+        async for event in events:
+            if isinstance(event, Reply):
+                reply = event
+                break
+            yield event
+    if reply is None:
+        raise RuntimeError("the model's stream ended without a reply")
+    intents = turn.accept(reply)
+    yield ModelReplied(reply, intents)
+    if not intents:
+        yield Answered(reply.text.strip() or NO_ANSWER)
+    async with aclosing(_tools(turn, intents)) as results:
+        async for result in results:
+            yield result
+
+
+async def _tools(
+    turn: _Turn, intents: Sequence[ToolIntent], *, resumed: bool = False
+) -> AsyncGenerator[ToolFinished, None]:
+    finished: list[ToolFinished] = []
+    async with aclosing(run_calls(intents, turn.toolbox, turn.limits.parallel_tools, resumed=resumed)) as events:
+        async for event in events:
+            finished.append(event)
+            yield event
+    turn.conclude(finished)
+
+
+@asynccontextmanager
+async def _closing(events: AsyncIterator[ModelEvent]) -> AsyncGenerator[AsyncIterator[ModelEvent], None]:
+    try:
+        yield events
+    finally:
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()

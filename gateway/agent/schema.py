@@ -1,0 +1,45 @@
+"""The JSON Schema of a tool's arguments, as small as a model needs it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from gateway.domain.json import JsonObject
+
+
+def parameters_of(arguments: type[BaseModel]) -> JsonObject:
+    """Without titles, class docstrings and references; an optional field is shown as its plain type."""
+    schema = arguments.model_json_schema()
+    return _compact(schema, schema.get("$defs", {}))
+
+
+def _compact(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    schema = _resolved(schema, definitions)
+    small = {key: _value(key, value, definitions) for key, value in schema.items() if key not in {"title", "$defs"}}
+    if "properties" in small:
+        small.pop("description", None)
+    if small.get("default", ...) is None:
+        del small["default"]
+    return small
+
+
+def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" in schema:
+        target = definitions[schema["$ref"].rpartition("/")[2]]
+        return {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+    match [option for option in schema.get("anyOf", []) if option.get("type") != "null"]:
+        case [only]:
+            return {**only, **{key: value for key, value in schema.items() if key != "anyOf"}}
+    return schema
+
+
+def _value(key: str, value: Any, definitions: Mapping[str, Any]) -> Any:
+    match key, value:
+        case "properties", dict():
+            return {name: _compact(field, definitions) for name, field in value.items()}
+        case (("items" | "additionalProperties"), dict()):
+            return _compact(value, definitions)
+        case (("anyOf" | "oneOf" | "allOf" | "prefixItems"), list()):
+            return [_compact(option, definitions) for option in value]
+    return value

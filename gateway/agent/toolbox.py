@@ -1,0 +1,140 @@
+"""Runs the calls a model asks for: whatever happens, the model gets an answer."""
+
+import asyncio
+import difflib
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from gateway.agent.schema import parameters_of
+from gateway.domain.json import Json, JsonObject
+from gateway.domain.model import ToolCall, ToolSpec
+from gateway.domain.tools import AnyTool, Effect, ToolFailed
+
+T = TypeVar("T")
+
+Spill = Callable[[str, str], Awaitable[str]]
+"""Stores a text under a proposed path and answers the path a tool can read it at."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """The answer for the model, as JSON text."""
+
+    text: str
+    failed: bool = False
+
+
+class Toolbox:
+    """The tools of one agent, by name."""
+
+    def __init__(self, tools: Sequence[AnyTool], spill: Spill) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        if len(self._tools) != len(tools):
+            raise ValueError(f"two tools share a name: {sorted(tool.name for tool in tools)}")
+        self._spill = spill
+
+    @cached_property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What the model is shown; always in the same order, so that provider caches hit."""
+        return tuple(
+            ToolSpec(tool.name, tool.description, parameters_of(tool.arguments)) for tool in self._tools.values()
+        )
+
+    def effect(self, name: str) -> Effect:
+        """What running a call twice would do; a call of an unknown tool does nothing."""
+        tool = self._tools.get(name)
+        return tool.effect if tool else Effect.SAFE
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        """Never raises for what the call or the tool does; only cancellation passes."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return _refusal("unknown_tool", self._suggestion(call.name))
+        try:
+            arguments = _parse(tool, call.arguments)
+            text = _to_json(await _guarded(tool, arguments))
+        except ToolFailed as failure:
+            return _refusal(failure.error, failure.message)
+        if len(text) > tool.max_result:
+            return await self._spilled(tool, text)
+        return ToolOutcome(text)
+
+    def _suggestion(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self._tools, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        return f"There is no tool {name[:64]!r}.{hint} The tools are: {', '.join(self._tools) or 'none'}."
+
+    async def _spilled(self, tool: AnyTool, text: str) -> ToolOutcome:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        path = await _attempt(self._spill(f"tool-results/{tool.name}-{digest}.json", text))
+        whole: dict[str, Json] = (
+            {"message": f"The whole result could not be stored: {_words(path)}"}
+            if isinstance(path, BaseException)
+            else {"path": path, "message": "The result is long; the whole of it is in the file at path."}
+        )
+        return ToolOutcome(_to_json({"truncated": True, **whole, "head": text[: tool.max_result // 2]}))
+
+
+async def _guarded(tool: AnyTool, arguments: BaseModel) -> JsonObject:
+    try:
+        async with asyncio.timeout(tool.timeout):
+            result = await _attempt(tool.run(arguments))
+    except TimeoutError:
+        message = f"{tool.name} took longer than {tool.timeout:g} s and was stopped; it may have had an effect."
+        raise ToolFailed("timeout", message) from None
+    if isinstance(result, ToolFailed):
+        raise result
+    if isinstance(result, BaseException):
+        raise ToolFailed(type(result).__name__, _words(result)) from result
+    return result
+
+
+async def _attempt(work: Awaitable[T]) -> T | BaseException:
+    # gather hands an error over as a value, whatever its class; a cancelled turn still cancels the work and passes.
+    [outcome] = await asyncio.gather(work, return_exceptions=True)
+    return outcome
+
+
+def _parse(tool: AnyTool, text: str) -> BaseModel:
+    try:
+        arguments: BaseModel = tool.arguments.model_validate_json(text.strip() or "{}")
+    except ValidationError as error:
+        raise ToolFailed("invalid_arguments", _explanation(tool, error)) from error
+    return arguments
+
+
+def _explanation(tool: AnyTool, error: ValidationError) -> str:
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    if details[0]["type"] == "json_invalid":
+        return f"The arguments are not valid JSON ({details[0]['msg']}); send one JSON object."
+    faults = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in details[:5])
+    return f"{faults}. {tool.name} takes: {', '.join(tool.arguments.model_fields) or 'nothing'}."
+
+
+def _refusal(error: str, message: str) -> ToolOutcome:
+    return ToolOutcome(_to_json({"error": error, "message": message}), failed=True)
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _to_json(value: JsonObject) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ToolFailed("unusable_result", f"The tool ran, but its result cannot be shown: {error}") from error
+    # A lone surrogate is no text any database or provider takes.
+    return text.encode("utf-8", "replace").decode()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -1,0 +1,24 @@
+"""What every channel's section of config.json has: who may talk."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from gateway.domain.access import AccessMode
+
+
+def _as_text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+PlatformId = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | int)]
+"""The platform's own id of a person or chat; a number is taken as its digits."""
+
+
+class ChannelSettings(BaseModel):
+    """Base of every channel's settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    access: AccessMode = Field("allowlist", description="Who gets answers: owner, allowlist, pairing or open.")
+    allow: tuple[PlatformId, ...] = Field((), description='Platform ids of people let in; "*" lets anyone in.')

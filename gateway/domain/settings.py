@@ -1,0 +1,47 @@
+"""What the operator says about models: the `models` section of config.json."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Params(_Settings):
+    """Sampling; null means "do not send it, let the provider decide"."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
+        0.7, description="How freely the model words things, 0 to 2; null leaves it to the provider."
+    )
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        1.0, description="Share of likely tokens to pick from, above 0 up to 1; null leaves it to the provider."
+    )
+    max_output_tokens: int = Field(4096, ge=1, description="The longest answer, in tokens.")
+
+
+class ProviderSettings(_Settings):
+    """How to reach one provider; what is left out comes from the environment and the provider's usual address."""
+
+    api_key: SecretStr | None = Field(
+        None, description="The provider's key; null reads its usual environment variable."
+    )
+    base_url: str | None = Field(None, description="Where the provider's API is; null means its public address.")
+
+
+class ModelSettings(_Settings):
+    """Which models answer, in which order, and how they are reached."""
+
+    primary: str = Field("auto", min_length=1, description='`provider/model`, or "auto" to take what is connected.')
+    fallbacks: tuple[str, ...] = Field((), description="Models to try, in order, when the primary fails.")
+    params: Params = Field(default_factory=Params, description="Sampling parameters, sent to every model.")
+    providers: Mapping[str, ProviderSettings] = Field(
+        default_factory=dict, description="Keys and addresses by model prefix, such as `openai` or `ollama`."
+    )
+    engine: Literal["auto", "litellm"] = Field(
+        "auto", description='"litellm" sends every call through litellm; "auto" only those that need it.'
+    )
+    embedding: str = Field("local", min_length=1, description='The embedding model, or "local" for the bundled one.')
+    summary: str | None = Field(None, description="The model that writes summaries; null means the primary.")

@@ -1,0 +1,57 @@
+"""Tasks: durable units of work, one row each, which is also their place in the queue."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gateway.domain.ids import PrincipalId, SessionId, TaskId
+
+
+class Lane(StrEnum):
+    """A class of worker slots; one never starves another."""
+
+    CHAT = "chat"
+    AGENTS = "agents"
+    CPU = "cpu"
+
+
+SLOTS = {Lane.CHAT: 200, Lane.AGENTS: 16, Lane.CPU: 1}
+"""Runs at once, per process."""
+
+LEASE_SECONDS = 30.0
+BEAT_SECONDS = 5.0
+
+
+class Status(StrEnum):
+    """Where a task stands; the last three are final."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PENDING_SUBTASK = "pending_subtask"
+    NEEDS_HUMAN_REVIEW = "needs_human_review"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One run of a task. Every write of the run carries (`id`, `token`): the fence."""
+
+    id: TaskId
+    token: int
+    kind: str
+    principal_id: PrincipalId
+    session_id: SessionId | None
+    agent: str
+    attempts: int
+    max_attempts: int
+
+    @property
+    def exhausted(self) -> bool:
+        """All attempts are used up: this run may only end the task and say so."""
+        return self.attempts > self.max_attempts
+
+
+def backoff(attempts: int) -> float:
+    """Seconds to wait after that many failed attempts: 1, 3, 7 … 60."""
+    return float(min(60, 2**attempts - 1))

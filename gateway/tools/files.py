@@ -1,0 +1,169 @@
+"""Files of the workspace: list, read, write, edit."""
+
+import mimetypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.domain.json import JsonObject
+from gateway.domain.tools import AnyTool, Effect, Tool, ToolFailed
+from gateway.tools import Services
+from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.tree import MAX_WRITE_BYTES, Written
+
+PAGE_BYTES = 20_000
+
+_Path = Annotated[str, Field(description="Relative to the workspace root, e.g. notes/ideas.md")]
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ListArguments(_Arguments):
+    """Arguments of list_files."""
+
+    path: str = Field(default=".", description="Folder, relative to the workspace root; '.' is the root")
+
+
+class ReadArguments(_Arguments):
+    """Arguments of read_file."""
+
+    path: _Path
+    offset: int = Field(default=0, ge=0, description="Byte to start at: next_offset of the page before")
+    limit: int = Field(default=PAGE_BYTES, ge=100, le=PAGE_BYTES, description="Page size in bytes")
+
+
+class WriteArguments(_Arguments):
+    """Arguments of write_file."""
+
+    path: _Path
+    content: str = Field(description="The whole new text")
+    mime_type: str | None = Field(default=None, max_length=127, description="Only when the name does not tell it")
+
+
+class Edit(_Arguments):
+    """One exact replacement."""
+
+    old_text: str = Field(description="Exact text to find, whitespace included; must occur once unless replace_all")
+    new_text: str
+    replace_all: bool = False
+
+
+class EditArguments(_Arguments):
+    """Arguments of edit_file."""
+
+    path: _Path
+    edits: tuple[Edit, ...] = Field(min_length=1, description="Applied in order; all or none")
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    services: Services
+
+    async def list_files(self, arguments: ListArguments) -> JsonObject:
+        with _answered():
+            listing = await self.services.workspace.listing(arguments.path)
+        entries = [
+            {"name": entry.name, "type": entry.kind} | ({"size": entry.size} if entry.kind == "file" else {})
+            for entry in listing.entries
+        ]
+        return {"entries": entries} | ({"left_out": listing.left_out} if listing.left_out else {})
+
+    async def read_file(self, arguments: ReadArguments) -> JsonObject:
+        with _answered():
+            page = await self.services.workspace.page(arguments.path, arguments.offset, arguments.limit)
+        if page is None:
+            return {"exists": False, "content": None}
+        answer: JsonObject = {"exists": True, "content": page.text, "size": page.size}
+        return answer if page.next_offset is None else {**answer, "next_offset": page.next_offset}
+
+    async def write_file(self, arguments: WriteArguments) -> JsonObject:
+        with _answered():
+            written = await self.services.workspace.write(arguments.path, arguments.content)
+        await self._record(written, arguments.mime_type)
+        return {"ok": True, "path": written.path}
+
+    async def edit_file(self, arguments: EditArguments) -> JsonObject:
+        counts: list[int] = []
+
+        def change(text: str) -> str:
+            edited, replaced = apply_edits(text, arguments.edits)
+            counts.extend(replaced)
+            return edited
+
+        with _answered():
+            written = await self.services.workspace.update(arguments.path, change)
+        await self._record(written, None)
+        return {"ok": True, "path": written.path, "replaced": counts}
+
+    async def _record(self, written: Written, mime: str | None) -> None:
+        mime = mime or mimetypes.guess_type(written.path)[0] or "text/plain"
+        await self.services.record_file(written.path, written.size, mime, written.sha256)
+
+
+def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, list[int]]:
+    """The text after every edit, in order, and how often each replaced; raises `ToolFailed`, then nothing counts."""
+    counts: list[int] = []
+    for number, edit in enumerate(edits, start=1):
+        found = _occurrences(text, edit, number)
+        if len(text) + found * (len(edit.new_text) - len(edit.old_text)) > MAX_WRITE_BYTES:
+            raise ToolFailed("too_large", f"Edit {number} would make the file larger than 5 MB; nothing was changed.")
+        text = text.replace(edit.old_text, edit.new_text)
+        counts.append(found)
+    return text, counts
+
+
+def _occurrences(text: str, edit: Edit, number: int) -> int:
+    if not edit.old_text:
+        raise ToolFailed("empty_old_text", f"Edit {number} has an empty old_text; give the exact text to replace.")
+    found = text.count(edit.old_text)
+    if found == 0:
+        message = f"Edit {number}: old_text is not in the file; nothing was changed. Read the file and copy it exactly."
+        raise ToolFailed("not_found", message)
+    if found > 1 and not edit.replace_all:
+        message = (
+            f"Edit {number}: old_text occurs {found} times; nothing was changed. Add lines around it or replace_all."
+        )
+        raise ToolFailed("ambiguous", message)
+    return found
+
+
+@contextmanager
+def _answered() -> Iterator[None]:
+    try:
+        yield
+    except WorkspaceError as error:
+        raise ToolFailed(error.code, str(error)) from error
+
+
+def tools(services: Services) -> tuple[AnyTool, ...]:
+    """The file tools of one workspace."""
+    files = _Files(services)
+    return (
+        Tool("list_files", "List one folder, without its subfolders.", ListArguments, files.list_files),
+        Tool(
+            "read_file",
+            "Read a text file. content is null when it does not exist; next_offset means there is more.",
+            ReadArguments,
+            files.read_file,
+            max_result=3 * PAGE_BYTES,
+        ),
+        Tool(
+            "write_file",
+            "Create or overwrite a text file; folders are made as needed.",
+            WriteArguments,
+            files.write_file,
+            Effect.IDEMPOTENT,
+        ),
+        Tool(
+            "edit_file",
+            "Replace exact pieces of an existing text file.",
+            EditArguments,
+            files.edit_file,
+            Effect.ONCE,
+        ),
+    )

@@ -1,0 +1,1 @@
+"""The workspace: the folder of files the agent and its owner share."""

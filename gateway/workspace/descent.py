@@ -1,0 +1,84 @@
+"""Opening files below a root without ever leaving it: one component at a time, and no link is followed."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gateway.workspace.paths import WorkspaceError, WorkspacePath
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: opening a pipe must not wait for its writer.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+_FULL = "The disk is full; nothing was changed. Ask the owner to free space."
+_DENIED = "The gateway has no permission for {path}; nothing was changed. Ask the owner to correct its mode or owner."
+_TELL: dict[int, tuple[str, str]] = {
+    errno.ENOENT: ("not_found", "{path} does not exist; list_files shows what does."),
+    errno.ENOTDIR: (
+        "not_a_folder",
+        "A part of {path} is a file or a link, not a folder; list_files shows what is there.",
+    ),
+    errno.ELOOP: ("not_a_file", "{path} is a link, and links are not followed; use the file's own path."),
+    errno.EISDIR: ("not_a_file", "{path} is a folder; name a file, or list it with list_files."),
+    errno.ENOSPC: ("disk_full", _FULL),
+    errno.EDQUOT: ("disk_full", _FULL),
+    errno.EACCES: ("denied", _DENIED),
+    errno.EPERM: ("denied", _DENIED),
+    errno.EROFS: ("denied", _DENIED),
+}
+
+
+@contextmanager
+def explained(path: WorkspacePath) -> Iterator[None]:
+    """Turn the system's errors into `WorkspaceError`."""
+    try:
+        yield
+    except OSError as error:
+        code, text = _TELL.get(error.errno or 0, ("io_error", f"{{path}} cannot be used: {error.strerror}."))
+        raise WorkspaceError(code, text.format(path=path)) from error
+
+
+@contextmanager
+def open_folder(root: Path, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
+    """A descriptor of the folder; missing ones are made when `create` is set."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts:
+            below = _step(folder, part, create=create)
+            os.close(folder)
+            folder = below
+        yield folder
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def open_file(root: Path, path: WorkspacePath) -> Iterator[int]:
+    """A descriptor of a regular file, for reading."""
+    if not path.parts:
+        raise IsADirectoryError(errno.EISDIR, "is a folder")
+    with open_folder(root, path.parents) as folder:
+        file = os.open(path.name, _FILE, dir_fd=folder)
+    try:
+        require_regular(os.fstat(file), path)
+        yield file
+    finally:
+        os.close(file)
+
+
+def require_regular(status: os.stat_result, path: WorkspacePath) -> None:
+    """Refuse folders, links, devices, pipes and sockets."""
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "is a folder")
+    if not stat.S_ISREG(status.st_mode):
+        raise WorkspaceError("not_a_file", f"{path} is a link or a device, not a plain file; use another name.")
+
+
+def _step(folder: int, part: str, *, create: bool) -> int:
+    if create:
+        with suppress(FileExistsError):
+            os.mkdir(part, dir_fd=folder)
+    return os.open(part, _FOLDER, dir_fd=folder)

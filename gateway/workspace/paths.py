@@ -1,0 +1,78 @@
+"""What a path inside the workspace may look like: pure, decided before any file is touched."""
+
+import unicodedata
+from dataclasses import dataclass
+
+from gateway.domain.errors import SupaclawError
+
+MAX_PATH_BYTES = 1024
+MAX_NAME_BYTES = 255
+READ_ONLY = frozenset({"sessions", "memory"})
+"""Top-level folders that only the gateway writes."""
+
+_JOINERS = frozenset("\u200c\u200d")
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+class WorkspaceError(SupaclawError):
+    """A file operation that cannot be done; `code` names the kind, the text says what would work."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspacePath:
+    """A clean relative path; no parts means the workspace root."""
+
+    parts: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "WorkspacePath":
+        """Normalise to NFC and check; raises `WorkspaceError` with code `bad_path`."""
+        _check_text(text)
+        parts = tuple(part for part in unicodedata.normalize("NFC", text).split("/") if part not in {"", "."})
+        for part in parts:
+            _check_name(part)
+        if len("/".join(parts).encode()) > MAX_PATH_BYTES:
+            raise _refused(f"The path is longer than {MAX_PATH_BYTES} bytes; use a shorter one.")
+        return cls(parts)
+
+    @property
+    def name(self) -> str:
+        """The last part; empty for the root."""
+        return self.parts[-1] if self.parts else ""
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """Everything before the last part."""
+        return self.parts[:-1]
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it lies in a folder that only the gateway writes, also where names ignore case."""
+        return bool(self.parts) and self.parts[0].casefold() in READ_ONLY
+
+    def __str__(self) -> str:
+        return "/".join(self.parts) or "."
+
+
+def _check_text(text: str) -> None:
+    if text.startswith(("/", "~/")):
+        raise _refused(f"{text[:80]!r} is not relative; name files from the workspace root, like notes/ideas.md.")
+    if "\\" in text:
+        raise _refused("A backslash is not allowed in a path; separate folders with /, like notes/ideas.md.")
+    if any(unicodedata.category(char) in _HIDDEN and char not in _JOINERS for char in text):
+        raise _refused("The path holds a control or invisible character; use plain letters, digits, '-', '_' and '.'.")
+
+
+def _check_name(name: str) -> None:
+    if name == "..":
+        raise _refused("'..' is not allowed; name files from the workspace root, like notes/ideas.md.")
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise _refused(f"A name is longer than {MAX_NAME_BYTES} bytes; use a shorter one.")
+
+
+def _refused(message: str) -> WorkspaceError:
+    return WorkspaceError("bad_path", message)

@@ -1,0 +1,157 @@
+"""The workspace as the agent sees it: read by pages, list one folder, replace whole files."""
+
+import asyncio
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gateway.workspace.atomic import TEMPORARY, replace_file
+from gateway.workspace.descent import explained, open_file, open_folder
+from gateway.workspace.pages import Page, decode_text, read_bytes, read_page
+from gateway.workspace.paths import WorkspaceError, WorkspacePath
+
+MAX_WRITE_BYTES = 5 * 1024 * 1024
+MAX_LISTED = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One name in a folder; `other` is a link, a device or a name no tool can open. `size` is in bytes."""
+
+    name: str
+    kind: Literal["file", "folder", "other"]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A folder's names in order; `left_out` counts those beyond the first `MAX_LISTED`."""
+
+    entries: tuple[Listed, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What is on disk now; `path` is the clean path."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class Workspace:
+    """Files below `root`, by relative path; nothing outside can be reached, no link is followed.
+
+    Every method raises `WorkspaceError`. Writes happen one after another, in the order they were asked for.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        # One thread: parallel edits of one file must not lose each other, not even when one is cancelled half-way.
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="workspace-write")
+
+    async def page(self, path: str, offset: int = 0, limit: int = 64 * 1024) -> Page | None:
+        """About `limit` bytes of a text file from byte `offset`; None when there is no such file."""
+        return await asyncio.to_thread(self._page, WorkspacePath.parse(path), offset, limit)
+
+    def head(self, path: str, limit: int) -> str | None:
+        """The first `limit` bytes, undecodable ones replaced; None when there is no such file. Small files only."""
+        where = WorkspacePath.parse(path)
+        with explained(where):
+            try:
+                with open_file(self.root, where) as file:
+                    return read_bytes(file, limit).decode("utf-8", "replace")
+            except FileNotFoundError:
+                return None
+
+    async def listing(self, path: str = ".") -> Listing:
+        """The names directly in a folder."""
+        return await asyncio.to_thread(self._listing, WorkspacePath.parse(path))
+
+    async def write(self, path: str, content: str | bytes) -> Written:
+        """Create or replace a file and the folders above it; at most `MAX_WRITE_BYTES`."""
+        where = _writable(path)
+        data = content if isinstance(content, bytes) else _encode(content, where)
+        return await self._in_writer(lambda: self._write(where, data))
+
+    async def update(self, path: str, change: Callable[[str], str]) -> Written:
+        """Replace a text file by `change` of it; what `change` raises passes through and nothing is written."""
+        where = _writable(path)
+        return await self._in_writer(lambda: self._write(where, _encode(change(self._whole(where)), where)))
+
+    async def _in_writer(self, work: Callable[[], Written]) -> Written:
+        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    def _page(self, path: WorkspacePath, offset: int, limit: int) -> Page | None:
+        with explained(path):
+            try:
+                with open_file(self.root, path) as file:
+                    return read_page(file, path, offset, limit)
+            except FileNotFoundError:
+                return None
+
+    def _whole(self, path: WorkspacePath) -> str:
+        with explained(path), open_file(self.root, path) as file:
+            raw = read_bytes(file, MAX_WRITE_BYTES + 1)
+        _check_size(raw, path)
+        return decode_text(raw, path)
+
+    def _write(self, path: WorkspacePath, data: bytes) -> Written:
+        _check_size(data, path)
+        with explained(path), open_folder(self.root, path.parents, create=True) as folder:
+            replace_file(folder, path, data)
+        return Written(str(path), len(data), hashlib.sha256(data).hexdigest())
+
+    def _listing(self, path: WorkspacePath) -> Listing:
+        with explained(path), open_folder(self.root, path.parts) as folder:
+            names = sorted(name for name in os.listdir(folder) if not name.startswith(TEMPORARY))
+            entries = tuple(entry for name in names[:MAX_LISTED] if (entry := _listed(folder, name)))
+        return Listing(entries, max(0, len(names) - MAX_LISTED))
+
+
+def _listed(folder: int, name: str) -> Listed | None:
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    shown = name.encode("utf-8", "replace").decode()
+    if not _reachable(name):
+        return Listed(shown, "other", status.st_size)
+    if stat.S_ISDIR(status.st_mode):
+        return Listed(shown, "folder", 0)
+    return Listed(shown, "file" if stat.S_ISREG(status.st_mode) else "other", status.st_size)
+
+
+def _reachable(name: str) -> bool:
+    try:
+        return WorkspacePath.parse(name).parts == (name,)
+    except WorkspaceError:
+        return False
+
+
+def _writable(text: str) -> WorkspacePath:
+    path = WorkspacePath.parse(text)
+    if not path.parts:
+        raise WorkspaceError("bad_path", "The path is empty; name a file, like notes/ideas.md.")
+    if path.read_only:
+        raise WorkspaceError("read_only", f"{path} is kept by the gateway and read-only; write to another folder.")
+    return path
+
+
+def _encode(text: str, path: WorkspacePath) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise WorkspaceError("binary", f"The text for {path} holds a broken character; write valid Unicode.") from error
+
+
+def _check_size(data: bytes, path: WorkspacePath) -> None:
+    if len(data) > MAX_WRITE_BYTES:
+        limit = MAX_WRITE_BYTES // 1024 // 1024
+        raise WorkspaceError("too_large", f"{path} would be larger than {limit} MB; split it into smaller files.")

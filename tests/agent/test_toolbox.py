@@ -1,0 +1,186 @@
+import asyncio
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.agent.toolbox import Toolbox
+from gateway.domain.json import JsonObject
+from gateway.domain.model import ToolCall
+from gateway.domain.tools import AnyTool, Effect, Tool, ToolFailed
+
+
+class Question(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    text: str
+    times: int = Field(default=1, ge=1, le=9)
+
+
+async def echo(question: Question) -> JsonObject:
+    return {"echo": question.text * question.times}
+
+
+async def fail(question: Question) -> JsonObject:
+    raise ToolFailed("no_such_city", f"{question.text} is not a city; give one with its country.")
+
+
+async def crash(question: Question) -> JsonObject:
+    raise ConnectionResetError
+
+
+async def hang(question: Question) -> JsonObject:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def give_up(question: Question) -> JsonObject:
+    raise asyncio.CancelledError
+
+
+async def answer_nonsense(question: Question) -> JsonObject:
+    return {"time": float("nan")}
+
+
+async def answer_a_view(question: Question) -> JsonObject:
+    return {"view": MappingProxyType({"a": 1}), "half": "\ud800"}
+
+
+async def answer_an_object(question: Question) -> JsonObject:
+    bad: Any = object()
+    return {"bad": bad}
+
+
+def tool(name: str, run: Any, **settings: Any) -> AnyTool:
+    return Tool(name, f"Does {name}.", Question, run, **settings)
+
+
+class Spilled(dict[str, str]):
+    """Where long results go."""
+
+    async def __call__(self, name: str, text: str) -> str:
+        self[name] = text
+        return f"files/{name}"
+
+
+async def no_room(_name: str, _text: str) -> str:
+    raise OSError("disk full")
+
+
+async def ask(toolbox: Toolbox, name: str, arguments: str = '{"text":"hi"}') -> tuple[Mapping[str, Any], bool]:
+    outcome = await toolbox.run(ToolCall("1", name, arguments))
+    return json.loads(outcome.text), outcome.failed
+
+
+def box(run: Any = echo, **settings: Any) -> Toolbox:
+    return Toolbox([tool("echo", run, **settings)], Spilled())
+
+
+async def test_a_result_is_compact_json_in_its_own_letters() -> None:
+    outcome = await box().run(ToolCall("1", "echo", '{"text":"grüß","times":2}'))
+    assert (outcome.text, outcome.failed) == ('{"echo":"grüßgrüß"}', False)
+
+
+def test_specs_describe_the_tools_in_order_and_are_made_once() -> None:
+    toolbox = Toolbox([tool("b", echo), tool("a", echo)], no_room)
+    assert [spec.name for spec in toolbox.specs] == ["b", "a"]
+    assert toolbox.specs[0].parameters["required"] == ["text"]
+    assert toolbox.specs is toolbox.specs
+
+
+def test_two_tools_of_one_name_are_a_defect() -> None:
+    with pytest.raises(ValueError, match="share a name"):
+        Toolbox([tool("a", echo), tool("a", fail)], no_room)
+
+
+def test_the_effect_is_the_tools_and_an_unknown_tool_has_none() -> None:
+    toolbox = box(effect=Effect.ONCE)
+    assert (toolbox.effect("echo"), toolbox.effect("nothing")) == (Effect.ONCE, Effect.SAFE)
+
+
+async def test_an_unknown_tool_is_answered_with_the_nearest_name() -> None:
+    answer, failed = await ask(box(), "ecoh")
+    assert failed
+    assert answer["error"] == "unknown_tool"
+    assert "Did you mean echo?" in answer["message"]
+    assert "Did you mean" not in (await ask(box(), "zzz"))[0]["message"]
+    assert "The tools are: none." in (await ask(Toolbox([], no_room), "zzz"))[0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ('{"text": ', "not valid JSON"),
+        ("[1]", "should be an object"),
+        ("", "text: Field required. echo takes: text, times."),
+        ('{"text":"a","times":10}', "times: Input should be less than or equal to 9"),
+        ('{"text":"a","colour":1}', "colour: Extra inputs are not permitted. echo takes: text, times."),
+    ],
+)
+async def test_wrong_arguments_are_answered_with_what_is_allowed(arguments: str, told: str) -> None:
+    answer, failed = await ask(box(), "echo", arguments)
+    assert failed
+    assert answer["error"] == "invalid_arguments"
+    assert told in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("run", "error", "told"),
+    [
+        (fail, "no_such_city", "give one with its country"),
+        (crash, "ConnectionResetError", "ConnectionResetError"),
+        (give_up, "CancelledError", "CancelledError"),
+        (answer_nonsense, "unusable_result", "JSON compliant"),
+        (answer_an_object, "unusable_result", "object is not JSON"),
+    ],
+)
+async def test_whatever_goes_wrong_in_a_tool_is_an_answer(run: Any, error: str, told: str) -> None:
+    answer, failed = await ask(box(run), "echo")
+    assert failed
+    assert answer["error"] == error
+    assert told in answer["message"]
+
+
+async def test_a_tool_that_takes_too_long_is_stopped_and_answered() -> None:
+    answer, failed = await ask(box(hang, timeout=0.01), "echo")
+    assert failed
+    assert answer == {
+        "error": "timeout",
+        "message": "echo took longer than 0.01 s and was stopped; it may have had an effect.",
+    }
+
+
+async def test_cancelling_the_turn_is_no_answer() -> None:
+    running = asyncio.create_task(box(hang).run(ToolCall("1", "echo", '{"text":"hi"}')))
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_any_mapping_and_any_text_can_be_shown() -> None:
+    assert await ask(box(answer_a_view), "echo") == ({"view": {"a": 1}, "half": "?"}, False)
+
+
+async def test_a_long_result_is_stored_and_its_start_shown() -> None:
+    spilled = Spilled()
+    toolbox = Toolbox([tool("echo", echo, max_result=100)], spilled)
+    answer, failed = await ask(toolbox, "echo", json.dumps({"text": "x" * 100}))
+    [(name, text)] = spilled.items()
+    assert not failed
+    assert name.startswith("tool-results/echo-")
+    assert json.loads(text) == {"echo": "x" * 100}
+    assert (answer["truncated"], answer["path"]) == (True, f"files/{name}")
+    assert answer["head"] == text[:50]
+
+
+async def test_a_long_result_that_cannot_be_stored_is_still_shown_in_part() -> None:
+    toolbox = Toolbox([tool("echo", echo, max_result=100)], no_room)
+    answer, failed = await ask(toolbox, "echo", json.dumps({"text": "x" * 100}))
+    assert not failed
+    assert "path" not in answer
+    assert answer["message"] == "The whole result could not be stored: disk full"
+    assert answer["head"].startswith('{"echo":"xxx')

@@ -1,0 +1,161 @@
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.agent.toolbox import Toolbox, ToolOutcome
+from gateway.domain.model import ToolCall
+from gateway.domain.tools import Effect, ToolFailed
+from gateway.tools import Services
+from gateway.tools.files import PAGE_BYTES, Edit, apply_edits, tools
+from gateway.workspace.tree import MAX_WRITE_BYTES, Workspace
+
+
+@dataclass
+class Desk:
+    """The file tools as a model uses them, and what they recorded."""
+
+    root: Path
+    recorded: list[tuple[str, int, str, str]] = field(default_factory=list)
+    spilled: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.toolbox = Toolbox(tools(Services(Workspace(self.root), self.record)), self.spill)
+
+    async def record(self, path: str, size: int, mime: str, sha256: str) -> None:
+        self.recorded.append((path, size, mime, sha256))
+
+    async def spill(self, name: str, text: str) -> str:
+        self.spilled.append(text)
+        return name
+
+    async def call(self, tool: str, **arguments: object) -> Mapping[str, Any]:
+        outcome: ToolOutcome = await self.toolbox.run(ToolCall("1", tool, json.dumps(arguments)))
+        answer: Mapping[str, Any] = json.loads(outcome.text)
+        assert outcome.failed == ("error" in answer)
+        return answer
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_the_effects_say_what_may_run_twice(desk: Desk) -> None:
+    effects = {spec.name: desk.toolbox.effect(spec.name) for spec in desk.toolbox.specs}
+    assert effects == {
+        "list_files": Effect.SAFE,
+        "read_file": Effect.SAFE,
+        "write_file": Effect.IDEMPOTENT,
+        "edit_file": Effect.ONCE,
+    }
+
+
+async def test_list_shows_one_folder(desk: Desk) -> None:
+    (desk.root / "a.md").write_text("four")
+    (desk.root / "notes").mkdir()
+    (desk.root / "notes/b.md").touch()
+    entries = [{"name": "a.md", "type": "file", "size": 4}, {"name": "notes", "type": "folder"}]
+    assert await desk.call("list_files") == {"entries": entries}
+    assert await desk.call("list_files", path="") == {"entries": entries}
+    assert await desk.call("list_files", path="notes") == {"entries": [{"name": "b.md", "type": "file", "size": 0}]}
+
+
+async def test_list_counts_what_it_leaves_out(desk: Desk) -> None:
+    for number in range(501):
+        (desk.root / f"{number}").touch()
+    [tool, *_] = tools(Services(Workspace(desk.root), desk.record))
+    assert (await tool.run(tool.arguments()))["left_out"] == 1
+
+
+async def test_list_of_a_missing_folder_is_an_error(desk: Desk) -> None:
+    assert (await desk.call("list_files", path="nothing"))["error"] == "not_found"
+
+
+async def test_read_tells_a_missing_file_without_an_error(desk: Desk) -> None:
+    assert await desk.call("read_file", path="nothing.md") == {"exists": False, "content": None}
+
+
+async def test_read_answers_a_short_file_whole(desk: Desk) -> None:
+    (desk.root / "a.md").write_text("grüße")
+    assert await desk.call("read_file", path="a.md") == {"exists": True, "content": "grüße", "size": 7}
+
+
+async def test_read_pages_through_a_long_file_and_nothing_is_spilled(desk: Desk) -> None:
+    text = '"é\n' * 20_000
+    (desk.root / "a.md").write_text(text)
+    read = ""
+    offset: int | None = 0
+    while offset is not None:
+        page = await desk.call("read_file", path="a.md", offset=offset)
+        assert page["size"] == len(text.encode())
+        assert len(page["content"].encode()) <= PAGE_BYTES
+        read, offset = read + page["content"], page.get("next_offset")
+    assert read == text
+    assert desk.spilled == []
+
+
+async def test_read_refuses_binary_files_and_paths_outside(desk: Desk) -> None:
+    (desk.root / "a.png").write_bytes(b"\x89PNG\0")
+    assert (await desk.call("read_file", path="a.png"))["error"] == "binary"
+    assert (await desk.call("read_file", path="../x"))["error"] == "bad_path"
+    assert (await desk.call("read_file", path="a.png", limit=0))["error"] == "invalid_arguments"
+
+
+async def test_write_creates_overwrites_and_records(desk: Desk) -> None:
+    assert await desk.call("write_file", path="notes/a.md", content="one") == {"ok": True, "path": "notes/a.md"}
+    await desk.call("write_file", path="./notes/a.md", content="two", mime_type="text/x-own")
+    assert (desk.root / "notes/a.md").read_text() == "two"
+    digests = [hashlib.sha256(text).hexdigest() for text in (b"one", b"two")]
+    assert desk.recorded == [
+        ("notes/a.md", 3, "text/markdown", digests[0]),
+        ("notes/a.md", 3, "text/x-own", digests[1]),
+    ]
+
+
+async def test_write_without_a_known_type_is_plain_text(desk: Desk) -> None:
+    await desk.call("write_file", path="LICENCE", content="x")
+    assert desk.recorded[0][2] == "text/plain"
+
+
+async def test_write_leaves_the_gateways_folders_alone(desk: Desk) -> None:
+    assert (await desk.call("write_file", path="memory/a.md", content="x"))["error"] == "read_only"
+    assert desk.recorded == []
+
+
+async def test_edit_applies_replacements_in_order_and_counts_each(desk: Desk) -> None:
+    (desk.root / "a.md").write_text("one two two")
+    edits = [
+        {"old_text": "one", "new_text": "two"},
+        {"old_text": "two", "new_text": "2", "replace_all": True},
+    ]
+    answer = await desk.call("edit_file", path="a.md", edits=edits)
+    assert answer == {"ok": True, "path": "a.md", "replaced": [1, 3]}
+    assert (desk.root / "a.md").read_text() == "2 2 2"
+    assert desk.recorded[0][:2] == ("a.md", 5)
+
+
+@pytest.mark.parametrize(("old", "error"), [("", "empty_old_text"), ("nowhere", "not_found"), ("two", "ambiguous")])
+async def test_an_edit_that_does_not_fit_changes_nothing(desk: Desk, old: str, error: str) -> None:
+    (desk.root / "a.md").write_text("one two two")
+    edits = [{"old_text": "one", "new_text": "1"}, {"old_text": old, "new_text": "x"}]
+    answer = await desk.call("edit_file", path="a.md", edits=edits)
+    assert answer["error"] == error
+    assert answer["message"].startswith("Edit 2")
+    assert (desk.root / "a.md").read_text() == "one two two"
+    assert desk.recorded == []
+
+
+async def test_a_missing_file_cannot_be_edited(desk: Desk) -> None:
+    answer = await desk.call("edit_file", path="a.md", edits=[{"old_text": "a", "new_text": "b"}])
+    assert answer["error"] == "not_found"
+
+
+def test_an_edit_cannot_blow_a_file_up() -> None:
+    grow = Edit(old_text="a", new_text="a" * 1000, replace_all=True)
+    with pytest.raises(ToolFailed, match="larger than 5 MB"):
+        apply_edits("a" * (MAX_WRITE_BYTES // 100), [grow])
