@@ -194,8 +194,6 @@ def _between_graphemes(text: str, start: int, end: int) -> int:
 
 
 def _joined(text: str, index: int) -> bool:
-    if index >= len(text):
-        return False
     char, before = text[index], text[index - 1]
     extends = (
         unicodedata.category(char) in {"Mn", "Me", "Mc"} or char == "\u200d" or "\U0001f3fb" <= char <= "\U0001f3ff"

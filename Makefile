@@ -1,0 +1,59 @@
+# Needs python3 >= 3.11 and nothing else; uv is taken from PATH or fetched into .uv.
+UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
+BIN := .venv/bin
+WHEEL := build/wheel
+
+# Compiled imports halve the time to start.
+unexport PYTHONDONTWRITEBYTECODE
+# A virtual environment that happens to be active is not ours to fill.
+unexport VIRTUAL_ENV
+
+.PHONY: run dev test setup fmt check wheel bench live
+.DEFAULT_GOAL := run
+
+run: setup  ## Set up and start the gateway.
+	@exec $(BIN)/supaclaw up
+
+dev: setup  ## The same, started again whenever the code changes.
+	@exec $(BIN)/watchfiles --filter python --sigint-timeout 30 "$(BIN)/supaclaw up" gateway channels
+
+test: check wheel  ## Every check there is.
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage json -q -o build/coverage.json
+	$(BIN)/python tests/coverage_gate.py build/coverage.json --lines 85 --branches 80
+
+setup: $(filter .uv/bin/uv,$(UV))  ## Install what uv.lock names.
+	@$(UV) sync --locked --quiet
+
+check: setup  ## Format, lint, types, floors.
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/ruff check --quiet
+	$(BIN)/mypy --no-error-summary
+	$(BIN)/lint-imports --no-timing
+
+fmt: setup  ## Put the code in shape.
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+wheel: setup  ## Build the wheel, install it on its own and start it from elsewhere.
+	@rm -rf $(WHEEL) && mkdir -p $(WHEEL)
+	@$(UV) build --quiet --wheel --out-dir $(WHEEL)
+	@$(UV) export --quiet --locked --no-dev --no-emit-project --output-file $(WHEEL)/requirements.txt
+	@$(UV) venv --quiet $(WHEEL)/venv
+	@$(UV) pip install --quiet --python $(WHEEL)/venv --requirements $(WHEEL)/requirements.txt
+	@$(UV) pip install --quiet --python $(WHEEL)/venv --no-deps $(WHEEL)/supaclaw-*.whl
+	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/python" -I -c "import gateway.app, channels, workspace_template"
+	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/supaclaw" --help >/dev/null
+	@echo "the wheel installs and starts"
+
+bench: setup  ## Measure the budgets.
+	$(BIN)/python -m benchmarks
+
+live: setup  ## Ask the real providers whose keys are in the environment.
+	$(BIN)/pytest -m live tests/live
+
+.uv/bin/uv:
+	@python3 -m venv .uv
+	@.uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'

@@ -1,0 +1,1 @@
+"""Which model answers, and what happens when it does not."""

@@ -1,0 +1,115 @@
+"""The providers we know by name: keys, addresses and the model `auto` takes; litellm knows the rest."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """One provider. `base_url` is set where the OpenAI protocol is spoken; `model` is what `auto` picks."""
+
+    prefix: str
+    title: str
+    keys: tuple[str, ...] = ()
+    keys_page: str = ""
+    base_url: str | None = None
+    model: str | None = None
+    limit_field: str = "max_tokens"
+    short_call_ids: bool = False
+    """Tool call ids must be exactly nine letters or digits."""
+    host_variable: str = ""
+    """Holds a bare `host:port` instead of an address."""
+
+
+VENDORS = (
+    Vendor(
+        "openai",
+        "OpenAI",
+        ("OPENAI_API_KEY",),
+        "https://platform.openai.com/api-keys",
+        "https://api.openai.com/v1",
+        "openai/gpt-5.6-terra",
+        limit_field="max_completion_tokens",
+    ),
+    Vendor(
+        "anthropic",
+        "Anthropic",
+        ("ANTHROPIC_API_KEY",),
+        "https://platform.claude.com/settings/keys",
+        model="anthropic/claude-sonnet-5-5",
+    ),
+    Vendor(
+        "gemini",
+        "Google Gemini",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        "https://aistudio.google.com/apikey",
+        model="gemini/gemini-3.8-flash",
+    ),
+    Vendor(
+        "openrouter",
+        "OpenRouter",
+        ("OPENROUTER_API_KEY",),
+        "https://openrouter.ai/settings/keys",
+        "https://openrouter.ai/api/v1",
+        "openrouter/openai/gpt-5.6-terra",
+    ),
+    Vendor(
+        "groq",
+        "Groq",
+        ("GROQ_API_KEY",),
+        "https://console.groq.com/keys",
+        "https://api.groq.com/openai/v1",
+        "groq/openai/gpt-oss-120b",
+    ),
+    Vendor(
+        "deepseek",
+        "DeepSeek",
+        ("DEEPSEEK_API_KEY",),
+        "https://platform.deepseek.com/api_keys",
+        "https://api.deepseek.com/v1",
+        "deepseek/deepseek-v4-pro",
+    ),
+    Vendor(
+        "mistral",
+        "Mistral",
+        ("MISTRAL_API_KEY",),
+        "https://console.mistral.ai/api-keys",
+        "https://api.mistral.ai/v1",
+        "mistral/mistral-large-latest",
+        short_call_ids=True,
+    ),
+    Vendor(
+        "xai",
+        "xAI",
+        ("XAI_API_KEY",),
+        "https://console.x.ai",
+        "https://api.x.ai/v1",
+        "xai/grok-4.7",
+    ),
+    Vendor("ollama", "Ollama", base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
+    Vendor("ollama_chat", "Ollama", base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
+    Vendor("vllm", "vLLM", base_url="http://127.0.0.1:8000"),
+    Vendor("hosted_vllm", "vLLM", base_url="http://127.0.0.1:8000"),
+    Vendor("lm_studio", "LM Studio", base_url="http://127.0.0.1:1234"),
+)
+"""In the order in which `auto` looks for keys."""
+
+# fmt: off
+NATIVE = frozenset({
+    "anthropic", "anthropic_text", "azure", "azure_ai", "bedrock", "bedrock_converse", "bedrock_mantle",
+    "chatgpt", "clarifai", "cloudflare", "cohere", "cohere_chat", "databricks", "gemini", "github_copilot",
+    "huggingface", "nlp_cloud", "oci", "palm", "petals", "predibase", "replicate", "sagemaker",
+    "sagemaker_chat", "snowflake", "triton", "vertex_ai", "vertex_ai_beta", "watsonx", "watsonx_text",
+})
+# fmt: on
+"""Prefixes with a protocol of their own, which a `base_url` does not turn into the OpenAI one."""
+
+
+def split(model: str) -> tuple[str, str]:
+    """Prefix and name of a model in litellm's convention; a bare name means OpenAI."""
+    prefix, slash, name = model.partition("/")
+    return (prefix, name) if slash else ("openai", model)
+
+
+def vendor(prefix: str) -> Vendor:
+    """The entry of a prefix; an unknown one gets an empty entry."""
+    return next((known for known in VENDORS if known.prefix == prefix), Vendor(prefix, prefix))

@@ -1,0 +1,56 @@
+"""Which models are better left alone for a while."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.domain.clock import Clock
+from gateway.llm.errors import ErrorKind, ModelError
+
+_SECONDS = {
+    ErrorKind.RATE_LIMIT: 60.0,
+    ErrorKind.OVERLOADED: 30.0,
+    ErrorKind.AUTH: 300.0,
+    ErrorKind.NO_CREDIT: 300.0,
+    ErrorKind.UNKNOWN_MODEL: 300.0,
+    ErrorKind.SERVER: 60.0,
+    ErrorKind.NETWORK: 60.0,
+    ErrorKind.SILENCE: 60.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cooling:
+    """A model that is tried last for `seconds` more."""
+
+    model: str
+    kind: ErrorKind
+    seconds: float
+
+
+class Cooldowns:
+    """In memory only: after a restart every model gets a fresh chance."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until: dict[str, tuple[float, ErrorKind]] = {}
+
+    def note(self, model: str, error: ModelError) -> None:
+        """A model failed for good in this call; a prompt of a wrong shape or size is not its fault."""
+        usual = _SECONDS.get(error.kind)
+        if usual is not None:
+            wait = error.retry_after if error.kind.busy and error.retry_after is not None else usual
+            self._until[model] = (self._clock.monotonic() + wait, error.kind)
+
+    def clear(self, model: str) -> None:
+        """It answered."""
+        self._until.pop(model, None)
+
+    def order(self, chain: Sequence[str]) -> list[str]:
+        """The whole chain; cooling models come last."""
+        cooling = {entry.model for entry in self.current()}
+        return sorted(chain, key=lambda model: model in cooling)
+
+    def current(self) -> tuple[Cooling, ...]:
+        """What is cooling now."""
+        now = self._clock.monotonic()
+        return tuple(Cooling(model, kind, until - now) for model, (until, kind) in self._until.items() if until > now)

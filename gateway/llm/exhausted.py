@@ -1,0 +1,55 @@
+"""The one message a user gets when every model failed."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from gateway.domain.model import Attempt
+from gateway.llm.catalog import split, vendor
+from gateway.llm.errors import ErrorKind, ModelError
+
+
+def explain(attempts: Sequence[Attempt], last: ModelError) -> str:
+    """Models in order, each error, and what to do about the last one."""
+    lines = [f"{place}. {_line(tuple(tries))}" for place, (_, tries) in enumerate(groupby(attempts, _what), start=1)]
+    return "\n".join(["**No model could answer.**", *lines, "", _advice(attempts[-1].model, last)])
+
+
+def _what(attempt: Attempt) -> tuple[str, str, str]:
+    return attempt.model, attempt.error, attempt.message
+
+
+def _line(tries: tuple[Attempt, ...]) -> str:
+    first = tries[0]
+    times = f" ({len(tries)} times)" if len(tries) > 1 else ""
+    return f"`{first.model}`: {first.error}{times}: {first.message}"
+
+
+def _advice(model: str, last: ModelError) -> str:
+    entry = vendor(split(model)[0])
+    name = entry.title
+    match last.kind:
+        case ErrorKind.RATE_LIMIT | ErrorKind.OVERLOADED:
+            when = f"in about {_span(last.retry_after)}" if last.retry_after else "in a minute"
+            return f"Wait and send your message again {when}, or add another model to `models.fallbacks`."
+        case ErrorKind.AUTH:
+            page = f" at {entry.keys_page}" if entry.keys_page else ""
+            place = f"`{entry.keys[0]}` or " if entry.keys else ""
+            return f"Check the {name} key{page} and set it in {place}`models.providers.{entry.prefix}.api_key`."
+        case ErrorKind.NO_CREDIT:
+            return f"Add credit to your {name} account, or add another model to `models.fallbacks`."
+        case ErrorKind.UNKNOWN_MODEL:
+            return "Check the model's name: `/model` shows what is configured, `models.primary` changes it."
+        case ErrorKind.CONTEXT_LENGTH:
+            return "This conversation is too long for the model: start afresh with `/new`, or pick a larger model."
+        case ErrorKind.BAD_REQUEST:
+            return (
+                "The request was refused; trying again will not help. `/new` starts afresh, `/model` shows the model."
+            )
+        case ErrorKind.NETWORK if entry.base_url and not entry.keys:
+            return f"Check that {name} is running, then send your message again."
+        case ErrorKind.SERVER | ErrorKind.NETWORK | ErrorKind.SILENCE:
+            return "Wait a little and send your message again; `/model` shows the models and `/status` the connections."
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

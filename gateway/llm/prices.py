@@ -1,0 +1,111 @@
+"""Windows and prices of models, from the table that comes with litellm, read without importing it.
+
+The table is 3 MB of JSON for thousands of models; only the entries asked for are found in it and parsed.
+"""
+
+import json
+import mmap
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from gateway.domain.model import Usage
+from gateway.llm.catalog import split
+
+_FILE = "model_prices_and_context_window_backup.json"
+_WINDOW = 128_000
+_LOCAL_WINDOW = 8_192
+_LOCAL = frozenset({"ollama", "ollama_chat", "lm_studio"})
+
+
+class _Entry(BaseModel):
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+    max_tokens: int | None = None
+    input_cost_per_token: float | None = None
+    output_cost_per_token: float | None = None
+    cache_read_input_token_cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """One model: tokens that fit in and out (`output` None: unknown), USD per token."""
+
+    window: int
+    output: int | None = None
+    per_input: float = 0.0
+    per_output: float = 0.0
+    per_cached: float = 0.0
+
+
+class Prices:
+    """Looks models up once; one that is not in the table costs nothing and has a usual window."""
+
+    def __init__(self, table: Path | None = None) -> None:
+        self._table = table
+        self._known: dict[str, Price] = {}
+
+    def of(self, model: str) -> Price:
+        """Window and prices of a model; the first question about one takes about a millisecond."""
+        if model not in self._known:
+            self._known[model] = self._look_up(model)
+        return self._known[model]
+
+    def window(self, model: str) -> int:
+        """Tokens that fit into one prompt."""
+        return self.of(model).window
+
+    def cost(self, model: str, usage: Usage) -> float:
+        """USD of one call; cached tokens are part of the input tokens."""
+        price = self.of(model)
+        fresh = max(0, usage.input_tokens - usage.cached_tokens)
+        read = fresh * price.per_input + usage.cached_tokens * price.per_cached
+        return read + usage.output_tokens * price.per_output
+
+    def _look_up(self, model: str) -> Price:
+        prefix, _ = split(model)
+        default = Price(_LOCAL_WINDOW if prefix in _LOCAL else _WINDOW)
+        table = self._table or table_path()
+        if table is None:
+            return default
+        with table.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            found = next((entry for name in names(model) if (entry := _find(text, name))), None)
+        return _price(found, default) if found else default
+
+
+def table_path() -> Path | None:
+    """Where litellm's table lies; None if litellm is not installed."""
+    spec = find_spec("litellm")
+    return Path(spec.origin).parent / _FILE if spec and spec.origin else None
+
+
+def names(model: str) -> list[str]:
+    """The names under which the table may hold a model, best first."""
+    prefix, name = split(model)
+    if prefix == "openrouter":
+        bare = name.rpartition("/")[2].partition(":")[0]
+        return [model, name, bare, bare.replace(".", "-")]
+    return [model, name] if prefix in {"openai", "anthropic"} else [model]
+
+
+def _find(text: mmap.mmap, name: str) -> _Entry | None:
+    start = text.find(f"\n    {json.dumps(name)}: {{".encode())
+    end = text.find(b"\n    }", start)
+    if start < 0 or end < 0:
+        return None
+    body = text[text.find(b"{", start) : end + len(b"\n    }")]
+    return _Entry.model_validate_json(body)
+
+
+def _price(entry: _Entry, default: Price) -> Price:
+    per_input = entry.input_cost_per_token or 0.0
+    cached = entry.cache_read_input_token_cost
+    return Price(
+        window=entry.max_input_tokens or entry.max_tokens or default.window,
+        output=entry.max_output_tokens,
+        per_input=per_input,
+        per_output=entry.output_cost_per_token or 0.0,
+        per_cached=per_input if cached is None else cached,
+    )

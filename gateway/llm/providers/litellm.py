@@ -1,0 +1,141 @@
+"""Everything else, through litellm; the only file that imports it (5.6 CPU s and 140 MB, in a thread, when needed)."""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from importlib import import_module
+from json import loads
+from typing import Protocol, cast
+
+from gateway.domain.json import Json, JsonObject
+from gateway.domain.model import Prompt, TextDelta
+from gateway.domain.settings import Params
+from gateway.llm.catalog import NATIVE, split
+from gateway.llm.chunks import Answer, Chunk
+from gateway.llm.endpoint import Endpoint
+from gateway.llm.errors import ModelError, classify
+from gateway.llm.provider import Alive, Provider, ProviderEvent
+from gateway.llm.wire import messages_json, sampling_json, tools_json
+
+_ENVIRONMENT = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
+_INNER_MESSAGE = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)"')
+_PREFIXES = re.compile(r"^(?:litellm\.\w+:\s*|\w+(?:Error|Exception)\s*[:-]\s*)+")
+
+
+class Litellm(Protocol):
+    """What is used of litellm's module."""
+
+    telemetry: bool
+    suppress_debug_info: bool
+    disable_aiohttp_transport: bool
+    provider_list: Sequence[str]
+
+    async def acompletion(self, **request: Json) -> AsyncGenerator[object, None]:
+        """Start one streamed answer."""
+        ...
+
+
+def build(endpoint: Endpoint) -> Provider:
+    """The provider of one endpoint."""
+    return LitellmProvider(endpoint)
+
+
+class LitellmProvider:
+    """One endpoint. litellm keeps its connections itself, shared by all of its users in the process."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._module: Litellm | None = None
+        self._opening = asyncio.Lock()
+
+    async def warm(self) -> None:
+        """Import litellm in a thread."""
+        await self._open()
+
+    async def close(self) -> None:
+        """Nothing to let go of: the connections are litellm's, and others may be using them."""
+
+    async def stream(self, model: str, prompt: Prompt, params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
+        """One request."""
+        litellm = self._module or await self._open()
+        answer = Answer()
+        try:
+            chunks = await litellm.acompletion(**self._request(litellm, model, prompt, params))
+            async with aclosing(chunks):
+                async for raw in chunks:
+                    text = answer.add(Chunk.model_validate(raw))
+                    yield TextDelta(text) if text else Alive()
+        except Exception as error:
+            raise translate(error) from error
+        yield answer.reply()
+
+    async def _open(self) -> Litellm:
+        async with self._opening:
+            if self._module is None:
+                self._module = await asyncio.to_thread(_import)
+            return self._module
+
+    def _request(self, litellm: Litellm, model: str, prompt: Prompt, params: Params) -> dict[str, Json]:
+        prefix, name = split(model)
+        messages = messages_json(prompt)
+        if prefix in NATIVE and "claude" in name:
+            messages = cacheable(messages)
+        request: dict[str, Json] = {
+            "model": f"{prefix if prefix in litellm.provider_list else 'openai'}/{name}",
+            "messages": messages,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_tokens": params.max_output_tokens,
+            "api_key": self._endpoint.key,
+            "api_base": self._endpoint.base_url,
+            "num_retries": 0,
+            "max_retries": 0,
+            "drop_params": True,
+            "_skip_mcp_handler": True,  # it would import litellm's proxy at the first tool
+            **sampling_json(params),
+        }
+        if prompt.tools:
+            request["tools"] = tools_json(prompt)
+        return request
+
+
+def _import() -> Litellm:
+    os.environ.update(_ENVIRONMENT)
+    litellm = cast("Litellm", import_module("litellm"))
+    litellm.telemetry = False
+    litellm.suppress_debug_info = True
+    litellm.disable_aiohttp_transport = True
+    return litellm
+
+
+def cacheable(messages: Sequence[JsonObject]) -> list[JsonObject]:
+    """Claude caches a prompt only up to marked places: after the last system and the last user message."""
+    places = {role: place for place, message in enumerate(messages) if (role := message["role"]) in ("system", "user")}
+    return [_marked(message) if place in places.values() else message for place, message in enumerate(messages)]
+
+
+def _marked(message: JsonObject) -> JsonObject:
+    part = {"type": "text", "text": message["content"], "cache_control": {"type": "ephemeral"}}
+    return {**message, "content": [part]}
+
+
+def translate(error: Exception) -> ModelError:
+    """litellm's exception as ours, by status and text."""
+    text = str(getattr(error, "message", None) or error)
+    inner = _INNER_MESSAGE.search(text)
+    message = loads(f'"{inner.group(1)}"') if inner else _PREFIXES.sub("", text)
+    code = getattr(error, "code", None)
+    status = getattr(error, "status_code", None)
+    found = classify(
+        status if isinstance(status, int) else None, code if isinstance(code, str) else None, text, _headers(error)
+    )
+    return ModelError(found.kind, message, status=found.status, retry_after=found.retry_after)
+
+
+def _headers(error: Exception) -> Mapping[str, str]:
+    headers = getattr(error, "litellm_response_headers", None) or getattr(
+        getattr(error, "response", None), "headers", None
+    )
+    return headers if isinstance(headers, Mapping) else {}

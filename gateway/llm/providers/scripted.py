@@ -1,0 +1,76 @@
+"""Answers from a script, without any model: for tests, evaluations and demonstrations."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gateway.domain.model import Prompt, TextDelta, ToolCall, Usage
+from gateway.domain.settings import Params
+from gateway.llm.endpoint import Endpoint
+from gateway.llm.errors import ErrorKind, ModelError
+from gateway.llm.provider import Provider, ProviderEvent, ProviderReply
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Stream these pieces, wait for the event, then fail or answer with the pieces and calls."""
+
+    pieces: tuple[str, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage | None = None
+    wait_for: asyncio.Event | None = None
+    error: ModelError | None = None
+    finish: str = "stop"
+
+
+Line: TypeAlias = Say | ModelError | str
+Script: TypeAlias = Sequence[Line] | Callable[[str, Prompt], Line]
+
+
+class ScriptedProvider:
+    """Plays a list line by line, or asks a function; remembers every prompt. A list that ran out fails the try."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self.asked: list[tuple[str, Prompt]] = []
+        self.closed = 0
+
+    async def stream(self, model: str, prompt: Prompt, _params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
+        """The next line."""
+        self.asked.append((model, prompt))
+        try:
+            say = _say(self._line(model, prompt))
+            for piece in say.pieces:
+                yield TextDelta(piece)
+            if say.wait_for is not None:
+                await say.wait_for.wait()
+            if say.error is not None:
+                raise say.error
+            yield ProviderReply("".join(say.pieces), say.calls, say.usage, say.finish)
+        finally:
+            self.closed += 1
+
+    async def warm(self) -> None:
+        """Nothing to do."""
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _line(self, model: str, prompt: Prompt) -> Line:
+        if callable(self._script):
+            return self._script(model, prompt)
+        if len(self.asked) > len(self._script):
+            return ModelError(ErrorKind.BAD_REQUEST, "the script has no more lines")
+        return self._script[len(self.asked) - 1]
+
+
+def build(_: Endpoint) -> Provider:
+    """A provider that answers "ok" to everything, for `scripted/ok`."""
+    return ScriptedProvider(lambda _model, _prompt: "ok")
+
+
+def _say(line: Line) -> Say:
+    if isinstance(line, str):
+        return Say((line,))
+    return Say(error=line) if isinstance(line, ModelError) else line

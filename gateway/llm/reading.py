@@ -1,0 +1,58 @@
+"""Reads one streamed answer in the OpenAI format, from bytes to events."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
+
+from pydantic import ValidationError
+
+from gateway.domain.model import TextDelta
+from gateway.llm.chunks import Answer, Chunk, StreamError
+from gateway.llm.errors import ErrorKind, ModelError, classify
+from gateway.llm.provider import Alive, ProviderEvent
+from gateway.llm.sse import DataLines
+
+_LAST_WORDS_S = 0.25
+
+
+async def read_answer(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEvent, None]:
+    """An event for whatever arrives, then the reply; raises `ModelError` for garbled, failed and cut-off answers."""
+    answer, lines, ended = Answer(), DataLines(), False
+    async for data in body:
+        text = ""
+        for payload in lines.feed(data):
+            ended = ended or payload == b"[DONE]"
+            text += "" if ended else answer.add(parse(payload))
+        yield TextDelta(text) if text else Alive()
+        if ended:
+            await _read_to_end(body)
+    if not ended and answer.finish is None:
+        raise ModelError(ErrorKind.NETWORK, "the answer was cut off")
+    yield answer.reply()
+
+
+def parse(payload: bytes) -> Chunk:
+    """One event of the stream; an error told inside the stream is raised."""
+    try:
+        chunk = Chunk.model_validate_json(payload)
+    except ValidationError as error:
+        raise ModelError(ErrorKind.SERVER, f"garbled answer: {payload[:80].decode(errors='replace')}") from error
+    if chunk.error is not None:
+        raise _error(chunk.error)
+    return chunk
+
+
+def _error(error: StreamError | str) -> ModelError:
+    if isinstance(error, str):
+        return classify(None, None, error)
+    status = error.code if isinstance(error.code, int) else None
+    code = error.code if isinstance(error.code, str) else error.type
+    return classify(status, code, error.message)
+
+
+async def _read_to_end(body: AsyncIterator[bytes]) -> None:
+    """Only a body that was read to its end gives the connection back; one that never ends is not waited for."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LAST_WORDS_S):
+            async for _ in body:
+                pass

@@ -1,0 +1,17 @@
+"""Server-sent events, as far as model streams use them: the payload of each `data:` line."""
+
+from collections.abc import Iterator
+
+
+class DataLines:
+    """Splits bytes as they arrive into payloads; an unfinished line waits for the rest."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The payloads completed by these bytes; comments, blank lines and other fields are skipped."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data:"):
+                yield line[5:].strip()

@@ -1,0 +1,64 @@
+"""How many tokens a text is: estimated from kinds of characters, so that no tokenizer has to be loaded."""
+
+import json
+import re
+import string
+from typing import assert_never
+
+from gateway.domain.model import (
+    AssistantMessage,
+    Prompt,
+    PromptMessage,
+    SystemMessage,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+
+_LETTERS = string.ascii_letters.encode()
+_DIGITS = string.digits.encode()
+_SIGNS = string.punctuation.encode()
+_CYRILLIC = bytes((0xD0, 0xD1))
+_LEAD_OF_2, _LEAD_OF_3, _LEAD_OF_4 = bytes(range(0xC2, 0xE0)), bytes(range(0xE0, 0xF0)), bytes(range(0xF0, 0xF5))
+_NOISE = re.compile(r"[A-Za-z0-9+/=]{32,}")
+_PER_MESSAGE = 4
+_PER_TOOL = 8
+
+
+def estimate(text: str) -> int:
+    """Tokens of a text, within a quarter of what cl100k counts, and rather more than less."""
+    data = text.encode(errors="replace")
+    words = len(text.split())
+    tokens = max(_count(data, _LETTERS) / 3.7, words)
+    tokens += 0.45 * _count(data, _DIGITS) + 0.55 * _count(data, _SIGNS) + 0.4 * data.count(b"\n")
+    if len(text) > 10 * words:
+        tokens += 0.3 * sum(map(len, _NOISE.findall(text)))
+    if len(data) > len(text):
+        tokens += 0.8 * _count(data, _LEAD_OF_2) - 0.4 * _count(data, _CYRILLIC)
+        tokens += 1.2 * _count(data, _LEAD_OF_3) + 2.8 * _count(data, _LEAD_OF_4)
+    return int(tokens) + bool(text)
+
+
+def estimate_prompt(prompt: Prompt) -> int:
+    """Tokens of a whole request, tools included."""
+    return sum(map(_message, prompt.messages)) + sum(map(estimate_tool, prompt.tools))
+
+
+def estimate_tool(spec: ToolSpec) -> int:
+    """Tokens that offering one tool costs in every request."""
+    return _PER_TOOL + estimate(f"{spec.name} {spec.description} {json.dumps(spec.parameters, ensure_ascii=False)}")
+
+
+def _message(message: PromptMessage) -> int:
+    match message:
+        case SystemMessage(text) | UserMessage(text) | ToolMessage(_, text):
+            return _PER_MESSAGE + estimate(text)
+        case AssistantMessage(text, calls):
+            made = sum(_PER_TOOL + estimate(call.name) + estimate(call.arguments) for call in calls)
+            return _PER_MESSAGE + estimate(text) + made
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _count(data: bytes, kind: bytes) -> int:
+    return len(data) - len(data.translate(None, kind))

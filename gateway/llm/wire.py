@@ -1,0 +1,82 @@
+"""Prompts as the OpenAI chat format writes them; litellm takes the same."""
+
+import re
+from base64 import b32encode
+from hashlib import sha256
+from json import dumps, loads
+from typing import assert_never
+
+from gateway.domain.json import JsonObject
+from gateway.domain.model import (
+    AssistantMessage,
+    Prompt,
+    PromptMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from gateway.domain.settings import Params
+
+_PORTABLE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
+
+def messages_json(prompt: Prompt, *, short_ids: bool = False) -> list[JsonObject]:
+    """The messages; call ids are made acceptable to the provider, so that another one's transcript can go on."""
+    return [_message(message, short_ids) for message in prompt.messages]
+
+
+def tools_json(prompt: Prompt) -> list[JsonObject]:
+    """The tools on offer."""
+    return [_tool(spec) for spec in prompt.tools]
+
+
+def sampling_json(params: Params) -> dict[str, float]:
+    """The sampling parameters worth sending: a `top_p` of 1 says nothing, and some models refuse it beside others."""
+    sent = {"temperature": params.temperature, "top_p": params.top_p}
+    return {name: value for name, value in sent.items() if value is not None and (name, value) != ("top_p", 1.0)}
+
+
+def call_id(original: str, *, short: bool) -> str:
+    """A call id this provider accepts: up to 40 portable characters, or exactly 9; the same for the same original."""
+    if not short and _PORTABLE_ID.fullmatch(original):
+        return original
+    digest = b32encode(sha256(original.encode()).digest()).decode()
+    return digest[: 9 if short else 32]
+
+
+def _message(message: PromptMessage, short_ids: bool) -> JsonObject:
+    match message:
+        case SystemMessage(text):
+            return {"role": "system", "content": text}
+        case UserMessage(text):
+            return {"role": "user", "content": text}
+        case AssistantMessage(text, ()):
+            return {"role": "assistant", "content": text}
+        case AssistantMessage(text, calls):
+            made = [_call(call, short_ids) for call in calls]
+            return {"role": "assistant", "content": text or None, "tool_calls": made}
+        case ToolMessage(original, text):
+            return {"role": "tool", "tool_call_id": call_id(original, short=short_ids), "content": text}
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _call(call: ToolCall, short_ids: bool) -> JsonObject:
+    function: JsonObject = {"name": call.name, "arguments": _object(call.arguments)}
+    return {"id": call_id(call.id, short=short_ids), "type": "function", "function": function}
+
+
+def _object(arguments: str) -> str:
+    """Arguments as a JSON object: many servers refuse the whole prompt for one malformed call in it."""
+    try:
+        parsed = loads(arguments)
+    except ValueError:
+        return dumps({"malformed": arguments})
+    return arguments if isinstance(parsed, dict) else dumps({"malformed": arguments})
+
+
+def _tool(spec: ToolSpec) -> JsonObject:
+    function: JsonObject = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+    return {"type": "function", "function": function}

@@ -1,0 +1,10 @@
+from gateway.llm.scrub import scrub
+
+
+def test_known_secrets_and_what_looks_like_a_key_are_taken_out() -> None:
+    assert scrub("key hunter2 and sk-proj-abcdefghijkl refused", ["hunter2"]) == "key *** and *** refused"
+
+
+def test_a_text_becomes_one_line_of_bearable_length() -> None:
+    assert scrub("a\n  b\tc", []) == "a b c"
+    assert len(scrub("x" * 1000, [])) == 300

@@ -1,0 +1,42 @@
+import json
+
+import pytest
+
+from gateway.domain.model import AssistantMessage, Prompt, ToolCall, ToolMessage
+from gateway.domain.settings import Params
+from gateway.llm.wire import call_id, messages_json, sampling_json
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_a_call_keeps_its_result_whatever_its_id_looked_like(short: bool) -> None:
+    original = "call_1__thought__" + "x" * 80 + "=="
+    prompt = Prompt((AssistantMessage("", (ToolCall(original, "look", "{}"),)), ToolMessage(original, "blue")))
+    asked, answered = json.loads(json.dumps(messages_json(prompt, short_ids=short)))
+    assert asked["tool_calls"][0]["id"] == answered["tool_call_id"]
+
+
+def test_call_ids_fit_the_provider() -> None:
+    assert call_id("call_abc", short=False) == "call_abc"
+    assert len(call_id("x" * 41, short=False)) == 32
+    assert len(call_id("call_abc", short=True)) == 9
+    assert call_id("call_abc", short=True).isalnum()
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"), [('{"a": 1}', {"a": 1}), ("{oops", {"malformed": "{oops"}), ("[]", {"malformed": "[]"})]
+)
+def test_arguments_always_are_an_object(written: str, sent: object) -> None:
+    [message] = json.loads(
+        json.dumps(messages_json(Prompt((AssistantMessage("", (ToolCall("1", "look", written),)),))))
+    )
+    assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == sent
+
+
+def test_an_answer_without_calls_is_plain_text() -> None:
+    assert messages_json(Prompt((AssistantMessage("hi"),))) == [{"role": "assistant", "content": "hi"}]
+
+
+def test_only_sampling_that_says_something_is_sent() -> None:
+    assert sampling_json(Params()) == {"temperature": 0.7}
+    assert sampling_json(Params(temperature=None, top_p=None)) == {}
+    assert sampling_json(Params(temperature=1.0, top_p=0.9)) == {"temperature": 1.0, "top_p": 0.9}
