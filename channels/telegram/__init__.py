@@ -1,0 +1,53 @@
+"""Telegram, by long polling or webhook, over aiogram."""
+
+from collections.abc import Sequence
+from secrets import token_urlsafe
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from channels.telegram.channel import Telegram
+from channels.telegram.sdk import preload
+from gateway.domain.channel import Channel
+from gateway.domain.channel_settings import ChannelSettings
+from gateway.domain.errors import ConfigError
+from gateway.domain.logging import Logger
+
+__all__ = ["Settings", "create", "preload"]
+
+HttpUrl = Annotated[str, Field(pattern=r"^https?://\S+$")]
+
+
+class Settings(ChannelSettings):
+    """The `channels.telegram` section of config.json."""
+
+    token: SecretStr = Field(description="The bot's token, from @BotFather.")
+    mode: Literal["polling", "webhook"] = Field("polling", description="How updates arrive.")
+    api_base: HttpUrl | None = Field(None, description="A Bot API server of your own; null means Telegram's.")
+    webhook_url: HttpUrl | None = Field(None, description="The public address of /webhook/telegram, for mode webhook.")
+    webhook_secret: SecretStr | None = Field(
+        None, description="What Telegram proves itself with; null makes up a new one at every start."
+    )
+
+    @model_validator(mode="after")
+    def _webhook_has_an_address(self) -> Self:
+        if self.mode == "webhook" and self.webhook_url is None:
+            raise ValueError("mode webhook needs webhook_url, the public address of /webhook/telegram")
+        return self
+
+
+def create(settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger) -> Channel:
+    """The channel, not yet open; `commands` are names and descriptions for the menu. Raises `ConfigError`."""
+    token = settings.token.get_secret_value()
+    account, _, secret = token.partition(":")
+    if not (account.isdecimal() and secret) or any(char.isspace() for char in token):
+        raise ConfigError("channels.telegram.token: not a bot token; @BotFather gives one like 123456:ABC-DEF")
+    webhook_secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else token_urlsafe(32)
+    return Telegram(
+        token=token,
+        api_base=settings.api_base,
+        webhook_url=settings.webhook_url if settings.mode == "webhook" else None,
+        webhook_secret=webhook_secret,
+        commands=commands,
+        log=log,
+    )

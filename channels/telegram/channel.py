@@ -1,0 +1,140 @@
+"""Telegram as a channel: the parts, put together."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from channels.telegram.errors import TelegramError, TooFast
+from channels.telegram.polling import Patience, Polling
+from channels.telegram.raw import Take
+from channels.telegram.recovery import Recovery
+from channels.telegram.sdk import preload
+from channels.telegram.webhook import Webhook
+from gateway.domain.channel import Accept, Capabilities, Outgoing, WebhookReply
+from gateway.domain.inbound import Address
+from gateway.domain.logging import Logger
+from gateway.domain.splitting import utf16_tail
+
+if TYPE_CHECKING:
+    from channels.telegram.client import Client
+
+MAX_TEXT = 4096
+
+
+class Telegram:
+    """One bot. `open` comes first; `webhook_url` None means polling."""
+
+    name = "telegram"
+    capabilities = Capabilities(max_text=MAX_TEXT, drafts=True, typing=True)
+
+    def __init__(
+        self,
+        *,
+        token: str,
+        api_base: str | None,
+        webhook_url: str | None,
+        webhook_secret: str,
+        commands: Sequence[tuple[str, str]],
+        log: Logger,
+        patience: Patience | None = None,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._token = token
+        self._bot_id = int(token.partition(":")[0])
+        self._api_base = api_base
+        self._webhook_url = webhook_url
+        self._webhook_secret = webhook_secret
+        self._commands = commands
+        self._logger = log
+        self._patience = patience or Patience()
+        self._recovery = Recovery(log, pause)
+        self._opened: Client | None = None
+        self._webhook: Webhook | None = None
+        self._no_drafts_before = 0.0
+
+    async def open(self) -> None:
+        """Import aiogram, in a thread; nothing is asked of Telegram before the first poll."""
+        await asyncio.to_thread(preload)
+        from channels.telegram.client import Client
+
+        self._opened = Client(self._token, self._api_base)
+
+    @property
+    def _client(self) -> "Client":
+        if self._opened is None:
+            raise RuntimeError("the channel is not open")
+        return self._opened
+
+    async def receive(self, accept: Accept) -> None:
+        """Poll, or have updates pushed, until cancelled."""
+        from channels.telegram.intake import Intake
+
+        take = Intake(self._client, self._bot_id, accept, self._logger).take
+        if self._webhook_url is None:
+            await self._poll(take)
+        else:
+            await self._be_pushed(take, self._webhook_url)
+
+    async def deliver(self, headers: Mapping[str, str], body: bytes) -> WebhookReply:
+        """What Telegram pushed to `/webhook/telegram`."""
+        if self._webhook_url is None:
+            return WebhookReply(404, "this bot polls")
+        if self._webhook is None:
+            return WebhookReply(503, "not receiving yet")
+        return await self._webhook.deliver(headers, body)
+
+    async def send(self, message: Outgoing) -> str:
+        """Show one message; its text is rendered from Markdown."""
+        from channels.telegram.sending import send
+
+        return await send(self._client, message)
+
+    async def typing(self, address: Address) -> None:
+        """Lasts five seconds."""
+        with suppress(TelegramError):
+            await self._client.typing(address)
+
+    async def draft(self, address: Address, draft: int, text: str) -> None:
+        """The newest 4096 units of `text`; Telegram keeps a draft for thirty seconds."""
+        now = asyncio.get_running_loop().time()
+        if now < self._no_drafts_before:
+            return
+        try:
+            await self._client.draft(address, draft or 1, utf16_tail(text, MAX_TEXT))
+        except TooFast as error:
+            self._no_drafts_before = now + error.retry_after
+        except TelegramError:
+            return
+
+    async def close(self) -> None:
+        """Close the HTTP sessions."""
+        if self._opened is not None:
+            await self._opened.close()
+
+    async def _poll(self, take: Take) -> None:
+        polling = Polling(self._client, self._recovery, self._logger, self._patience)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._introduce_after(polling.answered))
+            await polling.run(take)
+
+    async def _be_pushed(self, take: Take, url: str) -> None:
+        self._webhook = Webhook(self._webhook_secret, take)
+        await self._webhook.announce(self._client, url, self._recovery)
+        await self._introduce()
+        await asyncio.Event().wait()
+
+    async def _introduce_after(self, first_poll: asyncio.Event) -> None:
+        await first_poll.wait()
+        await self._introduce()
+
+    async def _introduce(self) -> None:
+        """What can wait until updates flow: aiogram's models, our own name, the menu."""
+        from channels.telegram.updates import prepare
+
+        prepare()
+        try:
+            await self._client.username()
+            await self._client.set_commands(self._commands)
+        except TelegramError as error:
+            self._logger.warning("telegram.menu_not_set", why=str(error))

@@ -1,0 +1,78 @@
+"""The polling loop: a batch is accepted before the next is asked for, and only cancelling ends it."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from channels.telegram.errors import Conflict, TelegramError, Unanswered
+from channels.telegram.raw import Take, update_id
+from channels.telegram.recovery import Recovery
+from gateway.domain.errors import SupaclawError
+from gateway.domain.json import JsonObject
+from gateway.domain.logging import Logger
+
+if TYPE_CHECKING:
+    from channels.telegram.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds: how long Telegram may hold a poll, and how much later the connection is given up as stalled."""
+
+    poll: int = 30
+    stall: float = 10.0
+
+
+class Polling:
+    """Asks for updates for ever; a batch that is not accepted is asked for again."""
+
+    def __init__(self, client: "Client", recovery: Recovery, log: Logger, patience: Patience) -> None:
+        self.answered = asyncio.Event()
+        self._client = client
+        self._recovery = recovery
+        self._logger = log
+        self._patience = patience
+        self._offset: int | None = None
+        self._webhook_removed = False
+
+    async def run(self, take: Take) -> None:
+        """Hand every batch to `take`, in order."""
+        while True:
+            try:
+                updates = await self._ask()
+                await take(updates)
+            except SupaclawError as error:
+                await self._recover(error)
+            except Exception as error:
+                self._logger.exception("telegram.batch_failed")
+                await self._recovery.after(error)
+            else:
+                self._acknowledge(updates)
+
+    async def _ask(self) -> Sequence[JsonObject]:
+        """The first poll, and the first after a failure, does not wait: it tells at once how things are."""
+        wait = self._patience.poll if self.answered.is_set() and not self._recovery.needed else 0
+        try:
+            async with asyncio.timeout(wait + self._patience.stall):
+                return await self._client.updates(self._offset, wait)
+        except TimeoutError:
+            await self._client.forget_poll()
+            raise Unanswered(f"a poll got no answer within {wait + self._patience.stall:.0f} s") from None
+
+    def _acknowledge(self, updates: Sequence[JsonObject]) -> None:
+        if updates:
+            self._offset = max(map(update_id, updates)) + 1
+        self._webhook_removed = False
+        self._recovery.over()
+        self.answered.set()
+
+    async def _recover(self, error: SupaclawError) -> None:
+        """A webhook left from earlier is removed, once: if it comes back, someone else wants it."""
+        if not isinstance(error, Conflict) or not error.mentions("webhook") or self._webhook_removed:
+            return await self._recovery.after(error)
+        self._webhook_removed = True
+        try:
+            return await self._client.delete_webhook()
+        except TelegramError as failure:
+            return await self._recovery.after(failure)
