@@ -1,0 +1,1 @@
+"""Terminal subcommands, one file each; `main.py` lists them."""

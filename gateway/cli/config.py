@@ -1,0 +1,58 @@
+"""`supaclaw config`."""
+
+import json
+import os
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+
+from gateway.cli.output import print_json
+from gateway.config import edit
+from gateway.config.channels import check_channels
+from gateway.config.environment import Environment
+from gateway.config.load import load, parse
+from gateway.config.schema import schema as json_schema
+from gateway.logs import SecretMask
+
+Key = Annotated[str, typer.Argument(help="A dotted key, such as models.primary.")]
+
+
+def schema() -> None:
+    """Print the JSON Schema of config.json."""
+    print_json(json_schema())
+
+
+def validate() -> None:
+    """Say what is wrong with config.json."""
+    environment = Environment.read(os.environ)
+    check_channels(load(environment.config, os.environ).channels)
+    print(f"{environment.config}: {'valid' if environment.config.exists() else 'not there; the defaults are used'}")
+
+
+def get(key: Key) -> None:
+    """Print one setting, or its default. Keys and passwords written out in the file stay hidden."""
+    value = edit.hidden(key, edit.get(Environment.read(os.environ).config, key))
+    if isinstance(value, str):
+        print(SecretMask().text(value))
+    else:
+        print_json(value)
+
+
+def set(key: Key, value: Annotated[str, typer.Argument(help="JSON; what is not JSON is taken as text.")]) -> None:
+    """Change one setting. A running gateway takes it up at once; a wrong value is refused and nothing is written."""
+    path = Environment.read(os.environ).config
+
+    def check(text: str) -> None:
+        check_channels(parse(text, os.environ, source=path.name).channels)
+
+    edit.set(path, key, _json(value), check)
+    print(f"{key} is set")
+
+
+def _json(text: str) -> JsonValue:
+    try:
+        value: JsonValue = json.loads(text)
+    except json.JSONDecodeError:
+        return text
+    return value

@@ -1,0 +1,32 @@
+"""How a command ends when something is wrong."""
+
+import sys
+from collections.abc import Iterator
+from types import TracebackType
+
+from gateway.domain.errors import SupaclawError
+
+
+def explain(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
+    """Say on stderr what ended the process, for people: what is wrong and what to do, no traceback."""
+    for leaf in _leaves(error):
+        match leaf:
+            case SupaclawError():
+                _say(str(leaf))
+            case KeyboardInterrupt() | BrokenPipeError():
+                continue
+            case _:
+                _say(f"{type(leaf).__name__}: {leaf} (a defect; SUPACLAW_DEBUG=1 shows where)")
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _say(text: str) -> None:
+    for line in text.splitlines():
+        print(f"supaclaw: {line}", file=sys.stderr)

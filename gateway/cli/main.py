@@ -1,0 +1,63 @@
+"""Every command and its name, on one screen."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import typer
+
+from gateway.cli import config, doctor, down, owner, sessions, status, token, up, version, web
+
+Run = Callable[..., object]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Commands about one thing, called as `supaclaw <group> <command>`."""
+
+    about: str
+    commands: Mapping[str, Run]
+
+
+COMMANDS: Mapping[str, Run | Group] = {
+    "up": up.up,
+    "down": down.down,
+    "status": status.status,
+    "doctor": doctor.doctor,
+    "web": web.web,
+    "config": Group(
+        "Read, check and change config.json.",
+        {"schema": config.schema, "validate": config.validate, "get": config.get, "set": config.set},
+    ),
+    "owner": Group("Say who the gateway belongs to.", {"show": owner.show, "set": owner.set}),
+    "token": Group(
+        "Let programs use the gateway.",
+        {"create": token.create, "list": token.show, "revoke": token.revoke},
+    ),
+    "sessions": sessions.sessions,
+    "version": version.version,
+}
+
+
+def build(commands: Mapping[str, Run | Group] = COMMANDS) -> typer.Typer:
+    """The command line, ready to be called."""
+    app = _parser("One AI agent of your own, behind the messengers you already use. `supaclaw up` starts it.")
+    for name, entry in commands.items():
+        if isinstance(entry, Group):
+            group = _parser(entry.about)
+            for command, run in entry.commands.items():
+                group.command(command)(run)
+            app.add_typer(group, name=name)
+        else:
+            app.command(name)(entry)
+    return app
+
+
+def _parser(about: str) -> typer.Typer:
+    return typer.Typer(
+        help=about,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )

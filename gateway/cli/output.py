@@ -1,0 +1,56 @@
+"""What commands print: JSON for programs, tables for people; never a secret."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateway.logs import SecretMask
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def print_json(value: object) -> None:
+    """Print `value`, indented."""
+    print(json.dumps(SecretMask().value(value), indent=2, ensure_ascii=False))
+
+
+def print_rows(rows: Sequence["DataclassInstance"], columns: Sequence[str], *, as_json: bool) -> None:
+    """Print one row each: every field as JSON, or the named ones as a table."""
+    facts = [{field.name: getattr(row, field.name) for field in fields(row)} for row in rows]
+    if as_json:
+        print_json(facts)
+    else:
+        _print_table(facts, columns)
+
+
+def _print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column.replace("_", " ").removesuffix(" at"), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(row[column])) for column in columns))
+    Console().print(table)
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case datetime():
+            return f"{value:%Y-%m-%d %H:%M}"
+        case list() | tuple() | frozenset():
+            return ", ".join(sorted(map(str, value)))
+        case _:
+            return str(value)

@@ -1,0 +1,53 @@
+"""`supaclaw owner`: the only way to change whom the gateway belongs to."""
+
+from typing import Annotated
+
+import typer
+
+from gateway.cli.database import with_database
+from gateway.cli.output import AsJson, print_rows
+from gateway.config.channels import channel_names, known_channel
+from gateway.domain.principals import Role
+from gateway.store import principals
+from gateway.store.pool import Connection, Database
+from gateway.store.principals import PrincipalRow
+
+
+def show(as_json: AsJson = False) -> None:
+    """Show the owner and the owner's ids."""
+
+    async def read(database: Database) -> PrincipalRow | None:
+        async with database.connection() as connection:
+            return await owner_of(connection)
+
+    owner = with_database(read)
+    print_rows([owner] if owner else [], ("name", "identities"), as_json=as_json)
+
+
+def set(
+    channel: Annotated[str, typer.Argument(help="The messenger, such as telegram.")],
+    id: Annotated[str, typer.Argument(help="Your own id there, as the messenger knows it.")],
+) -> None:
+    """Say which id on a messenger is the owner's. It takes the place of the one before."""
+    identity = f"{known_channel(channel, channel_names())}:{id}"
+
+    async def write(database: Database) -> None:
+        await database.run(lambda connection: _set(connection, channel, identity))
+
+    with_database(write)
+    print(f"the owner on {channel} is now {id}; restart a running gateway")
+
+
+async def owner_of(connection: Connection) -> PrincipalRow | None:
+    """The owner, None before the first start."""
+    known = await principals.all_known(connection)
+    return next((row for row in known if row.role is Role.OWNER), None)
+
+
+async def _set(connection: Connection, channel: str, identity: str) -> None:
+    owner = await owner_of(connection)
+    if owner is None:
+        await principals.add(connection, Role.OWNER, "Owner", [identity])
+        return
+    others = [known for known in owner.identities if not known.startswith(f"{channel}:")]
+    await principals.set_identities(connection, owner.id, [*others, identity])

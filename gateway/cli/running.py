@@ -1,0 +1,66 @@
+"""The running gateway, asked over HTTP."""
+
+import os
+from http.client import HTTPException
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from pydantic import JsonValue, TypeAdapter
+
+from gateway.config.environment import Environment
+from gateway.config.instance import holder
+from gateway.config.load import load
+from gateway.config.model import Web
+from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
+
+_OBJECT = TypeAdapter(dict[str, JsonValue])
+
+
+def ask(path: str, *, method: str = "GET", timeout: float) -> dict[str, JsonValue]:
+    """What the gateway of this data directory answers; raises `SupaclawError` saying why there is no answer."""
+    environment = Environment.read(os.environ)
+    address = web_address(load(environment.config, os.environ).web)
+    headers = {"Authorization": f"Bearer {local_token(environment)}"}
+    try:
+        with urlopen(Request(f"{address}{path}", headers=headers, method=method), timeout=timeout) as answer:
+            return _OBJECT.validate_json(answer.read())
+    except HTTPError as error:
+        error.close()
+        raise _refused(environment, address, error.code) from error
+    except (ValueError, HTTPException) as error:
+        raise _another(address, "does not answer like a gateway") from error
+    except OSError as error:
+        raise _silent(address, holder(environment.data)) from error
+
+
+def web_address(web: Web) -> str:
+    """Where the web of a gateway on this machine is reached."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(web.host, web.host)
+    return f"http://[{host}]:{web.port}" if ":" in host else f"http://{host}:{web.port}"
+
+
+def local_token(environment: Environment) -> str:
+    """The credential of programs on this machine; raises `OwnerMustAct` when there is none to be read."""
+    path = environment.data / "keys" / "local-token"
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        raise OwnerMustAct(f"nothing runs on {environment.data} yet; `supaclaw up` starts the gateway") from None
+    except OSError as error:
+        raise OwnerMustAct(f"{path} cannot be read: {error.strerror}; run this as the gateway's user") from error
+
+
+def _refused(environment: Environment, address: str, code: int) -> SupaclawError:
+    if code >= 500 and holder(environment.data):
+        return OwnerMustAct(f"the gateway at {address} failed ({code}); its log says why: {environment.data / 'logs'}")
+    return _another(address, f"answers {code}")
+
+
+def _another(address: str, what: str) -> SupaclawError:
+    return OwnerMustAct(f"{address} {what}; another program may have that port, see `supaclaw doctor`")
+
+
+def _silent(address: str, pid: int | None) -> SupaclawError:
+    if pid is None:
+        return OwnerMustAct(f"nothing runs at {address}; `supaclaw up` starts the gateway")
+    return TryAgainLater(f"the gateway (pid {pid}) does not answer at {address}; see `supaclaw doctor`")

@@ -1,0 +1,39 @@
+"""`supaclaw status`."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+
+from gateway.cli.output import AsJson, print_json
+from gateway.cli.running import ask
+
+
+def status(
+    as_json: AsJson = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait.")] = 10,
+) -> None:
+    """Say how the running gateway is."""
+    told = ask("/api/status", timeout=timeout)
+    if as_json:
+        print_json(told)
+    else:
+        print("\n".join(_lines(told)))
+
+
+def _lines(value: Mapping[str, JsonValue], indent: str = "") -> Iterator[str]:
+    for key, item in value.items():
+        match item:
+            case dict():
+                yield f"{indent}{key}:"
+                yield from _lines(item, f"{indent}  ")
+            case list():
+                yield f"{indent}{key}: {', '.join(map(_word, item))}"
+            case _:
+                yield f"{indent}{key}: {_word(item)}"
+
+
+def _word(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,51 @@
+"""`supaclaw token`."""
+
+from typing import Annotated
+
+import typer
+
+from gateway.cli.database import with_database
+from gateway.cli.output import AsJson, print_rows
+from gateway.cli.owner import owner_of
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.scopes import Scope
+from gateway.store import tokens
+from gateway.store.pool import Database
+
+Scopes = list[Scope]
+Name = Annotated[str, typer.Argument(help="What the token is for; any name.")]
+
+
+def create(
+    name: Name,
+    scope: Annotated[
+        Scopes, typer.Option(metavar="SCOPE", help=f"What it may do: {', '.join(Scope)}; one option each.")
+    ],
+) -> None:
+    """Make a token and print it. It is not kept and cannot be shown again."""
+
+    async def write(database: Database) -> str:
+        async with database.connection() as connection:
+            owner = await owner_of(connection)
+        if owner is None:
+            raise OwnerMustAct("there is no owner yet; start the gateway once, or use `supaclaw owner set`")
+        _, plain = await tokens.create(database, owner.id, name, scope)
+        return plain
+
+    print(with_database(write))
+
+
+def show(as_json: AsJson = False) -> None:
+    """List tokens, without the tokens themselves."""
+    print_rows(with_database(tokens.list_all), ("name", "scopes", "created_at", "last_used_at"), as_json=as_json)
+
+
+def revoke(name: Name) -> None:
+    """Make a token useless, at once."""
+
+    async def write(database: Database) -> bool:
+        return await tokens.revoke(database, name)
+
+    if not with_database(write):
+        raise OwnerMustAct(f"there is no token named {name}; `supaclaw token list` shows them")
+    print(f"{name} is revoked")

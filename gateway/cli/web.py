@@ -1,0 +1,8 @@
+"""`supaclaw web`."""
+
+from gateway.cli.running import ask
+
+
+def web() -> None:
+    """Print a fresh link to the web page. It works once, for ten minutes."""
+    print(ask("/api/login-links", method="POST", timeout=10)["url"])

@@ -1,0 +1,61 @@
+"""Which channels exist, and their settings; a channel's module brings the model of its own section."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
+from typing import TypeVar
+
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from gateway.config.problems import explain, nearest
+from gateway.domain.errors import ConfigError
+
+Settings = TypeVar("Settings", bound=BaseModel)
+
+ANNOUNCED = frozenset({"slack", "whatsapp"})
+"""Channels whose sections may be there already; they stay shut until this program has them."""
+
+
+def channel_names(package: str = "channels") -> tuple[str, ...]:
+    """The channels that could be configured: the modules of the package, found without importing any."""
+    spec = find_spec(package)
+    places = spec.submodule_search_locations if spec else None
+    return tuple(sorted(module.name for module in iter_modules(places or []) if not module.name.startswith("_")))
+
+
+def known_channel(name: str, known: tuple[str, ...]) -> str:
+    """`name` itself; raises `ConfigError` naming the nearest when there is no such channel."""
+    if name not in known:
+        raise ConfigError(f"channels.{name}: unknown channel; {nearest(name, known)}")
+    return name
+
+
+def parse_channel(name: str, raw: Mapping[str, JsonValue], model: type[Settings]) -> Settings:
+    """The section of one channel as its own model; raises `ConfigError` naming `channels.<name>.<field>`."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError("\n".join(explain(error, model, ("channels", name)))) from None
+
+
+def check_channels(sections: Mapping[str, Mapping[str, JsonValue]]) -> None:
+    """Validate every channel's section by its own model; raises `ConfigError` with a line for each problem."""
+    known, problems = channel_names(), []
+    for name, raw in sections.items():
+        if name in ANNOUNCED - set(known):
+            continue
+        try:
+            parse_channel(name, raw, settings_model(known_channel(name, known)))
+        except ConfigError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def settings_model(name: str) -> type[BaseModel]:
+    """The model a channel's module offers as `Settings`; imports that module, not its SDK."""
+    model: object = import_module(f"channels.{name}").Settings
+    if not isinstance(model, type) or not issubclass(model, BaseModel):
+        raise TypeError(f"channels.{name}.Settings is not a pydantic model")
+    return model

@@ -1,0 +1,84 @@
+"""One key of config.json read or changed, the rest left as it is."""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from gateway.config.load import parse_json, read
+from gateway.config.model import Config
+from gateway.config.problems import dotted, known_keys
+from gateway.config.references import is_reference
+from gateway.domain.errors import ConfigError
+
+_SECRET = re.compile(r"(token|key|password|secret)s?$")
+
+
+def get(path: Path, key: str) -> JsonValue:
+    """The value in the file, references unresolved, else the default; raises `ConfigError` for an unknown key."""
+    written: JsonValue = parse_json(read(path) or "{}", path.name)
+    default: JsonValue = Config().model_dump(mode="json")
+    for part in key.split("."):
+        written, default = _item(written, part), _item(default, part)
+    if written is not None:
+        return _merged(default, written)
+    known = [dotted(path) for path in known_keys(Config)]
+    if default is None and key not in known:
+        close = get_close_matches(key, known, n=1) or ["`supaclaw config schema`"]
+        raise ConfigError(f"{key}: there is no such key; see {close[0]}")
+    return default
+
+
+def set(path: Path, key: str, value: JsonValue, check: Callable[[str], object]) -> None:
+    """Write `value` at the dotted `key`; `check` gets the new text first and raises `ConfigError` to refuse it."""
+    raw = parse_json(read(path) or "{}", path.name)
+    *parents, name = key.split(".")
+    section = raw
+    for depth, parent in enumerate(parents, start=1):
+        inner = section.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{key}: {'.'.join(parents[:depth])} is not an object, so nothing can be set in it")
+        section = inner
+    section[name] = value
+    text = json.dumps(raw, indent=2, ensure_ascii=False) + "\n"
+    check(text)
+    _replace(path.resolve(), text)
+
+
+def hidden(key: str, value: JsonValue) -> JsonValue:
+    """`value` fit to be shown: what is named like a secret and written out in the file is not."""
+    if isinstance(value, dict):
+        return {name: hidden(name, item) for name, item in value.items()}
+    if isinstance(value, str) and _SECRET.search(key) and not is_reference(value):
+        return "********"
+    return value
+
+
+def _item(value: JsonValue, key: str) -> JsonValue:
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _merged(default: JsonValue, written: JsonValue) -> JsonValue:
+    if not isinstance(default, dict) or not isinstance(written, dict):
+        return written
+    return default | {key: _merged(default.get(key), value) for key, value in written.items()}
+
+
+def _replace(path: Path, text: str) -> None:
+    """All or nothing; the file keeps its mode, a new one is the owner's alone."""
+    try:
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error

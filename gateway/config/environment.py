@@ -1,0 +1,42 @@
+"""The environment variables the gateway reads, all of them here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.domain.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Where everything lies and what overrules config.json; paths are absolute, a variable set to "" is not set."""
+
+    config: Path
+    data: Path
+    workspace: Path
+    database_url: str | None = field(default=None, repr=False)
+    host: str | None = None
+    port: int | None = None
+    fail: str | None = None
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str]) -> "Environment":
+        """Raises `ConfigError` when `SUPACLAW_PORT` is no port."""
+        data = Path(environ.get("SUPACLAW_DATA") or "data").absolute()
+        return cls(
+            config=Path(environ.get("SUPACLAW_CONFIG") or "config.json").absolute(),
+            data=data,
+            workspace=Path(environ.get("SUPACLAW_WORKSPACE") or data / "workspace").absolute(),
+            database_url=environ.get("SUPACLAW_DATABASE_URL") or None,
+            host=environ.get("SUPACLAW_HOST") or None,
+            port=_port(environ.get("SUPACLAW_PORT") or None),
+            fail=environ.get("SUPACLAW_FAIL") or None,
+        )
+
+
+def _port(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) > 65_535:
+        raise ConfigError("SUPACLAW_PORT: must be a whole number from 0 to 65535")
+    return int(text)

@@ -1,0 +1,65 @@
+"""Places where a crash test kills the process: `SUPACLAW_FAIL=<step>[:n]`."""
+
+import os
+import signal
+from enum import StrEnum
+
+from gateway.config.problems import nearest
+from gateway.domain.errors import ConfigError
+
+
+class Step(StrEnum):
+    """A named instant on a message's way; `about` says which."""
+
+    about: str
+
+    def __new__(cls, name: str, about: str) -> "Step":
+        """A step is its name, with a description beside it."""
+        step = str.__new__(cls, name)
+        step._value_ = name
+        step.about = about
+        return step
+
+    INBOUND_RECEIVED = "inbound.received", "a batch has come from the platform, nothing is stored"
+    INBOUND_COMMITTED = "inbound.committed", "the batch is stored, the platform has not been told"
+    COMMAND_ACCEPTED = "command.accepted", "a slash command is stored, its effect is not"
+    COMMAND_COMMITTED = "command.committed", "a slash command's effect and reply are stored"
+    TURN_CLAIMED = "turn.claimed", "a turn holds its lease and has read nothing"
+    TURN_TAKEN = "turn.taken", "the unread messages have their place in the transcript"
+    MODEL_REPLIED = "model.replied", "a model call is over, its reply is not stored"
+    STEP_COMMITTED = "step.committed", "the reply and its tool intents are stored, no tool has run"
+    TOOL_RAN = "tool.ran", "a tool has run, its result is not stored"
+    RESULT_COMMITTED = "result.committed", "a tool's result is stored"
+    ANSWER_READY = "answer.ready", "the answer is known and not stored"
+    ANSWER_COMMITTED = "answer.committed", "the answer and its outbox rows are stored, nothing is sent"
+    OUTBOX_SENDING = "outbox.sending", "`sending` is stored, the request has not left"
+    OUTBOX_REQUESTED = "outbox.requested", "the platform has taken the message, its id is not stored"
+    OUTBOX_SENT = "outbox.sent", "the platform's id is stored"
+
+
+class Failpoints:
+    """Kills this process the n-th time the armed step is reached; `armed` is `<step>[:n]` or None."""
+
+    def __init__(self, armed: str | None) -> None:
+        self._step: Step | None = None
+        self._left = 0
+        if armed:
+            self._step, self._left = _parse(armed)
+
+    def reach(self, step: Step) -> None:
+        """Do nothing, or never return."""
+        if step is not self._step:
+            return
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _parse(armed: str) -> tuple[Step, int]:
+    name, _, count = armed.partition(":")
+    known = {step.value: step for step in Step}
+    if name not in known:
+        raise ConfigError(f"SUPACLAW_FAIL: unknown step {name}; {nearest(name, list(known))}")
+    if count and (not count.isdecimal() or int(count) < 1):
+        raise ConfigError(f"SUPACLAW_FAIL: {armed}: write <step>:<n>, n from 1")
+    return known[name], int(count or 1)

@@ -1,0 +1,51 @@
+"""A daily window of time: "08:00-22:00"."""
+
+import re
+from dataclasses import dataclass
+from datetime import time
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+_CLOCK = r"([01][0-9]|2[0-3]):([0-5][0-9])"
+_PATTERN = rf"^{_CLOCK}-{_CLOCK}$"
+_SHAPE = re.compile(_PATTERN)
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveHours:
+    """From `start` up to, not including, `end`; a window may span midnight."""
+
+    start: time
+    end: time
+
+    def __contains__(self, moment: time) -> bool:
+        if self.start < self.end:
+            return self.start <= moment < self.end
+        return moment >= self.start or moment < self.end
+
+    def __str__(self) -> str:
+        return f"{self.start:%H:%M}-{self.end:%H:%M}"
+
+
+def parse_hours(text: str) -> ActiveHours:
+    """The window `text` stands for; raises `ValueError` with a text for people."""
+    match = _SHAPE.match(text.strip())
+    if match is None or match[0][:5] == match[0][6:]:
+        raise ValueError('must be two different times such as "08:00-22:00"')
+    hour, minute, until_hour, until_minute = map(int, match.groups())
+    return ActiveHours(time(hour, minute), time(until_hour, until_minute))
+
+
+def _validate(value: object) -> ActiveHours:
+    if isinstance(value, ActiveHours):
+        return value
+    return parse_hours(value if isinstance(value, str) else "")
+
+
+Hours = Annotated[
+    ActiveHours,
+    BeforeValidator(_validate),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": _PATTERN, "examples": ["08:00-22:00"]}),
+]

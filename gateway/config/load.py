@@ -1,0 +1,98 @@
+"""config.json from text to `Config`: references, environment, validation; every problem is told at once."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from pydantic import JsonValue, ValidationError
+
+from gateway.config.environment import Environment
+from gateway.config.model import Config
+from gateway.config.problems import explain
+from gateway.config.references import resolve
+from gateway.domain.errors import ConfigError
+
+Secrets = Callable[[str], str]
+"""The value of a named secret; raises `ConfigError` when there is none."""
+
+
+def secrets_unavailable(name: str) -> NoReturn:
+    """Stands in until something keeps secrets."""
+    raise ConfigError(f"secrets are not available yet; use $env:{name}")
+
+
+def load(path: Path, environ: Mapping[str, str], secrets: Secrets = secrets_unavailable) -> Config:
+    """The configuration at `path`, all defaults when there is no such file; raises `ConfigError`, a line a problem."""
+    return parse(read(path) or "{}", environ, secrets, source=path.name)
+
+
+def read(path: Path) -> str | None:
+    """The text of the file, None when there is none; raises `ConfigError`."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {_reason(error)}") from error
+
+
+def parse(
+    text: str, environ: Mapping[str, str], secrets: Secrets = secrets_unavailable, source: str = "config.json"
+) -> Config:
+    """The configuration in `text`, overruled by the environment; raises `ConfigError`, a line a problem."""
+    raw = parse_json(text, source)
+    raw.pop("$schema", None)
+    resolved, problems = resolve(raw, environ, secrets)
+    if problems:
+        raise ConfigError(_told(source, problems))
+    try:
+        return Config.model_validate(_overruled(resolved, Environment.read(environ)))
+    except ValidationError as error:
+        raise ConfigError(_told(source, explain(error, Config))) from None
+
+
+def parse_json(text: str, source: str = "config.json") -> dict[str, JsonValue]:
+    """The JSON object in `text`; raises `ConfigError` naming line and column."""
+    try:
+        raw: JsonValue = json.loads(text, object_pairs_hook=_without_repeats)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{source}: line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise ConfigError(f"{source}: nested too deeply") from None
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{source}: must be an object {{ … }}")
+    return raw
+
+
+def _without_repeats(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    keys = dict(pairs)
+    if len(keys) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(f"the key {repeated!r} appears twice in one object; keep one")
+    return keys
+
+
+def _overruled(raw: Mapping[str, JsonValue], environment: Environment) -> dict[str, JsonValue]:
+    """`raw` with what the environment says; a section that is no object is left for validation to refuse."""
+    overrides: dict[str, dict[str, JsonValue]] = {
+        "web": {"host": environment.host, "port": environment.port},
+        "database": {"url": environment.database_url},
+    }
+    merged = dict(raw)
+    for name, values in overrides.items():
+        section = merged.get(name, {})
+        if isinstance(section, dict):
+            merged[name] = section | {key: value for key, value in values.items() if value is not None}
+    return merged
+
+
+def _told(source: str, problems: list[str]) -> str:
+    return "\n".join(f"{source}: {problem}" for problem in problems)
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or "unknown error" if isinstance(error, OSError) else "it is not UTF-8 text"

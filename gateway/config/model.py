@@ -1,0 +1,118 @@
+"""What config.json may say; `{}` is a complete configuration."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr
+
+from gateway.config.duration import Duration
+from gateway.config.hours import Hours
+from gateway.domain.settings import ModelSettings
+
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+JsonSection = Mapping[str, JsonValue]
+
+
+class Section(BaseModel):
+    """Base of every section: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Owner(BaseModel):
+    """Who the agent belongs to; every key but `name` is a channel, its value the owner's id there."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", coerce_numbers_to_str=True)
+    __pydantic_extra__: dict[str, str | None] = Field(init=False)
+
+    name: str = Field("Owner", min_length=1, description="What the agent calls you.")
+
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """The owner's platform id by channel; channels left null are not in it."""
+        return {channel: id for channel, id in self.__pydantic_extra__.items() if id is not None}
+
+
+class Heartbeat(Section):
+    """The agent's own look around."""
+
+    every: Duration | None = Field(timedelta(minutes=30), description="Time between two heartbeats; null: never.")
+    active_hours: Hours | None = Field(
+        None, description='When heartbeats may run, such as "08:00-22:00", in the machine\'s time; null: always.'
+    )
+
+
+class Compaction(Section):
+    """When a long conversation is summarised."""
+
+    at_tokens: int = Field(64_000, ge=1, description="Tokens of transcript that start a compaction.")
+
+
+class Checkpoints(Section):
+    """Snapshots of the workspace."""
+
+    every: Duration | None = Field(timedelta(minutes=10), description="Time between two checkpoints; null: never.")
+
+
+class Exec(Section):
+    """Shell commands."""
+
+    mode: Literal["auto", "off"] = Field(
+        "auto", description='"auto": run commands in the jail this machine offers, none without one; "off": never.'
+    )
+
+
+class WebAccess(Section):
+    """Which hosts the agent may read; a name covers its subdomains."""
+
+    allow_hosts: tuple[str, ...] = Field((), description="The only hosts that may be read; empty: any public host.")
+    deny_hosts: tuple[str, ...] = Field((), description="Hosts that are never read.")
+
+
+class Tools(Section):
+    """What the agent may use."""
+
+    exec: Exec = Field(Exec(), description="Shell commands.")
+    web: WebAccess = Field(WebAccess(), description="Reading the web.")
+    mcp: Mapping[str, JsonSection] = Field({}, description="MCP servers by name.", repr=False)
+
+
+class Budgets(Section):
+    """Money the models may cost before the agent stops and asks; null: no limit."""
+
+    run_usd: Usd | None = Field(0.5, description="US dollars for one run; null: no limit.")
+    day_usd: Usd | None = Field(2.0, description="US dollars a day; null: no limit.")
+    month_usd: Usd | None = Field(20.0, description="US dollars a month; null: no limit.")
+
+
+class Web(Section):
+    """Where the page and the APIs listen; a change needs a restart."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on (`SUPACLAW_HOST`); needs a restart.")
+    port: int = Field(8787, ge=0, le=65_535, description="Port to listen on (`SUPACLAW_PORT`); needs a restart.")
+
+
+class Database(Section):
+    """Where Postgres is; a change needs a restart."""
+
+    url: SecretStr | None = Field(
+        None, description="DSN of a Postgres 15+ (`SUPACLAW_DATABASE_URL`); null: the embedded one; needs a restart."
+    )
+
+
+class Config(Section):
+    """The whole of config.json."""
+
+    owner: Owner = Field(Owner(), description="Who the agent belongs to.")
+    models: ModelSettings = Field(ModelSettings(), description="Which models answer.")
+    channels: Mapping[str, JsonSection] = Field(
+        {}, description="Messengers by name; the settings of each are its own.", repr=False
+    )
+    heartbeat: Heartbeat = Field(Heartbeat(), description="The agent's own look around.")
+    compaction: Compaction = Field(Compaction(), description="When a long conversation is summarised.")
+    checkpoints: Checkpoints = Field(Checkpoints(), description="Snapshots of the workspace.")
+    tools: Tools = Field(Tools(), description="What the agent may use.")
+    budgets: Budgets = Field(Budgets(), description="What the models may cost.")
+    web: Web = Field(Web(), description="Where the page and the APIs listen.")
+    database: Database = Field(Database(), description="Where Postgres is.")

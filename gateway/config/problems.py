@@ -1,0 +1,108 @@
+"""Validation errors as lines for people: the key's path, then what is allowed; never the value."""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from types import UnionType
+from typing import Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+KeyPath = tuple[int | str, ...]
+
+_ALLOWED = {
+    "missing": "is required",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
+    "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "must look like {pattern}",
+    "finite_number": "must be a finite number",
+    "value_error": "{error}",
+}
+_WRONG_KIND = {"type", "parsing", "from_float", "attributes_type"}
+_KINDS = {
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "bool": "must be true or false",
+    "string": 'must be a text in "quotes"',
+    "dict": "must be an object {{ … }}",
+    "model": "must be an object {{ … }}",
+    "mapping": "must be an object {{ … }}",
+    "list": "must be a list [ … ]",
+    "tuple": "must be a list [ … ]",
+}
+
+
+def explain(error: ValidationError, root: type[BaseModel], prefix: KeyPath = ()) -> list[str]:
+    """One line for each problem; `prefix` is where in config.json the model `root` lies."""
+    return [_line(details, root, prefix) for details in error.errors(include_url=False, include_input=False)]
+
+
+def dotted(path: KeyPath) -> str:
+    """`("models", "fallbacks", 0)` as `models.fallbacks[0]`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def known_keys(root: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:
+    """The path of every key of `root`, sections before what is in them."""
+    for name, field in root.model_fields.items():
+        yield (*path, name)
+        for section in _models(field.annotation):
+            yield from known_keys(section, (*path, name))
+
+
+def nearest(name: str, known: Sequence[str], within: KeyPath = ()) -> str:
+    """`did you mean …?` when a known name is close, else a list of them all, each by its path."""
+    close = get_close_matches(name, known, n=1)
+    if close:
+        return f"did you mean {dotted((*within, *close))}?"
+    return f"known: {', '.join(dotted((*within, key)) for key in sorted(known))}"
+
+
+def _line(details: ErrorDetails, root: type[BaseModel], prefix: KeyPath) -> str:
+    path = (*prefix, *details["loc"])
+    if details["type"] == "extra_forbidden":
+        return f"{dotted(path)}: unknown key; {_suggestion(details['loc'], root, prefix)}"
+    return f"{dotted(path)}: {_allowed(details)}"
+
+
+def _allowed(details: ErrorDetails) -> str:
+    kind, _, what = details["type"].partition("_")
+    template = _ALLOWED.get(details["type"]) or (_KINDS.get(kind) if what in _WRONG_KIND else None)
+    return details["msg"] if template is None else template.format(**details.get("ctx", {}))
+
+
+def _suggestion(path: KeyPath, root: type[BaseModel], prefix: KeyPath) -> str:
+    *parent, name = path
+    beside = _fields_at(root, parent)
+    elsewhere = [key for key in known_keys(root) if key[-1] == name]
+    if elsewhere and not get_close_matches(str(name), beside, n=1):
+        return f"did you mean {dotted((*prefix, *elsewhere[0]))}?"
+    return nearest(str(name), beside, (*prefix, *parent))
+
+
+def _fields_at(root: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+    kind: object = root
+    for part in path:
+        kind = _inner(kind, str(part))
+    return [name for model in _models(kind) for name in model.model_fields]
+
+
+def _inner(kind: object, part: str) -> object:
+    """The type of what lies at `part`; in a mapping with names of the operator's own, or a list, that of its items."""
+    for model in _models(kind):
+        return model.model_fields[part].annotation
+    return get_args(kind)[-1]
+
+
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif get_origin(annotation) in (Union, UnionType):
+        for part in get_args(annotation):
+            yield from _models(part)

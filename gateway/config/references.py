@@ -1,0 +1,45 @@
+"""`"$env:NAME"` and `"$secret:NAME"`: values of config.json that are kept elsewhere."""
+
+from collections.abc import Callable, Mapping
+
+from pydantic import JsonValue
+
+from gateway.config.problems import KeyPath, dotted
+from gateway.domain.errors import ConfigError
+
+Lookup = Callable[[str], str]
+
+
+def resolve(
+    raw: Mapping[str, JsonValue], environ: Mapping[str, str], secrets: Lookup
+) -> tuple[dict[str, JsonValue], list[str]]:
+    """`raw` with every reference replaced, and a line for each that could not be."""
+
+    def variable(name: str) -> str:
+        value = environ.get(name)
+        if not value:
+            raise ConfigError(f"the environment variable {name} is not set")
+        return value
+
+    problems: list[str] = []
+    lookups = {"$env:": variable, "$secret:": secrets}
+    return {key: _replaced(value, (key,), lookups, problems) for key, value in raw.items()}, problems
+
+
+def is_reference(value: JsonValue) -> bool:
+    """Whether `value` only names where the real value is kept."""
+    return isinstance(value, str) and value.startswith(("$env:", "$secret:"))
+
+
+def _replaced(value: JsonValue, path: KeyPath, lookups: Mapping[str, Lookup], problems: list[str]) -> JsonValue:
+    if isinstance(value, dict):
+        return {key: _replaced(item, (*path, key), lookups, problems) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, (*path, index), lookups, problems) for index, item in enumerate(value)]
+    if isinstance(value, str) and is_reference(value):
+        scheme, _, name = value.partition(":")
+        try:
+            return lookups[f"{scheme}:"](name)
+        except ConfigError as error:
+            problems.append(f"{dotted(path)}: {error}")
+    return value

@@ -1,0 +1,29 @@
+"""JSON Schema of config.json, for editors."""
+
+from pydantic import JsonValue, TypeAdapter
+
+from gateway.config.model import Config
+
+_OBJECT = TypeAdapter(dict[str, JsonValue])
+_REFERENCE: JsonValue = {"type": "string", "pattern": "^\\$(env|secret):.+"}
+_SCALARS = ("integer", "number", "boolean")
+
+
+def schema() -> dict[str, JsonValue]:
+    """Draft 2020-12; a number or a switch may also be a `$env:` or `$secret:` reference."""
+    plain = _OBJECT.validate_python(Config.model_json_schema())
+    own: JsonValue = {"type": "string", "description": "Where an editor finds this schema."}
+    plain["properties"] = {**_OBJECT.validate_python(plain["properties"]), "$schema": own}
+    described = {key: _referable(value) for key, value in plain.items()}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
+
+
+def _referable(node: JsonValue) -> JsonValue:
+    if isinstance(node, list):
+        return [_referable(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("type") in _SCALARS:
+        about = {key: value for key, value in node.items() if key in ("default", "description", "title")}
+        return about | {"anyOf": [{key: value for key, value in node.items() if key not in about}, _REFERENCE]}
+    return {key: _referable(value) for key, value in node.items()}

@@ -1,0 +1,69 @@
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from gateway.config.hours import parse_hours
+from gateway.config.model import Config, Heartbeat, Owner
+from gateway.config.problems import known_keys
+
+
+def test_an_empty_object_is_a_whole_configuration() -> None:
+    config = Config.model_validate({})
+
+    assert config.web.host == "127.0.0.1"
+    assert config.web.port == 8787
+    assert config.database.url is None
+    assert config.models.primary == "auto"
+    assert config.heartbeat.every == timedelta(minutes=30)
+
+
+def test_the_owners_ids_are_the_channels_that_are_not_null() -> None:
+    owner = Owner.model_validate({"name": "Ada", "telegram": "123", "slack": None, "whatsapp": 456})
+
+    assert owner.name == "Ada"
+    assert owner.ids == {"telegram": "123", "whatsapp": "456"}
+
+
+def test_values_already_parsed_are_taken_as_they_are() -> None:
+    hours = parse_hours("08:00-22:00")
+
+    heartbeat = Heartbeat(every=timedelta(hours=1), active_hours=hours)
+
+    assert heartbeat.every == timedelta(hours=1)
+    assert heartbeat.model_dump(mode="json") == {"every": "1h", "active_hours": "08:00-22:00"}
+
+
+def test_nothing_can_be_changed_afterwards() -> None:
+    config = Config()
+
+    with pytest.raises(ValidationError):
+        config.web.port = 1  # type: ignore[misc]
+
+
+def test_no_secret_is_in_its_repr() -> None:
+    config = Config.model_validate(
+        {
+            "models": {"providers": {"openai": {"api_key": "hush-model"}}},
+            "channels": {"telegram": {"token": "hush-channel"}},
+            "tools": {"mcp": {"x": {"env": {"KEY": "hush-mcp"}}}},
+            "database": {"url": "postgres://u:hush-db@h/db"},
+        }
+    )
+
+    assert "hush" not in repr(config)
+
+
+@pytest.mark.parametrize("path", list(known_keys(Config)), ids=".".join)
+def test_every_key_is_described(path: tuple[str, ...]) -> None:
+    descriptions = dict(described(Config))
+
+    assert descriptions[path]
+
+
+def described(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str | None]]:
+    for name, field in model.model_fields.items():
+        yield (*path, name), field.description
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from described(field.annotation, (*path, name))

@@ -1,0 +1,41 @@
+import pytest
+
+from gateway.config.load import parse
+from gateway.domain.errors import ConfigError
+
+
+def test_a_variable_is_taken_from_the_environment_wherever_it_is_named() -> None:
+    config = parse(
+        '{"channels": {"telegram": {"token": "$env:TOKEN", "allow": ["$env:ME"]}}, "web": {"port": "$env:PORT"}}',
+        {"TOKEN": "1:a", "ME": "123", "PORT": "9000"},
+    )
+
+    assert config.channels["telegram"] == {"token": "1:a", "allow": ["123"]}
+    assert config.web.port == 9000
+
+
+def test_only_a_whole_text_is_a_reference() -> None:
+    assert parse('{"owner": {"name": "use $env:NAME"}}', {}).owner.name == "use $env:NAME"
+
+
+def test_every_missing_variable_is_told_with_its_key() -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse('{"owner": {"name": "$env:A"}, "models": {"fallbacks": ["x", "$env:B"]}}', {"B": ""})
+
+    assert str(refused.value).splitlines() == [
+        "config.json: owner.name: the environment variable A is not set",
+        "config.json: models.fallbacks[1]: the environment variable B is not set",
+    ]
+
+
+def test_a_secret_is_looked_up_by_its_name() -> None:
+    config = parse('{"owner": {"name": "$secret:NAME"}}', {}, secrets={"NAME": "Ada"}.__getitem__)
+
+    assert config.owner.name == "Ada"
+
+
+def test_without_a_place_for_secrets_the_way_out_is_told() -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse('{"owner": {"name": "$secret:NAME"}}', {})
+
+    assert str(refused.value) == "config.json: owner.name: secrets are not available yet; use $env:NAME"
