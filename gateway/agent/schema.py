@@ -1,6 +1,7 @@
 """The JSON Schema of a tool's arguments, as small as a model needs it."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,6 +11,11 @@ from gateway.domain.json import JsonObject
 
 def parameters_of(arguments: type[BaseModel]) -> JsonObject:
     """Without titles, class docstrings and references; an optional field is shown as its plain type."""
+    return _made_once(arguments)
+
+
+@cache
+def _made_once(arguments: type[BaseModel]) -> JsonObject:
     schema = arguments.model_json_schema()
     return _compact(schema, schema.get("$defs", {}))
 

@@ -1,0 +1,102 @@
+"""Where conversations are held, and which session is current there."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from gateway.domain.ids import AddressId, PrincipalId, SessionId
+from gateway.domain.inbound import Address
+from gateway.store.pool import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRow:
+    """A known address."""
+
+    id: AddressId
+    principal_id: PrincipalId
+    channel: str
+    account: str
+    chat: str
+    thread: str
+    private: bool
+    session_id: SessionId
+    created_at: datetime
+
+    @property
+    def address(self) -> Address:
+        """Without its keys."""
+        return Address(self.channel, self.account, self.chat, self.thread)
+
+
+async def lock(conn: Connection, address: Address) -> AddressRow | None:
+    """The address, held until the transaction ends; the caller locks its session next."""
+    row = await conn.fetchrow(
+        "select * from addresses where (channel, account, chat, thread) = ($1, $2, $3, $4) for no key update",
+        address.channel,
+        address.account,
+        address.chat,
+        address.thread,
+    )
+    return AddressRow(**row) if row else None
+
+
+async def reserve(conn: Connection, address: Address) -> None:
+    """Let nobody else add this address until the transaction ends."""
+    name = "\n".join(("supaclaw.address", address.channel, address.account, address.chat, address.thread))
+    await conn.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", name)
+
+
+async def lock_by_id(conn: Connection, address: AddressId) -> AddressRow:
+    """The same, by its id."""
+    row = await conn.fetchrow("select * from addresses where id = $1 for no key update", address)
+    assert row is not None, "addresses are never deleted"
+    return AddressRow(**row)
+
+
+async def get(conn: Connection, address: AddressId) -> AddressRow:
+    """A known address by its id."""
+    row = await conn.fetchrow("select * from addresses where id = $1", address)
+    assert row is not None, "addresses are never deleted"
+    return AddressRow(**row)
+
+
+async def find(conn: Connection, address: Address) -> AddressRow | None:
+    """The address, unlocked, if anything was ever said there."""
+    row = await conn.fetchrow(
+        "select * from addresses where (channel, account, chat, thread) = ($1, $2, $3, $4)",
+        address.channel,
+        address.account,
+        address.chat,
+        address.thread,
+    )
+    return AddressRow(**row) if row else None
+
+
+async def add(conn: Connection, address: Address, principal: PrincipalId, session: SessionId, *, private: bool) -> None:
+    """A new address; the caller has reserved it."""
+    await conn.execute(
+        """insert into addresses (principal_id, channel, account, chat, thread, private, session_id)
+           values ($1, $2, $3, $4, $5, $6, $7)""",
+        principal,
+        address.channel,
+        address.account,
+        address.chat,
+        address.thread,
+        private,
+        session,
+    )
+
+
+async def move(conn: Connection, session: SessionId, successor: SessionId) -> None:
+    """Every address of a session goes on in its successor; the caller holds their locks."""
+    await conn.execute("update addresses set session_id = $2 where session_id = $1", session, successor)
+
+
+async def last_private(conn: Connection, principal: PrincipalId) -> AddressRow | None:
+    """Where this principal wrote last, in private."""
+    row = await conn.fetchrow(
+        """select a.* from addresses a join inbox i on i.address_id = a.id
+           where a.principal_id = $1 and a.private and a.channel <> 'api' order by i.id desc limit 1""",
+        principal,
+    )
+    return AddressRow(**row) if row else None

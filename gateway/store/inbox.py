@@ -1,0 +1,110 @@
+"""The ledger of everything that arrived. Its unique key is the de-duplication that survives restarts."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, assert_never
+
+from gateway.domain.ids import AddressId, InboxId, MessageId, PrincipalId
+from gateway.domain.inbound import Inbound
+from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer
+from gateway.domain.texts import storable
+from gateway.store.pool import Connection
+
+Kind = Literal["message", "edit", "command", "button"]
+
+
+@dataclass(frozen=True, slots=True)
+class InboxRow:
+    """Something that arrived once."""
+
+    id: InboxId
+    principal_id: PrincipalId
+    address_id: AddressId
+    channel: str
+    account: str
+    chat: str
+    platform_id: str
+    kind: Kind
+    text: str
+    platform_time: datetime
+    received_at: datetime
+    message_id: MessageId | None
+    handled_at: datetime | None
+
+
+def kind_of(decision: Decision) -> Kind:
+    """How an arrival is entered, by what is to be done with it."""
+    match decision:
+        case RunCommand():
+            return "command"
+        case Edit():
+            return "edit"
+        case StartTurn() | Steer() | Ignore():
+            return "message"
+        case _:
+            assert_never(decision)
+
+
+async def enter(
+    conn: Connection, inbound: Inbound, kind: Kind, principal: PrincipalId, address: AddressId, *, handled: bool
+) -> InboxId | None:
+    """Enter an arrival; None if it has been seen before. A message's text is kept in its own row only."""
+    at = inbound.address
+    found = await conn.fetchval(
+        """insert into inbox (principal_id, address_id, channel, account, chat, platform_id, kind, text, platform_time,
+                              handled_at)
+           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, case when $10 then now() end)
+           on conflict (channel, account, chat, platform_id) do nothing returning id""",
+        principal,
+        address,
+        at.channel,
+        at.account,
+        at.chat,
+        inbound.platform_id,
+        kind,
+        "" if kind == "message" else storable(inbound.text),
+        inbound.sent_at,
+        handled,
+    )
+    return InboxId(found) if found else None
+
+
+async def seen(conn: Connection, inbound: Inbound) -> InboxRow | None:
+    """The first arrival of the same thing."""
+    at = inbound.address
+    row = await conn.fetchrow(
+        "select * from inbox where (channel, account, chat, platform_id) = ($1, $2, $3, $4)",
+        at.channel,
+        at.account,
+        at.chat,
+        inbound.platform_id,
+    )
+    return InboxRow(**row) if row else None
+
+
+async def get(conn: Connection, arrival: InboxId) -> InboxRow:
+    """One arrival; it must exist."""
+    row = await conn.fetchrow("select * from inbox where id = $1", arrival)
+    assert row is not None, "arrivals are never deleted"
+    return InboxRow(**row)
+
+
+async def became(conn: Connection, arrival: InboxId, message: MessageId) -> None:
+    """Record which message an arrival turned into."""
+    await conn.execute("update inbox set message_id = $2 where id = $1", arrival, message)
+
+
+async def still_open(conn: Connection, arrival: InboxId) -> bool:
+    """Whether the command's effect has not been committed yet; locks it."""
+    found = await conn.fetchval("select id from inbox where id = $1 and handled_at is null for update", arrival)
+    return found is not None
+
+
+async def handled(conn: Connection, arrival: InboxId, answer: MessageId | None) -> None:
+    """The effect of a command commits together with this and with its answer."""
+    await conn.execute("update inbox set handled_at = now(), message_id = $2 where id = $1", arrival, answer)
+
+
+async def unhandled(conn: Connection) -> list[InboxId]:
+    """Commands that a crash left open, in the order they came."""
+    return [InboxId(r["id"]) for r in await conn.fetch("select id from inbox where handled_at is null order by id")]

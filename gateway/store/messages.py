@@ -1,0 +1,326 @@
+"""Messages: the only transcript there is, and the checkpoint a resumed turn starts from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, assert_never
+
+from asyncpg import Record
+
+from gateway.domain.ids import AddressId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.inbound import Inbound
+from gateway.domain.model import ToolCall
+from gateway.domain.principals import Label
+from gateway.domain.texts import storable
+from gateway.domain.transcript import AssistantText, Entry, Notice, Summary, ToolIntent, ToolResult, UserText
+from gateway.store.pool import Connection
+
+Kind = Literal["user", "assistant", "tool_intent", "tool_result", "summary", "notice"]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """One entry of a transcript; `seq` is None while no turn has taken it."""
+
+    id: MessageId
+    session_id: SessionId
+    principal_id: PrincipalId
+    address_id: AddressId | None
+    seq: int | None
+    kind: Kind
+    text: str
+    label: Label
+    origin: str
+    sender: str
+    platform_id: str | None
+    sent_at: datetime
+    solo: bool
+    final: bool
+    call_id: str | None
+    tool: str | None
+    task_id: TaskId | None
+    ordinal: int | None
+    answered_by: MessageId | None
+    closed_at: datetime | None
+    created_at: datetime
+
+    @property
+    def open(self) -> bool:
+        """Whether it still waits for an answer."""
+        return self.kind == "user" and self.answered_by is None and self.closed_at is None
+
+    @property
+    def ends_turn(self) -> bool:
+        """Whether its task answered with it."""
+        return self.task_id is not None and (self.kind == "notice" or (self.kind == "assistant" and self.final))
+
+    @property
+    def entry(self) -> Entry:
+        """As the agent sees it."""
+        match self.kind:
+            case "user":
+                return UserText(self.text, self.sent_at, self.sender, self.id)
+            case "assistant":
+                return AssistantText(self.text, self.final)
+            case "tool_intent":
+                return ToolIntent(ToolCall(self.call_id or "", self.tool or "", self.text), self.ordinal or 0)
+            case "tool_result":
+                return ToolResult(self.call_id or "", self.text)
+            case "summary":
+                return Summary(self.text)
+            case "notice":
+                return Notice(self.text)
+            case _:
+                assert_never(self.kind)
+
+
+def _row(row: Record) -> MessageRow:
+    return MessageRow(**{**row, "label": Label(row["label"])})
+
+
+async def receive(
+    conn: Connection,
+    session: SessionId,
+    principal: PrincipalId,
+    address: AddressId,
+    inbound: Inbound,
+    label: Label,
+) -> MessageId:
+    """Store what a person said, unread: it gets its place in the transcript when a turn takes it."""
+    return MessageId(
+        await conn.fetchval(
+            """insert into messages (session_id, principal_id, address_id, kind, text, label, origin, sender,
+                                     platform_id, sent_at, solo)
+               values ($1, $2, $3, 'user', $4, $5, $6, $7, $8, $9, $10) returning id""",
+            session,
+            principal,
+            address,
+            storable(inbound.text),
+            label,
+            inbound.address.channel,
+            "" if inbound.private else storable(inbound.sender.name),
+            inbound.platform_id,
+            inbound.sent_at,
+            inbound.solo,
+        )
+    )
+
+
+async def replace_unread(conn: Connection, address: AddressId, platform_id: str, text: str) -> MessageId | None:
+    """Apply an edit to a message that no turn has taken; None when it is too late."""
+    found = await conn.fetchval(
+        """update messages set text = $3
+           where address_id = $1 and platform_id = $2 and kind = 'user' and seq is null and closed_at is null
+           returning id""",
+        address,
+        platform_id,
+        storable(text),
+    )
+    return MessageId(found) if found else None
+
+
+async def unread(conn: Connection, session: SessionId) -> bool:
+    """Whether something waits that no turn has taken."""
+    return bool(
+        await conn.fetchval(
+            """select exists (select from messages where session_id = $1 and kind = 'user' and seq is null
+                              and answered_by is null and closed_at is null)""",
+            session,
+        )
+    )
+
+
+async def take(conn: Connection, session: SessionId, *, joining: bool) -> list[MessageRow]:
+    """Give unread messages their place in the transcript; the caller holds the session.
+
+    A solo message is taken alone, at the start of a turn: it joins no turn that runs or that has open messages, and
+    nothing joins its turn.
+    """
+    rows = await conn.fetch(
+        """with open as (
+             select id, seq, solo from messages
+             where session_id = $1 and kind = 'user' and answered_by is null and closed_at is null
+           ), waiting as (
+             select id, row_number() over (order by id) as place,
+                    bool_or(solo) over (order by id) as behind_solo
+             from open where seq is null
+           ), chosen as (
+             select id, place from waiting
+             where case when exists (select from open where seq is not null and solo) then false
+                        when $2 or exists (select from open where seq is not null) then not behind_solo
+                        else not behind_solo or place = 1 end
+           ), counted as (
+             update sessions set next_seq = next_seq + (select count(*) from chosen)::int
+             where id = $1 and exists (select from chosen) returning next_seq
+           )
+           update messages m
+           set seq = (select next_seq from counted) - (select count(*) from chosen)::int + chosen.place::int - 1
+           from chosen where m.id = chosen.id returning m.*""",
+        session,
+        joining,
+    )
+    return sorted((_row(row) for row in rows), key=lambda row: row.seq or 0)
+
+
+async def transcript(conn: Connection, session: SessionId) -> list[MessageRow]:
+    """Everything a turn has to know: from the last summary on, in order, without what is unread."""
+    rows = await conn.fetch(
+        """select * from messages where session_id = $1 and seq is not null and seq >= coalesce(
+             (select max(seq) from messages where session_id = $1 and kind = 'summary'), 0)
+           order by seq""",
+        session,
+    )
+    return [_row(row) for row in rows]
+
+
+async def say(
+    conn: Connection,
+    session: SessionId,
+    principal: PrincipalId,
+    entry: AssistantText | Notice | Summary | UserText,
+    *,
+    label: Label,
+    origin: str = "gateway",
+    address: AddressId | None = None,
+    task: TaskId | None = None,
+) -> MessageRow:
+    """Append one text to the transcript; the caller holds the session."""
+    row = await conn.fetchrow(
+        """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
+               insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final,
+                                     task_id, closed_at)
+               select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9, case when $4 = 'user' then now() end from place
+               returning *""",
+        session,
+        principal,
+        address,
+        _KIND[type(entry)],
+        storable(entry.text),
+        label,
+        origin,
+        not isinstance(entry, AssistantText) or entry.final,
+        task,
+    )
+    assert row is not None, "the session exists"
+    return _row(row)
+
+
+_KIND: dict[type[Entry], Kind] = {
+    AssistantText: "assistant",
+    Notice: "notice",
+    Summary: "summary",
+    UserText: "user",
+}
+
+
+async def intend(
+    conn: Connection,
+    session: SessionId,
+    principal: PrincipalId,
+    task: TaskId,
+    intents: Sequence[ToolIntent],
+    label: Label,
+) -> None:
+    """Store calls before they run, in order."""
+    await conn.execute(
+        """with place as (
+             update sessions set next_seq = next_seq + cardinality($4::int[]) where id = $1
+             returning next_seq - cardinality($4::int[]) as first)
+           insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
+                                 origin)
+           select $1, $2, $3, place.first + i.place - 1, 'tool_intent', i.ordinal, i.call_id, i.tool, i.arguments, $8,
+                  'agent'
+           from place, unnest($4::int[], $5::text[], $6::text[], $7::text[]) with ordinality
+             as i (ordinal, call_id, tool, arguments, place)""",
+        session,
+        principal,
+        task,
+        [intent.ordinal for intent in intents],
+        [storable(intent.call.id) for intent in intents],
+        [storable(intent.call.name) for intent in intents],
+        [storable(intent.call.arguments) for intent in intents],
+        label,
+    )
+
+
+async def conclude(
+    conn: Connection,
+    session: SessionId,
+    principal: PrincipalId,
+    task: TaskId,
+    intent: ToolIntent,
+    result: ToolResult,
+    label: Label,
+) -> None:
+    """Store the result of a call; one that has a result already keeps it."""
+    await conn.execute(
+        """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
+           insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
+                                 origin)
+           select $1, $2, $3, place.seq, 'tool_result', $4, $5, $6, $7, $8, 'tool' from place
+           on conflict (task_id, ordinal, kind) where ordinal is not null do nothing""",
+        session,
+        principal,
+        task,
+        intent.ordinal,
+        storable(result.call_id),
+        storable(intent.call.name),
+        storable(result.text),
+        label,
+    )
+
+
+async def answer(conn: Connection, session: SessionId, by: MessageId) -> None:
+    """Mark every message the turn took as answered."""
+    await conn.execute(
+        """update messages set answered_by = $2
+           where session_id = $1 and kind = 'user' and seq is not null and answered_by is null and closed_at is null""",
+        session,
+        by,
+    )
+
+
+async def close(conn: Connection, session: SessionId) -> int:
+    """Give up every message that has no answer; returns how many."""
+    done = await conn.fetch(
+        """update messages set closed_at = now()
+           where session_id = $1 and kind = 'user' and answered_by is null and closed_at is null returning id""",
+        session,
+    )
+    return len(done)
+
+
+async def get(conn: Connection, message: MessageId) -> MessageRow | None:
+    """One entry."""
+    row = await conn.fetchrow("select * from messages where id = $1", message)
+    return _row(row) if row else None
+
+
+async def shown(conn: Connection, session: SessionId, *, limit: int = 200) -> list[MessageRow]:
+    """The newest entries for a screen, oldest first, what is unread at the end."""
+    rows = await conn.fetch(
+        """select * from (
+             select * from messages where session_id = $1 order by coalesce(seq, 2147483647) desc, id desc limit $2) m
+           order by coalesce(seq, 2147483647), id""",
+        session,
+        limit,
+    )
+    return [_row(row) for row in rows]
+
+
+async def last_answer(conn: Connection, session: SessionId) -> MessageRow | None:
+    """The latest final answer of a session."""
+    row = await conn.fetchrow(
+        """select * from messages where session_id = $1 and kind = 'assistant' and final order by seq desc limit 1""",
+        session,
+    )
+    return _row(row) if row else None
+
+
+async def asked_at(conn: Connection, answer: MessageId) -> datetime:
+    """When the first message that this answer answers was stored; the answer's own time if it answers none."""
+    at: datetime = await conn.fetchval(
+        "select min(created_at) from messages where answered_by = $1 or id = $1",
+        answer,
+    )
+    return at

@@ -1,0 +1,129 @@
+"""Brings the schema up to this program's version: numbered SQL files, each in one transaction."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from asyncpg.exceptions import InsufficientPrivilegeError, InvalidSchemaNameError, UndefinedTableError
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.store.pool import Connection, Database
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+_OLDEST_SERVER = 15
+_EXTENSION = "vector"
+_LOCK = 0x5AC1A3
+_LONGEST = 3600.0
+
+_LEDGER = """
+create schema if not exists supaclaw;
+revoke all on schema supaclaw from public;
+create table if not exists supaclaw.migrations (
+  number int primary key,
+  name text not null,
+  sha256 text not null,
+  applied_at timestamptz not null default now()
+);
+alter table supaclaw.migrations enable row level security;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One file, `NNNN_name.sql`."""
+
+    number: int
+    name: str
+    sql: str
+
+    @property
+    def sha256(self) -> str:
+        """What tells a changed file."""
+        return sha256(self.sql.encode()).hexdigest()
+
+
+def read_migrations(folder: Path = MIGRATIONS) -> list[Migration]:
+    """The files of `folder` by number; raises `ValueError` unless they count 1, 2, 3, …"""
+    found = [_read(path) for path in sorted(folder.glob("*.sql"))]
+    if [migration.number for migration in found] != list(range(1, len(found) + 1)):
+        raise ValueError(f"migrations must be numbered 1, 2, 3, … without gaps: {[m.name for m in found]}")
+    return found
+
+
+async def migrate(db: Database, folder: Path = MIGRATIONS) -> None:
+    """Apply what is missing; raises `OwnerMustAct` if this program and the database do not fit."""
+    migrations = read_migrations(folder)
+    applied = await _applied(db)
+    missing = _missing(migrations, applied)
+    if not missing:
+        return
+    await check_server(db)
+    try:
+        for migration in missing:
+            await _apply(db, migration)
+    except InsufficientPrivilegeError as error:
+        raise OwnerMustAct(f"The database role may not set up the schema ({error}): connect as its owner") from error
+
+
+async def check_server(db: Database) -> None:
+    """Raise `OwnerMustAct` if the server is too old or has no pgvector."""
+    async with db.connection() as connection:
+        version = await connection.fetchval("select current_setting('server_version_num')::int / 10000")
+        has_vector = await connection.fetchval(
+            "select exists (select from pg_available_extensions where name = $1)", _EXTENSION
+        )
+    if version < _OLDEST_SERVER:
+        raise OwnerMustAct(f"The database is PostgreSQL {version}; SupaClaw needs {_OLDEST_SERVER} or newer")
+    if not has_vector:
+        raise OwnerMustAct(f"The database server has no pgvector; install its extension `{_EXTENSION}` there")
+
+
+async def _applied(db: Database) -> Mapping[int, str]:
+    try:
+        async with db.connection() as connection:
+            rows = await connection.fetch("select number, sha256 from supaclaw.migrations")
+    except (UndefinedTableError, InvalidSchemaNameError):
+        return {}
+    except InsufficientPrivilegeError as error:
+        raise OwnerMustAct("The schema `supaclaw` belongs to another role; connect as its owner") from error
+    return {row["number"]: row["sha256"] for row in rows}
+
+
+def _missing(migrations: Sequence[Migration], applied: Mapping[int, str]) -> list[Migration]:
+    newest = max(applied, default=0)
+    if newest > len(migrations):
+        raise OwnerMustAct(
+            f"A newer SupaClaw wrote this database (schema {newest}, this one knows {len(migrations)}): update SupaClaw"
+        )
+    for migration in migrations:
+        if applied.get(migration.number, migration.sha256) != migration.sha256:
+            raise OwnerMustAct(
+                f"{migration.name} is not the migration this database was set up with: install a released SupaClaw"
+            )
+    return [migration for migration in migrations if migration.number not in applied]
+
+
+async def _apply(db: Database, migration: Migration) -> None:
+    async with db.transaction() as connection:
+        await connection.execute("select pg_advisory_xact_lock($1)", _LOCK, timeout=_LONGEST)
+        await connection.execute(_LEDGER)
+        if await _done_meanwhile(connection, migration):
+            return
+        await connection.execute(migration.sql, timeout=_LONGEST)
+        await connection.execute(
+            "insert into supaclaw.migrations (number, name, sha256) values ($1, $2, $3)",
+            migration.number,
+            migration.name,
+            migration.sha256,
+        )
+
+
+async def _done_meanwhile(connection: Connection, migration: Migration) -> bool:
+    found = await connection.fetchval("select true from supaclaw.migrations where number = $1", migration.number)
+    return found is not None
+
+
+def _read(path: Path) -> Migration:
+    number, _, _ = path.stem.partition("_")
+    return Migration(int(number), path.name, path.read_text(encoding="utf-8"))

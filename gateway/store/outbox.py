@@ -1,0 +1,156 @@
+"""What is to be sent, one row per part, in order per address.
+
+pending → sending (committed before the request leaves) → sent | uncertain | failed
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from gateway.domain.ids import AddressId, MessageId, OutboxId, PrincipalId
+from gateway.store.pool import Connection
+
+State = Literal["pending", "sending", "sent", "uncertain", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """One part of one message on its way."""
+
+    id: OutboxId
+    principal_id: PrincipalId
+    address_id: AddressId
+    message_id: MessageId
+    part: int
+    text: str
+    notice: bool
+    state: State
+    attempts: int
+    run_at: datetime
+    platform_id: str | None
+    error: str | None
+    created_at: datetime
+    sending_at: datetime | None
+    sent_at: datetime | None
+
+
+async def put(
+    conn: Connection,
+    principal: PrincipalId,
+    address: AddressId,
+    message: MessageId,
+    parts: Sequence[str],
+    *,
+    notice: bool = False,
+) -> None:
+    """Queue a message, already split; commits together with the message itself."""
+    await conn.execute(
+        """insert into outbox (principal_id, address_id, message_id, part, text, notice)
+           select $1, $2, $3, p.place - 1, p.text, $5 from unnest($4::text[]) with ordinality as p (text, place)""",
+        principal,
+        address,
+        message,
+        list(parts),
+        notice,
+    )
+
+
+async def due(conn: Connection, channels: Sequence[str], busy: Sequence[AddressId]) -> list[OutboxRow]:
+    """The head of each address that is due, on these channels; an address being sent to is left alone."""
+    rows = await conn.fetch(
+        """select * from (
+             select distinct on (o.address_id) o.* from outbox o join addresses a on a.id = o.address_id
+             where o.state in ('pending', 'sending') and a.channel = any($1) and not o.address_id = any($2)
+             order by o.address_id, o.id) head
+           where state = 'pending' and run_at <= now()""",
+        list(channels),
+        list(busy),
+    )
+    return [OutboxRow(**row) for row in rows]
+
+
+async def next_for(conn: Connection, address: AddressId) -> OutboxRow | None:
+    """The next part for an address."""
+    row = await conn.fetchrow(
+        "select * from outbox where address_id = $1 and state = 'pending' and run_at <= now() order by id limit 1",
+        address,
+    )
+    return OutboxRow(**row) if row else None
+
+
+async def sending(conn: Connection, row: OutboxId) -> bool:
+    """Mark it on its way, before the request leaves; False if somebody else did."""
+    done = await conn.fetchval(
+        """update outbox set state = 'sending', sending_at = now(), attempts = attempts + 1
+           where id = $1 and state = 'pending' returning true""",
+        row,
+    )
+    return bool(done)
+
+
+async def sent(conn: Connection, row: OutboxId, platform_id: str) -> None:
+    """The platform has it."""
+    await conn.execute(
+        "update outbox set state = 'sent', sent_at = now(), platform_id = $2, error = null where id = $1",
+        row,
+        platform_id,
+    )
+
+
+async def delayed(conn: Connection, row: OutboxId, delay: float, error: str) -> None:
+    """Nothing was shown; try again after `delay` seconds."""
+    await conn.execute(
+        """update outbox set state = 'pending', run_at = now() + $2, error = $3
+           where id = $1 and state in ('pending', 'sending')""",
+        row,
+        timedelta(seconds=delay),
+        error,
+    )
+
+
+async def failed(conn: Connection, row: OutboxId, error: str) -> None:
+    """Refused for good: a dead letter, and with it the rest of the same message."""
+    await conn.execute(
+        """update outbox set state = 'failed', error = $2
+           where message_id = (select message_id from outbox where id = $1) and state in ('pending', 'sending')""",
+        row,
+        error,
+    )
+
+
+async def uncertain(conn: Connection, row: OutboxId, error: str) -> None:
+    """It may have been shown; never sent again."""
+    await conn.execute("update outbox set state = 'uncertain', error = $2 where id = $1", row, error)
+
+
+async def doubted_before(conn: Connection, row: OutboxRow) -> bool:
+    """Whether another part of the same message is uncertain too: its notice has been given."""
+    found = await conn.fetchval(
+        "select exists (select from outbox where message_id = $1 and id <> $2 and state = 'uncertain')",
+        row.message_id,
+        row.id,
+    )
+    return bool(found)
+
+
+async def left_sending(conn: Connection, channel: str) -> list[OutboxRow]:
+    """What a crash interrupted between request and receipt."""
+    rows = await conn.fetch(
+        """select o.* from outbox o join addresses a on a.id = o.address_id
+           where o.state = 'sending' and a.channel = $1 order by o.id""",
+        channel,
+    )
+    return [OutboxRow(**row) for row in rows]
+
+
+async def of_message(conn: Connection, message: MessageId) -> list[OutboxRow]:
+    """The delivery of one message, part by part."""
+    rows = await conn.fetch("select * from outbox where message_id = $1 order by part", message)
+    return [OutboxRow(**row) for row in rows]
+
+
+async def in_state(conn: Connection, state: State, limit: int = 100) -> list[OutboxRow]:
+    """The latest parts in a state: dead letters and open questions are looked up here."""
+    rows = await conn.fetch("select * from outbox where state = $1 order by id desc limit $2", state, limit)
+    return [OutboxRow(**row) for row in rows]

@@ -1,0 +1,36 @@
+"""The passwords of the embedded server, made once and kept in files that only the gateway's user can read."""
+
+import os
+import secrets
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Passwords:
+    """One for the server's superuser, one for the role that the gateway works as."""
+
+    superuser: str = field(repr=False)
+    role: str = field(repr=False)
+
+
+def read_passwords(folder: Path) -> Passwords:
+    """The passwords kept in `folder`, made when there are none."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Passwords(_password(folder / "postgres.superuser"), _password(folder / "postgres.supaclaw"))
+
+
+def _password(path: Path) -> str:
+    """Written beside and linked into place: two processes that make it at once get the same one."""
+    if not path.exists():
+        descriptor, draft = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(32))
+            file.flush()
+            os.fsync(descriptor)
+        with suppress(FileExistsError):
+            os.link(draft, path)
+        os.unlink(draft)
+    return path.read_text(encoding="ascii")

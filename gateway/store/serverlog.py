@@ -1,0 +1,56 @@
+"""The log file of the embedded server: kept small, and read for the reason when the server does not start."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import IO
+
+_LARGEST = 8_000_000
+_TAIL = 4_000
+_COMPLAINT = re.compile(r"(?:FATAL(?!:  the database system is )|PANIC|ERROR|error|could not|No space).*")
+"""Not the answers to clients that came while it was starting or stopping."""
+
+
+class ServerLog:
+    """`postgres.log` and, once that grew too large, its predecessor `postgres.log.1`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def open(self) -> IO[bytes]:
+        """For the server to append to."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.fdopen(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+
+    def size(self) -> int:
+        """Where the next line will begin."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def reason(self, since: int) -> str:
+        """The last complaint after position `since`, else the last line."""
+        return reason(self._read(since))
+
+    def last_line(self) -> str:
+        """What the server said last."""
+        return next(reversed(self._read(max(0, self.size() - _TAIL)).splitlines()), "")
+
+    def trim(self) -> None:
+        """Start over when too large; the server appends, so emptying the file under it is safe."""
+        if self.size() > _LARGEST:
+            shutil.copyfile(self.path, self.path.with_name(f"{self.path.name}.1"))
+            os.truncate(self.path, 0)
+
+    def _read(self, since: int) -> str:
+        if not self.path.exists():
+            return ""
+        with self.path.open("rb") as file:
+            file.seek(since)
+            return file.read().decode(errors="replace")
+
+
+def reason(output: str) -> str:
+    """What a program complained about last, as one line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    complaints = [found.group() for line in lines if (found := _COMPLAINT.search(line))]
+    return next(reversed(complaints or lines), "it gave no reason")

@@ -1,0 +1,106 @@
+"""Sessions: one transcript each, from `/new` to `/new`."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import uuid4
+
+from gateway.domain.ids import PrincipalId, SessionId
+from gateway.domain.inbound import Address
+from gateway.domain.principals import Label
+from gateway.store.pool import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """One line of a list of sessions."""
+
+    id: SessionId
+    channel: str | None
+    chat: str | None
+    messages: int
+    started_at: datetime
+    last_at: datetime | None
+    ended_at: datetime | None
+
+
+async def start(conn: Connection, principal: PrincipalId, label: Label) -> SessionId:
+    """A new, empty session."""
+    session = SessionId(uuid4())
+    await conn.execute("insert into sessions (id, principal_id, label) values ($1, $2, $3)", session, principal, label)
+    return session
+
+
+async def lock(conn: Connection, session: SessionId) -> None:
+    """Hold the session: messages, ends and answers of one session happen one after another."""
+    await conn.execute("select from sessions where id = $1 for no key update", session)
+
+
+async def end(conn: Connection, session: SessionId) -> None:
+    """Close a session; the caller holds its lock."""
+    await conn.execute("update sessions set ended_at = now() where id = $1", session)
+
+
+async def taint(conn: Connection, session: SessionId, label: Label) -> None:
+    """Raise the session's label to at least this one; it never falls."""
+    await conn.execute("update sessions set label = $2 where id = $1 and label < $2", session, label)
+
+
+async def label(conn: Connection, session: SessionId) -> Label:
+    """The session's trust label."""
+    return Label(await conn.fetchval("select label from sessions where id = $1", session))
+
+
+async def digest(conn: Connection, session: SessionId) -> str:
+    """The digest of what was said so far."""
+    return str(await conn.fetchval("select digest from sessions where id = $1", session))
+
+
+async def set_digest(conn: Connection, session: SessionId, value: str) -> None:
+    """Remember the digest of what was said so far."""
+    await conn.execute("update sessions set digest = $2 where id = $1", session, value)
+
+
+async def by_digest(conn: Connection, principal: PrincipalId, account: str, value: str) -> Address | None:
+    """The API address whose open session holds exactly that conversation, the latest if there are several."""
+    row = await conn.fetchrow(
+        """select a.channel, a.account, a.chat, a.thread
+           from sessions s join addresses a on a.session_id = s.id
+           where s.principal_id = $1 and s.digest = $3 and s.ended_at is null and a.channel = 'api' and a.account = $2
+             and not exists (select from messages m where m.session_id = s.id and m.kind = 'user'
+                             and m.answered_by is null and m.closed_at is null)
+           order by s.started_at desc limit 1""",
+        principal,
+        account,
+        value,
+    )
+    return Address(**row) if row else None
+
+
+async def current(conn: Connection, address: Address) -> SessionId | None:
+    """The session an address is in; None before the first message."""
+    found = await conn.fetchval(
+        "select session_id from addresses where (channel, account, chat, thread) = ($1, $2, $3, $4)",
+        address.channel,
+        address.account,
+        address.chat,
+        address.thread,
+    )
+    return SessionId(found) if found else None
+
+
+async def recent(conn: Connection, limit: int) -> list[SessionSummary]:
+    """The sessions last spoken in, newest first."""
+    rows = await conn.fetch(
+        """select s.id, a.channel, a.chat, count(m.id)::int as messages, s.started_at,
+                  max(m.created_at) as last_at, s.ended_at
+           from sessions s
+           left join messages m on m.session_id = s.id
+           left join lateral (
+             select channel, chat from addresses x
+             where x.session_id = s.id or x.id = (
+               select address_id from messages y where y.session_id = s.id and y.address_id is not null limit 1)
+             order by x.session_id = s.id desc, x.id limit 1) a on true
+           group by s.id, a.channel, a.chat order by coalesce(max(m.created_at), s.started_at) desc limit $1""",
+        limit,
+    )
+    return [SessionSummary(**row) for row in rows]

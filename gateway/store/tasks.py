@@ -1,0 +1,171 @@
+"""The engine's statements, as functions; what they promise is written beside them in migrations/0002_engine.sql."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import uuid4
+
+from gateway.domain.ids import InstanceId, PrincipalId, SessionId, TaskId
+from gateway.domain.json import JsonObject
+from gateway.domain.tasks import LEASE_SECONDS, Claim, Lane, Status
+from gateway.store.pool import Connection
+
+LEASE = timedelta(seconds=LEASE_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSummary:
+    """One line of a list of tasks."""
+
+    id: TaskId
+    kind: str
+    status: Status
+    attempts: int
+    error: str | None
+
+
+async def create_chat(conn: Connection, principal: PrincipalId, session: SessionId, instance: InstanceId) -> None:
+    """Make sure a live task answers the session; one that waits in backoff runs now. The caller holds the session."""
+    task = TaskId(uuid4())
+    await conn.execute(
+        """insert into tasks (id, master_id, kind, lane, principal_id, session_id, instance_id)
+           values ($1, $1, 'chat', 'chat', $2, $3, $4)
+           on conflict (session_id) where kind = 'chat' and status in ('pending', 'running')
+           do update set run_at = now() where tasks.status = 'pending' and tasks.run_at > now()""",
+        task,
+        principal,
+        session,
+        instance,
+    )
+
+
+async def create(
+    conn: Connection,
+    principal: PrincipalId,
+    kind: str,
+    lane: Lane,
+    *,
+    payload: JsonObject | None = None,
+    parent: TaskId | None = None,
+    dedupe: str | None = None,
+    max_attempts: int = 3,
+) -> TaskId | None:
+    """Queue a task; None if a live one has the same `dedupe`. A child counts at its parent in the same transaction."""
+    task = TaskId(uuid4())
+    found = await conn.fetchval(
+        """with parent as (
+             select master_id, depth from tasks where id = $7
+           ), child as (
+             insert into tasks (id, master_id, parent_id, depth, kind, lane, principal_id, input, dedupe, max_attempts)
+             select $1, coalesce((select master_id from parent), $1), $7, coalesce((select depth + 1 from parent), 0),
+                    $3, $4, $2, $5, $6, $8
+             on conflict do nothing returning id, parent_id
+           ), counted as (
+             update tasks set open_children = open_children + 1 where id = (select parent_id from child)
+           )
+           select id from child""",
+        task,
+        principal,
+        kind,
+        lane.value,
+        payload or {},
+        dedupe,
+        parent,
+        max_attempts,
+    )
+    return TaskId(found) if found else None
+
+
+async def claim(conn: Connection, worker: InstanceId, lane: Lane, slots: int) -> list[Claim]:
+    """Up to `slots` runs of a lane, fenced and leased to this worker."""
+    rows = await conn.fetch(
+        """select id, token, kind, principal_id, session_id, agent, attempts, max_attempts
+           from claim($1, $2, $3, $4)""",
+        worker,
+        lane.value,
+        slots,
+        LEASE,
+    )
+    return [Claim(**row) for row in rows]
+
+
+async def hold(conn: Connection, run: Claim) -> None:
+    """The fence: locks the task until the transaction ends; raises `RunLost` if this run no longer owns it."""
+    await conn.execute("select from hold($1, $2)", run.id, run.token)
+
+
+async def progress(conn: Connection, run: Claim) -> None:
+    """`hold`, for a transaction that commits a step: the attempts start over."""
+    await conn.execute("select progress($1, $2)", run.id, run.token)
+
+
+async def finish(conn: Connection, run: Claim, status: Status, *, error: str | None = None) -> None:
+    """End the task and tell its parent; raises `RunLost`."""
+    await conn.execute("select finish($1, $2, $3, null, $4)", run.id, run.token, status.value, error)
+
+
+async def requeue(conn: Connection, run: Claim, *, delay: float = 0.0, error: str | None = None) -> None:
+    """Back to pending, to be claimed again after `delay` seconds; raises `RunLost`."""
+    await conn.execute("select suspend($1, $2, 'pending', $3, $4)", run.id, run.token, timedelta(seconds=delay), error)
+
+
+async def renew(conn: Connection, run: Claim) -> None:
+    """Back to pending at once with all attempts, because there is more to do; raises `RunLost`."""
+    await requeue(conn, run)
+    await conn.execute("update tasks set attempts = 0, error = null where id = $1", run.id)
+
+
+async def suspend(conn: Connection, run: Claim, status: Status) -> None:
+    """Wait for children or for a human; goes straight back to pending if no child is open. Raises `RunLost`."""
+    await conn.execute("select suspend($1, $2, $3)", run.id, run.token, status.value)
+
+
+async def cancel(conn: Connection, root: TaskId) -> list[TaskId]:
+    """End a tree as cancelled; returns what was running, for the processes that run it."""
+    return [TaskId(row["cancel"]) for row in await conn.fetch("select cancel from cancel($1)", root)]
+
+
+async def live_chat(conn: Connection, session: SessionId) -> TaskId | None:
+    """The task that is answering a session, if any."""
+    found = await conn.fetchval(
+        "select id from tasks where session_id = $1 and kind = 'chat' and status in ('pending', 'running')", session
+    )
+    return TaskId(found) if found else None
+
+
+async def heartbeat(conn: Connection, worker: InstanceId, runs: Iterable[Claim]) -> set[TaskId]:
+    """Renew the leases of these runs; returns the ids still owned."""
+    known = list(runs)
+    rows = await conn.fetch(
+        "select heartbeat from heartbeat($1, $2, $3, $4)",
+        worker,
+        [run.id for run in known],
+        [run.token for run in known],
+        LEASE,
+    )
+    return {TaskId(row["heartbeat"]) for row in rows}
+
+
+async def recover(conn: Connection) -> int:
+    """Put runs with an expired lease back; returns how many."""
+    return int(await conn.fetchval("select recover()"))
+
+
+async def release(conn: Connection, worker: InstanceId, *, interrupted: bool = False) -> int:
+    """Put back at once what this instance runs; what a stop interrupted has not failed. Returns how many."""
+    return int(await conn.fetchval("select release($1, $2)", worker, int(interrupted)))
+
+
+async def queue(conn: Connection) -> dict[Status, int]:
+    """How many tasks wait and run."""
+    rows = await conn.fetch(
+        """select status, count(*)::int as n from tasks
+           where status not in ('completed', 'failed', 'cancelled') group by status"""
+    )
+    return {Status(row["status"]): row["n"] for row in rows}
+
+
+async def get(conn: Connection, task: TaskId) -> TaskSummary | None:
+    """Where one task stands."""
+    row = await conn.fetchrow("select id, kind, status, attempts, error from tasks where id = $1", task)
+    return TaskSummary(row["id"], row["kind"], Status(row["status"]), row["attempts"], row["error"]) if row else None

@@ -1,0 +1,155 @@
+"""Credentials of the web and the APIs: bearer tokens and browser sessions. Only their hashes are stored."""
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, NewType
+from uuid import UUID, uuid4
+
+import asyncpg
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import PrincipalId
+from gateway.domain.scopes import Scope
+from gateway.store.pool import Database
+
+TokenId = NewType("TokenId", UUID)
+Kind = Literal["bearer", "cookie"]
+
+PREFIX = "claw_"
+COOKIE_IDLE = timedelta(hours=12)
+COOKIE_LIFE = timedelta(days=30)
+TOUCH_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A credential, without the credential."""
+
+    id: TokenId
+    principal_id: PrincipalId
+    name: str
+    kind: Kind
+    scopes: tuple[Scope, ...]
+    created_at: datetime
+    last_used_at: datetime | None
+    expires_at: datetime | None
+
+    def valid(self, now: datetime) -> bool:
+        """Not expired; a browser session also ends when nobody uses it."""
+        if self.expires_at is not None and self.expires_at <= now:
+            return False
+        return self.kind == "bearer" or now - (self.last_used_at or self.created_at) < COOKIE_IDLE
+
+
+def fresh() -> str:
+    """A new bearer token: 256 random bits behind a prefix that scanners recognise."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def sha256(secret: str) -> str:
+    """How a secret is stored and looked up; it is random, so it needs no salt."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+async def create(database: Database, principal: PrincipalId, name: str, scopes: Iterable[str]) -> tuple[TokenRow, str]:
+    """A new bearer token and its plain text, which nothing can tell again; raises `OwnerMustAct` for a taken name."""
+    plain = fresh()
+    row = await _insert(database, principal, name, "bearer", plain, [Scope(scope) for scope in scopes], None)
+    return row, plain
+
+
+async def sign_in(database: Database, principal: PrincipalId, name: str, now: datetime) -> tuple[TokenRow, str]:
+    """A new browser session and the value of its cookie."""
+    plain = secrets.token_urlsafe(32)
+    return await _insert(database, principal, name, "cookie", plain, [Scope.ADMIN], now + COOKIE_LIFE), plain
+
+
+async def _insert(
+    database: Database,
+    principal: PrincipalId,
+    name: str,
+    kind: Kind,
+    plain: str,
+    scopes: list[Scope],
+    expires_at: datetime | None,
+) -> TokenRow:
+    async with database.connection() as conn:
+        row = await conn.fetchrow(
+            """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at)
+               values ($1, $2, $3, $4, $5, $6, $7)
+               on conflict (name) where kind = 'bearer' and revoked_at is null do nothing returning *""",
+            uuid4(),
+            principal,
+            name,
+            kind,
+            sha256(plain),
+            [scope.value for scope in scopes],
+            expires_at,
+        )
+    if row is None:
+        raise OwnerMustAct(f"there is a token named {name} already; choose another name or revoke it first")
+    return _token(row)
+
+
+async def find(database: Database, plain: str) -> TokenRow | None:
+    """The credential with this plain text unless it was revoked; whether it is still `valid` is for the caller."""
+    async with database.connection() as conn:
+        row = await conn.fetchrow("select * from api_tokens where sha256 = $1 and revoked_at is null", sha256(plain))
+    return _token(row) if row else None
+
+
+async def touch(database: Database, token: TokenRow, now: datetime) -> None:
+    """Note that it was used, at most once a minute."""
+    if token.last_used_at is None or now - token.last_used_at >= TOUCH_EVERY:
+        async with database.connection() as conn:
+            await conn.execute("update api_tokens set last_used_at = $2 where id = $1", token.id, now)
+
+
+async def list_all(database: Database) -> list[TokenRow]:
+    """Every live bearer token, by name."""
+    async with database.connection() as conn:
+        rows = await conn.fetch("select * from api_tokens where kind = 'bearer' and revoked_at is null order by name")
+    return [_token(row) for row in rows]
+
+
+async def revoke(database: Database, name: str) -> bool:
+    """End the bearer token with this name; False if there is none."""
+    async with database.connection() as conn:
+        done = await conn.fetchval(
+            """update api_tokens set revoked_at = now()
+               where name = $1 and kind = 'bearer' and revoked_at is null returning true""",
+            name,
+        )
+    return bool(done)
+
+
+async def sign_out(database: Database, token: TokenId) -> None:
+    """End one browser session."""
+    async with database.connection() as conn:
+        await conn.execute("update api_tokens set revoked_at = now() where id = $1 and kind = 'cookie'", token)
+
+
+async def sign_out_everywhere(database: Database, principal: PrincipalId) -> None:
+    """End every browser session of a principal."""
+    async with database.connection() as conn:
+        await conn.execute(
+            """update api_tokens set revoked_at = now()
+               where principal_id = $1 and kind = 'cookie' and revoked_at is null""",
+            principal,
+        )
+
+
+def _token(row: asyncpg.Record) -> TokenRow:
+    return TokenRow(
+        id=row["id"],
+        principal_id=row["principal_id"],
+        name=row["name"],
+        kind=row["kind"],
+        scopes=tuple(map(Scope, row["scopes"])),
+        created_at=row["created_at"],
+        last_used_at=row["last_used_at"],
+        expires_at=row["expires_at"],
+    )

@@ -1,0 +1,101 @@
+"""What every test may ask for: one real Postgres a session, and in it a fresh database a test."""
+
+import asyncio
+import fcntl
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from gateway.store.cluster import opened
+from gateway.store.migrate import migrate
+from gateway.store.pool import Database
+from gateway.store.postgres import EmbeddedPostgres
+
+HOMES = "supaclaw-pytest-"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server whose database `supaclaw` is migrated and serves as the template."""
+
+    dsn: str
+    maintenance_dsn: str
+
+    def dsn_of(self, database: str) -> str:
+        return self.dsn.replace("@/supaclaw?", f"@/{database}?")
+
+    async def maintain(self, *statements: str) -> None:
+        connection = await asyncpg.connect(self.maintenance_dsn)
+        try:
+            for statement in statements:
+                await connection.execute(statement)
+        finally:
+            await connection.close()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """The session's Postgres; it forgoes fsync, for nothing in it is worth keeping."""
+    _clear_after_killed_sessions()
+    data = Path(tempfile.mkdtemp(prefix=HOMES))
+    postgres = EmbeddedPostgres(data)
+    with opened(data) as alive:
+        fcntl.flock(alive, fcntl.LOCK_EX)
+        try:
+            yield asyncio.run(_serve(postgres))
+        finally:
+            asyncio.run(postgres.stop())
+            shutil.rmtree(data)
+
+
+@pytest.fixture
+async def dsn(server: Server) -> AsyncIterator[str]:
+    """The address of a fresh, migrated database."""
+    name = f"test_{uuid4().hex}"
+    await server.maintain(f"create database {name} template supaclaw owner supaclaw")
+    yield server.dsn_of(name)
+    await server.maintain(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+async def empty_dsn(server: Server) -> AsyncIterator[str]:
+    """The address of a database without our schema."""
+    name = f"test_{uuid4().hex}"
+    await server.maintain(f"create database {name} owner supaclaw")
+    yield server.dsn_of(name)
+    await server.maintain(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+async def database(dsn: str) -> AsyncIterator[Database]:
+    """A fresh, migrated database."""
+    async with await Database.connect(dsn) as database:
+        yield database
+
+
+def _clear_after_killed_sessions() -> None:
+    """Servers outlive who started them; a session that was killed could not stop its own, but let go of its lock."""
+    for home in Path(tempfile.gettempdir()).glob(f"{HOMES}*"):
+        with suppress(BlockingIOError, PermissionError, FileNotFoundError), opened(home) as alive:
+            if (home / "postgres").exists():
+                fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                asyncio.run(EmbeddedPostgres(home).stop())
+                shutil.rmtree(home)
+
+
+async def _serve(postgres: EmbeddedPostgres) -> Server:
+    dsn = await postgres.start()
+    server = Server(dsn, postgres.superuser_dsn("postgres"))
+    await server.maintain(
+        "alter system set fsync = off", "alter system set deadlock_timeout = '20ms'", "select pg_reload_conf()"
+    )
+    async with await Database.connect(dsn) as database:
+        await migrate(database)
+    return server

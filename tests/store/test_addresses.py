@@ -1,0 +1,86 @@
+from dataclasses import replace
+from uuid import uuid4
+
+from gateway.domain.ids import SessionId
+from gateway.domain.inbound import Address
+from gateway.domain.principals import Label
+from gateway.store import addresses, inbox, sessions
+from gateway.store.pool import Connection
+from tests.store.world import HOME, World, arrival, blocked
+
+
+async def add(tx: Connection, world: World, address: Address, *, private: bool = True) -> SessionId:
+    session = await sessions.start(tx, world.principal, Label.OWNER)
+    await addresses.add(tx, address, world.principal, session, private=private)
+    return session
+
+
+async def heard(tx: Connection, world: World, address: Address) -> None:
+    at = await addresses.find(tx, address)
+    assert at is not None
+    inbound = replace(arrival(id=str(uuid4())), address=address)
+    await inbox.enter(tx, inbound, "message", world.principal, at.id, handled=True)
+
+
+async def test_an_address_is_found_by_its_four_parts_and_by_its_id(world: World) -> None:
+    async with world.database.connection() as conn:
+        at = await addresses.find(conn, HOME)
+        assert at is not None
+        assert (at.address, at.session_id, at.private) == (HOME, world.session, True)
+        assert await addresses.get(conn, at.id) == at
+        for part in ("channel", "account", "chat", "thread"):
+            assert await addresses.find(conn, replace(HOME, **{part: "other"})) is None
+
+
+async def test_whoever_locks_it_is_alone_with_it(world: World) -> None:
+    async def later() -> SessionId:
+        async with world.database.transaction() as tx:
+            at = await addresses.lock_by_id(tx, world.address)
+            return at.session_id
+
+    async with world.database.transaction() as tx:
+        assert await addresses.lock(tx, HOME) is not None
+        assert await addresses.lock(tx, Address("fake", "bot", "nobody")) is None
+        waiting = await blocked(world.database, later())
+        successor = await sessions.start(tx, world.principal, Label.OWNER)
+        await addresses.move(tx, world.session, successor)
+    assert await waiting == successor
+
+
+async def test_a_new_address_can_be_reserved(world: World) -> None:
+    new = Address("fake", "bot", "2")
+
+    async def later() -> bool:
+        async with world.database.transaction() as tx:
+            await addresses.reserve(tx, new)
+            return await addresses.find(tx, new) is not None
+
+    async with world.database.transaction() as tx:
+        await addresses.reserve(tx, new)
+        waiting = await blocked(world.database, later())
+        await add(tx, world, new)
+    assert await waiting
+
+
+async def test_all_addresses_of_a_session_move_together(world: World) -> None:
+    second = Address("web", "", "1")
+    async with world.database.transaction() as tx:
+        await addresses.add(tx, second, world.principal, world.session, private=True)
+        elsewhere = await add(tx, world, Address("fake", "bot", "3"))
+        successor = await sessions.start(tx, world.principal, Label.OWNER)
+        await addresses.move(tx, world.session, successor)
+        found = [await sessions.current(tx, a) for a in (HOME, second, Address("fake", "bot", "3"))]
+    assert found == [successor, successor, elsewhere]
+
+
+async def test_the_last_private_address_is_where_the_person_wrote_last(world: World) -> None:
+    phone, group, api = Address("fake", "bot", "2"), Address("fake", "bot", "g"), Address("api", "key", "1")
+    async with world.database.transaction() as tx:
+        assert await addresses.last_private(tx, world.principal) is None
+        for address in (phone, group, api):
+            await add(tx, world, address, private=address is not group)
+        for address in (HOME, phone, HOME, phone, group, api):
+            await heard(tx, world, address)
+        last = await addresses.last_private(tx, world.principal)
+    assert last is not None
+    assert last.address == phone

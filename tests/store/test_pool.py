@@ -1,0 +1,166 @@
+import asyncio
+import os
+from uuid import uuid4
+
+import pytest
+
+from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, TryAgainLater
+from gateway.store import pool as pool_module
+from gateway.store.pool import Connection, Database
+from tests.conftest import Server
+
+RAISE = "do $$ begin raise exception using errcode = '{}', message = 'on purpose'; end $$"
+
+
+async def remember(connection: Connection, word: str) -> None:
+    await connection.execute("create table if not exists words (word text)")
+    await connection.execute("insert into words values ($1)", word)
+
+
+async def remember_then_fail(database: Database, word: str) -> None:
+    async with database.transaction() as tx:
+        await remember(tx, word)
+        raise LookupError
+
+
+async def begin_by_hand_then_fail(database: Database) -> None:
+    async with database.connection() as connection:
+        await connection.execute("begin")
+        raise LookupError
+
+
+async def ask_over_a_cut_connection(database: Database, server: Server) -> None:
+    async with database.transaction() as tx:
+        await server.maintain(f"select pg_terminate_backend({await tx.fetchval('select pg_backend_pid()')})")
+        await tx.fetchval("select 1")
+
+
+async def close_while_at_work(database: Database) -> None:
+    async with database.connection() as connection:
+        await database.close()
+        await connection.fetchval("select 1")
+
+
+async def test_a_transaction_commits_at_its_end(database: Database) -> None:
+    async with database.transaction() as tx:
+        await remember(tx, "kept")
+    async with database.connection() as connection:
+        assert await connection.fetchval("select word from words") == "kept"
+
+
+async def test_a_transaction_that_raises_leaves_nothing(database: Database) -> None:
+    with pytest.raises(LookupError):
+        await remember_then_fail(database, "lost")
+    async with database.connection() as connection:
+        assert await connection.fetchval("select to_regclass('words')") is None
+
+
+async def test_json_goes_in_and_out_as_python_values(database: Database) -> None:
+    value = {"list": [1, None, "ä"], "nested": {"yes": True}}
+    async with database.connection() as connection:
+        assert await connection.fetchval("select $1::jsonb", value) == value
+        assert await connection.fetchval("select $1::json", value) == value
+
+
+async def test_tables_are_found_in_our_schema(database: Database) -> None:
+    async with database.connection() as connection:
+        assert await connection.fetchval("select current_schema()") == "supaclaw"
+
+
+async def test_behind_a_transaction_pooler_every_statement_finds_our_schema_too(dsn: str) -> None:
+    async with await Database.connect(f"{dsn}&pool_mode=transaction") as database:
+        assert not database.direct
+        async with database.transaction() as tx:
+            await remember(tx, "pooled")
+        async with database.connection() as connection:
+            assert await connection.fetchval("select word from supaclaw.words") == "pooled"
+            assert await connection.fetchval("select current_schema()") == "supaclaw"
+            assert await connection.fetchval("select count(*) from pg_prepared_statements") == 0
+
+
+async def test_nothing_is_left_on_a_connection_for_its_next_user(dsn: str) -> None:
+    async with await Database.connect(dsn, size=1) as database:
+        with pytest.raises(LookupError):
+            await begin_by_hand_then_fail(database)
+        async with database.connection() as connection:
+            assert not connection.is_in_transaction()
+
+
+async def test_the_fence_of_a_run_that_lost_its_task_is_felt_as_such(database: Database) -> None:
+    with pytest.raises(RunLost, match="on purpose"):
+        async with database.transaction() as tx:
+            await tx.execute(RAISE.format("SW001"))
+
+
+async def test_a_cut_connection_is_reported_once_and_replaced(database: Database, server: Server) -> None:
+    with pytest.raises(DatabaseDown):
+        await ask_over_a_cut_connection(database, server)
+    async with database.connection() as connection:
+        assert await connection.fetchval("select 1") == 1
+
+
+async def test_two_that_lock_each_other_out_both_get_through(database: Database) -> None:
+    async with database.transaction() as tx:
+        await tx.execute("create table rows (id int primary key, hits int default 0)")
+        await tx.execute("insert into rows values (1), (2)")
+    both_hold_one = asyncio.Barrier(2)
+    tries = 0
+
+    async def hit(first: int, second: int) -> str:
+        met = False
+
+        async def work(tx: Connection) -> str:
+            nonlocal met, tries
+            tries += 1
+            await tx.execute("update rows set hits = hits + 1 where id = $1", first)
+            if not met:
+                met = True
+                await both_hold_one.wait()
+            await tx.execute("update rows set hits = hits + 1 where id = $1", second)
+            return f"{first}{second}"
+
+        return await database.run(work)
+
+    assert list(await asyncio.gather(hit(1, 2), hit(2, 1))) == ["12", "21"]
+    assert tries == 3
+    async with database.connection() as connection:
+        assert await connection.fetchval("select sum(hits) from rows") == 4
+
+
+async def test_work_that_never_gets_through_is_given_up_for_now(database: Database) -> None:
+    tries = 0
+
+    async def work(tx: Connection) -> None:
+        nonlocal tries
+        tries += 1
+        await tx.execute(RAISE.format("40001"))
+
+    with pytest.raises(TryAgainLater, match="too busy"):
+        await database.run(work)
+    assert tries == 3
+
+
+async def test_a_wrong_password_is_for_the_owner_to_mend(dsn: str) -> None:
+    with pytest.raises(OwnerMustAct, match="refuses us"):
+        await Database.connect(dsn.replace("supaclaw:", "supaclaw:not"))
+
+
+@pytest.mark.parametrize("option", ["sslmode=perhaps", "port=none"])
+async def test_an_address_asyncpg_cannot_use_is_for_the_owner_to_mend(option: str) -> None:
+    with pytest.raises(OwnerMustAct, match="cannot be used"):
+        await Database.connect(f"postgresql://u:p@/app?host=/nowhere&{option}")
+
+
+async def test_a_server_that_is_not_there_is_down() -> None:
+    with pytest.raises(DatabaseDown):
+        await Database.connect(f"postgresql://u:p@/app?host=/nowhere/{uuid4()}-{os.getpid()}")
+
+
+async def test_closing_does_not_wait_for_ever_for_who_still_works(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "_CLOSE_WITHIN", 0.01)
+    database = await Database.connect(dsn)
+    with pytest.raises(DatabaseDown):
+        await close_while_at_work(database)
+    with pytest.raises(DatabaseDown):
+        async with database.connection():
+            pass

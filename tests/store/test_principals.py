@@ -1,0 +1,37 @@
+import asyncio
+
+import asyncpg
+import pytest
+
+from gateway.domain.ids import PrincipalId
+from gateway.domain.principals import Principal, Role
+from gateway.store import principals
+from tests.store.world import World
+
+
+async def ensure(world: World, name: str, identity: str) -> PrincipalId:
+    async with world.database.transaction() as tx:
+        return await principals.ensure_member(tx, name, identity)
+
+
+async def test_there_is_one_owner(world: World) -> None:
+    async with world.database.connection() as conn:
+        assert await principals.get(conn, world.principal) == Principal(world.principal, Role.OWNER, "Ada")
+        with pytest.raises(asyncpg.UniqueViolationError):
+            await principals.add(conn, Role.OWNER, "Eve", [])
+
+
+async def test_a_member_is_made_once_however_often_it_is_first_seen(world: World) -> None:
+    made = await asyncio.gather(*(ensure(world, "Bob", "fake:2") for _ in range(20)))
+    assert len(set(made)) == 1
+    assert await ensure(world, "Robert", "fake:2") == made[0]
+    async with world.database.connection() as conn:
+        owner, member = await principals.all_known(conn)
+    assert (owner.role, member.principal) == (Role.OWNER, Principal(made[0], Role.MEMBER, "Bob"))
+
+
+async def test_identities_can_be_replaced(world: World) -> None:
+    async with world.database.transaction() as tx:
+        await principals.set_identities(tx, world.principal, ["fake:9", "web:1"])
+        [owner] = await principals.all_known(tx)
+    assert owner.identities == ("fake:9", "web:1")

@@ -1,0 +1,192 @@
+"""The rows as Python sees them against the tables as Postgres has them, and who may touch them."""
+
+import dataclasses
+import types
+import typing
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Any, Literal, get_args, get_origin
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from gateway.store.addresses import AddressRow
+from gateway.store.files import FileRow
+from gateway.store.inbox import InboxRow
+from gateway.store.messages import MessageRow
+from gateway.store.outbox import OutboxRow
+from gateway.store.pool import Database
+from gateway.store.principals import PrincipalRow
+from gateway.store.steps import StepRow
+from tests.conftest import Server
+
+WHOLE_ROWS = [
+    (AddressRow, "addresses"),
+    (FileRow, "files"),
+    (InboxRow, "inbox"),
+    (MessageRow, "messages"),
+    (OutboxRow, "outbox"),
+    (StepRow, "task_steps"),
+]
+PARTIAL_ROWS = [(PrincipalRow, "principals")]
+PYTHON_TYPES: dict[str, type] = {
+    "uuid": UUID,
+    "text": str,
+    "int2": int,
+    "int4": int,
+    "int8": int,
+    "bool": bool,
+    "float8": float,
+    "timestamptz": datetime,
+    "_text": tuple,
+    "jsonb": tuple,
+}
+
+
+def plain(annotation: Any) -> type:
+    """What is behind NewTypes, enums, literals and generic aliases."""
+    if isinstance(annotation, typing.NewType):
+        return plain(annotation.__supertype__)
+    if get_origin(annotation) is Literal:
+        [kind] = {type(value) for value in get_args(annotation)}
+        return kind
+    if (origin := get_origin(annotation)) is not None:
+        return typing.cast(type, origin)
+    if issubclass(annotation, Enum):
+        return int if issubclass(annotation, int) else str
+    return typing.cast(type, annotation)
+
+
+def described(row: type) -> dict[str, tuple[type, bool]]:
+    """Each field's plain type, and whether it may be None."""
+    fields: dict[str, tuple[type, bool]] = {}
+    for name, annotation in typing.get_type_hints(row).items():
+        options = get_args(annotation) if get_origin(annotation) in (types.UnionType, typing.Union) else (annotation,)
+        [kind] = [plain(option) for option in options if option is not types.NoneType]
+        fields[name] = (kind, types.NoneType in options)
+    return fields
+
+
+async def columns(database: Database, table: str) -> dict[str, tuple[type, bool]]:
+    async with database.connection() as conn:
+        rows = await conn.fetch(
+            """select column_name, udt_name, is_nullable = 'YES' as nullable from information_schema.columns
+               where table_schema = 'supaclaw' and table_name = $1""",
+            table,
+        )
+    return {row["column_name"]: (PYTHON_TYPES[row["udt_name"]], row["nullable"]) for row in rows}
+
+
+@pytest.mark.parametrize(("row", "table"), WHOLE_ROWS)
+async def test_a_row_has_exactly_the_columns_of_its_table(database: Database, row: type, table: str) -> None:
+    assert described(row) == await columns(database, table)
+
+
+@pytest.mark.parametrize(("row", "table"), PARTIAL_ROWS)
+async def test_a_partial_row_has_only_columns_of_its_table(database: Database, row: type, table: str) -> None:
+    assert described(row).items() <= (await columns(database, table)).items()
+
+
+async def test_every_table_of_a_persons_data_says_whose_it_is(database: Database) -> None:
+    async with database.connection() as conn:
+        without = await conn.fetch(
+            """select tablename from pg_tables t where schemaname = 'supaclaw' and not exists (
+                 select from information_schema.columns c where c.table_schema = 'supaclaw'
+                 and c.table_name = t.tablename and c.column_name = 'principal_id')"""
+        )
+    assert {row["tablename"] for row in without} == {"principals", "leases", "meta", "migrations"}
+
+
+async def names(database: Database, question: str) -> list[str]:
+    async with database.connection() as conn:
+        return [str(row[0]) for row in await conn.fetch(question)]
+
+
+async def test_row_level_security_is_on_for_every_table_and_no_policy_opens_it(database: Database) -> None:
+    of_tables = "from pg_class where relnamespace = 'supaclaw'::regnamespace and relkind in ('r', 'p')"
+    assert len(await names(database, f"select relname {of_tables}")) >= 12
+    assert await names(database, f"select relname {of_tables} and not relrowsecurity") == []
+    assert await names(database, "select policyname from pg_policies where schemaname = 'supaclaw'") == []
+
+
+async def test_nothing_is_granted_to_everybody(database: Database) -> None:
+    to_public = "(select from aclexplode(coalesce({acl}, acldefault('{kind}', {owner}))) g where g.grantee = 0)"
+    for table, name, of, kind, acl, owner in (
+        ("pg_proc", "proname", "pronamespace = 'supaclaw'::regnamespace", "f", "proacl", "proowner"),
+        ("pg_class", "relname", "relnamespace = 'supaclaw'::regnamespace", "r", "relacl", "relowner"),
+        ("pg_namespace", "nspname", "nspname = 'supaclaw'", "n", "nspacl", "nspowner"),
+    ):
+        there = await names(database, f"select {name} from {table} where {of}")
+        granted = to_public.format(acl=acl, kind=kind, owner=owner)
+        assert there, f"{table} has something to check"
+        assert await names(database, f"select {name} from {table} where {of} and exists {granted}") == []
+
+
+async def test_the_owner_of_the_tables_is_no_superuser(database: Database) -> None:
+    async with database.connection() as conn:
+        role = await conn.fetchrow(
+            "select rolsuper, rolbypassrls, rolcreaterole, rolreplication from pg_roles where rolname = current_user"
+        )
+        owners = await conn.fetch(
+            "select distinct tableowner = current_user from pg_tables where schemaname = 'supaclaw'"
+        )
+    assert role is not None
+    assert not any(role.values())
+    assert [row[0] for row in owners] == [True]
+
+
+@pytest.fixture
+async def stranger(dsn: str, server: Server) -> AsyncIterator[asyncpg.Connection]:
+    """A connection as a role that owns nothing."""
+    role = f"stranger_{uuid4().hex}"
+    connection = await asyncpg.connect(dsn)
+    await server.maintain(f"create role {role}", f"grant {role} to supaclaw")
+    try:
+        await connection.execute(f"set role {role}")
+        yield connection
+    finally:
+        await connection.execute(f"reset role; drop owned by {role}")
+        await connection.close()
+        await server.maintain(f"drop role {role}")
+
+
+async def refused(connection: asyncpg.Connection, statements: Sequence[str]) -> list[str]:
+    """Which of these the database did not refuse."""
+    passed = []
+    for statement in statements:
+        try:
+            await connection.execute(statement)
+        except asyncpg.InsufficientPrivilegeError:
+            continue
+        passed.append(statement)
+    return passed
+
+
+async def test_another_role_can_read_and_run_nothing(stranger: asyncpg.Connection, database: Database) -> None:
+    tables = await names(database, "select tablename from pg_tables where schemaname = 'supaclaw'")
+    calls = await names(
+        database,
+        """select format('%I(%s)', proname, (select string_agg('null::' || t::regtype, ', ' order by place)
+                         from unnest(proargtypes) with ordinality as a (t, place)))
+           from pg_proc where pronamespace = 'supaclaw'::regnamespace and prorettype <> 'trigger'::regtype""",
+    )
+    assert await refused(stranger, [f"select * from supaclaw.{table}" for table in tables]) == []
+    assert await refused(stranger, [f"select supaclaw.{call}" for call in calls]) == []
+
+
+async def test_not_even_with_a_foot_in_the_schema(stranger: asyncpg.Connection, database: Database) -> None:
+    role = await stranger.fetchval("select current_user")
+    async with database.connection() as conn:
+        await conn.execute(f"grant usage on schema supaclaw to {role}; grant select on principals to {role}")
+        await conn.execute("insert into principals (id, role, name) values (gen_random_uuid(), 'owner', 'Ada')")
+    assert await stranger.fetch("select * from supaclaw.principals") == []
+    assert await refused(stranger, ["select supaclaw.recover()", "select * from supaclaw.tasks"]) == []
+
+
+@pytest.mark.parametrize(("row", "table"), WHOLE_ROWS + PARTIAL_ROWS)
+def test_a_row_does_not_change(row: type, table: str) -> None:
+    [first, *_] = dataclasses.fields(row)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(object.__new__(row), first.name, table)
