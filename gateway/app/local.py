@@ -1,0 +1,68 @@
+"""What this machine is told: the socket, the local credential, the line that says it is ready."""
+
+import os
+import socket
+import sys
+from functools import partial
+from pathlib import Path
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING
+
+import structlog
+from pydantic import JsonValue
+
+from gateway.config.model import Config
+from gateway.domain.errors import OwnerMustAct
+from gateway.llm.client import Description
+
+if TYPE_CHECKING:
+    pass
+
+DRAIN_SECONDS = 10.0
+TASK_READY = "supaclaw_task"
+TASK_CANCELLED = "supaclaw_cancel"
+
+log = structlog.get_logger("gateway")
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """The web's socket, taken before anything else: who connects early waits, a port in use stops the start."""
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
+        )
+    except OSError as exc:
+        reason = exc.strerror or str(exc)
+        raise OwnerMustAct(f"cannot listen on {host}:{port}: {reason}; set web.port or SUPACLAW_PORT") from exc
+
+
+def url(listening: socket.socket) -> str:
+    """Where the socket can be reached from this machine."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def owner_ids(config: Config) -> dict[str, str]:
+    """The owner's id by channel: as `owner` says, else the first of a channel's allow-list."""
+    first = {name: allow[0] for name, raw in config.channels.items() if (allow := _allowed(raw.get("allow")))}
+    return {**first, **config.owner.ids}
+
+
+def _allowed(allow: JsonValue) -> list[str]:
+    return [str(entry) for entry in allow if entry != "*"] if isinstance(allow, list) else []
+
+
+def local_token(data: Path) -> str:
+    """The credential of programs on this machine that may read the data folder; a new one at every start."""
+    path = data / "keys" / "local-token"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    token = f"claw_{token_urlsafe(32)}"
+    with open(path, "w", encoding="ascii", opener=partial(os.open, mode=0o600)) as file:
+        file.write(f"{token}\n")
+    return token
+
+
+def announce(link: str, model: Description) -> None:
+    """Tell whoever started it, on standard output."""
+    sys.stdout.write(f"ready\nweb   {link}\nmodel {model.active} ({model.why})\n")
+    sys.stdout.flush()

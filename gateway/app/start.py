@@ -1,0 +1,103 @@
+"""Starting and stopping the process: what is opened first is closed last."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+import structlog
+
+from gateway.app.local import listening, owner_ids
+from gateway.app.wiring import Gateway
+from gateway.background.health import being_the_gateway
+from gateway.config.clock import SystemClock
+from gateway.config.environment import Environment
+from gateway.config.failpoints import Failpoints
+from gateway.config.instance import hold_instance, holder, instance_id
+from gateway.config.load import load
+from gateway.config.model import Config
+from gateway.flow.doors import preload
+from gateway.flow.people import meet
+from gateway.llm.client import build_client
+from gateway.logs import SecretMask, logging_to
+from gateway.store.listener import Listener
+from gateway.store.migrate import migrate
+from gateway.store.pool import Database
+from gateway.store.postgres import EmbeddedPostgres
+from gateway.workspace.template import fill_new_workspace
+
+TASK_READY = "supaclaw_task"
+TASK_CANCELLED = "supaclaw_cancel"
+
+log = structlog.get_logger("gateway")
+
+
+def run(environment: Environment) -> int:
+    """Be the gateway until SIGTERM or SIGINT; raises `SupaclawError` when it cannot start."""
+    import uvloop
+
+    config = load(environment.config, os.environ)
+    failpoints = Failpoints(environment.fail)
+    mask = SecretMask()
+    with hold_instance(environment.data), logging_to(environment.data / "logs", mask):
+        uvloop.run(_serve(environment, config, failpoints, mask))
+    return 0
+
+
+@asynccontextmanager
+async def open_database(environment: Environment, config: Config) -> AsyncIterator[Database]:
+    """The database for a command: started if it is the embedded one and does not run, connected, migrated."""
+    async with _postgres(environment, config, mine=False) as dsn, await Database.connect(dsn) as database:
+        await migrate(database)
+        yield database
+
+
+@asynccontextmanager
+async def _postgres(environment: Environment, config: Config, *, mine: bool) -> AsyncIterator[str]:
+    """The DSN. An embedded server is revived while needed, and stopped at the end if it is `mine` or was started here.
+
+    A gateway that dies leaves it running, and the next one finds it by a login.
+    """
+    if (url := config.database.url) is not None:
+        yield url.get_secret_value()
+        return
+    server = EmbeddedPostgres(environment.data)
+    found_running = server.is_running
+    dsn = await server.start()
+    watch = asyncio.create_task(server.supervise(), name="postgres")
+    try:
+        yield dsn
+    finally:
+        watch.cancel()
+        with suppress(asyncio.CancelledError):
+            await watch
+        if mine or not (found_running or holder(environment.data)):
+            await server.stop()
+
+
+async def _serve(environment: Environment, config: Config, failpoints: Failpoints, mask: SecretMask) -> None:
+    """Start, run, stop. What is slow to import is imported in a thread while Postgres starts."""
+    stop = _stop_signal()
+    async with AsyncExitStack() as stack:
+        socket = stack.enter_context(listening(config.web.host, config.web.port))
+        fill_new_workspace(environment.workspace)
+        preloaded = asyncio.create_task(asyncio.to_thread(preload, config.channels), name="preload")
+        stack.callback(preloaded.cancel)
+        dsn = await stack.enter_async_context(_postgres(environment, config, mine=True))
+        database = await stack.enter_async_context(await Database.connect(dsn))
+        await migrate(database)
+        instance = instance_id(environment.data)
+        await stack.enter_async_context(being_the_gateway(database, instance))
+        people = await meet(database, config.owner.name, owner_ids(config))
+        model = await build_client(config.models, os.environ, SystemClock())
+        await preloaded
+        gateway = Gateway(environment, config, database, people, instance, model, failpoints, mask)
+        await gateway.run(Listener(dsn, (TASK_READY, TASK_CANCELLED), gateway.heard, gateway.worker.wake), socket, stop)
+
+
+def _stop_signal() -> asyncio.Event:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop

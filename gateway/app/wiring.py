@@ -1,0 +1,249 @@
+"""The gateway, wired: the only place that builds objects."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import structlog
+
+from gateway import commands, tools
+from gateway.agent.limits import Limits
+from gateway.app.local import announce, local_token, url
+from gateway.background.health import Health
+from gateway.background.worker import Worker
+from gateway.config.channels import check_channels
+from gateway.config.clock import SystemClock
+from gateway.config.environment import Environment
+from gateway.config.failpoints import Failpoints
+from gateway.config.load import parse
+from gateway.config.model import Config
+from gateway.config.watch import ConfigWatch
+from gateway.domain.channel import WebhookChannel
+from gateway.domain.ids import InstanceId, TaskId
+from gateway.domain.inbound import Inbound
+from gateway.domain.tasks import Lane
+from gateway.flow.answers import Answers
+from gateway.flow.dispatch import Dispatch
+from gateway.flow.doors import Doors, openings
+from gateway.flow.homes import Homes
+from gateway.flow.inbound import InboundFlow
+from gateway.flow.live import Live
+from gateway.flow.notices import Notices
+from gateway.flow.outbound import Outbound
+from gateway.flow.people import People
+from gateway.flow.turns import Turns
+from gateway.llm.client import Description, ModelClient, build_client
+from gateway.logs import SecretMask
+from gateway.store import steps, tasks
+from gateway.store.listener import Listener
+from gateway.store.pool import Database
+
+if TYPE_CHECKING:
+    from gateway.web.backend import Backend, StatusReport
+
+DRAIN_SECONDS = 10.0
+TASK_READY = "supaclaw_task"
+TASK_CANCELLED = "supaclaw_cancel"
+
+log = structlog.get_logger("gateway")
+
+
+class Gateway:
+    """The parts of a running gateway, wired once; a new configuration is taken over in place."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        config: Config,
+        database: Database,
+        people: People,
+        instance: InstanceId,
+        model: ModelClient,
+        failpoints: Failpoints,
+        mask: SecretMask,
+    ) -> None:
+        self._environment = environment
+        self._config = config
+        self._database = database
+        self._people = people
+        self._instance = instance
+        self._model = model
+        self._mask = mask
+        self._clock = SystemClock()
+        self._started_at = self._clock.now()
+        self._commands = commands.discover()
+        self._live = Live()
+        self._outbound = Outbound(database, failpoints)
+        self._doors = Doors(self._outbound)
+        self.worker = Worker(database, instance, {"chat": self._turns(failpoints)}, [Lane.CHAT])
+        self._dispatch = Dispatch(
+            database,
+            self._commands,
+            self._describe,
+            self._outbound,
+            self.worker.cancel,
+            self._live,
+            self._clock,
+            failpoints,
+        )
+        self._inbound = InboundFlow(
+            database,
+            people,
+            self._commands.keys(),
+            self._dispatch,
+            self.worker.wake,
+            self._live,
+            instance,
+            failpoints,
+        )
+        self._notices = Notices(database, people, self._outbound, self._live)
+        self._health = Health(database, instance, environment.data / "health", self._clock)
+
+    def _turns(self, failpoints: Failpoints) -> Turns:
+        members = self._environment.data / "principals"
+        return Turns(
+            self._database,
+            lambda: self._model,
+            lambda: Limits(usd=self._config.budgets.run_usd),
+            Homes(self._database, self._people, self._environment.workspace, members, tools.discover()),
+            self._outbound,
+            self._live,
+            self._clock,
+            failpoints,
+        )
+
+    def _describe(self) -> Description:
+        return self._model.describe()
+
+    def heard(self, channel: str, payload: str) -> None:
+        """Another process told us something."""
+        if channel == TASK_CANCELLED:
+            self.worker.cancel([TaskId(UUID(payload))])
+        else:
+            self.worker.wake()
+
+    async def run(self, listener: Listener, socket: socket.socket, stop: asyncio.Event) -> None:
+        """Work until `stop`; then take nothing more in, and let what runs come to its end."""
+        async with asyncio.TaskGroup() as group:
+            await self._take_over(self._config, group)
+            await self._resume()
+            running = self._start(group, listener)
+            running += await self._after_ready(group, socket)
+            await stop.wait()
+            log.info("gateway.stopping")
+            await self._doors.stop_receiving()
+            await self.worker.drain(DRAIN_SECONDS)
+            await self._outbound.drain(DRAIN_SECONDS)
+            await self._doors.shut()
+            for task in running:
+                task.cancel()
+        await self._model.close()
+        log.info("gateway.stopped")
+
+    async def _resume(self) -> None:
+        """Take up what a crash left: runs and commands. What it was sending is looked at door by door."""
+        async with self._database.connection() as conn:
+            released = await tasks.release(conn, self._instance)
+        if released:
+            log.info("gateway.resumed", runs=released)
+        await self._dispatch.resume()
+
+    def _start(self, group: asyncio.TaskGroup, listener: Listener) -> list[asyncio.Task[None]]:
+        work = {
+            "worker": self.worker.run(),
+            "outbound": self._outbound.run(),
+            "commands": self._dispatch.retry(),
+            "health": self._health.run(),
+            "listener": listener.run(),
+        }
+        return [group.create_task(each, name=name) for name, each in work.items()]
+
+    async def _after_ready(self, group: asyncio.TaskGroup, socket: socket.socket) -> list[asyncio.Task[None]]:
+        """What the first poll does not need: the web, the model's SDK, watching the configuration."""
+        web = await asyncio.to_thread(import_module, "gateway.web.server")
+        backend = self._backend()
+        work = {
+            "web": web.serve(backend, socket),
+            "config": self._watch(group).run(),
+            "warm": self._model.warm(),
+        }
+        started = [group.create_task(each, name=name) for name, each in work.items()]
+        announce(backend.links.issue(url(socket), self._clock.now()), self._model.describe())
+        return started
+
+    def _watch(self, group: asyncio.TaskGroup) -> ConfigWatch:
+        def parsed(text: str) -> Config:
+            config = parse(text, os.environ)
+            check_channels(config.channels)
+            return config
+
+        async def changed(config: Config) -> None:
+            await self._change(config, group)
+
+        async def rejected(problem: str) -> None:
+            await self._notices.tell_owner(f"config.json was not taken over. {problem}")
+
+        watch = ConfigWatch(self._environment.config, self._config, parsed, rejected)
+        watch.subscribe(changed)
+        return watch
+
+    async def _change(self, config: Config, group: asyncio.TaskGroup) -> None:
+        """Take over an edited configuration; what runs goes on with the models it started with."""
+        if config.models != self._config.models:
+            self._model = await build_client(config.models, os.environ, self._clock)
+        self._config = config
+        await self._take_over(config, group)
+
+    async def _take_over(self, config: Config, group: asyncio.TaskGroup) -> None:
+        """Who may come in, and by which doors."""
+        menu = [(command.name, command.summary) for command in self._commands.values()]
+        opened = openings(config.channels, menu)
+        for part in (config, *(opening.settings for opening in opened.values())):
+            self._mask.learn(part)
+        for name, opening in opened.items():
+            if opening.access.anyone:
+                log.warning("channel.open_to_all", channel=name, hint=f'"*" or "open" lets anyone use {name}')
+        self._people.allow({name: opening.access for name, opening in opened.items()})
+        await self._doors.apply(opened, self._receive, group)
+
+    async def _receive(self, batch: Sequence[Inbound]) -> None:
+        await self._inbound.accept(batch)
+
+    def _backend(self) -> "Backend":
+        from gateway.web.backend import Backend
+
+        return Backend(
+            database=self._database,
+            inbox=self._inbound,
+            answers=Answers(self._database, self._live),
+            live=self._live,
+            owner=self._people.owner,
+            local_token=local_token(self._environment.data),
+            webhooks=lambda: {n: c for n, c in self._doors.channels.items() if isinstance(c, WebhookChannel)},
+            status=self._status,
+            healthy=lambda: self._health.well,
+            clock=self._clock,
+            commands={name: command.summary for name, command in self._commands.items()},
+            allowed_hosts=frozenset(),
+        )
+
+    async def _status(self) -> "StatusReport":
+        from gateway.web.backend import StatusReport
+
+        now = self._clock.now()
+        async with self._database.connection() as conn:
+            queue = await tasks.queue(conn)
+            today = await steps.spent_since(conn, now.replace(hour=0, minute=0, second=0, microsecond=0))
+        return StatusReport(
+            version=version("supaclaw"),
+            started_at=self._started_at,
+            model=self._model.describe().active,
+            queue={status.value: count for status, count in queue.items()},
+            channels=dict.fromkeys(self._doors.channels, "open"),
+            today=today,
+        )

@@ -1,0 +1,1 @@
+"""What runs beside the conversations: the worker, and the gateway's own signs of life."""

@@ -1,0 +1,63 @@
+"""Slash commands, one per file: the module's name is the command, its `command` says what it does.
+
+A command runs in the transaction that also commits its reply: it reads and writes through `CommandContext.tx` and
+never waits for a model, a platform or a running turn.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from gateway.domain.clock import Clock
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import SessionId, TaskId
+from gateway.llm.client import Description
+from gateway.store.addresses import AddressRow
+from gateway.store.inbox import InboxRow
+from gateway.store.pool import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class CommandContext:
+    """What a command works with; the address and its session are locked."""
+
+    tx: Connection
+    at: AddressRow
+    argument: str
+    arrival: InboxRow
+    clock: Clock
+    started_at: datetime
+    models: Description
+    commands: "Mapping[str, Command]"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReply:
+    """What to say, and what the committed effect means for this process."""
+
+    text: str
+    cancelled: tuple[TaskId, ...] = ()
+    successor: SessionId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One slash command."""
+
+    name: str
+    summary: str
+    run: Callable[[CommandContext], Awaitable[CommandReply]]
+
+
+def discover() -> dict[str, Command]:
+    """Every command, by name; raises `OwnerMustAct` for a file that is not one."""
+    found: dict[str, Command] = {}
+    for module in pkgutil.iter_modules(__path__):
+        try:
+            command = importlib.import_module(f"{__name__}.{module.name}").command
+        except Exception as exc:
+            raise OwnerMustAct(f"command /{module.name} cannot be loaded: {exc}; mend or remove its file") from exc
+        found[command.name] = command
+    return found

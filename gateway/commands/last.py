@@ -1,0 +1,13 @@
+"""/last: the last answer once more."""
+
+from gateway.commands import Command, CommandContext, CommandReply
+from gateway.store import messages
+
+
+async def run(ctx: CommandContext) -> CommandReply:
+    """The latest answer of this session, as it is stored."""
+    answer = await messages.last_answer(ctx.tx, ctx.at.session_id)
+    return CommandReply(answer.text if answer else "There is no answer in this session yet.")
+
+
+command = Command("last", "show the last answer again", run)

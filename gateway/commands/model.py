@@ -1,0 +1,18 @@
+"""/model: which model answers, and why."""
+
+from gateway.commands import Command, CommandContext, CommandReply
+
+
+async def run(ctx: CommandContext) -> CommandReply:
+    """The chain in the order it is tried, with what is set aside after an error."""
+    models = ctx.models
+    lines = [f"Model: {models.active} ({models.why})"]
+    others = [name for name in models.chain if name != models.active]
+    if others:
+        lines.append(f"Then: {', '.join(others)}")
+    lines += [f"{c.model} is set aside for {c.seconds:.0f} s ({c.kind.value})" for c in models.cooling]
+    lines.append("Change it in config.json under models.primary; it takes effect at once.")
+    return CommandReply("\n".join(lines))
+
+
+command = Command("model", "which model answers, and why", run)

@@ -1,0 +1,17 @@
+"""/stop: end what is running here."""
+
+from gateway.commands import Command, CommandContext, CommandReply
+from gateway.store import messages, tasks
+
+
+async def run(ctx: CommandContext) -> CommandReply:
+    """Cancels the running turn; its messages will not be answered."""
+    task = await tasks.live_chat(ctx.tx, ctx.at.session_id)
+    if task is None:
+        return CommandReply("Nothing is running.")
+    cancelled = await tasks.cancel(ctx.tx, task)
+    await messages.close(ctx.tx, ctx.at.session_id)
+    return CommandReply("Stopped.", tuple(cancelled))
+
+
+command = Command("stop", "stop the answer that is being written", run)

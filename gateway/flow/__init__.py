@@ -1,0 +1,1 @@
+"""The path of a message: inbound, dispatch, turns, sinks, outbound."""

@@ -1,0 +1,92 @@
+"""A conversation: the agent's loop, wired to one turn's transcript, tools and model."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Protocol
+
+from gateway.agent.context import system_prompt, to_messages
+from gateway.agent.fit import fit
+from gateway.agent.limits import Limits
+from gateway.agent.loop import run_turn
+from gateway.domain.events import TurnEvent
+from gateway.domain.model import Model, Prompt, SystemMessage
+from gateway.domain.tasks import Claim
+from gateway.domain.transcript import Entry, UserText
+from gateway.flow.homes import Home
+from gateway.flow.live import Live, TurnStarted
+from gateway.flow.long_messages import shortened
+from gateway.flow.opening import Opened
+from gateway.llm.tokens import estimate
+from gateway.store import messages, sessions, tasks
+from gateway.store.messages import MessageRow
+from gateway.store.pool import Connection, Database
+
+
+class SizedModel(Model, Protocol):
+    """A model that says how much it can read."""
+
+    def prompt_budget(self) -> int:
+        """Tokens a prompt may have, tools included, so that it still can be answered."""
+        ...
+
+
+class Conversation:
+    """One run of the loop."""
+
+    def __init__(
+        self, database: Database, live: Live, run: Claim, opened: Opened, home: Home, model: SizedModel, limits: Limits
+    ) -> None:
+        self._database = database
+        self._live = live
+        self._run = run
+        self._opened = opened
+        self._home = home
+        self._model = model
+        self._limits = limits
+        self._system = SystemMessage(system_prompt(home.persona(), opened.principal))
+        self._pending = opened.pending(run)
+        self._fresh = not self._pending
+
+    async def events(self) -> AsyncGenerator[TurnEvent, None]:
+        """As `run_turn`; raises `ModelsExhausted` and `RunLost`."""
+        entries = await shortened(self._opened.transcript, self._home.workspace)
+        turn = run_turn(
+            entries,
+            model=self._model,
+            toolbox=self._home.toolbox,
+            render=self._render,
+            steer=self._steer,
+            limits=self._limits,
+            first_ordinal=self._opened.first_ordinal(self._run),
+            pending=self._pending,
+            spent=self._opened.spent,
+        )
+        async with aclosing(turn) as events:
+            async for event in events:
+                yield event
+
+    def _render(self, entries: Sequence[Entry]) -> Prompt:
+        whole = (self._system, *to_messages(entries))
+        room = self._model.prompt_budget() - self._home.schema_tokens
+        return Prompt(fit(whole, room, estimate), self._home.toolbox.specs)
+
+    async def _steer(self) -> Sequence[UserText]:
+        """What arrived since the last model call; a turn that begins with one has just taken it."""
+        if self._fresh:
+            self._fresh = False
+            return ()
+        async with self._database.connection() as conn:
+            if not await messages.unread(conn, self._opened.session):
+                return ()
+        rows = await self._database.run(self._take)
+        if rows:
+            self._live.publish(
+                self._opened.session, TurnStarted(tuple(row.id for row in rows), self._opened.at.address)
+            )
+        entries = await shortened(rows, self._home.workspace)
+        return [entry for entry in entries if isinstance(entry, UserText)]
+
+    async def _take(self, tx: Connection) -> list[MessageRow]:
+        await sessions.lock(tx, self._opened.session)
+        await tasks.hold(tx, self._run)
+        return await messages.take(tx, self._opened.session, joining=True)

@@ -1,0 +1,127 @@
+"""Dispatch: a command's effect, its reply and `handled_at` commit together, on a lane of their own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import structlog
+
+from gateway.commands import Command, CommandContext, CommandReply
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.clock import Clock
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.ids import InboxId, SessionId, TaskId
+from gateway.domain.principals import Label
+from gateway.domain.routing import parse_command
+from gateway.domain.transcript import Notice
+from gateway.flow.live import Live, LiveEvent, MessageStored, SessionReplaced
+from gateway.flow.outbound import Outbound
+from gateway.llm.client import Description
+from gateway.store import addresses, inbox, messages, sessions
+from gateway.store.addresses import AddressRow
+from gateway.store.inbox import InboxRow
+from gateway.store.pool import Connection, Database
+
+Events: TypeAlias = tuple[tuple[SessionId, LiveEvent], ...]
+Effect: TypeAlias = Callable[[Connection, AddressRow, InboxRow], Awaitable[CommandReply]]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What this process has to do once the effect is committed."""
+
+    cancelled: tuple[TaskId, ...] = ()
+    events: Events = ()
+
+
+class Dispatch:
+    """Runs stored slash commands; a running turn never blocks them."""
+
+    def __init__(
+        self,
+        database: Database,
+        commands: Mapping[str, Command],
+        models: Callable[[], Description],
+        outbound: Outbound,
+        cancel: Callable[[tuple[TaskId, ...]], None],
+        live: Live,
+        clock: Clock,
+        failpoints: Failpoints,
+    ) -> None:
+        self._database = database
+        self._commands = commands
+        self._models = models
+        self._outbound = outbound
+        self._cancel = cancel
+        self._live = live
+        self._clock = clock
+        self._failpoints = failpoints
+        self._started_at = clock.now()
+        self._unfinished = asyncio.Event()
+
+    async def resume(self) -> None:
+        """Run the commands that a crash or a database outage left without an effect."""
+        async with self._database.connection() as conn:
+            left = await inbox.unhandled(conn)
+        for arrival in left:
+            await self.run(arrival)
+
+    async def retry(self) -> None:
+        """Until cancelled: come back to commands that met a database outage."""
+        while True:
+            await self._unfinished.wait()
+            self._unfinished.clear()
+            await self._clock.sleep(1.0)
+            try:
+                await self.resume()
+            except TryAgainLater:
+                self._unfinished.set()
+
+    async def run(self, arrival: InboxId) -> None:
+        """Run one stored command, once. What goes wrong in it becomes its reply; a database outage only delays it."""
+        self._failpoints.reach(Step.COMMAND_ACCEPTED)
+        try:
+            done = await self._committed(arrival)
+        except TryAgainLater:
+            self._unfinished.set()
+            return
+        self._failpoints.reach(Step.COMMAND_COMMITTED)
+        self._cancel(done.cancelled)
+        for session, event in done.events:
+            self._live.publish(session, event)
+        self._outbound.wake()
+
+    async def _committed(self, arrival: InboxId) -> Done:
+        try:
+            return await self._database.run(lambda tx: self._commit(tx, arrival, self._effect))
+        except TryAgainLater:
+            raise
+        except Exception:  # a broken command may not take its channel down
+            log.exception("command.failed", inbox_id=arrival)
+            return await self._database.run(lambda tx: self._commit(tx, arrival, _failure))
+
+    async def _commit(self, tx: Connection, arrival: InboxId, effect: Effect) -> Done:
+        row = await inbox.get(tx, arrival)
+        at = await addresses.lock_by_id(tx, row.address_id)
+        await sessions.lock(tx, at.session_id)
+        if not await inbox.still_open(tx, arrival):
+            return Done()
+        reply = await effect(tx, at, row)
+        session = reply.successor or at.session_id
+        notice = await messages.say(tx, session, at.principal_id, Notice(reply.text), label=Label.OWNER, address=at.id)
+        await self._outbound.put(tx, at, notice.id, reply.text)
+        await inbox.handled(tx, arrival, notice.id)
+        moved: Events = () if reply.successor is None else ((at.session_id, SessionReplaced(reply.successor)),)
+        return Done(reply.cancelled, (*moved, (session, MessageStored(notice.id))))
+
+    async def _effect(self, tx: Connection, at: AddressRow, row: InboxRow) -> CommandReply:
+        name, argument = parse_command(row.text)
+        context = CommandContext(tx, at, argument, row, self._clock, self._started_at, self._models(), self._commands)
+        return await self._commands[name].run(context)
+
+
+async def _failure(_tx: Connection, _at: AddressRow, _row: InboxRow) -> CommandReply:
+    return CommandReply("That command failed and changed nothing; the log says why.")

@@ -1,0 +1,142 @@
+"""Doors: the open channels. Each is supervised on its own, and replaced when its settings change."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+
+import structlog
+from pydantic import JsonValue
+
+from gateway.config.channels import ANNOUNCED, channel_names, known_channel, parse_channel
+from gateway.domain.access import Access
+from gateway.domain.channel import Accept, Channel
+from gateway.domain.channel_settings import ChannelSettings
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.tasks import backoff
+from gateway.flow.outbound import Outbound
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A configured channel: its settings, and how it is made from them."""
+
+    settings: ChannelSettings
+    make: Callable[[], Channel]
+
+    @property
+    def access(self) -> Access:
+        """Who may come in."""
+        return Access(self.settings.access, frozenset(self.settings.allow))
+
+    def same(self, other: "Opening") -> bool:
+        """Whether nothing changed that the channel itself sees: who may talk is decided behind the door."""
+        return _without_access(self.settings) == _without_access(other.settings)
+
+
+def openings(sections: Mapping[str, Mapping[str, JsonValue]], menu: Sequence[tuple[str, str]]) -> dict[str, Opening]:
+    """The configured channels; `menu` is the slash commands they may show. Raises `ConfigError`."""
+    missing = ANNOUNCED - set(channel_names())
+    for name in missing & set(sections):
+        log.warning("channel.missing", channel=name, hint="this version cannot open it yet")
+    return {name: _opening(name, raw, menu) for name, raw in sections.items() if name not in missing}
+
+
+def _opening(name: str, raw: Mapping[str, JsonValue], menu: Sequence[tuple[str, str]]) -> Opening:
+    module = import_module(f"channels.{known_channel(name, channel_names())}")
+    settings: ChannelSettings = parse_channel(name, raw, module.Settings)
+    return Opening(settings, partial(module.create, settings, commands=menu, log=structlog.get_logger(name)))
+
+
+def preload(names: Iterable[str]) -> None:
+    """Import what these channels need, in a thread, so that opening them takes no time."""
+    for name in set(names) & set(channel_names()):
+        getattr(import_module(f"channels.{name}"), "preload", lambda: None)()
+
+
+@dataclass(frozen=True, slots=True)
+class _Door:
+    opening: Opening
+    channel: Channel
+    task: asyncio.Task[None]
+
+
+class Doors:
+    """Opens, keeps and shuts channels, and tells the sender which there are."""
+
+    def __init__(self, outbound: Outbound) -> None:
+        self._outbound = outbound
+        self._doors: dict[str, _Door] = {}
+
+    @property
+    def channels(self) -> Mapping[str, Channel]:
+        """The open channels by name."""
+        return {name: door.channel for name, door in self._doors.items()}
+
+    async def apply(self, wanted: Mapping[str, Opening], accept: Accept, group: asyncio.TaskGroup) -> None:
+        """Shut what is no longer wanted or has changed, open what is missing; the tasks belong to `group`."""
+        for name, door in list(self._doors.items()):
+            if name not in wanted or not door.opening.same(wanted[name]):
+                await self._shut(name)
+        for name, opening in wanted.items():
+            if name not in self._doors:
+                channel = opening.make()
+                task = group.create_task(self._keep(name, channel, accept), name=f"channel {name}")
+                self._doors[name] = _Door(opening, channel, task)
+
+    async def stop_receiving(self) -> None:
+        """Take nothing more in; what is known can still be sent."""
+        tasks = [door.task for door in self._doors.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def shut(self) -> None:
+        """Shut every door."""
+        for name in list(self._doors):
+            await self._shut(name)
+
+    async def _shut(self, name: str) -> None:
+        door = self._doors.pop(name)
+        self._outbound.abandon(name)
+        door.task.cancel()
+        await asyncio.wait([door.task])
+        await _close(door.channel)
+
+    async def _keep(self, name: str, channel: Channel, accept: Accept) -> None:
+        """Receive for ever; a channel that breaks is opened again, one that only the owner can mend stays shut.
+
+        Nothing is sent through a channel that is not open.
+        """
+        failures = 0
+        while True:
+            try:
+                await channel.open()
+                await self._outbound.adopt(name, channel)
+                await channel.receive(accept)
+            except OwnerMustAct as exc:
+                self._outbound.abandon(name)
+                log.warning("channel.shut", channel=name, problem=str(exc))
+                return
+            except Exception:
+                failures += 1
+                self._outbound.abandon(name)
+                log.exception("channel.broken", channel=name, again_in=backoff(failures))
+                await _close(channel)
+                await asyncio.sleep(backoff(failures))
+
+
+async def _close(channel: Channel) -> None:
+    """Whatever happens in it ends here: the other channels go on."""
+    try:
+        await channel.close()
+    except Exception:
+        log.exception("channel.not_closed", channel=channel.name)
+
+
+def _without_access(settings: ChannelSettings) -> ChannelSettings:
+    return settings.model_copy(update={"access": "allowlist", "allow": ()})

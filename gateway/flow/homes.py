@@ -1,0 +1,88 @@
+"""Homes: what a principal has of its own: a file root, a persona, the tools that work on them."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from gateway.agent.toolbox import Spill, Toolbox
+from gateway.domain.ids import PrincipalId
+from gateway.domain.principals import Label
+from gateway.flow.people import People
+from gateway.llm.tokens import estimate_tool
+from gateway.store import files
+from gateway.store.pool import Database
+from gateway.tools import Family, RecordFile, Services
+from gateway.workspace.prompts import Persona, PersonaText
+from gateway.workspace.tree import Workspace
+
+KEPT = 256
+
+
+@dataclass(frozen=True)
+class Home:
+    """Everything a turn of one principal works with."""
+
+    workspace: Workspace
+    toolbox: Toolbox
+    personas: Persona
+
+    def persona(self) -> PersonaText:
+        """The persona files as they are now; USER.md is the principal's own."""
+        return self.personas.load(self.workspace)
+
+    @cached_property
+    def schema_tokens(self) -> int:
+        """What the tools' schemas take of every prompt."""
+        return sum(map(estimate_tool, self.toolbox.specs))
+
+
+class Homes:
+    """Builds each home once. The owner's files are the workspace; another's lie apart from it, under its own id."""
+
+    def __init__(
+        self, database: Database, people: People, workspace: Path, others: Path, families: Sequence[Family]
+    ) -> None:
+        self._database = database
+        self._people = people
+        self._workspace = Workspace(workspace)
+        self._personas = Persona(self._workspace)
+        self._others = others
+        self._families = families
+        self._built: OrderedDict[PrincipalId, Home] = OrderedDict()
+
+    def of(self, principal: PrincipalId) -> Home:
+        """The principal's home; those not used for long are built anew."""
+        if principal not in self._built:
+            self._built[principal] = self._build(principal)
+        self._built.move_to_end(principal)
+        if len(self._built) > KEPT:
+            self._built.popitem(last=False)
+        return self._built[principal]
+
+    def _build(self, principal: PrincipalId) -> Home:
+        owner = self._people.is_owner(principal)
+        workspace = self._workspace if owner else self._apart(principal)
+        services = Services(workspace, self._recorder(principal, Label.OWNER if owner else Label.KNOWN))
+        tools = [tool for family in self._families for tool in family(services)]
+        return Home(workspace, Toolbox(tools, spill=_spill(workspace)), self._personas)
+
+    def _apart(self, principal: PrincipalId) -> Workspace:
+        root = self._others / str(principal)
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Workspace(root)
+
+    def _recorder(self, principal: PrincipalId, label: Label) -> RecordFile:
+        async def record(path: str, size: int, mime: str, sha256: str) -> None:
+            async with self._database.connection() as conn:
+                await files.record(conn, principal, path, size=size, mime=mime, sha256=sha256, label=label)
+
+        return record
+
+
+def _spill(workspace: Workspace) -> Spill:
+    async def spill(path: str, text: str) -> str:
+        return (await workspace.write(path, text)).path
+
+    return spill

@@ -1,0 +1,164 @@
+"""What is being said right now: turns publish, screens and streams listen. In memory only; rows are the truth."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.inbound import Address
+
+QUEUE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """A turn took these messages, the last one from `at`; what follows until `TurnEnded` answers them."""
+
+    messages: tuple[MessageId, ...]
+    at: Address | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextWritten:
+    """More text of the running answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextDropped:
+    """The text written so far is void: the same prompt is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A call is running; `arguments` is JSON text."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEnded:
+    """A call has its result, as JSON text."""
+
+    call_id: str
+    text: str
+    failed: bool
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStored:
+    """A row of the transcript was committed: something said, an answer, a notice."""
+
+    id: MessageId
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The turn is over; what it had to say is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReplaced:
+    """The conversation goes on in another session (`/new`)."""
+
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class Overrun:
+    """The listener was too slow and missed events: read the rows again."""
+
+
+LiveEvent: TypeAlias = (
+    TurnStarted
+    | TextWritten
+    | TextDropped
+    | ToolStarted
+    | ToolEnded
+    | MessageStored
+    | TurnEnded
+    | SessionReplaced
+    | Overrun
+)
+
+
+class Subscription:
+    """An ordered stream of one session's events; a slow reader gets `Overrun` instead of a backlog."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[LiveEvent] = asyncio.Queue(QUEUE)
+
+    def put(self, event: LiveEvent) -> None:
+        """Never blocks and never grows."""
+        if self._queue.full():
+            while not self._queue.empty():
+                self._queue.get_nowait()
+            event = Overrun()
+        self._queue.put_nowait(event)
+
+    async def get(self) -> LiveEvent:
+        """The next event."""
+        return await self._queue.get()
+
+    def ready(self) -> list[LiveEvent]:
+        """Whatever is there already, without waiting."""
+        return [self._queue.get_nowait() for _ in range(self._queue.qsize())]
+
+    async def __aiter__(self) -> AsyncIterator[LiveEvent]:
+        """Events for ever."""
+        while True:
+            yield await self.get()
+
+
+class Live:
+    """Fan-out of turn events to the listeners of a session."""
+
+    def __init__(self) -> None:
+        self._listeners: defaultdict[SessionId, set[Subscription]] = defaultdict(set)
+        self._written: dict[SessionId, str] = {}
+        self._answering: dict[SessionId, Address | None] = {}
+
+    def publish(self, session: SessionId, event: LiveEvent) -> None:
+        """Tell every listener of the session."""
+        match event:
+            case TurnStarted(_, at):
+                self._written.setdefault(session, "")
+                self._answering[session] = at
+            case TextWritten(text) if session in self._written:
+                self._written[session] += text
+            case TextDropped() | ToolStarted() if session in self._written:
+                self._written[session] = ""
+            case TurnEnded():
+                self._written.pop(session, None)
+                self._answering.pop(session, None)
+            case _:
+                pass
+        for listener in tuple(self._listeners.get(session, ())):
+            listener.put(event)
+
+    def written(self, session: SessionId) -> str | None:
+        """The unfinished text of the running turn; None when no turn runs here."""
+        return self._written.get(session)
+
+    def answering(self, at: Address) -> bool:
+        """Whether a turn runs that answers this address."""
+        return at in self._answering.values()
+
+    @contextmanager
+    def subscribe(self, session: SessionId) -> Iterator[Subscription]:
+        """Listen from now on. Read the stored rows after entering, so that nothing falls in between."""
+        subscription = Subscription()
+        self._listeners[session].add(subscription)
+        try:
+            yield subscription
+        finally:
+            self._listeners[session].discard(subscription)
+            if not self._listeners[session]:
+                del self._listeners[session]

@@ -1,0 +1,88 @@
+"""Opening a turn: it takes the unread messages and learns from the rows where an interrupted one stopped."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.agent.limits import Spent
+from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.principals import Label, Principal
+from gateway.domain.tasks import Claim, Status
+from gateway.domain.transcript import ToolIntent
+from gateway.store import addresses, messages, principals, sessions, steps, tasks
+from gateway.store.addresses import AddressRow
+from gateway.store.messages import MessageRow
+from gateway.store.pool import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a turn starts from; all of it is in the database."""
+
+    session: SessionId
+    principal: Principal
+    label: Label
+    at: AddressRow
+    transcript: Sequence[MessageRow]
+    asked: Sequence[MessageRow]
+    spent: Spent
+
+    @property
+    def solo(self) -> bool:
+        """Whether it answers exactly one message."""
+        return any(row.solo for row in self.asked)
+
+    @property
+    def asked_ids(self) -> tuple[MessageId, ...]:
+        """The messages it answers so far."""
+        return tuple(row.id for row in self.asked)
+
+    def pending(self, run: Claim) -> tuple[ToolIntent, ...]:
+        """Calls of this turn that a crash left without a result."""
+        rows = _since_answer(self.transcript, run)
+        done = {row.ordinal for row in rows if row.kind == "tool_result"}
+        return tuple(entry for row in rows if isinstance(entry := row.entry, ToolIntent) and entry.ordinal not in done)
+
+    def first_ordinal(self, run: Claim) -> int:
+        """The first free key for a tool call of this task."""
+        used = [row.ordinal for row in self.transcript if row.task_id == run.id and row.ordinal is not None]
+        return max(used, default=-1) + 1
+
+
+async def open_turn(tx: Connection, run: Claim) -> Opened | None:
+    """Take what is unread; None when nothing is open, and the task is finished. Raises `RunLost`."""
+    assert run.session_id is not None, "a chat task has a session"
+    await sessions.lock(tx, run.session_id)
+    await tasks.hold(tx, run)
+    await messages.take(tx, run.session_id, joining=False)
+    transcript = await messages.transcript(tx, run.session_id)
+    asked = [row for row in transcript if row.open]
+    if not asked:
+        await tasks.finish(tx, run, Status.COMPLETED)
+        return None
+    last = asked[-1]
+    assert last.address_id is not None, "what a person said came from somewhere"
+    return Opened(
+        session=run.session_id,
+        principal=await principals.get(tx, run.principal_id),
+        label=await sessions.label(tx, run.session_id),
+        at=await addresses.get(tx, last.address_id),
+        transcript=transcript,
+        asked=asked,
+        spent=await _spent(tx, run, transcript),
+    )
+
+
+def _since_answer(transcript: Sequence[MessageRow], run: Claim) -> list[MessageRow]:
+    """What this task has stored for the turn it is in: one task may answer several times, one turn after another."""
+    own = [row for row in transcript if row.task_id == run.id]
+    ends = [place for place, row in enumerate(own, start=1) if row.ends_turn]
+    return own[max(ends, default=0) :]
+
+
+async def _spent(tx: Connection, run: Claim, transcript: Sequence[MessageRow]) -> Spent:
+    """What interrupted runs of the same turn have used: nothing, unless they stored something."""
+    rows = _since_answer(transcript, run)
+    if not rows:
+        return Spent()
+    used = await steps.spent_on(tx, run.id, rows[0].created_at)
+    return Spent(used.calls, used.tokens_in + used.tokens_out, used.cost_usd)

@@ -1,0 +1,156 @@
+"""Turns: from the messages a session has unread to the answer that is committed for them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.agent.limits import Limits
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain import digest
+from gateway.domain.clock import Clock
+from gateway.domain.events import Answered, ModelReplied
+from gateway.domain.model import ModelsExhausted, Reply
+from gateway.domain.tasks import Claim, Status
+from gateway.domain.transcript import AssistantText, Notice
+from gateway.flow.conversation import Conversation, SizedModel
+from gateway.flow.homes import Homes
+from gateway.flow.live import Live, MessageStored, TurnEnded, TurnStarted
+from gateway.flow.opening import Opened, open_turn
+from gateway.flow.outbound import Outbound
+from gateway.flow.sinks import DraftSink, LiveSink, Sink, StepSink, typing
+from gateway.store import messages, sessions, steps, tasks
+from gateway.store.messages import MessageRow
+from gateway.store.pool import Connection, Database
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """How a turn ends: with the agent's answer, or with the gateway's word that there is none."""
+
+    entry: AssistantText | Notice
+    reply: Reply | None = None
+    status: Status = Status.COMPLETED
+    error: str | None = None
+
+
+class Turns:
+    """The runner of `chat` tasks."""
+
+    def __init__(
+        self,
+        database: Database,
+        models: Callable[[], SizedModel],
+        limits: Callable[[], Limits],
+        homes: Homes,
+        outbound: Outbound,
+        live: Live,
+        clock: Clock,
+        failpoints: Failpoints,
+    ) -> None:
+        self._database = database
+        self._models = models
+        self._limits = limits
+        self._homes = homes
+        self._outbound = outbound
+        self._live = live
+        self._clock = clock
+        self._failpoints = failpoints
+
+    async def run(self, run: Claim) -> None:
+        """Answer what is unread in the session; raises `RunLost` when the run was cancelled or taken over."""
+        self._failpoints.reach(Step.TURN_CLAIMED)
+        opened = await self._database.run(lambda tx: open_turn(tx, run))
+        if opened is None:
+            return
+        self._failpoints.reach(Step.TURN_TAKEN)
+        self._live.publish(opened.session, TurnStarted(opened.asked_ids, opened.at.address))
+        try:
+            async with typing(self._outbound.channel(opened.at), opened.at):
+                said = await self._converse(run, opened)
+            self._failpoints.reach(Step.ANSWER_READY)
+            await self._commit(run, opened, said)
+        finally:
+            self._live.publish(opened.session, TurnEnded())
+
+    async def give_up(self, run: Claim) -> None:
+        """Out of attempts: one message says so, and the next one starts afresh."""
+        opened = await self._database.run(lambda tx: open_turn(tx, run))
+        if opened is not None:
+            text = f"I could not answer: {run.max_attempts} attempts failed. Write again and I start afresh."
+            await self._commit(run, opened, Said(Notice(text), status=Status.FAILED, error="out of attempts"))
+
+    async def _converse(self, run: Claim, opened: Opened) -> Said:
+        """The loop, each event in its sinks before the next one is made."""
+        home = self._homes.of(run.principal_id)
+        conversation = Conversation(self._database, self._live, run, opened, home, self._models(), self._limits())
+        sinks = self._sinks(run, opened)
+        reply: Reply | None = None
+        try:
+            async for event in conversation.events():
+                for sink in sinks:
+                    await sink.take(event)
+                match event:
+                    case ModelReplied(last, intents):
+                        reply = None if intents else last
+                    case Answered(text):
+                        return Said(AssistantText(text), reply)
+                    case _:
+                        pass
+        except ModelsExhausted as exc:
+            log.warning("turn.no_model", attempts=len(exc.attempts))
+            return Said(Notice(str(exc)), status=Status.FAILED, error="no model answered")
+        raise RuntimeError("the loop ended without an answer")
+
+    def _sinks(self, run: Claim, opened: Opened) -> tuple[Sink, ...]:
+        stored = StepSink(self._database, run, opened.session, opened.label, self._failpoints)
+        live = LiveSink(self._live, opened.session)
+        channel = self._outbound.channel(opened.at)
+        if channel is None or not channel.capabilities.drafts or not opened.at.private:
+            return stored, live
+        return stored, live, DraftSink(channel, opened.at, opened.asked[-1].id, self._clock)
+
+    async def _commit(self, run: Claim, opened: Opened, said: Said) -> None:
+        stored, more = await self._database.run(lambda tx: self._store(tx, run, opened, said))
+        self._failpoints.reach(Step.ANSWER_COMMITTED)
+        log.info("turn.answered", task_id=str(run.id), message_id=stored.id, status=said.status.value, more=more)
+        self._live.publish(opened.session, MessageStored(stored.id))
+        self._outbound.wake()
+
+    async def _store(self, tx: Connection, run: Claim, opened: Opened, said: Said) -> tuple[MessageRow, bool]:
+        """One transaction: the answer, its outbox rows, which messages it answers, the task's new status."""
+        session = opened.session
+        await sessions.lock(tx, session)
+        await tasks.hold(tx, run)
+        answer = await messages.say(
+            tx,
+            session,
+            run.principal_id,
+            said.entry,
+            label=opened.label,
+            origin="agent" if isinstance(said.entry, AssistantText) else "gateway",
+            address=opened.at.id,
+            task=run.id,
+        )
+        await messages.answer(tx, session, answer.id)
+        if said.reply is not None:
+            await steps.model_called(tx, run.id, run.principal_id, said.reply)
+        if opened.solo:
+            await self._remember(tx, opened, said)
+        await self._outbound.put(tx, opened.at, answer.id, said.entry.text)
+        more = await messages.unread(tx, session)
+        if more:
+            await tasks.renew(tx, run)
+        else:
+            await tasks.finish(tx, run, said.status, error=said.error)
+        return answer, more
+
+    async def _remember(self, tx: Connection, opened: Opened, said: Said) -> None:
+        """Keep the digest by which a client that sends the whole conversation finds this session again."""
+        spoken = await sessions.digest(tx, opened.session)
+        for row in opened.asked:
+            spoken = digest.extend(spoken, "user", row.text)
+        if isinstance(said.entry, AssistantText):
+            await sessions.set_digest(tx, opened.session, digest.extend(spoken, "assistant", said.entry.text))

@@ -1,0 +1,233 @@
+"""The message's path, whole but for the messenger and the model: built as the composition root builds it."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from gateway import commands, tools
+from gateway.agent.limits import Limits
+from gateway.background.worker import Worker
+from gateway.config.clock import SystemClock
+from gateway.config.failpoints import Failpoints
+from gateway.domain.access import Access
+from gateway.domain.ids import InstanceId
+from gateway.domain.inbound import Address, Inbound, Sender
+from gateway.domain.model import ModelEvent, Prompt, Reply, TextDelta, ToolCall, ToolMessage, Usage, UserMessage
+from gateway.domain.tasks import Claim, Lane
+from gateway.flow.answers import Answer, Answers
+from gateway.flow.dispatch import Dispatch
+from gateway.flow.homes import Homes
+from gateway.flow.inbound import Accepted, InboundFlow
+from gateway.flow.live import Live
+from gateway.flow.notices import Notices
+from gateway.flow.outbound import Outbound
+from gateway.flow.people import People, meet
+from gateway.flow.turns import Turns
+from gateway.llm.client import Description
+from gateway.store import tasks
+from gateway.store.pool import Database
+from gateway.tools import Family
+from tests.fakes.channel import FakeChannel
+from tests.flow.workshop import Workshop
+
+OWNER = "1"
+MEMBER = "2"
+STRANGER = "3"
+_ids = itertools.count(1)
+
+
+@dataclass
+class FakeModel:
+    """Answers each prompt by `answer`; a gate holds every call until it is set."""
+
+    answer: Callable[[Prompt], Reply | Exception] = lambda prompt: said(f"re: {asked(prompt)}")
+    prompts: list[Prompt] = field(default_factory=list)
+    gate: asyncio.Event | None = None
+    called: asyncio.Event = field(default_factory=asyncio.Event)
+    let_go: asyncio.Event = field(default_factory=asyncio.Event)
+    budget: int = 100_000
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
+        self.prompts.append(prompt)
+        self.called.set()
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+            reply = self.answer(prompt)
+            if isinstance(reply, Exception):
+                raise reply
+            if reply.text:
+                yield TextDelta(reply.text)
+            yield reply
+        finally:
+            self.let_go.set()
+
+    def prompt_budget(self) -> int:
+        return self.budget
+
+    def describe(self) -> Description:
+        return Description("fake", "a test", ("fake",), ())
+
+    @property
+    def answered(self) -> list[str]:
+        """The newest words of the user at each call."""
+        return [asked(prompt) for prompt in self.prompts]
+
+
+def said(text: str, *calls: ToolCall) -> Reply:
+    return Reply(text, calls, Usage(10, 5, 0, 0.001), "fake", 7)
+
+
+def call(name: str, **arguments: object) -> ToolCall:
+    return ToolCall("", name, json.dumps(arguments))
+
+
+def in_turn(*replies: Reply | Exception) -> Callable[[Prompt], Reply | Exception]:
+    """One after another, whatever is asked."""
+    left = list(replies)
+    return lambda _: left.pop(0)
+
+
+def asked(prompt: Prompt) -> str:
+    """The newest words of the user, without their stamps."""
+    last = next(m for m in reversed(prompt.messages) if isinstance(m, UserMessage))
+    return " + ".join(line.partition("] ")[2] for line in last.text.split("\n\n"))
+
+
+def results(prompt: Prompt) -> list[dict[str, Any]]:
+    """What the tools answered, as the model sees it."""
+    return [json.loads(m.text) for m in prompt.messages if isinstance(m, ToolMessage)]
+
+
+def message(text: str, *, chat: str = OWNER, sender: str = OWNER, id: str | None = None, **more: Any) -> Inbound:
+    return Inbound(
+        Address("fake", "bot", chat), Sender(sender, "Ada"), text, id or f"m{next(_ids)}", datetime.now(UTC), **more
+    )
+
+
+@dataclass
+class MessagePath:
+    """The parts a test may want to touch."""
+
+    database: Database
+    model: FakeModel
+    channel: FakeChannel
+    workshop: Workshop
+    people: People
+    inbound: InboundFlow
+    dispatch: Dispatch
+    outbound: Outbound
+    worker: Worker
+    turns: Turns
+    live: Live
+    answers: Answers
+    notices: Notices
+    instance: InstanceId
+    workspace: Path
+
+    async def say(self, *texts: str, **more: Any) -> Sequence[Accepted]:
+        return await self.inbound.accept([message(text, **more) for text in texts])
+
+    async def tell(self, text: str, **more: Any) -> Accepted:
+        [accepted] = await self.say(text, **more)
+        return accepted
+
+    async def answer(self, accepted: Accepted) -> Answer:
+        async with asyncio.timeout(15):
+            return await self.answers.wait(accepted)
+
+    async def ask(self, text: str, **more: Any) -> str:
+        """Say it and wait for what is answered."""
+        return (await self.answer(await self.tell(text, **more))).text
+
+    async def claim(self) -> Claim:
+        """Take the one chat that waits, as the worker would."""
+        async with self.database.connection() as conn:
+            [run] = await tasks.claim(conn, self.instance, Lane.CHAT, 1)
+        return run
+
+    async def rows(self, question: str, *arguments: object) -> list[Any]:
+        async with self.database.connection() as conn:
+            return [tuple(row) for row in await conn.fetch(question, *arguments)]
+
+    async def transcript(self) -> list[tuple[str, str]]:
+        """Kind and text of everything in every session, in order, the unread last."""
+        return await self.rows("select kind, text from messages order by seq is null, id")
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """With the worker and the sender running."""
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(self.worker.run()), group.create_task(self.outbound.run())]
+            try:
+                yield
+            finally:
+                for task in running:
+                    task.cancel()
+
+
+async def build(
+    database: Database,
+    workspace: Path,
+    model: FakeModel,
+    instance: InstanceId | None = None,
+    *,
+    families: Sequence[Family] | None = None,
+    failpoints: Failpoints | None = None,
+    limits: Limits | None = None,
+    channel: FakeChannel | None = None,
+    adopt: bool = True,
+) -> MessagePath:
+    people = await meet(database, "Ada", {"fake": OWNER})
+    people.allow({"fake": Access("allowlist", frozenset({OWNER, MEMBER}))})
+    live, clock, failpoints, workshop = Live(), SystemClock(), failpoints or Failpoints(None), Workshop()
+    instance = instance or InstanceId(uuid4())
+    known = commands.discover()
+    channel = channel or FakeChannel()
+    outbound = Outbound(database, failpoints)
+    of_all = [*tools.discover(), workshop.family] if families is None else families
+    homes = Homes(database, people, workspace, workspace.parent / "principals", of_all)
+    turns = Turns(database, lambda: model, lambda: limits or Limits(), homes, outbound, live, clock, failpoints)
+    worker = Worker(database, instance, {"chat": turns}, [Lane.CHAT])
+    dispatch = Dispatch(database, known, model.describe, outbound, worker.cancel, live, clock, failpoints)
+    inbound = InboundFlow(database, people, known.keys(), dispatch, worker.wake, live, instance, failpoints)
+    if adopt:
+        await outbound.adopt("fake", channel)
+    return MessagePath(
+        database,
+        model,
+        channel,
+        workshop,
+        people,
+        inbound,
+        dispatch,
+        outbound,
+        worker,
+        turns,
+        live,
+        Answers(database, live),
+        Notices(database, people, outbound, live),
+        instance,
+        workspace,
+    )
+
+
+async def crash(run: "asyncio.Task[None]") -> None:
+    """Stop a run as a power cut does: nothing of it is written any more."""
+    run.cancel()
+    await asyncio.wait([run])
+
+
+async def restarted(path: MessagePath, model: FakeModel | None = None) -> MessagePath:
+    """The same gateway after a crash: same database, files and instance, nothing in memory; what it ran is free."""
+    again = await build(path.database, path.workspace, model or FakeModel(), path.instance)
+    async with path.database.connection() as conn:
+        await tasks.release(conn, path.instance)
+    return again

@@ -1,0 +1,37 @@
+"""Tools that note what they did, and let a test act in the middle of a call."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+from gateway.domain.json import JsonObject
+from gateway.domain.tools import AnyTool, Effect, Tool
+from gateway.tools import Services
+
+
+class Word(BaseModel):
+    text: str = ""
+
+
+async def _nothing() -> None: ...
+
+
+@dataclass
+class Workshop:
+    """`look` and `put` may run twice, `send` may not; `during` runs in every call."""
+
+    ran: list[str] = field(default_factory=list)
+    during: Callable[[], Awaitable[None]] = _nothing
+
+    def family(self, _services: Services) -> tuple[AnyTool, ...]:
+        return (
+            Tool("look", "Looks.", Word, self._work),
+            Tool("put", "Puts.", Word, self._work, Effect.IDEMPOTENT),
+            Tool("send", "Sends.", Word, self._work, Effect.ONCE),
+        )
+
+    async def _work(self, word: Word) -> JsonObject:
+        self.ran.append(word.text)
+        await self.during()
+        return {"did": word.text}
