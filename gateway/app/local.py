@@ -4,6 +4,7 @@ import os
 import socket
 import sys
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
@@ -26,7 +27,14 @@ log = structlog.get_logger("gateway")
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """The web's socket, taken before anything else: who connects early waits, a port in use stops the start."""
+    """The web's socket, taken before anything else: who connects early waits, a port in use stops the start.
+
+    Raises `OwnerMustAct`, also for an address that other machines can reach.
+    """
+    if not _loopback(host):
+        raise OwnerMustAct(
+            f"web.host {host} would open the gateway to other machines; use 127.0.0.1 and a tunnel or proxy in front"
+        )
     try:
         return socket.create_server(
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
@@ -34,6 +42,18 @@ def listening(host: str, port: int) -> socket.socket:
     except OSError as exc:
         reason = exc.strerror or str(exc)
         raise OwnerMustAct(f"cannot listen on {host}:{port}: {reason}; set web.port or SUPACLAW_PORT") from exc
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_secret(variable: str) -> bool:
+    """Whether an environment variable of this name holds something to hide."""
+    return variable.endswith(("_KEY", "_TOKEN", "_SECRET", "_PASSWORD"))
 
 
 def url(listening: socket.socket) -> str:

@@ -3,7 +3,8 @@
 import asyncio
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -13,8 +14,9 @@ import structlog
 
 from gateway import commands, tools
 from gateway.agent.limits import Limits
-from gateway.app.local import announce, local_token, url
+from gateway.app.local import announce, is_secret, local_token, owner_ids, url
 from gateway.background.health import Health
+from gateway.background.upkeep import kept_up
 from gateway.background.worker import Worker
 from gateway.config.channels import check_channels
 from gateway.config.clock import SystemClock
@@ -155,24 +157,24 @@ class Gateway:
 
     def _start(self, group: asyncio.TaskGroup, listener: Listener) -> list[asyncio.Task[None]]:
         work = {
-            "worker": self.worker.run(),
-            "outbound": self._outbound.run(),
-            "commands": self._dispatch.retry(),
-            "health": self._health.run(),
-            "listener": listener.run(),
+            "worker": self.worker.run,
+            "outbound": self._outbound.run,
+            "commands": self._dispatch.retry,
+            "health": self._health.run,
+            "listener": listener.run,
         }
-        return [group.create_task(each, name=name) for name, each in work.items()]
+        return [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
 
     async def _after_ready(self, group: asyncio.TaskGroup, socket: socket.socket) -> list[asyncio.Task[None]]:
         """What the first poll does not need: the web, the model's SDK, watching the configuration."""
         web = await asyncio.to_thread(import_module, "gateway.web.server")
         backend = self._backend()
-        work = {
-            "web": web.serve(backend, socket),
-            "config": self._watch(group).run(),
-            "warm": self._model.warm(),
+        work: dict[str, Callable[[], Awaitable[None]]] = {
+            "web": partial(web.serve, backend, socket),
+            "config": self._watch(group).run,
+            "models": self._model.warm,
         }
-        started = [group.create_task(each, name=name) for name, each in work.items()]
+        started = [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
         announce(backend.links.issue(url(socket), self._clock.now()), self._model.describe())
         return started
 
@@ -195,9 +197,15 @@ class Gateway:
     async def _change(self, config: Config, group: asyncio.TaskGroup) -> None:
         """Take over an edited configuration; what runs goes on with the models it started with."""
         if config.models != self._config.models:
+            group.create_task(self._retire(self._model), name="retired models")
             self._model = await build_client(config.models, os.environ, self._clock)
         self._config = config
         await self._take_over(config, group)
+
+    async def _retire(self, model: ModelClient) -> None:
+        """Close what the turns under way still use, once they are over."""
+        await self.worker.settle()
+        await model.close()
 
     async def _take_over(self, config: Config, group: asyncio.TaskGroup) -> None:
         """Who may come in, and by which doors."""
@@ -205,9 +213,12 @@ class Gateway:
         opened = openings(config.channels, menu)
         for part in (config, *(opening.settings for opening in opened.values())):
             self._mask.learn(part)
+        for name in filter(is_secret, os.environ):
+            self._mask.add(os.environ[name])
         for name, opening in opened.items():
             if opening.access.anyone:
                 log.warning("channel.open_to_all", channel=name, hint=f'"*" or "open" lets anyone use {name}')
+        await self._people.learn(self._database, config.owner.name, owner_ids(config))
         self._people.allow({name: opening.access for name, opening in opened.items()})
         await self._doors.apply(opened, self._receive, group)
 

@@ -76,6 +76,10 @@ class Worker:
     async def drain(self, seconds: float) -> None:
         """Claim nothing more, and let the runs under way come to their end, for that long at most."""
         self._draining = True
+        await self.settle(seconds)
+
+    async def settle(self, seconds: float | None = None) -> None:
+        """Wait for the runs that are under way now."""
         runs = [task for _, _, task in self._running.values()]
         if runs:
             await asyncio.wait(runs, timeout=seconds)

@@ -59,5 +59,9 @@ def discover() -> dict[str, Command]:
             command = importlib.import_module(f"{__name__}.{module.name}").command
         except Exception as exc:
             raise OwnerMustAct(f"command /{module.name} cannot be loaded: {exc}; mend or remove its file") from exc
+        if not isinstance(command, Command):
+            raise OwnerMustAct(
+                f"command /{module.name} cannot be loaded: its `command` is none; mend or remove its file"
+            )
         found[command.name] = command
     return found

@@ -1,6 +1,7 @@
 """Who is talking: principals by their platform identities, under each channel's access rule."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from gateway.domain.access import Access, group_identity_of, identity_of, role_of
 from gateway.domain.ids import PrincipalId
@@ -49,18 +50,28 @@ class People:
         return principal == self._owner.id
 
 
+    async def learn(self, database: Database, name: str, identities: Mapping[str, str]) -> None:
+        """Take over what a configuration says of the owner: the name, and the id on channels where none is fixed yet.
+
+        Once an id is fixed, only the command line changes it. `identities` maps a channel to the owner's id there.
+        """
+        fixed = {identity.partition(":")[0] for identity in self._owner.identities}
+        new = tuple(f"{channel}:{id}" for channel, id in identities.items() if channel not in fixed)
+        if new or name != self._owner.name:
+            owner = replace(self._owner, name=name, identities=(*self._owner.identities, *new))
+            async with database.transaction() as tx:
+                await principals.rename(tx, owner.id, name)
+                await principals.set_identities(tx, owner.id, owner.identities)
+            self._owner = owner
+
+
 async def meet(database: Database, name: str, identities: Mapping[str, str]) -> People:
-    """Load everyone. The owner is fixed at the first start, and per channel the first time an id for it is known;
-    after that only the command line changes it. `identities` maps a channel to the owner's id there."""
+    """The owner, made at the first start and known by these identities from then on; see `People.learn`."""
     async with database.transaction() as tx:
         known = await principals.all_known(tx)
-        owner = next((row for row in known if row.role is Role.OWNER), None)
-        if owner is None:
-            await principals.add(tx, Role.OWNER, name, [f"{channel}:{id}" for channel, id in identities.items()])
-        else:
-            fixed = {identity.partition(":")[0] for identity in owner.identities}
-            learned = [f"{channel}:{id}" for channel, id in identities.items() if channel not in fixed]
-            if learned:
-                await principals.set_identities(tx, owner.id, [*owner.identities, *learned])
-        known = await principals.all_known(tx)
-    return People(next(row for row in known if row.role is Role.OWNER))
+        if not any(row.role is Role.OWNER for row in known):
+            await principals.add(tx, Role.OWNER, name, [])
+            known = await principals.all_known(tx)
+    people = People(next(row for row in known if row.role is Role.OWNER))
+    await people.learn(database, name, identities)
+    return people

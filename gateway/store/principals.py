@@ -60,3 +60,8 @@ async def ensure_member(conn: Connection, name: str, identity: str) -> Principal
 async def set_identities(conn: Connection, principal: PrincipalId, identities: Sequence[str]) -> None:
     """Replace what a principal is known by; the caller decides who may."""
     await conn.execute("update principals set identities = $2 where id = $1", principal, list(identities))
+
+
+async def rename(conn: Connection, principal: PrincipalId, name: str) -> None:
+    """Change what a principal is called."""
+    await conn.execute("update principals set name = $2 where id = $1", principal, name)

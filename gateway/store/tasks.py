@@ -8,6 +8,7 @@ from uuid import uuid4
 from gateway.domain.ids import InstanceId, PrincipalId, SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.tasks import LEASE_SECONDS, Claim, Lane, Status
+from gateway.domain.texts import storable
 from gateway.store.pool import Connection
 
 LEASE = timedelta(seconds=LEASE_SECONDS)
@@ -101,12 +102,15 @@ async def progress(conn: Connection, run: Claim) -> None:
 
 async def finish(conn: Connection, run: Claim, status: Status, *, error: str | None = None) -> None:
     """End the task and tell its parent; raises `RunLost`."""
-    await conn.execute("select finish($1, $2, $3, null, $4)", run.id, run.token, status.value, error)
+    await conn.execute(
+        "select finish($1, $2, $3, null, $4)", run.id, run.token, status.value, error and storable(error)
+    )
 
 
 async def requeue(conn: Connection, run: Claim, *, delay: float = 0.0, error: str | None = None) -> None:
     """Back to pending, to be claimed again after `delay` seconds; raises `RunLost`."""
-    await conn.execute("select suspend($1, $2, 'pending', $3, $4)", run.id, run.token, timedelta(seconds=delay), error)
+    why = error and storable(error)
+    await conn.execute("select suspend($1, $2, 'pending', $3, $4)", run.id, run.token, timedelta(seconds=delay), why)
 
 
 async def renew(conn: Connection, run: Claim) -> None:

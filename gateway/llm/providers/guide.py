@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncGenerator
 
-from gateway.domain.model import Prompt, TextDelta, UserMessage
+from gateway.domain.model import Prompt, TextDelta, Usage, UserMessage
 from gateway.domain.settings import Params
 from gateway.llm.catalog import VENDORS, Vendor
 from gateway.llm.endpoint import Endpoint
@@ -33,7 +33,7 @@ class Guide:
         said = next((message.text for message in reversed(prompt.messages) if isinstance(message, UserMessage)), "")
         text = answer(said)
         yield TextDelta(text)
-        yield ProviderReply(text)
+        yield ProviderReply(text, usage=Usage())
 
     async def warm(self) -> None:
         """Nothing to do."""

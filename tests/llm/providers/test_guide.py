@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.domain.model import AssistantMessage, Prompt, UserMessage
+from gateway.domain.model import AssistantMessage, Prompt, Usage, UserMessage
 from gateway.domain.settings import Params
 from gateway.llm.catalog import VENDORS, vendor
 from gateway.llm.endpoint import Endpoint
@@ -42,6 +42,6 @@ async def test_it_answers_the_newest_message() -> None:
     await guide.warm()
     *_, reply = [event async for event in guide.stream("guide/built-in", prompt, Params())]
     await guide.close()
-    assert reply == ProviderReply(answer("connect groq"))
+    assert reply == ProviderReply(answer("connect groq"), usage=Usage())
     assert isinstance(reply, ProviderReply)
     assert "GROQ_API_KEY" in reply.text

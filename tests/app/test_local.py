@@ -1,0 +1,42 @@
+import socket
+from pathlib import Path
+
+import pytest
+
+from gateway.app.local import is_secret, listening, local_token, owner_ids, url
+from gateway.config.model import Config
+from gateway.domain.errors import OwnerMustAct
+
+
+def test_a_port_in_use_says_what_to_set() -> None:
+    with listening("127.0.0.1", 0) as taken, pytest.raises(OwnerMustAct, match="SUPACLAW_PORT"):
+        listening("127.0.0.1", taken.getsockname()[1])
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_an_address_other_machines_can_reach_is_refused(host: str) -> None:
+    with pytest.raises(OwnerMustAct, match="other machines"):
+        listening(host, 0)
+
+
+def test_who_connects_before_anyone_answers_waits() -> None:
+    with listening("127.0.0.1", 0) as waiting, socket.create_connection(waiting.getsockname(), timeout=5) as early:
+        assert url(waiting) == f"http://127.0.0.1:{early.getpeername()[1]}"
+
+
+def test_the_owner_is_named_or_the_first_one_let_in() -> None:
+    channels = {"telegram": {"allow": ["*", 7, "8"]}, "slack": {"allow": ["U1"]}, "other": {}}
+    config = Config.model_validate({"owner": {"slack": "U9"}, "channels": channels})
+    assert owner_ids(config) == {"telegram": "7", "slack": "U9"}
+
+
+def test_the_local_token_is_for_our_eyes_and_new_at_every_start(tmp_path: Path) -> None:
+    first, second = local_token(tmp_path), local_token(tmp_path)
+    file = tmp_path / "keys" / "local-token"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.read_text().strip() == second != first
+
+
+@pytest.mark.parametrize(("name", "hidden"), [("OPENAI_API_KEY", True), ("TELEGRAM_TOKEN", True), ("HOME", False)])
+def test_keys_in_the_environment_are_known_by_their_names(name: str, hidden: bool) -> None:
+    assert is_secret(name) is hidden

@@ -1,0 +1,29 @@
+import asyncio
+
+import pytest
+
+from gateway.background import upkeep
+from gateway.background.upkeep import kept_up
+
+
+async def test_what_breaks_is_started_again_until_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "backoff", lambda _failures: 0.0)
+    outcomes = iter([RuntimeError("once"), RuntimeError("twice"), None])
+    tries = 0
+
+    async def work() -> None:
+        nonlocal tries
+        tries += 1
+        if (outcome := next(outcomes)) is not None:
+            raise outcome
+
+    await kept_up("test", work)
+    assert tries == 3
+
+
+async def test_cancelling_it_ends_it() -> None:
+    task = asyncio.create_task(kept_up("test", asyncio.Event().wait))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
