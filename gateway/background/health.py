@@ -54,23 +54,22 @@ class Health:
     async def run(self) -> None:
         """Look every 10 s until cancelled."""
         while True:
-            await self._look()
+            self._well = await self._holds_lease() and await self._write()
             await asyncio.sleep(EVERY_SECONDS)
 
-    async def _look(self) -> None:
+    async def _holds_lease(self) -> bool:
         try:
             async with self._database.connection() as conn:
-                self._well = await leases.take(conn, GATEWAY, self._instance, LEASE_SECONDS)
+                return await leases.take(conn, GATEWAY, self._instance, LEASE_SECONDS)
         except DatabaseDown as exc:
             log.warning("health.database", error=str(exc))
-            self._well = False
-        if self._well:
-            await self._write()
+            return False
 
-    async def _write(self) -> None:
+    async def _write(self) -> bool:
         stamp = f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}\n"
         try:
             await asyncio.to_thread(self._file.write_text, stamp)
         except OSError as exc:
             log.warning("health.file", error=str(exc))
-            self._well = False
+            return False
+        return True

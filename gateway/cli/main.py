@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import typer
 
-from gateway.cli import config, doctor, down, owner, sessions, status, token, up, version, web
+from gateway.cli import chat, config, doctor, down, owner, sessions, status, token, up, version, web
 
 Run = Callable[..., object]
 
@@ -20,6 +20,7 @@ class Group:
 
 COMMANDS: Mapping[str, Run | Group] = {
     "up": up.up,
+    "chat": chat.chat,
     "down": down.down,
     "status": status.status,
     "doctor": doctor.doctor,

@@ -140,7 +140,8 @@ class InboundFlow:
         session = await sessions.start(tx, principal, label)
         await addresses.add(tx, inbound.address, principal, session, private=inbound.private)
         for said in inbound.earlier:
-            await messages.say(tx, session, principal, _entry(said, inbound), label=label, origin="api")
+            entry = _entry(said, inbound)
+            await messages.say(tx, session, principal, entry, label=label, origin=messages.EARLIER)
         await sessions.set_digest(tx, session, digest.of([(e.role, e.text) for e in inbound.earlier]))
 
     async def _follow(self, accepted: Accepted) -> None:

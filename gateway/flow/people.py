@@ -49,7 +49,6 @@ class People:
         """Whether this is the owner's data."""
         return principal == self._owner.id
 
-
     async def learn(self, database: Database, name: str, identities: Mapping[str, str]) -> None:
         """Take over what a configuration says of the owner: the name, and the id on channels where none is fixed yet.
 

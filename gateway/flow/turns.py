@@ -149,8 +149,9 @@ class Turns:
 
     async def _remember(self, tx: Connection, opened: Opened, said: Said) -> None:
         """Keep the digest by which a client that sends the whole conversation finds this session again."""
-        spoken = await sessions.digest(tx, opened.session)
+        heard = await sessions.digest(tx, opened.session)
         for row in opened.asked:
-            spoken = digest.extend(spoken, "user", row.text)
+            heard = digest.extend(heard, "user", row.text)
         if isinstance(said.entry, AssistantText):
-            await sessions.set_digest(tx, opened.session, digest.extend(spoken, "assistant", said.entry.text))
+            texts = await messages.said_since(tx, opened.session, opened.asked[0].seq or 0)
+            await sessions.set_digest(tx, opened.session, digest.extend(heard, "assistant", digest.spoken(texts)))

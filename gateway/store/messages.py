@@ -15,6 +15,11 @@ from gateway.domain.texts import storable
 from gateway.domain.transcript import AssistantText, Entry, Notice, Summary, ToolIntent, ToolResult, UserText
 from gateway.store.pool import Connection
 
+EARLIER = "earlier"
+"""Where texts come from that were said before the conversation reached us."""
+
+STOPPED = "[The user stopped this; it needs no answer any more.]"
+
 Kind = Literal["user", "assistant", "tool_intent", "tool_result", "summary", "notice"]
 
 
@@ -50,6 +55,11 @@ class MessageRow:
         return self.kind == "user" and self.answered_by is None and self.closed_at is None
 
     @property
+    def stopped(self) -> bool:
+        """Whether it was given up without an answer."""
+        return self.kind == "user" and self.closed_at is not None and self.origin != EARLIER
+
+    @property
     def ends_turn(self) -> bool:
         """Whether its task answered with it."""
         return self.task_id is not None and (self.kind == "notice" or (self.kind == "assistant" and self.final))
@@ -59,7 +69,8 @@ class MessageRow:
         """As the agent sees it."""
         match self.kind:
             case "user":
-                return UserText(self.text, self.sent_at, self.sender, self.id)
+                text = f"{self.text}\n{STOPPED}" if self.stopped else self.text
+                return UserText(text, self.sent_at, self.sender, self.id)
             case "assistant":
                 return AssistantText(self.text, self.final)
             case "tool_intent":
@@ -306,6 +317,16 @@ async def shown(conn: Connection, session: SessionId, *, limit: int = 200) -> li
         limit,
     )
     return [_row(row) for row in rows]
+
+
+async def said_since(conn: Connection, session: SessionId, seq: int) -> list[str]:
+    """What the agent said after a place in the transcript, in order."""
+    rows = await conn.fetch(
+        "select text from messages where session_id = $1 and kind = 'assistant' and seq > $2 order by seq",
+        session,
+        seq,
+    )
+    return [row["text"] for row in rows]
 
 
 async def last_answer(conn: Connection, session: SessionId) -> MessageRow | None:

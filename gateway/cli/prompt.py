@@ -1,0 +1,38 @@
+"""The prompt: lines a person types, with a history that outlives the session."""
+
+import os
+import readline
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+KEPT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Reads with line editing; the history is kept in a file only its owner can read."""
+
+    history: Path
+    sign: str = "› "
+
+    def lines(self) -> Iterator[str]:
+        """What is typed, without empty lines, until Ctrl-D, or Ctrl-C at the prompt."""
+        with suppress(OSError):
+            readline.read_history_file(self.history)
+        readline.set_history_length(KEPT)
+        try:
+            while True:
+                if text := input(self.sign).strip():
+                    yield text
+        except (EOFError, KeyboardInterrupt):
+            print()
+        finally:
+            self._keep()
+
+    def _keep(self) -> None:
+        with suppress(OSError):
+            self.history.touch(mode=0o600)
+            os.chmod(self.history, 0o600)
+            readline.write_history_file(self.history)

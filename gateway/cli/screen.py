@@ -1,0 +1,68 @@
+"""The terminal as an answer is written to it."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+_ARGUMENTS = 100
+
+
+@dataclass(slots=True)
+class Screen:
+    """Writes text to standard output as it comes; what was written can only be added to."""
+
+    watched: bool
+    _part: str = ""
+
+    def show(self, event: Mapping[str, JsonValue]) -> None:
+        """One event of the conversation."""
+        match event:
+            case {"type": "snapshot", "written": str(text)}:
+                self._catch_up(text)
+            case {"type": "text", "text": str(text)}:
+                self._write(text)
+            case {"type": "text_dropped"}:
+                self._end_part()
+            case {"type": "tool_started", "name": str(name), "arguments": str(arguments)}:
+                self._end_part()
+                self.aside(f"· {name} {_short(arguments)}")
+            case _:
+                pass
+
+    def finish(self, text: str) -> None:
+        """The answer as it is stored: whatever of it was not shown yet."""
+        self._catch_up(text)
+        self._end_part()
+
+    def _catch_up(self, text: str) -> None:
+        if not text.startswith(self._part):
+            self._end_part()
+        self._write(text[len(self._part) :])
+
+    def _write(self, text: str) -> None:
+        self._part += text
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def _end_part(self) -> None:
+        if self._part and not self._part.endswith("\n"):
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+        self._part = ""
+
+    def aside(self, text: str) -> None:
+        """A remark that is not part of the answer."""
+        print(f"{_DIM}{text}{_PLAIN}" if _in_colour() else text, file=sys.stderr, flush=True)
+
+
+def _in_colour() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and "NO_COLOR" not in os.environ
+
+
+def _short(arguments: str) -> str:
+    line = " ".join(arguments.split())
+    return line if len(line) <= _ARGUMENTS else f"{line[:_ARGUMENTS]}…"

@@ -1,0 +1,107 @@
+"""A conversation as JSON events: a snapshot, then what happens."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, assert_never
+
+from fastapi import APIRouter, Depends
+from fastapi.responses import Response
+
+from gateway.domain.ids import MessageId
+from gateway.domain.inbound import Address
+from gateway.domain.json import Json
+from gateway.domain.scopes import Scope
+from gateway.flow.live import (
+    LiveEvent,
+    MessageStored,
+    Overrun,
+    SessionReplaced,
+    TextDropped,
+    TextWritten,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from gateway.store import messages
+from gateway.store.messages import MessageRow
+from gateway.web.access import Caller, needs
+from gateway.web.api.messages import Chat, address_of
+from gateway.web.follow import Snapshot
+from gateway.web.live import EventStream, Frame, to_json
+from gateway.web.site import AtSite, Site
+
+PACE_SECONDS = 0.02
+
+router = APIRouter()
+
+
+@router.get("/api/events")
+async def events(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.CHAT))], chat: Chat = "main") -> Response:
+    """Server-sent events, each a JSON object with a `type`; after a break the first one is a snapshot again."""
+    return EventStream(_frames(site, address_of(caller, chat)), site.stopping)
+
+
+async def _frames(site: Site, address: Address) -> AsyncGenerator[Frame, None]:
+    async with aclosing(site.conversations.follow(address, pace=PACE_SECONDS)) as following:
+        async for news in following:
+            if isinstance(news, Snapshot):
+                yield Frame(to_json(_snapshot(news)))
+                continue
+            for event in news:
+                if (told := await _event(site, event)) is not None:
+                    yield Frame(to_json(told))
+
+
+def _snapshot(news: Snapshot) -> dict[str, Json]:
+    return {
+        "type": "snapshot",
+        "session_id": str(news.session) if news.session else None,
+        "messages": [_message(row) for row in news.rows],
+        "written": news.written,
+    }
+
+
+def _message(row: MessageRow) -> dict[str, Json]:
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "text": row.text,
+        "origin": row.origin,
+        "sender": row.sender,
+        "sent_at": row.sent_at.isoformat(),
+        "final": row.final,
+        "call_id": row.call_id,
+        "tool": row.tool,
+        "answered_by": row.answered_by,
+        "read": row.seq is not None,
+        "closed": row.closed_at is not None,
+    }
+
+
+async def _event(site: Site, event: LiveEvent) -> dict[str, Json] | None:
+    match event:
+        case TurnStarted(ids):
+            return {"type": "turn_started", "messages": list(ids)}
+        case TextWritten(text):
+            return {"type": "text", "text": text}
+        case TextDropped():
+            return {"type": "text_dropped"}
+        case ToolStarted(call_id, name, arguments):
+            return {"type": "tool_started", "call_id": call_id, "name": name, "arguments": arguments}
+        case ToolEnded(call_id, text, failed, ms):
+            return {"type": "tool_ended", "call_id": call_id, "text": text, "failed": failed, "duration_ms": ms}
+        case MessageStored(id):
+            return await _stored(site, id)
+        case TurnEnded():
+            return {"type": "turn_ended"}
+        case SessionReplaced() | Overrun():
+            return None
+        case _:
+            assert_never(event)
+
+
+async def _stored(site: Site, id: MessageId) -> dict[str, Json] | None:
+    async with site.backend.database.connection() as conn:
+        row = await messages.get(conn, id)
+    return {"type": "message", "message": _message(row)} if row else None

@@ -1,0 +1,27 @@
+"""Sign-in links for browsers."""
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Depends, Request
+
+from gateway.domain.scopes import Scope
+from gateway.web.access import needs
+from gateway.web.links import LIFE
+from gateway.web.site import AtSite
+
+router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class LoginLink:
+    """A link that signs a browser in, once; `expires_in` is in seconds."""
+
+    url: str
+    expires_in: int
+
+
+@router.post("/api/login-links", dependencies=[Depends(needs(Scope.ADMIN))], status_code=201)
+async def issue(request: Request, site: AtSite) -> LoginLink:
+    """A fresh link under the address this request came to; good once, for ten minutes."""
+    url = site.backend.links.issue(str(request.base_url), site.backend.clock.now())
+    return LoginLink(url, int(LIFE.total_seconds()))

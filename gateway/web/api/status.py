@@ -1,0 +1,53 @@
+"""How the gateway is: for people, for programs, for monitoring."""
+
+from collections.abc import Iterator
+
+from fastapi import APIRouter, Depends
+from fastapi.responses import PlainTextResponse, Response
+
+from gateway.domain.scopes import Scope
+from gateway.web.access import needs
+from gateway.web.backend import StatusReport
+from gateway.web.site import AtSite
+
+router = APIRouter()
+
+
+@router.get("/health", response_class=PlainTextResponse)
+async def health(site: AtSite) -> Response:
+    """Says only ok, to anyone; 503 when the gateway does not work."""
+    return PlainTextResponse("ok\n") if site.backend.healthy() else PlainTextResponse("unwell\n", 503)
+
+
+@router.get("/api/status", dependencies=[Depends(needs(Scope.READ))])
+async def status(site: AtSite) -> StatusReport:
+    """The gateway at a glance; what was spent is today's, by UTC."""
+    return await site.backend.status()
+
+
+@router.get("/metrics", dependencies=[Depends(needs(Scope.READ))], response_class=PlainTextResponse)
+async def metrics(site: AtSite) -> Response:
+    """Gauges in Prometheus' text format."""
+    report = await site.backend.status()
+    uptime = (site.backend.clock.now() - report.started_at).total_seconds()
+    lines = "\n".join(_gauges(report, uptime, healthy=site.backend.healthy()))
+    return PlainTextResponse(lines + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _gauges(report: StatusReport, uptime: float, *, healthy: bool) -> Iterator[str]:
+    yield from _gauge("supaclaw_healthy", "1 while event loop, database and channels work.", int(healthy))
+    yield from _gauge("supaclaw_uptime_seconds", "Seconds since the start.", round(uptime, 3))
+    yield from _gauge("supaclaw_model_calls_today", "Model calls since midnight UTC.", report.today.calls)
+    yield from _gauge("supaclaw_tokens_in_today", "Prompt tokens since midnight UTC.", report.today.tokens_in)
+    yield from _gauge("supaclaw_tokens_out_today", "Answer tokens since midnight UTC.", report.today.tokens_out)
+    yield from _gauge("supaclaw_cost_usd_today", "US dollars since midnight UTC.", report.today.cost_usd)
+    yield "# HELP supaclaw_tasks Live tasks by status."
+    yield "# TYPE supaclaw_tasks gauge"
+    for name, count in sorted(report.queue.items()):
+        yield f'supaclaw_tasks{{status="{name}"}} {count}'
+
+
+def _gauge(name: str, meaning: str, value: float) -> Iterator[str]:
+    yield f"# HELP {name} {meaning}"
+    yield f"# TYPE {name} gauge"
+    yield f"{name} {value}"

@@ -1,0 +1,72 @@
+"""The app: every route, behind every guard."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from gateway.web import api, login, screens, webhooks
+from gateway.web.backend import Backend
+from gateway.web.errors import handle_errors
+from gateway.web.follow import Conversations
+from gateway.web.headers import SecurityHeaders
+from gateway.web.nav import Nav
+from gateway.web.pages import STATIC, Pages
+from gateway.web.render import Markdown
+from gateway.web.security import Gate
+from gateway.web.site import Site
+from gateway.web.thread import Thread
+from gateway.web.throttle import Throttle
+from gateway.web.topics import Topics
+from gateway.web.v1 import routes as v1
+
+
+def build_app(backend: Backend) -> FastAPI:
+    """The whole web surface of one gateway."""
+    shown = screens.discover()
+    site = _site(backend, tuple(screen.nav for screen in shown))
+    app = FastAPI(title="SupaClaw", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, lifespan=_lifespan)
+    app.state.site = site
+    handle_errors(app)
+    for screen in shown:
+        app.include_router(screen.router, include_in_schema=False)
+    app.include_router(login.router, include_in_schema=False)
+    for router in (*api.discover(), v1.router, webhooks.router):
+        app.include_router(router)
+    app.mount("/static", _Files(directory=STATIC), name="static")
+    app.add_middleware(GZipMiddleware, minimum_size=1000)
+    app.add_middleware(Gate, allowed_hosts=backend.allowed_hosts)
+    app.add_middleware(SecurityHeaders)
+    return app
+
+
+def _site(backend: Backend, nav: tuple[Nav, ...]) -> Site:
+    conversations = Conversations(backend.database, backend.live)
+    pages, markdown = Pages(), Markdown()
+    greeting = pages.piece("empty.html", owner=backend.owner.name)
+    topics = Topics(conversations, lambda: Thread(pages, markdown, greeting))
+    return Site(backend, conversations, topics, pages, Throttle(backend.clock), nav)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    site: Site = app.state.site
+    async with asyncio.TaskGroup() as group:
+        group.create_task(site.topics.serve(site.stopping), name="topics")
+        yield
+        site.stopping.set()
+
+
+class _Files(StaticFiles):
+    """Files whose address changes with their content: they may be kept for ever."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        if response.status_code == 200:
+            response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return response

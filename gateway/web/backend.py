@@ -1,0 +1,70 @@
+"""What the web needs of the gateway, and nothing else: the composition root fills this in."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from gateway.domain.channel import WebhookChannel
+from gateway.domain.clock import Clock
+from gateway.domain.inbound import Inbound
+from gateway.domain.principals import Principal
+from gateway.flow.answers import Answer
+from gateway.flow.inbound import Accepted
+from gateway.flow.live import Live
+from gateway.store.pool import Database
+from gateway.store.steps import Spent
+from gateway.web.links import LoginLinks
+
+
+class Inbox(Protocol):
+    """Where messages go in."""
+
+    async def accept(self, batch: Sequence[Inbound]) -> tuple[Accepted, ...]:
+        """Store in order; returning means committed. Raises `TryAgainLater`."""
+        ...
+
+
+class Answers(Protocol):
+    """Where their answers come out."""
+
+    async def wait(self, accepted: Accepted) -> Answer:
+        """The answer to exactly this message, however long it takes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """The gateway at a glance; `queue` counts live tasks by status, `channels` says how each one is."""
+
+    version: str
+    started_at: datetime
+    model: str
+    queue: Mapping[str, int]
+    channels: Mapping[str, str]
+    today: Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The parts of a running gateway that the web shows.
+
+    `local_token` is the admin credential of programs on this machine. `allowed_hosts` are names beyond loopback that
+    requests may be addressed to, as `name` or `name:port`. `models` are agent names; `commands` maps a slash command
+    to its summary.
+    """
+
+    database: Database
+    inbox: Inbox
+    answers: Answers
+    live: Live
+    owner: Principal
+    local_token: str = field(repr=False)
+    webhooks: Callable[[], Mapping[str, WebhookChannel]]
+    status: Callable[[], Awaitable[StatusReport]]
+    healthy: Callable[[], bool]
+    clock: Clock
+    models: Callable[[], Sequence[str]] = lambda: ("default",)
+    commands: Mapping[str, str] = field(default_factory=dict)
+    allowed_hosts: frozenset[str] = frozenset()
+    links: LoginLinks = field(default_factory=LoginLinks)

@@ -1,0 +1,71 @@
+"""Signing in by a one-time link, and out again."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from pydantic import BaseModel, Field
+
+from gateway.store import tokens
+from gateway.store.tokens import COOKIE_LIFE
+from gateway.web.access import Caller, by_cookie, client_of, cookie_name, signed_in
+from gateway.web.errors import Refused
+from gateway.web.site import AtSite
+
+router = APIRouter()
+
+
+class Link(BaseModel):
+    """What the fragment of a sign-in link held."""
+
+    secret: str = Field(max_length=200)
+
+
+@router.get("/login")
+async def page(request: Request, site: AtSite) -> Response:
+    """How to sign in; with a link, its script does."""
+    return site.pages.page(request, "login.html", title="Sign in")
+
+
+@router.get("/login/state")
+async def state(request: Request) -> dict[str, bool]:
+    """Whether this browser is signed in; never an error, so that asking leaves no trace in its console."""
+    return {"signed_in": await by_cookie(request) is not None}
+
+
+@router.post("/login")
+async def redeem(request: Request, site: AtSite, link: Link) -> Response:
+    """Turn a link into a browser session."""
+    now = site.backend.clock.now()
+    site.throttle.admit(client_of(request))
+    if not site.backend.links.redeem(link.secret, now):
+        site.throttle.failed(client_of(request))
+        raise Refused(401, "invalid_link", "This link was used already, or is older than ten minutes.")
+    name = request.headers.get("user-agent", "")[:200]
+    _, plain = await tokens.sign_in(site.backend.database, site.backend.owner.id, name, now)
+    response = JSONResponse({"signed_in": True})
+    response.set_cookie(
+        cookie_name(request),
+        plain,
+        max_age=int(COOKIE_LIFE.total_seconds()),
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+        path="/",
+    )
+    return response
+
+
+@router.post("/logout")
+async def logout(
+    request: Request, site: AtSite, caller: Annotated[Caller, Depends(signed_in)], everywhere: bool = False
+) -> Response:
+    """End this browser session, or every one."""
+    assert caller.session is not None, "it came with a cookie"
+    if everywhere:
+        await tokens.sign_out_everywhere(site.backend.database, site.backend.owner.id)
+    else:
+        await tokens.sign_out(site.backend.database, caller.session.id)
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(cookie_name(request), path="/", secure=request.url.scheme == "https", httponly=True)
+    return response

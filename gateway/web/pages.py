@@ -1,0 +1,50 @@
+"""Pages and pieces of pages, from the templates; everything is escaped unless a renderer made it safe."""
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+THEMES = frozenset({"light", "dark"})
+
+
+class Pages:
+    """The templates, with the addresses of static files in them."""
+
+    def __init__(self) -> None:
+        self._templates = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.globals["static"] = cache(_static)
+        self._parts = self._templates.get_template("parts.html").module
+
+    def page(self, request: Request, template: str, **context: object) -> HTMLResponse:
+        """A whole page, in the theme the reader chose."""
+        theme = request.cookies.get("claw-theme", "")
+        known = theme if theme in THEMES else ""
+        return HTMLResponse(self._templates.get_template(template).render(theme=known, **context))
+
+    def piece(self, template: str, **context: object) -> Markup:
+        """One template that is a piece of a page."""
+        return Markup(self._templates.get_template(template).render(**context))
+
+    def part(self, macro: str, *arguments: object) -> Markup:
+        """One of the macros in parts.html."""
+        rendered: Markup = getattr(self._parts, macro)(*arguments)
+        return rendered
+
+
+def _static(name: str) -> str:
+    """The file's address, different whenever its content is: browsers may keep it for ever."""
+    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()
+    return f"/static/{name}?v={digest[:10]}"

@@ -1,0 +1,160 @@
+"""Markdown to safe HTML: no raw HTML, no remote images, nothing that runs, and never more work than is sane."""
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import nh3
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
+from markupsafe import Markup, escape
+
+CAP = 64 * 1024
+"""Characters that are rendered; what follows is shown as plain text."""
+LONG = 8 * 1024
+"""Characters from which on rendering leaves the event loop to others."""
+_REMEMBERED = 400
+
+_URL = re.compile(r"https?://[^\s<>\"']*[^\s<>\"'.,;:!?)\]]")
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
+_LIST_ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(\s|$)")
+
+_TAGS = {
+    *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a", "span"),
+    *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
+    *("figure", "figcaption", "button"),
+}
+
+
+class Markdown:
+    """A renderer that remembers what it rendered last: many viewers look at the same text."""
+
+    def __init__(self) -> None:
+        self._parser = _parser()
+        self._done: OrderedDict[str, Markup] = OrderedDict()
+
+    def html(self, text: str) -> Markup:
+        """Safe HTML, whatever the text."""
+        if text not in self._done:
+            self._done[text] = self._rendered(text)
+            if len(self._done) > _REMEMBERED:
+                self._done.popitem(last=False)
+        return self._done[text]
+
+    async def prepare(self, texts: Sequence[str]) -> None:
+        """Render the long ones among these in a thread, so that `html` has them at hand."""
+        for text in texts:
+            if len(text) > LONG and text not in self._done:
+                self._done[text] = await asyncio.to_thread(self._rendered, text)
+
+    def _rendered(self, text: str) -> Markup:
+        head, rest = (text, "") if len(text) <= CAP else (text[:CAP], text[CAP:])
+        safe = nh3.clean(
+            self._parser.render(head),
+            tags=_TAGS,
+            attributes={"a": {"href", "title"}, "ol": {"start"}, "button": {"type", "data-copy"}},
+            allowed_classes={"th": _ALIGNMENTS, "td": _ALIGNMENTS, "figure": {"code"}},
+            url_schemes={"http", "https", "mailto"},
+            link_rel="noopener noreferrer nofollow",
+            set_tag_attribute_values={"a": {"target": "_blank"}},
+        )
+        return Markup(safe) + (Markup("<pre>{}</pre>").format(rest) if rest else Markup())
+
+
+_ALIGNMENTS = {"left", "center", "right"}
+
+
+def boundary(text: str, start: int) -> int:
+    """Where the last finished block after `start` ends: at a blank line outside a fence, with a new block behind it."""
+    cut = position = start
+    blank_at: int | None = None
+    fence = ""
+    for line in text[start:].splitlines(keepends=True):
+        if not fence and blank_at is not None and _starts_a_block(line):
+            cut = blank_at
+        position += len(line)
+        if line.strip():
+            fence = _fence_after(fence, line)
+            blank_at = None
+        elif not fence:
+            blank_at = position
+    return cut
+
+
+def _starts_a_block(line: str) -> bool:
+    """Indented lines and list items may belong to what was before the blank line."""
+    return bool(line.strip()) and not line[0].isspace() and not _LIST_ITEM.match(line)
+
+
+def _fence_after(fence: str, line: str) -> str:
+    match = _FENCE.match(line)
+    if match is None:
+        return fence
+    marks, info = match.groups()
+    if not fence:
+        return "" if marks[0] == "`" and "`" in info else marks
+    return "" if marks[0] == fence[0] and len(marks) >= len(fence) and not info.strip() else fence
+
+
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.core.ruler.after("inline", "bare_links", _link_bare_urls)
+    parser.add_render_rule("image", _image)
+    parser.add_render_rule("fence", _code)
+    parser.add_render_rule("code_block", _code)
+    for cell in ("th_open", "td_open"):
+        parser.add_render_rule(cell, _cell)
+    return parser
+
+
+def _image(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: EnvType) -> str:
+    """A link: loading a picture would tell its server that, and when, the message was read."""
+    source = str(tokens[index].attrGet("src") or "")
+    return f'<a href="{escape(source)}">{escape(tokens[index].content or source)}</a>'
+
+
+def _code(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: EnvType) -> str:
+    token = tokens[index]
+    language = token.info.split()[0] if token.info.strip() else "text"
+    caption = f'<figcaption><span>{escape(language)}</span><button type="button" data-copy>Copy</button></figcaption>'
+    return f'<figure class="code">{caption}<pre><code>{escape(token.content)}</code></pre></figure>\n'
+
+
+def _cell(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: EnvType) -> str:
+    style = str(tokens[index].attrGet("style") or "")
+    alignment = style.removeprefix("text-align:")
+    return f'<{tokens[index].tag} class="{alignment}">' if alignment else f"<{tokens[index].tag}>"
+
+
+def _link_bare_urls(state: StateCore) -> None:
+    for token in state.tokens:
+        if token.children and any("://" in child.content for child in token.children):
+            token.children = _linked(token.children)
+
+
+def _linked(tokens: list[Token]) -> list[Token]:
+    done: list[Token] = []
+    inside = 0
+    for token in tokens:
+        inside += {"link_open": 1, "link_close": -1}.get(token.type, 0)
+        done.extend([token] if inside or token.type != "text" else _pieces(token))
+    return done
+
+
+def _pieces(token: Token) -> list[Token]:
+    done: list[Token] = []
+    position = 0
+    for match in _URL.finditer(token.content):
+        done.append(_text(token.content[position : match.start()]))
+        opening = Token("link_open", "a", 1, attrs={"href": match.group()})
+        done += [opening, _text(match.group()), Token("link_close", "a", -1)]
+        position = match.end()
+    return [*done, _text(token.content[position:])]
+
+
+def _text(content: str) -> Token:
+    return Token("text", "", 0, content=content)

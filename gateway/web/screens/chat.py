@@ -1,0 +1,59 @@
+"""The chat: the owner's conversation, streamed to every page that shows it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form, Header, Query, Request
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+
+from gateway.domain.inbound import Address, Inbound
+from gateway.web.accepting import accept, outcome
+from gateway.web.access import Caller, by_cookie, owner_as_sender, signed_in
+from gateway.web.live import EventStream
+from gateway.web.nav import Nav, Screen
+from gateway.web.site import AtSite
+
+ADDRESS = Address("web", "owner", "main")
+MAX_TEXT = 100_000
+
+router = APIRouter()
+screen = Screen(Nav("/", "Chat", "message-square", 0), router)
+
+
+@router.get("/")
+async def page(request: Request, site: AtSite) -> Response:
+    """The screen; whoever is not signed in is shown how to."""
+    if await by_cookie(request) is None:
+        return RedirectResponse("/login", 303)
+    return site.pages.page(
+        request,
+        "chat.html",
+        title="Chat",
+        nav=site.nav,
+        here="/",
+        owner=site.backend.owner.name,
+        commands=site.backend.commands,
+    )
+
+
+@router.get("/chat/events")
+async def events(
+    site: AtSite,
+    _caller: Annotated[Caller, Depends(signed_in)],
+    after: Annotated[str | None, Query(max_length=64)] = None,
+    last_event_id: Annotated[str | None, Header(max_length=64)] = None,
+) -> Response:
+    """Patches for the page; resumes after the last one it has seen."""
+    return EventStream(site.topics.follow(ADDRESS, last_event_id or after), site.stopping)
+
+
+@router.post("/chat", status_code=202)
+async def send(
+    site: AtSite,
+    _caller: Annotated[Caller, Depends(signed_in)],
+    text: Annotated[str, Form(max_length=MAX_TEXT)],
+    client_id: Annotated[str, Form(min_length=1, max_length=100)],
+) -> Response:
+    """Take a message; the answer comes with the events. The same `client_id` is taken once."""
+    now = site.backend.clock.now()
+    accepted = await accept(site, Inbound(ADDRESS, owner_as_sender(site.backend), text, client_id, now))
+    return JSONResponse(outcome(accepted), 202)

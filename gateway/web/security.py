@@ -1,0 +1,94 @@
+"""What every request passes before it reaches a route: the host it asks for, the page it comes from, its size."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.web.errors import Refused
+
+MAX_BODY = 4 * 1024 * 1024
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Refuses requests for other hosts (DNS rebinding), from other origins (forgery), and of any size (flooding)."""
+
+    app: ASGIApp
+    allowed_hosts: frozenset[str]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer why not. There are no websockets."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            headers = Headers(scope=scope)
+            refused = self._refusal(scope, headers)
+            if refused is not None:
+                await JSONResponse(refused.body(), refused.status)(scope, receive, send)
+            else:
+                await self.app(scope, _limited(receive), send)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> Refused | None:
+        host = headers.get("host", "").lower()
+        if len(headers.getlist("host")) != 1 or not self._serves(host):
+            return Refused(421, "unknown_host", "This gateway does not answer to that host name.")
+        if not _same_origin(scope, headers, host):
+            return Refused(403, "foreign_origin", "Requests from other web pages are refused.")
+        if not _small_enough(headers.get("content-length", "0")):
+            return _TOO_LARGE
+        return None
+
+    def _serves(self, host: str) -> bool:
+        name, port = split_host(host)
+        if port and not port.isdecimal():
+            return False
+        return name in LOOPBACK or name in self.allowed_hosts or host in self.allowed_hosts
+
+
+_TOO_LARGE = Refused(413, "too_large", f"A request may have {MAX_BODY // 1024 // 1024} MB.")
+
+
+def split_host(host: str) -> tuple[str, str]:
+    """Name and port of a Host header; an IPv6 name keeps its brackets, a missing port is empty."""
+    name, colon, port = host.rpartition(":")
+    return (name, port) if colon and not port.endswith("]") else (host, "")
+
+
+def _same_origin(scope: Scope, headers: Mapping[str, str], host: str) -> bool:
+    """What a browser says about where a request comes from; a bearer token is never sent by a foreign page."""
+    if "authorization" in headers or scope["path"].startswith("/webhook/"):
+        return True
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    own = f"{scope['scheme']}://{host}"
+    if scope["method"] in SAFE_METHODS:
+        followed_a_link = headers.get("sec-fetch-mode") == "navigate"
+        return followed_a_link or (site in _OWN_SITE and origin in {None, own})
+    # a form sent from a page without referrer has the origin "null"; then the site alone has to say it
+    return (origin == own and site in _OWN_SITE) or (origin in {None, "null"} and site == "same-origin")
+
+
+_OWN_SITE = frozenset({None, "same-origin", "none"})
+
+
+def _small_enough(length: str) -> bool:
+    return length.isdecimal() and int(length) <= MAX_BODY
+
+
+def _limited(receive: Receive) -> Receive:
+    """Counts what actually arrives: a request need not say how long it is."""
+    received = 0
+
+    async def counted() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > MAX_BODY:
+            raise _TOO_LARGE
+        return message
+
+    return counted

@@ -1,0 +1,176 @@
+// The page is rendered by the server; this applies its patches, keeps the connection, and runs the composer.
+const $ = (selector, root = document) => root.querySelector(selector);
+const by = id => document.getElementById(id);
+
+// ---- theme: the system's, light or dark, kept in a cookie so that the server renders it without a flash
+$("[data-theme-toggle]")?.addEventListener("click", () => {
+  const order = ["", "light", "dark"], root = document.documentElement;
+  const next = order[(order.indexOf(root.dataset.theme ?? "") + 1) % order.length];
+  if (next) root.dataset.theme = next; else delete root.dataset.theme;
+  document.cookie = `claw-theme=${next};path=/;max-age=${next ? 31536000 : 0};samesite=strict`;
+  say(`Theme: ${next || "like the system"}`);
+});
+
+// ---- patches: [what, where, html]
+const element = html => { const t = document.createElement("template"); t.innerHTML = html; return t.content };
+const keepOpen = (old, fresh) => {
+  const open = new Set([...old.querySelectorAll("details[open]"), ...(old.open ? [old] : [])].map(d => d.id));
+  for (const details of fresh.querySelectorAll("details")) if (open.has(details.id)) details.open = true;
+};
+const patch = {
+  replace(id, html) { const old = by(id); if (!old) return; const fresh = element(html); keepOpen(old, fresh); old.replaceWith(fresh) },
+  insert(after, html) { by(after || "empty")?.after(element(html)) },
+  remove(id) { by(id)?.remove() },
+  append(id, html) { by(id)?.append(element(html)) },
+  fill(id, html) {
+    const old = by(id); if (!old) return;
+    const fresh = element(html); keepOpen(old, fresh);
+    for (const child of [...fresh.children]) {                     // what did not change keeps its node, and its selection
+      const same = child.id && by(child.id);
+      if (same && same.isEqualNode(child)) child.replaceWith(same);
+    }
+    old.replaceChildren(fresh);
+  },
+  running(now) {
+    if (form) form.dataset.running = now;
+    if (by("stop")) { by("stop").hidden = !now; by("send").hidden = now && !box.value.trim() }
+    by("thread")?.setAttribute("aria-busy", now);
+  },
+};
+
+// ---- scrolling: sticks to the end until the reader scrolls up
+const chat = by("chat"), newer = by("newer");
+let stuck = true;
+const atEnd = () => chat.scrollHeight - chat.scrollTop - chat.clientHeight < 60;
+const toEnd = () => { stuck = true; newer.hidden = true; chat.scrollTop = chat.scrollHeight };
+chat?.addEventListener("scroll", () => { stuck = atEnd(); if (stuck) newer.hidden = true }, { passive: true });
+$("button", newer ?? document.createElement("i"))?.addEventListener("click", toEnd);
+if (chat) new ResizeObserver(() => stuck && toEnd()).observe(by("thread"));
+
+// ---- the connection: resumes where it was, or gets the whole again
+let source, last = "", heard = Date.now();
+function connect() {
+  source?.close();
+  source = new EventSource(chat.dataset.stream + (last ? `?after=${encodeURIComponent(last)}` : ""));
+  source.onopen = () => online(true);
+  source.onmessage = event => {
+    last = event.lastEventId; heard = Date.now();
+    for (const [what, ...where] of JSON.parse(event.data)) patch[what](...where);
+    if (stuck) toEnd(); else newer.hidden = false;
+  };
+  source.onerror = () => { online(false); if (source.readyState === EventSource.CLOSED) setTimeout(again, 1500) };
+}
+async function again() {
+  try {
+    const state = await (await fetch("/login/state")).json();
+    if (!state.signed_in) return location.assign("/login");
+  } catch { return setTimeout(again, 1500) }
+  connect();
+}
+function online(now) {
+  const shown = by("connection");
+  shown.dataset.state = now ? "on" : "off";
+  shown.textContent = now ? "Live" : "Reconnecting…";
+  if (now) deliver();
+}
+const awake = () => { if (!document.hidden && Date.now() - heard > 30000) connect() };
+document.addEventListener("visibilitychange", awake);
+addEventListener("online", () => chat && connect());
+
+// ---- the composer: what was typed, and what could not be sent yet, survive a reload
+const form = by("composer"), box = by("text");
+const kept = { draft: "supaclaw.draft", unsent: "supaclaw.unsent" };
+let unsent = JSON.parse(localStorage.getItem(kept.unsent) ?? "[]"), delivering = false;
+const keep = () => { localStorage.setItem(kept.unsent, JSON.stringify(unsent)); showUnsent() };
+const showUnsent = () => by("unsent").replaceChildren(...unsent.filter(m => m.late).map(m => Object.assign(
+  document.createElement("div"), { className: "message user waiting", textContent: m.text })));
+
+function submit(text) {
+  if (!text.trim()) return;
+  unsent.push({ id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, text });
+  keep(); toEnd(); deliver();
+}
+async function deliver() {                                          // in order; a repeat carries the same id
+  if (delivering) return;
+  delivering = true;
+  while (unsent.length) {
+    const message = unsent[0];
+    try {
+      const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams({ text: message.text, client_id: message.id }) });
+      if (answer.status === 401) { location.assign("/login"); break }
+      if (answer.status >= 500 || answer.status === 429) throw answer;
+      const said = await answer.json();
+      if (!answer.ok) say(said.error.message);
+      else if (said.kind === "ignored") say(`Not sent: ${said.reason}. Type / to see the commands.`);
+      unsent.shift(); keep();
+    } catch {
+      message.late = true; keep();
+      setTimeout(deliver, 2000);
+      break;
+    }
+  }
+  delivering = false;
+}
+let quiet;
+function say(text) {
+  const toast = by("toast"); if (!toast) return;
+  toast.textContent = text; toast.hidden = false;
+  clearTimeout(quiet); quiet = setTimeout(() => toast.hidden = true, 6000);
+}
+
+// ---- slash commands: a list that narrows while one is typed
+const list = by("commands");
+let chosen = 0;
+const matching = () => /^\/\S*$/.test(box.value) ? [...list.children].filter(li => li.dataset.name.startsWith(box.value.slice(1))) : [];
+function suggest() {
+  const found = matching();
+  chosen = Math.max(0, Math.min(chosen, found.length - 1));
+  for (const li of list.children) li.hidden = !found.includes(li);
+  found.forEach((li, at) => { li.setAttribute("aria-selected", at === chosen); if (at === chosen) li.scrollIntoView({ block: "nearest" }) });
+  list.hidden = !found.length;
+  box.setAttribute("aria-expanded", !list.hidden);
+  if (list.hidden) box.removeAttribute("aria-activedescendant"); else box.setAttribute("aria-activedescendant", found[chosen].id);
+}
+function complete(name) { box.value = `/${name} `; changed(); box.focus() }
+function changed() {
+  localStorage.setItem(kept.draft, box.value);
+  suggest();
+  patch.running(form.dataset.running === "true");
+}
+
+if (form) {
+  box.value = localStorage.getItem(kept.draft) ?? "";
+  connect(); changed(); showUnsent(); deliver();
+  box.addEventListener("input", () => { chosen = 0; changed() });
+  box.addEventListener("keydown", event => {
+    const found = matching(), arrow = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (event.isComposing) return;
+    if (found.length && arrow) { event.preventDefault(); chosen = (chosen + arrow + found.length) % found.length; suggest() }
+    else if (found.length && event.key === "Tab") { event.preventDefault(); complete(found[chosen].dataset.name) }
+    else if (found.length && event.key === "Escape") list.hidden = true;
+    else if (event.key === "Enter" && !event.shiftKey) {
+      event.preventDefault();
+      if (found.length && !list.hidden && box.value !== `/${found[chosen].dataset.name}`) complete(found[chosen].dataset.name);
+      else form.requestSubmit();
+    }
+  });
+  form.addEventListener("submit", event => {
+    event.preventDefault();
+    const text = box.value.trimEnd();
+    box.value = ""; changed(); submit(text); box.focus();
+  });
+  list.addEventListener("mousedown", event => { event.preventDefault(); const li = event.target.closest("li"); if (li) complete(li.dataset.name) });
+  addEventListener("keydown", event => {
+    if (event.key === "/" && !event.ctrlKey && !event.metaKey && !/INPUT|TEXTAREA/.test(document.activeElement.tagName)) {
+      event.preventDefault(); box.focus();
+    }
+  });
+}
+document.addEventListener("click", event => {
+  const say = event.target.closest("[data-say]"), copy = event.target.closest("[data-copy]"), fill = event.target.closest("[data-fill]");
+  if (say) submit(say.dataset.say);
+  if (fill) { box.value = fill.dataset.fill; changed(); box.focus() }
+  if (copy) navigator.clipboard.writeText($("code", copy.closest("figure")).textContent).then(() => {
+    copy.textContent = "Copied"; setTimeout(() => copy.textContent = "Copy", 1500);
+  });
+});

@@ -1,0 +1,192 @@
+"""A conversation on a page: entries by id, the answer being written, and the patches from one moment to the next."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import assert_never
+
+from markupsafe import Markup
+
+from gateway.flow.live import (
+    LiveEvent,
+    MessageStored,
+    Overrun,
+    SessionReplaced,
+    TextDropped,
+    TextWritten,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from gateway.store.messages import MessageRow
+from gateway.web.pages import Pages
+from gateway.web.patches import Append, Fill, Patch, Running, difference
+from gateway.web.render import Markdown, boundary
+
+LIVE = "live"
+_TAIL_REDRAWN_ALWAYS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCard:
+    """A tool call as it is shown; `remark` says how it stands."""
+
+    id: str
+    name: str
+    arguments: str
+    result: str | None
+    state: str
+    remark: str
+
+
+class Thread:
+    """What one conversation's page shows. Fed with rows and events, in order, by one task."""
+
+    def __init__(self, pages: Pages, markdown: Markdown, greeting: Markup) -> None:
+        self._pages = pages
+        self._markdown = markdown
+        self._greeting = greeting
+        self._entries: dict[str, str] = {}
+        self._made: dict[tuple[MessageRow, MessageRow | None, bool], str] = {}
+        self._running = False
+        self._text = ""
+        self._void = False
+        self._done = 0
+        self._drawn = 0
+
+    def happened(self, event: LiveEvent) -> bool:
+        """Take note of it; whether the rows have to be read again."""
+        match event:
+            case TextWritten(text):
+                self._text += text
+                return False
+            case TextDropped():
+                self._start_over()
+                return False
+            case ToolStarted():
+                self._start_over()
+            case TurnStarted() | TurnEnded():
+                self._running = isinstance(event, TurnStarted)
+                self._start_over()
+            case ToolEnded() | MessageStored() | SessionReplaced() | Overrun():
+                pass
+            case _:
+                assert_never(event)
+        return True
+
+    def resume(self, written: str | None) -> None:
+        """Start over with what is written so far; None when nothing is being written."""
+        self._running = written is not None
+        self._start_over(written or "")
+
+    async def draw(self, rows: Sequence[MessageRow] | None) -> list[Patch]:
+        """What changed since the last drawing; `rows` are given when they may have changed."""
+        patches: list[Patch] = []
+        if rows is not None:
+            await self._markdown.prepare([row.text for row in rows if row.kind in {"assistant", "summary"}])
+            entries = self._drawn_entries(rows)
+            patches = [*difference(self._entries, entries), Running(self._running)]
+            if LIVE not in self._entries:
+                self._done = self._drawn = 0
+            self._entries = entries
+        return [*patches, *await self._draw_text()] if LIVE in self._entries else patches
+
+    def whole(self) -> list[Patch]:
+        """Everything, for a page that shows nothing yet or something outdated."""
+        thread: list[Patch] = [
+            Fill("thread", "".join([self._greeting, *self._entries.values()])),
+            Running(self._running),
+        ]
+        if LIVE in self._entries:
+            thread += [
+                Fill("live-done", self._markdown.html(self._text[: self._done])),
+                Fill("live-tail", self._markdown.html(self._text[self._done :])),
+            ]
+        return thread
+
+    async def _draw_text(self) -> list[Patch]:
+        """Finished blocks are added once; only the tail is drawn again."""
+        patches: list[Patch] = []
+        if self._void and self._done + self._drawn:
+            self._done = self._drawn = 0
+            patches += [Fill("live-done", ""), Fill("live-tail", "")]
+        self._void = False
+        cut = boundary(self._text, self._done)
+        tail = self._text[cut:]
+        await self._markdown.prepare([self._text[self._done : cut], tail])
+        if cut > self._done:
+            patches.append(Append("live-done", self._markdown.html(self._text[self._done : cut])))
+            self._done = cut
+        elif not self._worth_drawing(len(tail)):
+            return patches
+        self._drawn = len(tail)
+        return [*patches, Fill("live-tail", self._markdown.html(tail))]
+
+    def _start_over(self, text: str = "") -> None:
+        """What was written is void, or stands elsewhere by now."""
+        self._text, self._void = text, True
+
+    def _worth_drawing(self, length: int) -> bool:
+        """A block that grows without end is drawn ever more rarely, so that it stays cheap."""
+        return length != self._drawn and (length < _TAIL_REDRAWN_ALWAYS or length > self._drawn * 1.05)
+
+    def _drawn_entries(self, rows: Sequence[MessageRow]) -> dict[str, str]:
+        results = {(row.task_id, row.ordinal): row for row in rows if row.kind == "tool_result"}
+        shown = [(row, results.get((row.task_id, row.ordinal))) for row in rows if row.kind != "tool_result"]
+        made = {(row, result, self._running and result is None): "" for row, result in shown}
+        for key in made:
+            made[key] = self._made.get(key) or str(self._entry(*key))
+        self._made = made
+        entries = {f"m{row.id}": html for (row, _, _), html in made.items()}
+        return entries | ({LIVE: str(self._pages.part("live"))} if self._running else {})
+
+    def _entry(self, row: MessageRow, result: MessageRow | None, running: bool) -> Markup:
+        id = f"m{row.id}"
+        match row.kind:
+            case "user":
+                waiting = row.seq is None and row.closed_at is None
+                return self._pages.part("user", id, row.text, _note(row), waiting)
+            case "assistant":
+                return self._pages.part("assistant", id, self._markdown.html(row.text))
+            case "notice":
+                return self._pages.part("notice", id, row.text)
+            case "summary":
+                return self._pages.part("summary", id, self._markdown.html(row.text))
+            case "tool_intent" | "tool_result":
+                return self._pages.part("tool", _card(row, result, running=running))
+            case _:
+                assert_never(row.kind)
+
+
+def _card(row: MessageRow, result: MessageRow | None, *, running: bool) -> ToolCard:
+    card = partial(ToolCard, f"m{row.id}", row.tool or "", row.text)
+    if result is None:
+        return card(None, "running", "running") if running else card(None, "unknown", "interrupted")
+    took = f"{(result.created_at - row.created_at).total_seconds() * 1000:.0f} ms"
+    if _is_refusal(result.text):
+        return card(_pretty(result.text), "failed", f"failed, {took}")
+    return card(_pretty(result.text), "done", took)
+
+
+def _note(row: MessageRow) -> str:
+    via = f"via {row.origin}" if row.origin not in {"web", "gateway"} else ""
+    stopped = "stopped" if row.closed_at is not None and row.platform_id is not None else ""
+    return " · ".join(filter(None, (via, stopped)))
+
+
+def _pretty(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+    except ValueError:
+        return text
+
+
+def _is_refusal(result: str) -> bool:
+    """A failed call answers an error with an explanation."""
+    try:
+        parsed = json.loads(result)
+    except ValueError:
+        return False
+    return isinstance(parsed, dict) and {"error", "message"} <= parsed.keys()

@@ -1,0 +1,122 @@
+"""The OpenAI-compatible routes: the last user message is a turn of the agent, the session is found or begun."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Annotated
+from uuid import NAMESPACE_URL, uuid4, uuid5
+
+from fastapi import APIRouter, Depends, Header, Request
+from fastapi.responses import JSONResponse, Response
+
+from gateway.domain import digest
+from gateway.domain.inbound import Address, Inbound
+from gateway.domain.routing import Ignore
+from gateway.domain.scopes import Scope
+from gateway.flow.inbound import Accepted
+from gateway.store import requests, sessions
+from gateway.web.accepting import accept
+from gateway.web.access import Caller, needs, owner_as_sender
+from gateway.web.errors import Refused
+from gateway.web.live import EventStream, Frame, to_json
+from gateway.web.site import AtSite, Site
+from gateway.web.v1 import turn, wire
+from gateway.web.v1.request import ChatRequest, parse
+from gateway.web.v1.wire import Completion
+
+CHANNEL = "api"
+
+router = APIRouter()
+Chatter = Annotated[Caller, Depends(needs(Scope.CHAT))]
+Name = Annotated[str | None, Header(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What the headers say: which session, and which request this is a repeat of."""
+
+    x_session: str | None
+    idempotency_key: str | None
+
+
+def _named(x_session: Name = None, idempotency_key: Name = None) -> _Named:
+    return _Named(x_session, idempotency_key)
+
+
+@router.get("/v1/models", dependencies=[Depends(needs(Scope.CHAT))])
+async def models(site: AtSite) -> Response:
+    """The agents that can be asked."""
+    created = int(site.backend.clock.now().timestamp())
+    return JSONResponse({"object": "list", "data": [wire.model(name, created) for name in site.backend.models()]})
+
+
+@router.get("/v1/models/{name}", dependencies=[Depends(needs(Scope.CHAT))])
+async def model(site: AtSite, name: str) -> Response:
+    """One of them."""
+    if name not in site.backend.models():
+        raise Refused(404, "model_not_found", f"The model '{name}' does not exist.", param="model")
+    return JSONResponse(wire.model(name, int(site.backend.clock.now().timestamp())))
+
+
+@router.post("/v1/chat/completions")
+async def complete(
+    request: Request, site: AtSite, caller: Chatter, named: Annotated[_Named, Depends(_named)]
+) -> Response:
+    """Answer the last user message, in one piece or as it is written. The turn goes on when the client leaves."""
+    asked = parse(await request.body(), site.backend.models())
+    address = await _address(site, caller, named, asked)
+    key = named.idempotency_key or str(uuid4())
+    now = site.backend.clock.now()
+    sender = owner_as_sender(site.backend)
+    inbound = Inbound(address, sender, asked.text, key, now, solo=True, earlier=asked.earlier)
+    accepted = await accept(site, inbound)
+    if isinstance(accepted.decision, Ignore):
+        raise Refused(400, "invalid_value", f"The message was ignored: {accepted.decision.reason}.", param="messages")
+    completion = Completion(f"chatcmpl-{accepted.inbox_id}", asked.model, int(now.timestamp()))
+    headers = {"X-Session": address.chat}
+    if asked.stream:
+        return EventStream(_frames(site, accepted, asked, completion), site.stopping, headers)
+    try:
+        said = await site.while_running(turn.wait(site.backend, accepted))
+    except Refused as refused:
+        refused.headers.update(headers)
+        raise
+    return JSONResponse(completion.whole(said.text, said.spent), headers=headers)
+
+
+async def _address(site: Site, caller: Caller, named: _Named, asked: ChatRequest) -> Address:
+    """The session named; else that of the same request before; else the one with what was said; else a new one."""
+    if named.x_session is not None:
+        return Address(CHANNEL, caller.account, named.x_session)
+    told = digest.of((earlier.role, earlier.text) for earlier in asked.earlier)
+    async with site.backend.database.connection() as conn:
+        if named.idempotency_key is not None:
+            before = await requests.address_of(conn, caller.account, named.idempotency_key)
+            if before is not None:
+                return before
+        if told != digest.EMPTY:
+            same = await sessions.by_digest(conn, site.backend.owner.id, caller.account, told)
+            if same is not None:
+                return same
+    # two equal requests at once must meet in one new session, so its name follows from their key
+    key = named.idempotency_key
+    name = uuid4() if key is None else uuid5(NAMESPACE_URL, f"supaclaw:{caller.account}:{key}")
+    return Address(CHANNEL, caller.account, str(name))
+
+
+async def _frames(
+    site: Site, accepted: Accepted, asked: ChatRequest, completion: Completion
+) -> AsyncGenerator[Frame, None]:
+    yield Frame(to_json(completion.opening()))
+    try:
+        async with aclosing(turn.stream(site.backend, accepted)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, str):
+                    yield Frame(to_json(completion.piece(piece)))
+                    continue
+                yield Frame(to_json(completion.closing()))
+                if asked.include_usage:
+                    yield Frame(to_json(completion.usage(piece.spent)))
+                yield Frame("[DONE]")
+    except Refused as refused:
+        yield Frame(to_json(refused.body()))

@@ -1,0 +1,140 @@
+"""One request's turn: its text as it is written, then the answer as it is stored."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import assert_never
+
+from gateway.domain.digest import spoken
+from gateway.domain.ids import MessageId
+from gateway.domain.routing import RunCommand
+from gateway.flow.answers import Answer
+from gateway.flow.inbound import Accepted
+from gateway.flow.live import (
+    LiveEvent,
+    MessageStored,
+    Overrun,
+    SessionReplaced,
+    Subscription,
+    TextDropped,
+    TextWritten,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from gateway.store import messages
+from gateway.store.pool import Connection
+from gateway.store.steps import Spent
+from gateway.web.backend import Backend
+from gateway.web.errors import Refused
+from gateway.web.v1.stitch import Stitch
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """All the agent said to one message."""
+
+    text: str
+    spent: Spent
+
+
+async def wait(backend: Backend, accepted: Accepted) -> Spoken:
+    """The answer, however long it takes; raises `Refused` when the turn failed or was stopped."""
+    answer = await backend.answers.wait(accepted)
+    if isinstance(accepted.decision, RunCommand):
+        return Spoken(answer.text, answer.spent)
+    if answer.notice:
+        # our own clients would try again by themselves, and the same message would be said twice
+        raise Refused(502, "turn_failed", answer.text, type="server_error", headers={"x-should-retry": "false"})
+    async with backend.database.connection() as conn:
+        texts = await _texts(conn, accepted.message_id, answer)
+    return Spoken(spoken(texts), answer.spent)
+
+
+async def stream(backend: Backend, accepted: Accepted) -> AsyncGenerator[str | Spoken, None]:
+    """Pieces of the answer while it is written, then the whole; raises `Refused` like `wait`.
+
+    The pieces make up the whole exactly; if a retry made that impossible it raises `Refused` instead of pretending.
+    """
+    if accepted.session_id is None:
+        raise Refused(500, "not_stored", "The message was not stored.", type="server_error")
+    waiting = asyncio.ensure_future(wait(backend, accepted))
+    with backend.live.subscribe(accepted.session_id) as events:
+        listener = await _Listener.at(backend, accepted, events)
+        coming = asyncio.ensure_future(events.get())
+        try:
+            while not waiting.done():
+                await asyncio.wait({waiting, coming}, return_when=asyncio.FIRST_COMPLETED)
+                if coming.done():
+                    if piece := listener.heard(coming.result()):
+                        yield piece
+                    coming = asyncio.ensure_future(events.get())
+            whole = waiting.result()
+            rest = listener.stitch.finish(whole.text)
+            if rest is None:
+                raise _diverged()
+            if rest:
+                yield rest
+            yield whole
+        finally:
+            waiting.cancel()
+            coming.cancel()
+            await asyncio.gather(waiting, coming, return_exceptions=True)
+
+
+class _Listener:
+    """Hears only the turn that answers one message."""
+
+    def __init__(self, message: MessageId | None, *, mine: bool, stitch: Stitch) -> None:
+        self._message = message
+        self._mine = mine
+        self.stitch = stitch
+
+    @classmethod
+    async def at(cls, backend: Backend, accepted: Accepted, events: Subscription) -> "_Listener":
+        """Take up a turn that may be running already: its text so far is known, what was published so far is in it."""
+        message = accepted.message_id
+        async with backend.database.connection() as conn:
+            row = await messages.get(conn, message) if message else None
+            taken = row is not None and row.kind == "user" and row.seq is not None and row.answered_by is None
+            settled = await _texts(conn, message, None) if taken else []
+        if not taken or accepted.session_id is None:
+            return cls(message, mine=False, stitch=Stitch())
+        events.ready()
+        return cls(message, mine=True, stitch=Stitch(tuple(settled), backend.live.written(accepted.session_id) or ""))
+
+    def heard(self, event: LiveEvent) -> str:
+        match event:
+            case TurnStarted(taken):
+                self._mine = self._message in taken
+                self.stitch.drop()
+            case TextWritten(text) if self._mine:
+                return self.stitch.write(text)
+            case TextDropped() if self._mine:
+                self.stitch.drop()
+            case ToolStarted() if self._mine:
+                self.stitch.settle()
+            case TurnEnded() | Overrun():
+                self._mine = False
+            case TextWritten() | TextDropped() | ToolStarted() | ToolEnded() | MessageStored() | SessionReplaced():
+                pass
+            case _:
+                assert_never(event)
+        return ""
+
+
+async def _texts(conn: Connection, message: MessageId | None, answer: Answer | None) -> list[str]:
+    """What the agent said after a message, in order, up to the answer."""
+    asked = await messages.get(conn, message) if message else None
+    last = await messages.get(conn, answer.message_id) if answer and answer.message_id else None
+    if asked is None or asked.seq is None:
+        return [answer.text] if answer else []
+    rows = await messages.shown(conn, asked.session_id, limit=1000)
+    end = last.seq if last is not None and last.seq is not None else 2**31
+    return [row.text for row in rows if row.kind == "assistant" and asked.seq < (row.seq or 0) <= end]
+
+
+def _diverged() -> Refused:
+    message = "The answer was started again by another model; ask for it again with the same Idempotency-Key."
+    return Refused(502, "stream_diverged", message, type="server_error")

@@ -1,0 +1,222 @@
+import pytest
+from playwright.async_api import Browser, expect
+
+from gateway.domain.model import ToolCall
+from tests.browser.conftest import opened
+from tests.web.conftest import Running, Web
+from tests.web.scripted import Wait
+
+REPORT = """Here is what I found about the **Q3 report**. The file has 3 sheets.
+
+## Summary
+
+- Revenue grew **18 %** to €1.24 M
+- Churn fell from 4.1 % to *3.2 %*
+- `EMEA` is the fastest region
+
+| Region | Q2 | Q3 | Δ |
+|---|---:|---:|---:|
+| EMEA | 410 k | 512 k | +25 % |
+| AMER | 480 k | 530 k | +10 % |
+
+```python
+import pandas as pd
+
+df = pd.read_excel("q3.xlsx", sheet_name=None)
+print(f"{sum(s['revenue'].sum() for s in df.values()):,.0f} is the total of all sheets, rounded to whole euros")
+```
+
+> Note: the APAC sheet has two duplicated rows. I left them out.
+
+1. Next I can draft the board summary.
+2. Or schedule a weekly check, see https://example.com/reports.
+
+<script>window.broken = 1</script> ![pixel](https://tracker.example/p.png)
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
+async def test_an_answer_with_everything_in_it(browser: Browser, web: Web, scheme: str, phone: bool):
+    middle = Wait()
+    half = len(REPORT) // 2
+    web.model.says(
+        "Let me look.", ToolCall("c1", "list_files", '{"path": "."}'), ToolCall("c2", "read_file", '{"path": "q3.md"}')
+    )
+    web.model.says(REPORT[:half], middle, REPORT[half:])
+    look = f"{'phone' if phone else 'desktop'}-{scheme}"
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = watched.page
+        await watched.show(f"empty-{look}")
+        await page.fill("#text", "What does the Q3 report say?\nKeep it short.")
+        await page.keyboard.press("Enter")
+        await middle.reached.wait()
+        await expect(page.locator("#live-done h2")).to_have_text("Summary")
+        await expect(page.locator("#stop")).to_be_visible()
+        await watched.show(f"writing-{look}")
+        middle.over.set()
+        await expect(page.locator("#live")).to_have_count(0)
+        await expect(page.locator(".assistant:last-child blockquote")).to_be_visible()
+        await expect(page.locator("#stop")).to_be_hidden()
+        await watched.show(f"answer-{look}")
+        await page.locator(".tool summary").first.click()
+        await page.evaluate("document.getElementById('chat').scrollTop = 0")
+        await watched.show(f"tools-{look}")
+        assert await page.evaluate("window.broken") is None
+        assert await page.locator(".thread img:not(.empty img)").count() == 0
+        await watched.assert_clean()
+
+
+async def test_it_can_be_used_by_keyboard_alone(browser: Browser, web: Web):
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.evaluate("document.activeElement.blur()")
+        await page.keyboard.press("/")
+        await expect(page.locator("#text")).to_be_focused()
+        await page.keyboard.type("/st")
+        await expect(page.locator("#commands li:visible")).to_have_count(2)
+        await watched.show("commands")
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#text")).to_have_value("/stop ")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".notice")).to_have_text("Nothing is running.")
+        await page.keyboard.type("one")
+        await page.keyboard.press("Shift+Enter")
+        await page.keyboard.type("two")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".message.user")).to_have_text("You: one\ntwo")
+        await expect(page.locator(".message.assistant")).to_have_text("re: one two")
+        await page.keyboard.type("/nonsense")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#toast")).to_contain_text("unknown command")
+        await watched.assert_clean()
+
+
+async def test_stop_ends_the_answer_and_new_chat_empties_the_page(browser: Browser, web: Web):
+    web.model.says("I will now count", Wait())
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.fill("#text", "count to a million")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#live-tail")).to_have_text("I will now count")
+        await page.click("#stop")
+        await expect(page.locator(".notice")).to_have_text("Stopped.")
+        await expect(page.locator("#live")).to_have_count(0)
+        await expect(page.locator(".message.user small")).to_have_text("stopped")
+        await page.click("text=New chat")
+        await expect(page.locator(".message.user")).to_have_count(0)
+        await expect(page.locator(".notice")).to_contain_text("New session started")
+        await watched.assert_clean()
+
+
+async def test_code_can_be_copied(browser: Browser, web: Web):
+    web.model.says("```sh\necho one\n```")
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.fill("#text", "how?")
+        await page.click("#send")
+        await page.click(".code button")
+        await expect(page.locator(".code button")).to_have_text("Copied")
+        assert await page.evaluate("navigator.clipboard.readText()") == "echo one\n"
+
+
+async def test_the_reader_is_not_pulled_down(browser: Browser, web: Web):
+    last = Wait()
+    web.model.says("line\n\n" * 60, last, "the end")
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.fill("#text", "write much")
+        await page.click("#send")
+        await last.reached.wait()
+        await expect(page.locator("#live-done p")).to_have_count(59)
+        await page.evaluate("document.getElementById('chat').scrollTop = 0")
+        await page.wait_for_function("document.getElementById('chat').scrollTop === 0")
+        last.over.set()
+        await expect(page.locator("#newer button")).to_be_visible()
+        assert await page.evaluate("document.getElementById('chat').scrollTop") == 0
+        await page.click("#newer button")
+        await expect(page.locator("text=the end")).to_be_in_viewport()
+
+
+async def test_two_pages_and_a_reload_show_the_same(browser: Browser, web: Web):
+    middle = Wait()
+    web.model.says("First paragraph.\n\nSecond", middle, " paragraph.")
+    async with opened(browser, web) as one, opened(browser, web, phone=True) as two:
+        await one.page.fill("#text", "go")
+        await one.page.click("#send")
+        await expect(two.page.locator("#live-tail")).to_have_text("Second")
+        await one.page.fill("#text", "a draft")
+        await one.page.reload()
+        await expect(one.page.locator("#text")).to_have_value("a draft")
+        await expect(one.page.locator("#live-done")).to_have_text("First paragraph.")
+        await expect(one.page.locator("#live-tail")).to_have_text("Second")
+        middle.over.set()
+        for watched in (one, two):
+            await expect(watched.page.locator(".assistant p").last).to_have_text("Second paragraph.")
+            await expect(watched.page.locator("#live")).to_have_count(0)
+
+
+async def test_nothing_is_lost_when_the_gateway_restarts_in_the_middle(browser: Browser, running: Running):
+    first = await running.start()
+    writing = Wait()
+    first.web.model.says("Half of the", writing)
+    async with opened(browser, first.web) as watched:
+        page = watched.page
+        await page.fill("#text", "tell me")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#live-tail")).to_have_text("Half of the")
+        await page.fill("#text", "my draft")
+        await first.stop()
+        await expect(page.locator("#connection")).to_have_text("Reconnecting…")
+        await watched.show("reconnecting")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#unsent .message")).to_have_text("my draft")
+        await page.fill("#text", "another draft")
+        second = await running.start(port=first.web.port, instance=first.web.path.instance)
+        await expect(page.locator("#connection")).to_have_text("Live")
+        await expect(page.locator(".message.user")).to_have_count(2)
+        await expect(page.locator("#unsent .message")).to_have_count(0)
+        await expect(page.locator(".message.assistant").last).to_contain_text("re: ")
+        await expect(page.locator("#live")).to_have_count(0)
+        await expect(page.locator("#text")).to_have_value("another draft")
+        await second.stop()
+
+
+async def test_signing_out_ends_the_session(browser: Browser, web: Web):
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.click("text=Theme")
+        await expect(page.locator("html")).to_have_attribute("data-theme", "light")
+        await page.click("text=Theme")
+        await page.reload()
+        await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        await page.click("text=Sign out")
+        await page.wait_for_url(f"{web.url}/login")
+        await watched.show("login")
+        await page.goto(web.url)
+        await page.wait_for_url(f"{web.url}/login")
+        await watched.assert_clean()
+
+
+async def test_a_used_link_says_so(browser: Browser, web: Web):
+    link = web.backend.links.issue(web.url, web.backend.clock.now())
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.goto(link)
+    await page.wait_for_url(f"{web.url}/")
+    other = await (await browser.new_context()).new_page()
+    await other.goto(link)
+    await expect(other.locator("[role=alert]")).to_be_visible()
+
+
+async def test_the_page_is_small(browser: Browser, web: Web):
+    async with opened(browser, web) as watched:
+        client = await watched.page.context.new_cdp_session(watched.page)
+        sizes: list[float] = []
+        await client.send("Network.enable")
+        await client.send("Network.setCacheDisabled", {"cacheDisabled": True})
+        client.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
+        await watched.page.reload(wait_until="load")
+        await expect(watched.page.locator("#connection")).to_have_text("Live")
+        assert 0 < sum(sizes) <= 120 * 1024, sizes

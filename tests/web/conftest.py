@@ -1,0 +1,127 @@
+"""The whole web on a real port, over the real path of a message; only the model is scripted."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway.commands import discover
+from gateway.config.clock import SystemClock
+from gateway.domain.ids import InstanceId
+from gateway.domain.principals import Principal
+from gateway.store import principals, tasks
+from gateway.store.pool import Database
+from gateway.store.steps import Spent
+from gateway.web.backend import Backend, StatusReport
+from gateway.web.server import serve
+from tests.flow.path import MessagePath, build
+from tests.web.scripted import ScriptedModel
+
+LOCAL_TOKEN = "claw_local-token-of-the-tests"
+BEARER = {"Authorization": f"Bearer {LOCAL_TOKEN}"}
+
+
+@dataclass
+class Web:
+    """A served gateway, and a client of it without credentials."""
+
+    url: str
+    port: int
+    path: MessagePath
+    backend: Backend
+    model: ScriptedModel
+    client: httpx.AsyncClient
+
+    @asynccontextmanager
+    async def sign_in(self) -> AsyncIterator[httpx.AsyncClient]:
+        """A browser: it has a cookie, and says where its requests come from."""
+        async with httpx.AsyncClient(base_url=self.url, headers={"Origin": self.url}, timeout=10) as browser:
+            link = self.backend.links.issue(self.url, self.backend.clock.now())
+            answer = await browser.post("/login", json={"secret": link.partition("#t=")[2]})
+            assert answer.status_code == 200
+            yield browser
+
+
+class Running:
+    """Starts gateways on the test's database, one after another or at once."""
+
+    def __init__(self, database: Database, folder: Path, group: asyncio.TaskGroup) -> None:
+        self._database = database
+        self._folder = folder
+        self._group = group
+
+    async def start(self, *, port: int = 0, instance: InstanceId | None = None, **changes: object) -> "Started":
+        model = ScriptedModel()
+        path = await build(self._database, self._folder, model, instance)
+        async with self._database.connection() as conn:
+            owner = (await principals.all_known(conn))[0].principal
+        backend = replace(backend_of(path, owner), **changes)
+        async with self._database.connection() as conn:
+            await tasks.release(conn, path.instance)
+        listener = socket.create_server(("127.0.0.1", port), reuse_port=False)
+        port = listener.getsockname()[1]
+        running = [
+            self._group.create_task(path.worker.run()),
+            self._group.create_task(serve(backend, listener)),
+        ]
+        url = f"http://127.0.0.1:{port}"
+        client = httpx.AsyncClient(base_url=url, timeout=10)
+        await client.get("/health")
+        return Started(Web(url, port, path, backend, model, client), running)
+
+
+@dataclass
+class Started:
+    """A gateway with its tasks, so that a test can end it early."""
+
+    web: Web
+    tasks: list[asyncio.Task[None]]
+
+    async def stop(self) -> None:
+        await self.web.client.aclose()
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.wait(self.tasks)
+
+
+def backend_of(path: MessagePath, owner: Principal) -> Backend:
+    clock = SystemClock()
+    started_at = clock.now()
+
+    async def status() -> StatusReport:
+        return StatusReport("1.2.3", started_at, "scripted", {"running": 1}, {"telegram": "open"}, Spent(3, 40, 2, 0.5))
+
+    return Backend(
+        database=path.database,
+        inbox=path.inbound,
+        answers=path.answers,
+        live=path.live,
+        owner=owner,
+        local_token=LOCAL_TOKEN,
+        webhooks=dict,
+        status=status,
+        healthy=lambda: True,
+        clock=clock,
+        commands={name: command.summary for name, command in discover().items()},
+        allowed_hosts=frozenset({"claw.example:8443"}),
+    )
+
+
+@pytest.fixture
+async def running(database: Database, tmp_path: Path) -> AsyncIterator[Running]:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    async with asyncio.TaskGroup() as group:
+        yield Running(database, folder, group)
+
+
+@pytest.fixture
+async def web(running: Running) -> AsyncIterator[Web]:
+    started = await running.start()
+    yield started.web
+    await started.stop()

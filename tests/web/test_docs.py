@@ -1,0 +1,23 @@
+from pathlib import Path
+
+from gateway.domain.scopes import Scope
+from gateway.web.v1.request import HARMLESS, IGNORED, READ
+from tests.web.conftest import Web
+from tests.web.test_security import routes
+
+PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+
+
+async def test_every_route_is_described(web: Web):
+    paths = {path.split("?")[0].split("{")[0].rstrip("/") for _, path in routes(web)} - {"", "/chat", "/chat/events"}
+    assert [path for path in sorted(paths) if path not in PAGE] == ["/login/state"]
+
+
+def test_every_field_is_described():
+    for field in READ | IGNORED | HARMLESS.keys():
+        assert f"`{field}`" in PAGE, field
+
+
+def test_every_scope_is_described():
+    for scope in Scope:
+        assert f"`{scope.value}`" in PAGE, scope

@@ -1,0 +1,189 @@
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.web.render import CAP, LONG, Markdown, boundary
+
+ATTACKS = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg onload=alert(1)>",
+    "<iframe src='javascript:alert(1)'>",
+    "<a href='javascript:alert(1)'>x</a>",
+    "[x](javascript:alert(1))",
+    "[x](JaVaScRiPt:alert(1))",
+    "[x](&#106;avascript:alert(1))",
+    "[x](data:text/html;base64,PHNjcmlwdD4=)",
+    "[x](vbscript:msgbox)",
+    "[x](file:///etc/passwd)",
+    "![x](javascript:alert(1))",
+    "![x](https://tracker.example/p.png)",
+    "![x][1]\n\n[1]: https://tracker.example/p.png",
+    '[x](https://a.example "onmouseover=alert(1)")',
+    '[x](https://a.example/"onmouseover="alert(1))',
+    "<https://a.example/\"onclick='alert(1)'>",
+    "```html\n<script>alert(1)</script>\n```",
+    '```"><script>alert(1)</script>\nx\n```',
+    "`<script>alert(1)</script>`",
+    "| <b onclick=alert(1)> |\n|---|\n| <script>1</script> |",
+    "https://a.example/<script>alert(1)</script>",
+    'https://a.example/"onclick=alert(1)',
+    "<style>*{background:url(https://tracker.example)}</style>",
+    "<form action=https://evil.example><button>x</button></form>",
+    "<math><mtext></p><style><img src=x onerror=alert(1)>",
+    "\x00<script\x00>alert(1)</script>",
+    "&lt;script&gt;alert(1)&lt;/script&gt;",
+]
+ALLOWED = {
+    *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a", "span", "h1", "h2"),
+    *("h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "button"),
+}
+
+
+class Elements(HTMLParser):
+    """What a browser would make of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def elements(text: str) -> list[tuple[str, dict[str, str | None]]]:
+    parser = Elements()
+    parser.feed(str(Markdown().html(text)))
+    return parser.found
+
+
+def assert_harmless(text: str) -> None:
+    for tag, attributes in elements(text):
+        assert tag in ALLOWED
+        assert not [name for name in attributes if name.startswith("on") or name in {"style", "src", "id"}]
+        if (href := attributes.get("href")) is not None:
+            assert re.match(r"(https?|mailto):|[^:]*$", href.strip(), re.IGNORECASE), href
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_nothing_that_runs_or_loads_survives(attack: str):
+    assert_harmless(attack)
+
+
+@given(st.lists(st.sampled_from([*ATTACKS, "\n", "\n\n", "- ", "> ", "`", "*", "[", "](", ")", "<", " "]), max_size=8))
+def test_nothing_that_runs_survives_in_combination(pieces: list[str]):
+    assert_harmless("".join(pieces))
+
+
+@given(st.text(max_size=300))
+def test_no_text_breaks_the_renderer(text: str):
+    assert_harmless(text)
+
+
+def test_links_open_elsewhere_and_tell_nothing():
+    [(_, link)] = [found for found in elements("see https://a.example/b_c_d, please") if found[0] == "a"]
+    assert link == {"href": "https://a.example/b_c_d", "target": "_blank", "rel": "noopener noreferrer nofollow"}
+
+
+def test_a_link_inside_a_link_stays_one_link():
+    assert [tag for tag, _ in elements("[https://a.example](https://b.example)")].count("a") == 1
+
+
+def test_a_picture_becomes_a_link():
+    assert 'href="https://a.example/p.png"' in Markdown().html("![a pixel](https://a.example/p.png)")
+    assert "<img" not in Markdown().html("![a pixel](https://a.example/p.png)")
+
+
+def test_code_says_its_language_and_can_be_copied():
+    html = Markdown().html("```python title\nprint('<')\n```\n\n    indented")
+    assert "<span>python</span>" in html
+    assert html.count("data-copy") == 2
+    assert "print('&lt;')" in html
+
+
+def test_columns_keep_their_alignment():
+    html = Markdown().html("| a | b | c |\n|:-:|--:|---|\n| 1 | 2 | 3 |")
+    assert '<th class="center">a</th>' in html
+    assert '<td class="right">2</td>' in html
+    assert "<td>3</td>" in html
+
+
+def test_what_is_beyond_the_cap_is_shown_as_it_is():
+    html = Markdown().html("*a*" + "x" * CAP + "*b*")
+    assert html.startswith("<p><em>a</em>")
+    assert html.endswith("*b*</pre>")
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * CAP, "*a " * (CAP // 3), "![a](" * (CAP // 5), "> " * (CAP // 2), "- a\n" * (CAP // 4), "`" * CAP]
+)
+def test_pathological_texts_are_rendered_all_the_same(text: str):
+    assert Markdown().html(text)
+
+
+async def test_long_texts_are_rendered_beforehand_and_remembered():
+    markdown = Markdown()
+    text = "word " * LONG
+    await markdown.prepare([text, text, "short"])
+    assert markdown.html(text) is markdown.html(text)
+
+
+def test_memory_is_bounded():
+    markdown = Markdown()
+    for n in range(500):
+        markdown.html(f"text {n}")
+    assert len(markdown._done) == 400
+
+
+BLOCKS = [
+    "A paragraph\nof two lines.",
+    "# Title",
+    "- a\n- b",
+    "- a\n\n  still a\n\n- b",
+    "1. one\n2. two",
+    "> quoted\n> on",
+    "```py\nx = 1\n\ny = 2\n```",
+    "~~~\n```\n\n```\n~~~",
+    "````\n```\n\n````",
+    "| a |\n|---|\n| 1 |",
+    "---",
+    "`a` *b*",
+    "    indented\n\n    code",
+    "text\n\n    not code of a list",
+]
+
+
+@given(st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=6), st.data())
+def test_blocks_rendered_one_by_one_make_up_the_whole(blocks: list[str], data: st.DataObject):
+    """However the text arrives: what is cut off is finished, and the rest does not depend on it."""
+    text, markdown = "\n\n".join(blocks), Markdown()
+    done, pieces, at = 0, [], 0
+    while at < len(text):
+        at = data.draw(st.integers(at + 1, len(text)))
+        cut = boundary(text[:at], done)
+        assert done <= cut <= at
+        pieces.append(str(markdown.html(text[done:cut])))
+        done = cut
+    pieces.append(str(markdown.html(text[done:])))
+    assert "".join(pieces) == str(markdown.html(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("one\n\ntwo", 5),
+        ("one\n\n", 0),
+        ("one\ntwo", 0),
+        ("```\na\n\nb\n\nc", 0),
+        ("```\na\n```\n\nb", 11),
+        ("- a\n\n- b", 0),
+        ("- a\n\n  b\n\nc", 10),
+        ("```a`b\n\nc", 8),
+        ("~~~\n```\n\nx\n~~~\n\ny", 16),
+    ],
+)
+def test_a_block_is_finished_when_another_begins(text: str, cut: int):
+    assert boundary(text, 0) == cut

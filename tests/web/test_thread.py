@@ -1,0 +1,199 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from markupsafe import Markup
+
+from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.principals import Label
+from gateway.flow.live import (
+    MessageStored,
+    Overrun,
+    SessionReplaced,
+    TextDropped,
+    TextWritten,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from gateway.store.messages import MessageRow
+from gateway.web.pages import Pages
+from gateway.web.patches import Append, Fill, Insert, Replace, Running
+from gateway.web.render import CAP, Markdown
+from gateway.web.thread import Thread
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SESSION, OWNER, TASK = SessionId(uuid4()), PrincipalId(uuid4()), TaskId(uuid4())
+
+
+def row(id: int, kind: str, text: str, **more: object) -> MessageRow:
+    plain = MessageRow(
+        id=MessageId(id),
+        session_id=SESSION,
+        principal_id=OWNER,
+        address_id=None,
+        seq=id,
+        kind=kind,
+        text=text,
+        label=Label.OWNER,
+        origin="web",
+        sender="Ada",
+        platform_id=None,
+        sent_at=NOW,
+        solo=False,
+        final=True,
+        call_id=None,
+        tool=None,
+        task_id=TASK,
+        ordinal=None,
+        answered_by=None,
+        closed_at=None,
+        created_at=NOW,
+    )
+    return replace(plain, **more)
+
+
+@pytest.fixture
+def thread() -> Thread:
+    return Thread(Pages(), Markdown(), Markup('<div id="empty"></div>'))
+
+
+async def drawn(thread: Thread, *rows: MessageRow) -> str:
+    await thread.draw(rows)
+    [fill, *_] = thread.whole()
+    assert isinstance(fill, Fill)
+    return fill.html
+
+
+async def test_people_are_quoted_and_the_agent_is_rendered(thread: Thread):
+    html = await drawn(thread, row(1, "user", "<b>*x*</b>"), row(2, "assistant", "*y*"), row(3, "notice", "*z*"))
+    assert "&lt;b&gt;*x*&lt;/b&gt;" in html
+    assert "<em>y</em>" in html
+    assert "<div>*z*</div>" in html
+
+
+async def test_a_summary_can_be_unfolded(thread: Thread):
+    assert "<details" in await drawn(thread, row(1, "summary", "We *spoke*."))
+
+
+async def test_what_waits_and_what_was_stopped_is_marked(thread: Thread):
+    html = await drawn(
+        thread,
+        row(1, "user", "stopped one", closed_at=NOW, platform_id="1"),
+        row(2, "user", "from elsewhere", origin="telegram"),
+        row(3, "user", "unread", seq=None),
+    )
+    assert "<small>stopped</small>" in html
+    assert "<small>via telegram</small>" in html
+    assert html.count("waiting") == 1
+
+
+async def test_a_call_is_shown_with_its_result_and_its_time(thread: Thread):
+    call = row(1, "tool_intent", '{"path": "<a>"}', tool="read_file", ordinal=0)
+    later = NOW + timedelta(milliseconds=250)
+    good = await drawn(thread, call, row(2, "tool_result", '{"content":"ü"}', ordinal=0, created_at=later))
+    refused = row(2, "tool_result", '{"error":"missing","message":"no"}', ordinal=0)
+    bad = await drawn(thread, call, refused)
+    assert 'data-state="done"' in good
+    assert "250 ms" in good
+    assert "&lt;a&gt;" in good
+    assert "ü" in good
+    assert 'data-state="failed"' in bad
+
+
+async def test_a_call_without_a_result_runs_or_was_interrupted(thread: Thread):
+    call = row(1, "tool_intent", "{}", tool="read_file", ordinal=0)
+    assert 'data-state="unknown"' in await drawn(thread, call)
+    thread.happened(TurnStarted(()))
+    assert 'data-state="running"' in await drawn(thread, call)
+
+
+async def test_a_result_that_is_no_json_is_shown_as_it_is(thread: Thread):
+    call = row(1, "tool_intent", "not json", tool="x", ordinal=0)
+    assert "plain text" in await drawn(thread, call, row(2, "tool_result", "plain text", ordinal=0))
+
+
+async def test_finished_blocks_are_added_once_and_only_the_tail_is_drawn_again(thread: Thread):
+    thread.happened(TurnStarted(()))
+    first = await thread.draw([row(1, "user", "hi")])
+    assert [type(patch) for patch in first] == [Insert, Insert, Running]
+    thread.happened(TextWritten("One.\n\nTw"))
+    assert await thread.draw(None) == [Append("live-done", "<p>One.</p>\n"), Fill("live-tail", "<p>Tw</p>\n")]
+    thread.happened(TextWritten("o."))
+    assert await thread.draw(None) == [Fill("live-tail", "<p>Two.</p>\n")]
+    assert await thread.draw(None) == []
+
+
+async def test_a_retry_and_a_tool_call_clear_what_was_written(thread: Thread):
+    thread.happened(TurnStarted(()))
+    await thread.draw([])
+    for event in (TextDropped(), ToolStarted("c", "read_file", "{}")):
+        thread.happened(TextWritten("One.\n\nTwo and more"))
+        await thread.draw(None)
+        thread.happened(event)
+        assert await thread.draw(None) == [Fill("live-done", ""), Fill("live-tail", "")]
+
+
+async def test_shorter_words_after_a_retry_replace_the_longer_ones(thread: Thread):
+    thread.happened(TurnStarted(()))
+    await thread.draw([])
+    thread.happened(TextWritten("A long first try.\n\nWith two blocks."))
+    await thread.draw(None)
+    thread.happened(TextDropped())
+    thread.happened(TextWritten("Short."))
+    assert await thread.draw(None) == [
+        Fill("live-done", ""),
+        Fill("live-tail", ""),
+        Fill("live-tail", "<p>Short.</p>\n"),
+    ]
+
+
+async def test_other_words_of_the_same_length_after_a_retry_replace_the_first(thread: Thread):
+    thread.happened(TurnStarted(()))
+    await thread.draw([])
+    thread.happened(TextWritten("First.\n\nwords"))
+    await thread.draw(None)
+    thread.happened(TextDropped())
+    thread.happened(TextWritten("Other.\n\nwords and more"))
+    patches = await thread.draw(None)
+    assert patches[0] == Fill("live-done", "")
+    assert Append("live-done", "<p>Other.</p>\n") in patches
+
+
+async def test_the_answer_takes_the_place_of_what_was_being_written(thread: Thread):
+    thread.happened(TurnStarted(()))
+    await thread.draw([row(1, "user", "hi")])
+    thread.happened(TurnEnded())
+    patches = await thread.draw([row(1, "user", "hi"), row(2, "assistant", "hello")])
+    assert isinstance(patches[0], Replace)
+    assert patches[0].id == "live"
+    assert patches[-1] == Running(False)
+
+
+async def test_whoever_comes_late_gets_what_is_written(thread: Thread):
+    thread.resume("One.\n\nTwo")
+    await thread.draw([])
+    assert thread.whole()[1:] == [
+        Running(True),
+        Fill("live-done", "<p>One.</p>\n"),
+        Fill("live-tail", "<p>Two</p>\n"),
+    ]
+
+
+async def test_a_block_without_end_is_drawn_ever_more_rarely(thread: Thread):
+    thread.happened(TurnStarted(()))
+    await thread.draw([])
+    thread.happened(TextWritten("```\n"))
+    draws = 0
+    for _ in range(CAP // 64):
+        thread.happened(TextWritten("x" * 63 + "\n"))
+        draws += bool(await thread.draw(None))
+    assert draws < CAP // 64 / 4
+
+
+def test_events_say_whether_the_rows_changed(thread: Thread):
+    again = [MessageStored(MessageId(1)), ToolEnded("c", "{}", False, 3), SessionReplaced(SESSION), Overrun()]
+    assert all(thread.happened(event) for event in again)
+    assert not thread.happened(TextWritten("x"))

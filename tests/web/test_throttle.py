@@ -1,0 +1,59 @@
+from dataclasses import dataclass
+
+import pytest
+
+from gateway.web.errors import Refused
+from gateway.web.throttle import BURST, Throttle, canonical
+
+
+@dataclass
+class Hand:
+    """A clock that only a test moves."""
+
+    at: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+def blocked(throttle: Throttle, client: str) -> bool:
+    try:
+        throttle.admit(client)
+    except Refused:
+        return True
+    return False
+
+
+def test_failures_use_up_patience_and_time_restores_it():
+    clock = Hand()
+    throttle = Throttle(clock)
+    for _ in range(int(BURST)):
+        throttle.failed("a")
+    assert blocked(throttle, "a")
+    assert not blocked(throttle, "b")
+    clock.at = 1.0
+    assert not blocked(throttle, "a")
+
+
+def test_success_costs_nothing():
+    throttle = Throttle(Hand())
+    assert not any(blocked(throttle, "a") for _ in range(100))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("::ffff:10.0.0.1", "10.0.0.1"), ("2001:db8::1", "2001:db8::ffff:1"), ("unix", "unix")],
+)
+def test_one_client_has_one_bucket(one: str, other: str):
+    assert canonical(one) == canonical(other)
+
+
+def test_networks_are_told_apart():
+    assert canonical("2001:db8:0:1::1") != canonical("2001:db8:0:2::1")
+
+
+def test_memory_is_bounded():
+    throttle = Throttle(Hand())
+    for n in range(10_050):
+        throttle.failed(f"client {n}")
+    assert len(throttle._buckets) == 10_000

@@ -1,0 +1,98 @@
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import pytest
+from markupsafe import Markup
+
+from gateway.domain.errors import DatabaseDown
+from gateway.domain.inbound import Address
+from gateway.web import topics
+from gateway.web.follow import Conversations, News, Snapshot
+from gateway.web.live import Frame
+from gateway.web.pages import Pages
+from gateway.web.render import Markdown
+from gateway.web.thread import Thread
+from gateway.web.topics import Topics
+
+HERE = Address("web", "owner", "main")
+
+
+class Told(Conversations):
+    """A conversation in which happens what a test says, or which cannot be read."""
+
+    def __init__(self, problem: Exception | None = None) -> None:
+        self.news: asyncio.Queue[News] = asyncio.Queue()
+        self.problem = problem
+
+    async def follow(self, address: Address, *, pace: float = 0.0) -> AsyncGenerator[News, None]:
+        if self.problem:
+            raise self.problem
+        yield Snapshot(None, (), None)
+        while True:
+            yield await self.news.get()
+
+
+@pytest.fixture
+async def stopping() -> asyncio.Event:
+    return asyncio.Event()
+
+
+def topics_on(conversations: Conversations) -> Topics:
+    return Topics(conversations, lambda: Thread(Pages(), Markdown(), Markup("<p>hello</p>")))
+
+
+async def test_one_drawing_serves_all_viewers(stopping: asyncio.Event):
+    told = Told()
+    open_topics = topics_on(told)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(open_topics.serve(stopping))
+        await asyncio.sleep(0)
+        async with aclosing(open_topics.follow(HERE, None)) as one, aclosing(open_topics.follow(HERE, None)) as two:
+            first = [await anext(one), await anext(two)]
+            told.news.put_nowait(Snapshot(None, (), "writing"))
+            second = [await anext(one), await anext(two)]
+        stopping.set()
+    assert first[0] == first[1]
+    assert second[0] is second[1]
+    assert ["running", True] in json.loads(second[0].data)
+
+
+@pytest.mark.parametrize("problem", [DatabaseDown("no connection"), RuntimeError("a defect")])
+async def test_a_conversation_that_cannot_be_read_sends_its_viewers_away(stopping: asyncio.Event, problem: Exception):
+    open_topics = topics_on(Told(problem))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(open_topics.serve(stopping))
+        await asyncio.sleep(0)
+        assert [frame async for frame in open_topics.follow(HERE, None)] == []
+        stopping.set()
+
+
+async def test_nobody_looking_for_long_ends_the_drawing(stopping: asyncio.Event, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(topics, "LINGER_SECONDS", 0.001)
+    open_topics = topics_on(Told())
+    ids = []
+    async with asyncio.TaskGroup() as group:
+        group.create_task(open_topics.serve(stopping))
+        await asyncio.sleep(0)
+        for _ in range(2):
+            async with aclosing(open_topics.follow(HERE, None)) as viewer:
+                ids.append((await anext(viewer)).id)
+            _, drawing = open_topics._open[HERE]
+            await drawing
+        stopping.set()
+    assert ids[0] != ids[1]
+
+
+async def test_stopping_sends_the_viewers_away(stopping: asyncio.Event):
+    open_topics = topics_on(Told())
+    frames: list[Frame] = []
+    async with asyncio.TaskGroup() as group:
+        group.create_task(open_topics.serve(stopping))
+        await asyncio.sleep(0)
+        async for frame in open_topics.follow(HERE, None):
+            frames.append(frame)
+            stopping.set()
+    assert len(frames) == 1
+    assert [frame async for frame in open_topics.follow(HERE, None)] == []
