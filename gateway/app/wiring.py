@@ -132,8 +132,8 @@ class Gateway:
     async def run(self, listener: Listener, socket: socket.socket, stop: asyncio.Event) -> None:
         """Work until `stop`; then take nothing more in, and let what runs come to its end."""
         async with asyncio.TaskGroup() as group:
-            await self._take_over(self._config, group)
             await self._resume()
+            await self._take_over(self._config, group)
             running = self._start(group, listener)
             running += await self._after_ready(group, socket)
             await stop.wait()
@@ -255,6 +255,6 @@ class Gateway:
             started_at=self._started_at,
             model=self._model.describe().active,
             queue={status.value: count for status, count in queue.items()},
-            channels=dict.fromkeys(self._doors.channels, "open"),
+            channels=self._doors.states,
             today=today,
         )

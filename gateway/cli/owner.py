@@ -1,5 +1,6 @@
 """`supaclaw owner`: the only way to change whom the gateway belongs to."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -50,4 +51,4 @@ async def _set(connection: Connection, channel: str, identity: str) -> None:
         await principals.add(connection, Role.OWNER, "Owner", [identity])
         return
     others = [known for known in owner.identities if not known.startswith(f"{channel}:")]
-    await principals.set_identities(connection, owner.id, [*others, identity])
+    await principals.update(connection, replace(owner, identities=(*others, identity)))

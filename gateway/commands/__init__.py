@@ -13,6 +13,7 @@ from datetime import datetime
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId, TaskId
+from gateway.domain.principals import Role
 from gateway.llm.client import Description
 from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
@@ -25,6 +26,7 @@ class CommandContext:
 
     tx: Connection
     at: AddressRow
+    role: Role
     argument: str
     arrival: InboxRow
     clock: Clock

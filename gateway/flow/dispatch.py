@@ -18,7 +18,7 @@ from gateway.domain.transcript import Notice
 from gateway.flow.live import Live, LiveEvent, MessageStored, SessionReplaced
 from gateway.flow.outbound import Outbound
 from gateway.llm.client import Description
-from gateway.store import addresses, inbox, messages, sessions
+from gateway.store import addresses, inbox, messages, principals, sessions
 from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
 from gateway.store.pool import Connection, Database
@@ -119,7 +119,10 @@ class Dispatch:
 
     async def _effect(self, tx: Connection, at: AddressRow, row: InboxRow) -> CommandReply:
         name, argument = parse_command(row.text)
-        context = CommandContext(tx, at, argument, row, self._clock, self._started_at, self._models(), self._commands)
+        role = (await principals.get(tx, at.principal_id)).role
+        context = CommandContext(
+            tx, at, role, argument, row, self._clock, self._started_at, self._models(), self._commands
+        )
         return await self._commands[name].run(context)
 
 

@@ -70,11 +70,17 @@ class Doors:
     def __init__(self, outbound: Outbound) -> None:
         self._outbound = outbound
         self._doors: dict[str, _Door] = {}
+        self._states: dict[str, str] = {}
 
     @property
     def channels(self) -> Mapping[str, Channel]:
-        """The open channels by name."""
+        """The configured channels by name."""
         return {name: door.channel for name, door in self._doors.items()}
+
+    @property
+    def states(self) -> Mapping[str, str]:
+        """How each channel is, in words."""
+        return {name: self._states[name] for name in self._doors}
 
     async def apply(self, wanted: Mapping[str, Opening], accept: Accept, group: asyncio.TaskGroup) -> None:
         """Shut what is no longer wanted or has changed, open what is missing; the tasks belong to `group`."""
@@ -84,6 +90,7 @@ class Doors:
         for name, opening in wanted.items():
             if name not in self._doors:
                 channel = opening.make()
+                self._states[name] = "opening"
                 task = group.create_task(self._keep(name, channel, accept), name=f"channel {name}")
                 self._doors[name] = _Door(opening, channel, task)
 
@@ -117,14 +124,17 @@ class Doors:
             try:
                 await channel.open()
                 await self._outbound.adopt(name, channel)
+                self._states[name] = "open"
                 await channel.receive(accept)
             except OwnerMustAct as exc:
                 self._outbound.abandon(name)
+                self._states[name] = f"shut: {exc}"
                 log.warning("channel.shut", channel=name, problem=str(exc))
                 return
-            except Exception:
+            except Exception as exc:
                 failures += 1
                 self._outbound.abandon(name)
+                self._states[name] = f"broken: {type(exc).__name__}: {exc}"
                 log.exception("channel.broken", channel=name, again_in=backoff(failures))
                 await _close(channel)
                 await asyncio.sleep(backoff(failures))

@@ -97,6 +97,8 @@ class InboundFlow:
         return accepted
 
     async def _store(self, tx: Connection, inbound: Inbound, role: Role, decision: Decision) -> Accepted:
+        if isinstance(decision, Edit) and await addresses.find(tx, inbound.address) is None:
+            return Accepted(Ignore("edit of something unknown"))
         at = await self._locked_address(tx, inbound, role)
         kind = inbox.kind_of(decision)
         arrival = await inbox.enter(tx, inbound, kind, at.principal_id, at.id, handled=kind != "command")

@@ -54,14 +54,15 @@ class People:
 
         Once an id is fixed, only the command line changes it. `identities` maps a channel to the owner's id there.
         """
-        fixed = {identity.partition(":")[0] for identity in self._owner.identities}
-        new = tuple(f"{channel}:{id}" for channel, id in identities.items() if channel not in fixed)
-        if new or name != self._owner.name:
-            owner = replace(self._owner, name=name, identities=(*self._owner.identities, *new))
-            async with database.transaction() as tx:
-                await principals.rename(tx, owner.id, name)
-                await principals.set_identities(tx, owner.id, owner.identities)
-            self._owner = owner
+        async with database.transaction() as tx:
+            # What the command line changed meanwhile counts, not what this process remembers.
+            stored = await principals.lock_owner(tx)
+            fixed = {identity.partition(":")[0] for identity in stored.identities}
+            new = tuple(f"{channel}:{id}" for channel, id in identities.items() if channel not in fixed)
+            owner = replace(stored, name=name, identities=(*stored.identities, *new))
+            if owner != stored:
+                await principals.update(tx, owner)
+        self._owner = owner
 
 
 async def meet(database: Database, name: str, identities: Mapping[str, str]) -> People:

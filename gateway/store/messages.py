@@ -330,9 +330,11 @@ async def said_since(conn: Connection, session: SessionId, seq: int) -> list[str
 
 
 async def last_answer(conn: Connection, session: SessionId) -> MessageRow | None:
-    """The latest final answer of a session."""
+    """How the latest turn of a session ended: the agent's answer, or the gateway's word that there is none."""
     row = await conn.fetchrow(
-        """select * from messages where session_id = $1 and kind = 'assistant' and final order by seq desc limit 1""",
+        """select * from messages
+           where session_id = $1 and ((kind = 'assistant' and final) or (kind = 'notice' and task_id is not null))
+           order by seq desc limit 1""",
         session,
     )
     return _row(row) if row else None

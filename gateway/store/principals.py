@@ -57,11 +57,15 @@ async def ensure_member(conn: Connection, name: str, identity: str) -> Principal
     return PrincipalId(found) if found else await add(conn, Role.MEMBER, name, [identity])
 
 
-async def set_identities(conn: Connection, principal: PrincipalId, identities: Sequence[str]) -> None:
-    """Replace what a principal is known by; the caller decides who may."""
-    await conn.execute("update principals set identities = $2 where id = $1", principal, list(identities))
+async def lock_owner(conn: Connection) -> PrincipalRow:
+    """The owner, held until the transaction ends."""
+    row = await conn.fetchrow("select id, role, name, identities from principals where role = 'owner' for update")
+    assert row is not None, "the owner is made at the first start"
+    return PrincipalRow(row["id"], Role(row["role"]), row["name"], tuple(row["identities"]))
 
 
-async def rename(conn: Connection, principal: PrincipalId, name: str) -> None:
-    """Change what a principal is called."""
-    await conn.execute("update principals set name = $2 where id = $1", principal, name)
+async def update(conn: Connection, row: PrincipalRow) -> None:
+    """Take over the name and the identities of a principal."""
+    await conn.execute(
+        "update principals set name = $2, identities = $3 where id = $1", row.id, row.name, list(row.identities)
+    )

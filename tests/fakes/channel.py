@@ -10,7 +10,10 @@ from gateway.domain.inbound import Address
 
 @dataclass
 class FakeChannel:
-    """`faults` are raised by the next sends, one each; `shown` is what the people saw, in order."""
+    """`faults` are raised by the next sends, one each; `shown` is what the people saw, in order.
+
+    A gate holds the sends to its chat until it is set.
+    """
 
     name: str = "fake"
     capabilities: Capabilities = field(default_factory=lambda: Capabilities(max_text=4096, drafts=True, typing=True))
@@ -18,7 +21,8 @@ class FakeChannel:
     drafts: list[str] = field(default_factory=list)
     faults: list[Exception] = field(default_factory=list)
     asked: int = 0
-    gate: asyncio.Event | None = None
+    gates: dict[str, asyncio.Event] = field(default_factory=dict)
+    typed: list[Address] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def open(self) -> None: ...
@@ -28,8 +32,10 @@ class FakeChannel:
 
     async def send(self, message: Outgoing) -> str:
         self.asked += 1
-        if self.gate is not None:
-            await self.gate.wait()
+        async with self.changed:
+            self.changed.notify_all()
+        if message.address.chat in self.gates:
+            await self.gates[message.address.chat].wait()
         if self.faults:
             raise self.faults.pop(0)
         async with self.changed:
@@ -37,7 +43,8 @@ class FakeChannel:
             self.changed.notify_all()
         return f"p{len(self.shown)}"
 
-    async def typing(self, address: Address) -> None: ...
+    async def typing(self, address: Address) -> None:
+        self.typed.append(address)
 
     async def draft(self, address: Address, draft: int, text: str) -> None:
         self.drafts.append(text)
@@ -49,6 +56,11 @@ class FakeChannel:
         async with asyncio.timeout(seconds), self.changed:
             await self.changed.wait_for(lambda: seen(self.texts))
         return self.texts
+
+    async def until_asked(self, times: int) -> None:
+        """Wait until it was asked to send so many messages, whatever became of them."""
+        async with asyncio.timeout(10), self.changed:
+            await self.changed.wait_for(lambda: self.asked >= times)
 
     @property
     def texts(self) -> list[str]:

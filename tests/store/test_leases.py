@@ -1,11 +1,12 @@
 import asyncio
 
+from gateway.domain.ids import InstanceId
 from gateway.store import leases
 from gateway.store.pool import Database
 from tests.store.world import somebody
 
 
-async def take(database: Database, holder: leases.InstanceId, seconds: float = 60) -> bool:
+async def take(database: Database, holder: InstanceId, seconds: float = 60) -> bool:
     async with database.connection() as conn:
         return await leases.take(conn, "gateway", holder, seconds)
 

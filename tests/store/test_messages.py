@@ -3,7 +3,7 @@ from uuid import uuid4
 
 import pytest
 
-from gateway.domain.ids import MessageId, TaskId
+from gateway.domain.ids import MessageId, SessionId, TaskId
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.domain.transcript import (
@@ -316,5 +316,5 @@ async def test_in_a_group_a_message_says_who_wrote_it(world: World, private: boo
 async def test_ids_of_sessions_do_not_mix(world: World) -> None:
     await world.ask("here")
     async with world.database.transaction() as tx:
-        assert await messages.take(tx, type(world.session)(uuid4().hex), joining=False) == []
+        assert await messages.take(tx, SessionId(uuid4()), joining=False) == []
     assert await unread(world)

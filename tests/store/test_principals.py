@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 
 import asyncpg
 import pytest
@@ -30,8 +31,9 @@ async def test_a_member_is_made_once_however_often_it_is_first_seen(world: World
     assert (owner.role, member.principal) == (Role.OWNER, Principal(made[0], Role.MEMBER, "Bob"))
 
 
-async def test_identities_can_be_replaced(world: World) -> None:
+async def test_the_owner_can_be_changed_while_nobody_else_looks(world: World) -> None:
     async with world.database.transaction() as tx:
-        await principals.set_identities(tx, world.principal, ["fake:9", "web:1"])
-        [owner] = await principals.all_known(tx)
-    assert owner.identities == ("fake:9", "web:1")
+        owner = await principals.lock_owner(tx)
+        await principals.update(tx, replace(owner, name="Eve", identities=("fake:9", "web:1")))
+        [changed] = await principals.all_known(tx)
+    assert (changed.id, changed.name, changed.identities) == (world.principal, "Eve", ("fake:9", "web:1"))

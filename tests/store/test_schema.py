@@ -22,7 +22,7 @@ from gateway.store.principals import PrincipalRow
 from gateway.store.steps import StepRow
 from tests.conftest import Server
 
-WHOLE_ROWS = [
+WHOLE_ROWS: list[tuple[type, str]] = [
     (AddressRow, "addresses"),
     (FileRow, "files"),
     (InboxRow, "inbox"),
@@ -30,7 +30,7 @@ WHOLE_ROWS = [
     (OutboxRow, "outbox"),
     (StepRow, "task_steps"),
 ]
-PARTIAL_ROWS = [(PrincipalRow, "principals")]
+PARTIAL_ROWS: list[tuple[type, str]] = [(PrincipalRow, "principals")]
 PYTHON_TYPES: dict[str, type] = {
     "uuid": UUID,
     "text": str,

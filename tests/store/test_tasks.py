@@ -1,7 +1,7 @@
 """The engine, statement by statement."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import uuid4
@@ -13,6 +13,7 @@ from gateway.domain.errors import RunLost
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.tasks import Claim, Lane, Status
 from gateway.store import leases, tasks
+from gateway.store.pool import Connection
 from gateway.store.tasks import LEASE
 from tests.store.world import World, blocked, held, somebody
 
@@ -113,14 +114,15 @@ class TestFence:
     async def writes(self, world: World, run: Claim) -> list[str]:
         """Which writes of this run are let through."""
         passed = []
-        for name, write in {
+        writes: dict[str, Callable[[Connection], Awaitable[None]]] = {
             "hold": lambda tx: tasks.hold(tx, run),
             "progress": lambda tx: tasks.progress(tx, run),
             "suspend": lambda tx: tasks.suspend(tx, run, Status.PENDING_SUBTASK),
             "requeue": lambda tx: tasks.requeue(tx, run),
             "renew": lambda tx: tasks.renew(tx, run),
             "finish": lambda tx: tasks.finish(tx, run, Status.COMPLETED),
-        }.items():
+        }
+        for name, write in writes.items():
             try:
                 async with world.database.transaction() as tx:
                     await write(tx)

@@ -1,0 +1,3 @@
+from tests.flow.conftest import model, path, workspace
+
+__all__ = ["model", "path", "workspace"]

@@ -1,0 +1,35 @@
+from gateway.domain.inbound import Address
+from gateway.store import addresses
+from tests.flow.path import MessagePath
+
+
+async def test_it_starts_a_session_that_knows_nothing_of_the_old_one(path: MessagePath) -> None:
+    async with path.working():
+        await path.ask("my name is Ada")
+        reply = await path.ask("/new")
+        await path.ask("what is my name?")
+    assert reply.startswith("New session started (")
+    assert "unanswered" not in reply
+    assert "my name is Ada" not in repr(path.model.prompts[1])
+
+
+async def test_it_says_how_many_messages_it_leaves_unanswered(path: MessagePath) -> None:
+    _, reply = await path.say("one", "/new")
+    assert (await path.answer(reply)).text.endswith(" 1 unanswered message of the old one will not be answered.")
+    *_, reply = await path.say("one", "two", "/new")
+    assert (await path.answer(reply)).text.endswith(" 2 unanswered messages of the old one will not be answered.")
+
+
+async def test_whoever_shares_the_session_moves_along(path: MessagePath) -> None:
+    first = await path.tell("hello")
+    second = Address("web", "", "1")
+    assert first.session_id is not None
+    async with path.database.transaction() as tx:
+        await addresses.add(tx, second, path.people.owner.id, first.session_id, private=True)
+    await path.tell("/new")
+    [(sessions,)] = await path.rows("select count(distinct session_id) from addresses")
+    assert sessions == 1
+
+
+async def test_it_can_be_the_first_word(path: MessagePath) -> None:
+    assert (await path.ask("/new")).startswith("New session started (")

@@ -1,0 +1,63 @@
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gateway.domain.inbound import Address, Inbound, Sender
+from gateway.domain.principals import Role
+from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer, decide, parse_command
+
+COMMANDS = {"new", "ping"}
+
+
+def inbound(text: str, *, bot: bool = False, **more: Any) -> Inbound:
+    sender = Sender("1", "Ada", is_bot=bot)
+    return Inbound(Address("fake", "bot", "1"), sender, text, "m1", datetime.now(UTC), **more)
+
+
+def route(text: str, role: Role = Role.OWNER, *, turn_running: bool = False, **more: Any) -> Decision:
+    return decide(inbound(text, **more), role, COMMANDS, turn_running=turn_running)
+
+
+def test_a_message_starts_a_turn_or_joins_the_one_that_runs() -> None:
+    assert route("hello") == StartTurn()
+    assert route("hello", turn_running=True) == Steer()
+
+
+def test_a_known_command_is_run_with_its_argument() -> None:
+    assert route("/ping") == RunCommand("ping", "")
+    assert route("/new  fresh start ") == RunCommand("new", "fresh start")
+    assert route("/new\nsecond line") == RunCommand("new", "second line")
+
+
+@pytest.mark.parametrize("text", ["/nope", "/PING", "/", "/etc/hosts is broken", "//ping"])
+def test_an_unknown_command_is_ignored(text: str) -> None:
+    assert route(text) == Ignore("unknown command")
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_nothing_said_is_ignored(text: str) -> None:
+    assert route(text) == Ignore("empty")
+
+
+def test_an_edit_names_what_it_edits_even_when_it_looks_like_a_command() -> None:
+    assert route("/new", edits="m0") == Edit("m0")
+
+
+def test_bots_and_strangers_are_ignored_whatever_they_send() -> None:
+    for text in ("hello", "/new", ""):
+        assert route(text, bot=True) == Ignore("sent by a bot")
+        assert route(text, Role.STRANGER) == Ignore("sent by a stranger")
+    assert route("hello", Role.STRANGER, edits="m0") == Ignore("sent by a stranger")
+
+
+def test_group_talk_that_is_not_meant_for_the_agent_is_ignored() -> None:
+    assert route("hello all", addressed=False) == Ignore("not addressed to the agent")
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [("/model", ("model", "")), ("/model fast", ("model", "fast")), ("/model\nfast now", ("model", "fast now"))],
+)
+def test_name_and_argument_are_told_apart(text: str, parsed: tuple[str, str]) -> None:
+    assert parse_command(text) == parsed

@@ -1,0 +1,61 @@
+from uuid import uuid4
+
+from gateway.domain.ids import MessageId, SessionId
+from gateway.flow import live as live_module
+from gateway.flow.live import (
+    Live,
+    MessageStored,
+    Overrun,
+    TextDropped,
+    TextWritten,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+
+HERE, THERE = SessionId(uuid4()), SessionId(uuid4())
+
+
+def test_listeners_hear_their_session_in_order() -> None:
+    live = Live()
+    with live.subscribe(HERE) as first, live.subscribe(HERE) as second:
+        for event in (TextWritten("a"), TextWritten("b")):
+            live.publish(HERE, event)
+        live.publish(THERE, TurnEnded())
+        assert first.ready() == second.ready() == [TextWritten("a"), TextWritten("b")]
+    live.publish(HERE, TurnEnded())
+    assert first.ready() == []
+
+
+async def test_a_listener_waits_for_what_comes() -> None:
+    live = Live()
+    with live.subscribe(HERE) as events:
+        live.publish(HERE, MessageStored(MessageId(1)))
+        assert await events.get() == MessageStored(MessageId(1))
+        live.publish(HERE, TurnEnded())
+        async for event in events:
+            assert event == TurnEnded()
+            break
+
+
+def test_a_slow_listener_is_told_to_read_again_and_costs_no_memory() -> None:
+    live = Live()
+    with live.subscribe(HERE) as events:
+        for _ in range(live_module.QUEUE + 1):
+            live.publish(HERE, TextWritten("x"))
+        live.publish(HERE, TurnEnded())
+        assert events.ready() == [Overrun(), TurnEnded()]
+
+
+def test_the_unfinished_text_can_be_read_by_who_comes_late() -> None:
+    live = Live()
+    live.publish(HERE, TextWritten("nobody started"))
+    assert live.written(HERE) is None
+    live.publish(HERE, TurnStarted(()))
+    seen = []
+    for event in (TextWritten("a"), TextWritten("b"), TextDropped(), TextWritten("c"), ToolStarted("1", "look", "{}")):
+        live.publish(HERE, event)
+        seen.append(live.written(HERE))
+    assert seen == ["a", "ab", "", "c", ""]
+    live.publish(HERE, TurnEnded())
+    assert live.written(HERE) is None

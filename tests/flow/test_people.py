@@ -1,0 +1,78 @@
+from dataclasses import replace
+
+import pytest
+
+from gateway.domain.access import Access
+from gateway.domain.inbound import Address
+from gateway.domain.principals import Role
+from gateway.flow.people import People, meet
+from gateway.store import principals
+from gateway.store.pool import Database
+from tests.flow.path import MEMBER, OWNER, STRANGER, message
+
+
+async def identities(database: Database) -> tuple[str, ...]:
+    async with database.connection() as conn:
+        [owner] = [row for row in await principals.all_known(conn) if row.role is Role.OWNER]
+    return owner.identities
+
+
+@pytest.fixture
+async def people(database: Database) -> People:
+    people = await meet(database, "Ada", {"fake": OWNER})
+    people.allow({"fake": Access("allowlist", frozenset({MEMBER}))})
+    return people
+
+
+async def test_the_owner_is_fixed_at_the_first_start(database: Database) -> None:
+    first = await meet(database, "Ada", {"fake": "1"})
+    later = await meet(database, "Eve", {"fake": "9"})
+    assert later.owner.id == first.owner.id
+    assert await identities(database) == ("fake:1",)
+    assert later.role(message("hi", sender="9")) is Role.STRANGER
+
+
+async def test_the_name_follows_the_configuration(database: Database) -> None:
+    people = await meet(database, "Owner", {})
+    await people.learn(database, "Ada", {"fake": "1"})
+    assert people.owner.name == "Ada"
+    assert people.role(message("hi", sender="1")) is Role.OWNER
+    assert (await meet(database, "Ada", {})).owner == people.owner
+
+
+async def test_another_channels_id_is_learned_once(database: Database) -> None:
+    await meet(database, "Ada", {})
+    await meet(database, "Ada", {"fake": "1"})
+    await meet(database, "Ada", {"fake": "9", "slack": "U1"})
+    await meet(database, "Ada", {"fake": "9", "slack": "U9"})
+    assert await identities(database) == ("fake:1", "slack:U1")
+
+
+async def test_who_is_who_follows_the_channels_rule(people: People) -> None:
+    roles = [people.role(message("hi", sender=sender)) for sender in (OWNER, MEMBER, STRANGER)]
+    assert roles == [Role.OWNER, Role.MEMBER, Role.STRANGER]
+    people.allow({"fake": Access("owner")})
+    assert people.role(message("hi", sender=MEMBER)) is Role.STRANGER
+
+
+async def test_a_channel_without_a_rule_admits_the_owner_alone(people: People) -> None:
+    people.allow({})
+    assert [people.role(message("hi", sender=s)) for s in (OWNER, MEMBER)] == [Role.OWNER, Role.STRANGER]
+
+
+@pytest.mark.parametrize("channel", ["web", "terminal", "api"])
+async def test_whoever_holds_the_owners_credential_is_the_owner(people: People, channel: str) -> None:
+    assert people.role(replace(message("hi", sender="x"), address=Address(channel, "", "1"))) is Role.OWNER
+
+
+async def test_data_belongs_to_the_person_or_to_the_group(people: People, database: Database) -> None:
+    async with database.transaction() as tx:
+        mine = await people.principal(tx, message("hi"), Role.OWNER)
+        theirs = await people.principal(tx, message("hi", sender=MEMBER), Role.MEMBER)
+        group = await people.principal(tx, message("hi", chat="g", private=False), Role.OWNER)
+        again = await people.principal(tx, message("hi", chat="g", sender=MEMBER, private=False), Role.MEMBER)
+        names = {(await principals.get(tx, id)).name for id in (theirs, group)}
+    assert people.is_owner(mine)
+    assert len({mine, theirs, group}) == 3
+    assert (again, names) == (group, {"Ada", "group g"})
+    assert not people.is_owner(group)

@@ -1,0 +1,121 @@
+"""Killed at every named step: nothing is lost, nothing is said twice."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway.config.failpoints import Step
+from tests.fakes.openai_server import Call, FakeModels, Rule
+from tests.fakes.telegram import FakeTelegram
+from tests.journeys.process import OWNER, GatewayProcess, configured, said
+
+NOTICE = "I was restarted while sending my last answer; /last shows it again."
+WITH_TOOLS = {Step.STEP_COMMITTED, Step.TOOL_RAN, Step.RESULT_COMMITTED}
+COMMANDS = {Step.COMMAND_ACCEPTED, Step.COMMAND_COMMITTED}
+DELIVERY = {Step.OUTBOX_SENDING, Step.OUTBOX_REQUESTED, Step.OUTBOX_SENT}
+SHOWN = {Step.OUTBOX_SENDING: [NOTICE], Step.OUTBOX_REQUESTED: ["answer", NOTICE]}
+"""What the chat sees of the interrupted message, where it is not just the answer."""
+
+
+@pytest.fixture
+def models(models: FakeModels) -> FakeModels:
+    """Reaches for a tool when the message says so."""
+    write = Call("write_file", {"path": "tea.md", "content": "green"})
+    models.rules = [Rule("with a tool", tool_calls=(write,))]
+    return models
+
+
+def words_for(step: Step) -> str:
+    if step in COMMANDS:
+        return "/ping"
+    return "with a tool mk1x" if step in WITH_TOOLS else "hello mk1x"
+
+
+def kind_of(text: str) -> str:
+    return "answer" if text.endswith("fin1x") or text.startswith("pong") else text
+
+
+async def check_transcript(process: GatewayProcess, step: Step) -> None:
+    """Every message is there once and answered, every call has its result, in one unbroken order."""
+    rows = await process.rows("select * from messages order by seq")
+    users = [row for row in rows if row["kind"] == "user"]
+    commands = await process.rows("select handled_at from inbox where kind = 'command'")
+    asked = ["after mk2x"] if step in COMMANDS else [words_for(step), "after mk2x"]
+    assert [row["text"] for row in users] == asked
+    assert [row["handled_at"] is not None for row in commands] == [True] * (step in COMMANDS)
+    assert len({row["answered_by"] for row in users} - {None}) == len(users)
+    assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
+    calls = [row["call_id"] for row in rows if row["kind"] == "tool_intent"]
+    assert [row["call_id"] for row in rows if row["kind"] == "tool_result"] == calls
+    assert len(calls) == (step in WITH_TOOLS)
+    live = await process.rows("select status, error from tasks where status not in ('completed')")
+    assert live == []
+
+
+async def check_delivery(process: GatewayProcess, step: Step) -> None:
+    states = {row["state"] for row in await process.rows("select state from outbox")}
+    assert states == ({"sent", "uncertain"} if step in SHOWN else {"sent"})
+
+
+async def crash(process: GatewayProcess, telegram: FakeTelegram, step: Step) -> None:
+    """Start with the step armed, write, and see it die; then start again."""
+    await process.start(SUPACLAW_FAIL=step)
+    telegram.say(words_for(step), OWNER)
+    assert (await process.ended()).code == -9
+    await process.start()
+
+
+async def check_chat(telegram: FakeTelegram, step: Step) -> None:
+    """What is sent to one chat keeps its order, so the next answer comes after all that is owed."""
+    telegram.say("after mk2x", OWNER)
+    await telegram.wait_for(lambda tg: any(sent.text.endswith("fin2x") for sent in tg.sent), 20)
+    assert [kind_of(sent.text) for sent in telegram.sent[:-1]] == SHOWN.get(step, ["answer"])
+
+
+@pytest.mark.parametrize("step", Step)
+async def test_a_telegram_message_survives(
+    process: GatewayProcess, telegram: FakeTelegram, models: FakeModels, step: Step
+) -> None:
+    process.configure(configured(telegram, models))
+    await crash(process, telegram, step)
+
+    await check_chat(telegram, step)
+    await check_transcript(process, step)
+    await check_delivery(process, step)
+
+
+@pytest.mark.parametrize("step", [Step.TURN_TAKEN, Step.OUTBOX_REQUESTED])
+async def test_the_embedded_postgres_is_found_running(
+    embedded: GatewayProcess, telegram: FakeTelegram, models: FakeModels, step: Step
+) -> None:
+    embedded.configure(configured(telegram, models))
+    await embedded.start(SUPACLAW_FAIL=step)
+    postmaster = postmaster_of(embedded.data)
+    telegram.say(words_for(step), OWNER)
+    assert (await embedded.ended()).code == -9
+    await embedded.start()
+
+    assert postmaster_of(embedded.data) == postmaster
+    await check_chat(telegram, step)
+    await check_transcript(embedded, step)
+
+
+@pytest.mark.parametrize("step", [step for step in Step if step not in DELIVERY])
+async def test_a_request_to_the_api_survives(process: GatewayProcess, models: FakeModels, step: Step) -> None:
+    process.configure(configured(models=models))
+    await process.start(SUPACLAW_FAIL=step)
+    with pytest.raises(httpx.TransportError):
+        await process.complete(words_for(step), key="first")
+    assert (await process.ended()).code == -9
+    await process.start()
+
+    again = said(await process.complete(words_for(step), key="first"))
+    assert kind_of(again) == "answer"
+    assert said(await process.complete("after mk2x", key="second")).endswith("fin2x")
+    assert said(await process.complete(words_for(step), key="first")) == again
+    await check_transcript(process, step)
+
+
+def postmaster_of(data: Path) -> int:
+    return int((data / "postgres" / "postmaster.pid").read_text().splitlines()[0])

@@ -1,0 +1,59 @@
+import re
+
+from tests.fakes.openai_server import FakeModels, Rule
+from tests.fakes.telegram import FakeTelegram
+from tests.journeys.process import OWNER, GatewayProcess, happens, until
+
+
+async def test_a_turn_under_way_is_finished_before_the_end(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
+) -> None:
+    models.latency_ms = 700
+    telegram.say("hello mk1x", OWNER)
+    await happens(models.started)
+    ended = await gateway.terminate()
+
+    assert ended.code == 0
+    assert [sent.text.split()[-1] for sent in telegram.sent] == ["fin1x"]
+    delivered = await gateway.rows("select state from outbox")
+    assert [row["state"] for row in delivered] == ["sent"]
+
+
+async def test_a_turn_that_takes_too_long_is_answered_after_the_next_start(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
+) -> None:
+    models.rules = [Rule("mk1x", hang=True, times=1)]
+    telegram.say("hello mk1x", OWNER)
+    await happens(models.started)
+    ended = await gateway.terminate()
+
+    assert ended.code == 0
+    assert telegram.sent == []
+    await gateway.start()
+    await telegram.wait_for(lambda tg: bool(tg.sent))
+    assert [sent.text.split()[-1] for sent in telegram.sent] == ["fin1x"]
+
+
+async def test_an_idle_gateway_shows_that_it_lives_and_asks_no_model(
+    gateway: GatewayProcess, models: FakeModels, telegram: FakeTelegram
+) -> None:
+    health = gateway.data / "health"
+    health.unlink(missing_ok=True)
+
+    async def it_is_back() -> bool:
+        return health.exists()
+
+    await until(it_is_back)
+
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n", health.read_text())
+    assert models.count == 0
+    assert telegram.sent == []
+
+
+async def test_down_stops_the_gateway_and_its_postgres(embedded: GatewayProcess) -> None:
+    await embedded.start()
+    down = await embedded.command("down")
+    ended = await embedded.ended()
+
+    assert (down.code, ended.code) == (0, 0)
+    assert not embedded.postgres.is_running

@@ -1,0 +1,105 @@
+from tests.fakes.openai_server import Call, FakeModels, Rule
+from tests.fakes.telegram import FakeTelegram
+from tests.journeys.process import OWNER, STRANGER, GatewayProcess, happens
+
+
+async def test_a_message_gets_one_answer_for_one_model_call(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
+) -> None:
+    telegram.say("hello mk1x", OWNER)
+    await telegram.wait_for(lambda tg: bool(tg.sent))
+    telegram.say("and now? mk2x", OWNER)
+    await telegram.wait_for(lambda tg: len(tg.sent) == 2)
+
+    assert [sent.chat for sent in telegram.sent] == [OWNER, OWNER]
+    assert [sent.text.split()[-1] for sent in telegram.sent] == ["fin1x", "fin2x"]
+    assert [asked.headers["Authorization"] for asked in models.asked] == ["Bearer sk-of-the-owner"] * 2
+    assert (OWNER, "typing") in telegram.actions
+
+
+async def test_the_agent_writes_a_file_and_reads_it_again(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
+) -> None:
+    models.rules = [
+        Rule("note", tool_calls=(Call("write_file", {"path": "notes/tea.md", "content": "Green, at four.\n"}),)),
+        Rule("note", tool_calls=(Call("read_file", {"path": "notes/tea.md"}),), after_tools=True, times=1),
+        Rule("note", text="Noted: green tea.", after_tools=True),
+    ]
+    telegram.say("take a note: green tea at four", OWNER)
+    await telegram.wait_for(lambda tg: bool(tg.sent))
+
+    assert [sent.text for sent in telegram.sent] == ["Noted: green tea."]
+    assert (gateway.workspace / "notes" / "tea.md").read_text() == "Green, at four.\n"
+    assert "Green, at four." in models.bodies[-1]["messages"][-1]["content"]
+    [file] = await gateway.rows("select path, size, mime from files")
+    assert tuple(file) == ("notes/tea.md", 16, "text/markdown")
+    kinds = await gateway.rows("select kind from messages order by seq")
+    assert [row["kind"] for row in kinds] == ["user", *["tool_intent", "tool_result"] * 2, "assistant"]
+
+
+async def test_what_is_said_during_a_turn_steers_it(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
+) -> None:
+    models.rules = [
+        Rule("look around", tool_calls=(Call("list_files"),)),
+        Rule("only the notes", text="Only the notes, then.", after_tools=True),
+    ]
+    models.latency_ms = 400
+    telegram.say("look around", OWNER)
+    await happens(models.started)
+    telegram.say("only the notes, please", OWNER)
+    await telegram.wait_for(lambda tg: bool(tg.sent))
+
+    assert [sent.text for sent in telegram.sent] == ["Only the notes, then."]
+    assert models.count == 2
+    answered = await gateway.rows("select count(distinct answered_by) from messages where kind = 'user'")
+    assert answered[0]["count"] == 1
+
+
+async def test_a_megabyte_of_text_is_kept_whole_and_shown_in_part(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
+) -> None:
+    text = "A long tale, told twice. " * 40_000
+    telegram.say(text, OWNER)
+    await telegram.wait_for(lambda tg: bool(tg.sent))
+
+    assert telegram.sent[0].text == "ok"
+    assert len(str(models.bodies[0])) < 60_000
+    [stored] = (gateway.workspace / "uploads").iterdir()
+    assert stored.read_text() == text
+
+
+async def test_an_update_nobody_can_read_stops_nothing(gateway: GatewayProcess, telegram: FakeTelegram) -> None:
+    telegram.push({"message": {"message_id": "no number", "chat": None}})
+    telegram.push({"message": 7})
+    telegram.push({"something_new": {}})
+    telegram.say("still there? mk1x", OWNER)
+    await telegram.wait_for(lambda tg: bool(tg.sent) and not tg.pending)
+
+    assert len(telegram.sent) == 1
+    assert telegram.sent[0].text.endswith("fin1x")
+
+
+async def test_a_stranger_gets_nothing_at_all(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
+) -> None:
+    telegram.say("hello", STRANGER)
+    telegram.say("/status", STRANGER)
+    telegram.say("/start", STRANGER)
+    telegram.say("only me mk1x", OWNER)
+    await telegram.wait_for(lambda tg: bool(tg.sent) and not tg.pending)
+
+    assert {sent.chat for sent in telegram.sent} == {OWNER}
+    assert {chat for chat, _ in telegram.actions} == {OWNER}
+    assert models.count == 1
+    assert [row["chat"] for row in await gateway.rows("select chat from inbox")] == [str(OWNER)]
+
+
+async def test_a_bot_never_starts_a_turn(gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels) -> None:
+    telegram.say("I am your echo", OWNER, sender=telegram.bot_id, bot=True)
+    telegram.say("I am another bot", OWNER, sender=999, bot=True)
+    telegram.say("a person mk1x", OWNER)
+    await telegram.wait_for(lambda tg: bool(tg.sent) and not tg.pending)
+
+    assert [asked.last_user for asked in models.asked if "bot" in asked.last_user or "echo" in asked.last_user] == []
+    assert models.count == 1
