@@ -139,10 +139,10 @@ class GatewayProcess:
             await self.postgres.stop()
 
     async def command(self, *arguments: str) -> Ended:
-        """Run another subcommand beside it."""
+        """Run another subcommand beside it, told where it listens."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gateway", *arguments),
-            env=self._environ({}),
+            env=self._environ({"SUPACLAW_PORT": self.url.rpartition(":")[2]}),
             cwd=self.home,
             stdin=DEVNULL,
             stdout=PIPE,

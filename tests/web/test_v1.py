@@ -4,6 +4,7 @@ import json
 import openai
 import pytest
 from openai import AsyncOpenAI
+from openai.types.chat import ChatCompletionChunk
 
 from gateway.domain.model import ModelsExhausted, ToolCall
 from tests.web.conftest import BEARER, LOCAL_TOKEN, Running, Web
@@ -27,6 +28,12 @@ async def ask(client: AsyncOpenAI, *messages: dict[str, str], **more: object):
 async def streamed(client: AsyncOpenAI, *messages: dict[str, str], **more: object) -> list[str]:
     chunks = await ask(client, *messages, stream=True, **more)
     return [chunk.choices[0].delta.content or "" async for chunk in chunks if chunk.choices]
+
+
+async def read_on(chunks: openai.AsyncStream[ChatCompletionChunk], first_words: asyncio.Event) -> None:
+    async for chunk in chunks:
+        if chunk.choices[0].delta.content:
+            first_words.set()
 
 
 async def test_a_question_gets_its_answer(client: AsyncOpenAI):
@@ -77,10 +84,12 @@ async def test_a_retry_that_repeats_the_words_goes_unnoticed(web: Web, client: A
 
 
 async def test_a_retry_with_other_words_is_told_and_the_answer_can_be_had_again(web: Web, client: AsyncOpenAI):
-    web.model.says("I think", Fails(), "The answer is 42.")
+    seen = Wait()
+    web.model.says("I think", seen, Fails(), "The answer is 42.")
     key = {"Idempotency-Key": "k-1"}
+    chunks = await ask(client, user("what?"), stream=True, extra_headers=key)
     with pytest.raises(openai.APIError, match="Idempotency-Key"):
-        await streamed(client, user("what?"), extra_headers=key)
+        await read_on(chunks, seen.over)
     again = await ask(client, user("what?"), extra_headers=key)
     assert again.choices[0].message.content == "The answer is 42."
 
