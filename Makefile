@@ -25,6 +25,7 @@ test: check wheel  ## Every check there is.
 	$(BIN)/python tests/coverage_gate.py build/coverage.json --lines 85 --branches 80
 
 setup: $(filter .uv/bin/uv,$(UV))  ## Install what uv.lock names.
+	@test -d .venv || echo "Setting up; the first time takes a minute …"
 	@$(UV) sync --locked --quiet $(if $(wildcard .venv/.compiled),,--compile-bytecode)
 	@touch .venv/.compiled
 

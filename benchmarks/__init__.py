@@ -1,0 +1,1 @@
+"""What is promised in numbers, measured: `python -m benchmarks`."""
