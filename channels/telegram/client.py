@@ -18,6 +18,7 @@ from aiogram.exceptions import (
 from aiogram.methods import (
     DeleteWebhook,
     GetMe,
+    Response,
     SendChatAction,
     SendMessageDraft,
     SetMyCommands,
@@ -139,6 +140,10 @@ class _SendMessage(TelegramMethod[_Receipt]):
 class _Session(AiohttpSession):
     """Tells a request that never left from one whose answer is missing."""
 
+    def __init__(self, api: TelegramAPIServer) -> None:
+        super().__init__(api=api)
+        self._held: dict[type[TelegramMethod[Any]], object] = {}
+
     async def close(self) -> None:
         """Without aiogram's pause of a quarter of a second, which current aiohttp does not need."""
         if self._session is not None:
@@ -160,6 +165,8 @@ class _Session(AiohttpSession):
             raise Unanswered(f"no answer: {type(error).__name__}") from None
         if status >= 500:
             raise Unanswered(f"Telegram answered {status}")
+        # aiogram makes this class anew for each answer unless somebody holds it: a millisecond each time
+        self._held.setdefault(type(method), Response.__class_getitem__(method.__returning__))
         return cast(Result, self.check_response(bot, method, status, content).result)
 
 

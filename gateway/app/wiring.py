@@ -1,6 +1,7 @@
 """The gateway, wired: the only place that builds objects."""
 
 import asyncio
+import gc
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -172,11 +173,17 @@ class Gateway:
         work: dict[str, Callable[[], Awaitable[None]]] = {
             "web": partial(web.serve, backend, socket),
             "config": self._watch(group).run,
-            "models": self._model.warm,
+            "models": self._warm,
         }
         started = [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
         announce(backend.links.issue(url(socket), self._clock.now()), self._model.describe())
         return started
+
+    async def _warm(self) -> None:
+        """Import what the first turn needs; from then on the garbage collector need not look at it again."""
+        await self._model.warm()
+        gc.collect()
+        gc.freeze()
 
     def _watch(self, group: asyncio.TaskGroup) -> ConfigWatch:
         def parsed(text: str) -> Config:

@@ -81,9 +81,9 @@ class ConfigWatch:
         if config == self.current:
             return
         self.current = config
-        log.info("config.changed")
         for subscriber in self._subscribers:
             await _tell(subscriber, config)
+        log.info("config.changed")
 
 
 async def _tell(callback: Callable[[Told], Awaitable[None]], what: Told) -> None:

@@ -1,0 +1,188 @@
+"""Every way in passes this suite, through a whole gateway; a new one adds its adapter to `WAYS_IN`."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gateway.domain.model import ModelsExhausted
+from gateway.store.pool import Database
+from tests.contract.ways_in import Api, Browser, Telegram, Terminal, WayIn
+from tests.web.conftest import Running, Started
+from tests.web.scripted import ScriptedModel, Wait
+
+WAYS_IN = {"telegram": Telegram, "web": Browser, "terminal": Terminal, "api": Api}
+
+
+@dataclass
+class Gateway:
+    """One that can be killed and started again on the same database, with the same person at the other end."""
+
+    running: Running
+    way: WayIn
+    started: Started
+
+    @property
+    def model(self) -> ScriptedModel:
+        return self.started.web.model
+
+    async def restart(self) -> None:
+        await self.stop()
+        before = self.started.web
+        self.started = await self.running.start(port=before.port, instance=before.path.instance)
+        await self.way.connect(self.started.web)
+
+    async def stop(self) -> None:
+        await self.way.leave()
+        await self.started.stop()
+
+    async def hang_on(self, text: str) -> Wait:
+        """Say something that the model does not finish answering before it is let go."""
+        middle = Wait()
+        self.model.says("half", middle, " and half")
+        assert await self.way.say(text)
+        async with asyncio.timeout(10):
+            await middle.reached.wait()
+        return middle
+
+    async def stored(self) -> list[str]:
+        """All that was taken from people, in order."""
+        rows = await self.started.web.path.rows(
+            "select coalesce(m.text, i.text) from inbox i left join messages m on m.id = i.message_id order by i.id"
+        )
+        return [text for (text,) in rows]
+
+
+@pytest.fixture
+async def group() -> AsyncIterator[asyncio.TaskGroup]:
+    async with asyncio.TaskGroup() as group:
+        yield group
+
+
+@pytest.fixture(params=list(WAYS_IN.values()), ids=list(WAYS_IN))
+def way(request: pytest.FixtureRequest, group: asyncio.TaskGroup) -> WayIn:
+    return request.param(group)
+
+
+@pytest.fixture
+async def gateway(database: Database, tmp_path: Path, group: asyncio.TaskGroup, way: WayIn) -> AsyncIterator[Gateway]:
+    running = Running(database, tmp_path, group)
+    started = await running.start()
+    await way.connect(started.web)
+    gateway = Gateway(running, way, started)
+    yield gateway
+    await gateway.stop()
+
+
+async def test_a_message_is_answered_once(way: WayIn, gateway: Gateway) -> None:
+    await way.say("hello")
+    await way.answers("re: hello")
+    await way.say("again")
+    assert await way.answers("re: again") == ["re: hello", "re: again"]
+    assert len(gateway.model.prompts) == 2
+
+
+async def test_a_message_that_comes_again_is_the_same_message(way: WayIn, gateway: Gateway) -> None:
+    await way.say("hello", id=7)
+    await way.say("hello", id=7)
+    await way.answers("re: hello")
+    await way.say("hello", id=7)
+    await gateway.restart()
+    await way.say("hello", id=7)
+    await way.say("again", id=8)
+    assert await way.answers("re: again") == ["re: hello", "re: again"]
+    assert len(gateway.model.prompts) == 1
+    assert await gateway.stored() == ["hello", "again"]
+
+
+async def test_messages_right_behind_each_other_are_all_answered_in_order(way: WayIn, gateway: Gateway) -> None:
+    first = await gateway.hang_on("number 0")
+    texts = [f"number {number}" for number in range(1, 6)]
+    for text in texts:
+        await way.say(text)
+    first.over.set()
+    answers = await way.answers(texts[-1])
+    assert answers[0] == "half and half"
+    assert re.findall(r"number \d", " ".join(answers)) == texts
+    assert await gateway.stored() == ["number 0", *texts]
+
+
+async def test_a_command_is_answered_without_the_model(way: WayIn, gateway: Gateway) -> None:
+    await way.say("/help")
+    assert len(await way.answers("/status: ")) == 1
+    assert gateway.model.prompts == []
+
+
+async def test_a_command_does_not_wait_for_a_turn(way: WayIn, gateway: Gateway) -> None:
+    middle = await gateway.hang_on("hello")
+    await way.say("/help")
+    await way.answers("/status: ")
+    middle.over.set()
+    assert len(await way.answers("half and half")) == 2
+
+
+async def test_an_unknown_command_is_ignored(way: WayIn, gateway: Gateway) -> None:
+    await way.say("/nonsense")
+    await way.say("hello")
+    assert await way.answers("re: hello") == ["re: hello"]
+    assert len(gateway.model.prompts) == 1
+    assert await gateway.stored() == ["hello"]
+
+
+async def test_a_model_that_fails_is_explained_once(way: WayIn, gateway: Gateway) -> None:
+    gateway.model.says("I th", ModelsExhausted("No model could answer. Set a key.", ()))
+    await way.say("hello")
+    await way.answers("Set a key.")
+    gateway.model.says("Here I am.")
+    await way.say("again")
+    assert await way.answers("Here") == ["No model could answer. Set a key.", "Here I am."]
+
+
+async def test_a_megabyte_is_answered_or_refused(way: WayIn, gateway: Gateway) -> None:
+    taken = await way.say("x" * 1_000_000)
+    if taken:
+        await way.answers("re: xxx")
+    await way.say("hello")
+    assert len(await way.answers("re: hello")) == 1 + taken
+    assert [len(text) for text in await gateway.stored()] == [1_000_000] * taken + [5]
+    assert all(len(message.text) < 100_000 for message in gateway.model.prompts[-1].messages)
+
+
+async def test_what_nobody_can_read_is_refused(way: WayIn, gateway: Gateway) -> None:
+    await way.say_nonsense()
+    await way.say("hello")
+    assert await way.answers("re: hello") == ["re: hello"]
+    assert await gateway.stored() == ["hello"]
+
+
+async def test_a_stranger_gets_nothing(way: WayIn, gateway: Gateway) -> None:
+    await way.stranger_says("let me in")
+    await way.stranger_says("/help")
+    await way.say("hello")
+    assert await way.answers("re: hello") == ["re: hello"]
+    assert await gateway.stored() == ["hello"]
+    assert await gateway.started.web.path.rows("select count(*) from principals") == [(1,)]
+
+
+async def test_stop_ends_a_turn_that_hangs(way: WayIn, gateway: Gateway) -> None:
+    await gateway.hang_on("hello")
+    await way.say("/stop")
+    await way.answers("Stopped.")
+    async with asyncio.timeout(10):
+        await gateway.started.web.path.worker.settle()
+    gateway.model.says("Here I am.")
+    await way.say("again")
+    *stopped, again = await way.answers("Here")
+    assert (set(stopped), again) == ({"Stopped."}, "Here I am.")
+
+
+async def test_what_was_said_before_a_restart_is_answered_after_it(way: WayIn, gateway: Gateway) -> None:
+    await gateway.hang_on("hello")
+    await gateway.restart()
+    await way.answers("re: hello")
+    await way.say("again")
+    assert await way.answers("re: again") == ["re: hello", "re: again"]
+    assert await gateway.stored() == ["hello", "again"]
