@@ -1,6 +1,7 @@
 """Turns: from the messages a session has unread to the answer that is committed for them."""
 
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import structlog
@@ -89,16 +90,17 @@ class Turns:
         sinks = self._sinks(run, opened)
         reply: Reply | None = None
         try:
-            async for event in conversation.events():
-                for sink in sinks:
-                    await sink.take(event)
-                match event:
-                    case ModelReplied(last, intents):
-                        reply = None if intents else last
-                    case Answered(text):
-                        return Said(AssistantText(text), reply)
-                    case _:
-                        pass
+            async with aclosing(conversation.events()) as events:
+                async for event in events:
+                    for sink in sinks:
+                        await sink.take(event)
+                    match event:
+                        case ModelReplied(last, intents):
+                            reply = None if intents else last
+                        case Answered(text):
+                            return Said(AssistantText(text), reply)
+                        case _:
+                            pass
         except ModelsExhausted as exc:
             log.warning("turn.no_model", attempts=len(exc.attempts))
             return Said(Notice(str(exc)), status=Status.FAILED, error="no model answered")

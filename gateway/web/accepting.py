@@ -8,6 +8,12 @@ from gateway.domain.routing import Edit, Ignore, RunCommand, StartTurn, Steer
 from gateway.flow.inbound import Accepted
 from gateway.web.site import Site
 
+MAX_TEXT = 2_000_000
+"""Characters of one message; what a model cannot read at once becomes a file."""
+
+KEY = r"^[^\x00-\x1f\x7f]+$"
+"""Names that clients choose: anything printable, for it is stored as text."""
+
 
 async def accept(site: Site, inbound: Inbound) -> Accepted:
     """Committed when this returns; raises `TryAgainLater`."""

@@ -258,3 +258,11 @@ async def test_streams_end_when_the_gateway_stops(running: Running):
             async with asyncio.timeout(5):
                 await until(stream, "never")
     await started.stop()
+
+
+@pytest.mark.parametrize("field", ["client_id", "chat"])
+async def test_a_name_that_cannot_be_stored_is_refused(web: Web, field: str):
+    body = {"text": "hello", "client_id": "1", "chat": "main", field: "a\0b"}
+    answer = await web.client.post("/api/messages", json=body, headers=BEARER)
+    assert (answer.status_code, field in answer.text) == (400, True)
+    assert (await web.client.get("/api/events?chat=%00", headers=BEARER)).status_code == 400

@@ -15,13 +15,13 @@ from gateway.domain.scopes import Scope
 from gateway.flow.answers import Answer
 from gateway.flow.inbound import Accepted
 from gateway.store import addresses, messages, requests
-from gateway.web.accepting import accept, outcome
+from gateway.web.accepting import KEY, MAX_TEXT, accept, outcome
 from gateway.web.access import Caller, needs, owner_as_sender
 from gateway.web.errors import Refused
 from gateway.web.site import AtSite, Site
 
 CHANNEL = "terminal"
-Chat = Annotated[str, Query(min_length=1, max_length=200)]
+Chat = Annotated[str, Query(min_length=1, max_length=200, pattern=KEY)]
 
 router = APIRouter()
 
@@ -29,9 +29,9 @@ router = APIRouter()
 class NewMessage(BaseModel):
     """A message for the agent; `client_id` makes sending it again harmless."""
 
-    text: str = Field(min_length=1, max_length=100_000)
-    chat: str = Field("main", min_length=1, max_length=200)
-    client_id: str = Field(min_length=1, max_length=100)
+    text: str = Field(min_length=1, max_length=MAX_TEXT)
+    chat: str = Field("main", min_length=1, max_length=200, pattern=KEY)
+    client_id: str = Field(min_length=1, max_length=100, pattern=KEY)
 
 
 def address_of(caller: Caller, chat: str) -> Address:

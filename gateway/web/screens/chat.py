@@ -6,14 +6,13 @@ from fastapi import APIRouter, Depends, Form, Header, Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from gateway.domain.inbound import Address, Inbound
-from gateway.web.accepting import accept, outcome
+from gateway.web.accepting import KEY, MAX_TEXT, accept, outcome
 from gateway.web.access import Caller, by_cookie, owner_as_sender, signed_in
 from gateway.web.live import EventStream
 from gateway.web.nav import Nav, Screen
 from gateway.web.site import AtSite
 
 ADDRESS = Address("web", "owner", "main")
-MAX_TEXT = 100_000
 
 router = APIRouter()
 screen = Screen(Nav("/", "Chat", "message-square", 0), router)
@@ -51,7 +50,7 @@ async def send(
     site: AtSite,
     _caller: Annotated[Caller, Depends(signed_in)],
     text: Annotated[str, Form(max_length=MAX_TEXT)],
-    client_id: Annotated[str, Form(min_length=1, max_length=100)],
+    client_id: Annotated[str, Form(min_length=1, max_length=100, pattern=KEY)],
 ) -> Response:
     """Take a message; the answer comes with the events. The same `client_id` is taken once."""
     now = site.backend.clock.now()
