@@ -48,10 +48,13 @@ class Worker:
         self._awake.set()
 
     def cancel(self, lost: Iterable[TaskId]) -> None:
-        """Stop these runs if they are ours; their tasks have been cancelled or taken over already."""
-        for task in lost:
-            if task in self._running:
-                self._running[task][2].cancel()
+        """Stop these runs if they are ours; their tasks have been cancelled or taken over already.
+
+        Being told twice, by the command and by the database, must not disturb a run that is cleaning up.
+        """
+        for id in lost:
+            if id in self._running and not (run := self._running[id][2]).cancelling():
+                run.cancel()
 
     @property
     def running(self) -> int:

@@ -210,6 +210,30 @@ class TestCrashes:
 
 
 class TestStops:
+    async def test_being_told_twice_does_not_disturb_a_run_that_cleans_up(
+        self, world: World, worker: Worker, runner: Runner
+    ) -> None:
+        cleaning, go_on, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def work(_: Claim) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cleaning.set()
+                await go_on.wait()
+                cleaned.set()
+
+        runner.work = work
+        await world.queue()
+        async with working(worker):
+            run = await runner.ran.get()
+            worker.cancel([run.id])
+            await cleaning.wait()
+            worker.cancel([run.id])
+            go_on.set()
+            await worker.settle()
+        assert cleaned.is_set()
+
     async def test_a_cancelled_run_stops(self, world: World, worker: Worker, runner: Runner) -> None:
         runner.work = hang
         task, other = await world.queue(), await world.queue()

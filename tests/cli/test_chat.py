@@ -104,6 +104,13 @@ class Terminal:
                 except asyncio.CancelledError:
                     raise AssertionError(f"{text!r} is not in {self.shown!r}") from None
 
+    async def is_asked(self) -> None:
+        """Waits for the next prompt: a key pressed before it is not read as a key."""
+        async with asyncio.timeout(20):
+            while not self.shown.endswith("› "):
+                self._more.clear()
+                await self._more.wait()
+
     def types(self, text: str) -> None:
         os.write(self._screen, text.encode())
 
@@ -180,6 +187,7 @@ async def test_a_conversation_at_a_terminal(web: Web, held: Path):
         await person.sees("supaclaw: not sent: unknown command")
         person.types("/status\n")
         await person.sees("Model: scripted")
+        await person.is_asked()
         person.types("\x04")
         assert await person.leaves() == 0
     history = held / "chat-history"
