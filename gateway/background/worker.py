@@ -9,6 +9,7 @@ import structlog
 from gateway.domain.errors import RunLost, TryAgainLater
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.tasks import BEAT_SECONDS, SLOTS, Claim, Lane, backoff
+from gateway.flow.wakeup import Wakeup
 from gateway.store import tasks
 from gateway.store.pool import Database
 
@@ -39,7 +40,7 @@ class Worker:
         self._instance = instance
         self._runners = runners
         self._lanes = tuple(lanes)
-        self._awake = asyncio.Event()
+        self._awake = Wakeup()
         self._draining = False
         self._running: dict[TaskId, tuple[Claim, Lane, asyncio.Task[None]]] = {}
 
@@ -72,7 +73,7 @@ class Worker:
                         await self._claim(group)
                     except TryAgainLater as exc:
                         log.warning("worker.waits", error=str(exc))
-                    await self._rest()
+                    await self._awake.wait(POLL_SECONDS)
         finally:
             await self._release()
 
@@ -86,13 +87,6 @@ class Worker:
         runs = [task for _, _, task in self._running.values()]
         if runs:
             await asyncio.wait(runs, timeout=seconds)
-
-    async def _rest(self) -> None:
-        try:
-            async with asyncio.timeout(POLL_SECONDS):
-                await self._awake.wait()
-        except TimeoutError:
-            pass
 
     async def _claim(self, group: asyncio.TaskGroup) -> None:
         for lane in () if self._draining else self._lanes:

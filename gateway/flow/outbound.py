@@ -14,6 +14,7 @@ from gateway.domain.splitting import split
 from gateway.domain.tasks import backoff
 from gateway.domain.transcript import Notice
 from gateway.flow.people import OWN_CHANNELS
+from gateway.flow.wakeup import Wakeup
 from gateway.store import addresses, messages, outbox, sessions
 from gateway.store.addresses import AddressRow
 from gateway.store.outbox import OutboxRow
@@ -37,7 +38,7 @@ class Outbound:
         self._channels: dict[str, Channel] = {}
         self._met: set[str] = set()
         self._failpoints = failpoints
-        self._awake = asyncio.Event()
+        self._awake = Wakeup()
         self._idle = asyncio.Event()
         self._busy: dict[AddressId, asyncio.Task[None]] = {}
 
@@ -90,7 +91,7 @@ class Outbound:
                     await self._start_due(group)
                 except DatabaseDown as exc:
                     log.warning("outbound.waits", error=str(exc))
-                await self._rest()
+                await self._awake.wait(POLL_SECONDS)
 
     async def drain(self, seconds: float) -> None:
         """Send what is committed, for that long at most."""
@@ -99,13 +100,6 @@ class Outbound:
                 await self._idle.wait()
         except TimeoutError:
             log.warning("outbound.left", addresses=len(self._busy))
-
-    async def _rest(self) -> None:
-        try:
-            async with asyncio.timeout(POLL_SECONDS):
-                await self._awake.wait()
-        except TimeoutError:
-            pass
 
     async def _start_due(self, group: asyncio.TaskGroup) -> None:
         async with self._database.connection() as conn:

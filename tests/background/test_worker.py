@@ -351,7 +351,7 @@ class TestOutages:
             if outages:
                 worker.wake()
                 raise outages.pop()
-            return await really(*arguments)  # type: ignore[arg-type]
+            return await really(*arguments)
 
         monkeypatch.setattr(tasks, "claim", claim)
         task = await world.queue()
@@ -366,7 +366,7 @@ class TestOutages:
         async def requeue(*arguments: object, **more: object) -> None:
             if outages:
                 raise outages.pop()
-            await really(*arguments, **more)  # type: ignore[arg-type]
+            await really(*arguments, **more)
 
         async def crash(run: Claim) -> None:
             raise ZeroDivisionError

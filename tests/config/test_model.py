@@ -39,7 +39,7 @@ def test_nothing_can_be_changed_afterwards() -> None:
     config = Config()
 
     with pytest.raises(ValidationError):
-        config.web.port = 1  # type: ignore[misc]
+        config.web.port = 1
 
 
 def test_no_secret_is_in_its_repr() -> None:
