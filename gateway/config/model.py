@@ -86,6 +86,20 @@ class Budgets(Section):
     month_usd: Usd | None = Field(20.0, description="US dollars a month; null: no limit.")
 
 
+class Limits(Section):
+    """What the process may take of the machine."""
+
+    memory_mb: int | None = Field(
+        None, ge=128, description="Megabytes from which it sheds load; null: half of what the machine or container has."
+    )
+
+
+class Logs(Section):
+    """The log files."""
+
+    keep: Duration | None = Field(None, description="How long log files are kept; null: for ever.")
+
+
 class Web(Section):
     """Where the page and the APIs listen; a change needs a restart."""
 
@@ -114,5 +128,7 @@ class Config(Section):
     checkpoints: Checkpoints = Field(Checkpoints(), description="Snapshots of the workspace.")
     tools: Tools = Field(Tools(), description="What the agent may use.")
     budgets: Budgets = Field(Budgets(), description="What the models may cost.")
+    limits: Limits = Field(Limits(), description="What the process may take of the machine.")
+    logs: Logs = Field(Logs(), description="The log files.")
     web: Web = Field(Web(), description="Where the page and the APIs listen.")
     database: Database = Field(Database(), description="Where Postgres is.")

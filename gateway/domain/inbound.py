@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from gateway.domain.ids import EntryId
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -52,3 +54,12 @@ class Inbound:
     addressed: bool = True
     solo: bool = False
     earlier: tuple[Earlier, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An `Inbound` on its way in, under an id of our own: the journal has it before the database does."""
+
+    id: EntryId
+    inbound: Inbound
+    at: datetime

@@ -11,12 +11,12 @@ from gateway.agent.loop import run_turn
 from gateway.domain.events import TurnEvent
 from gateway.domain.model import Model, Prompt, SystemMessage
 from gateway.domain.tasks import Claim
+from gateway.domain.tokens import estimate
 from gateway.domain.transcript import Entry, UserText
 from gateway.flow.homes import Home
 from gateway.flow.live import Live, TurnStarted
 from gateway.flow.long_messages import shortened
 from gateway.flow.opening import Opened
-from gateway.llm.tokens import estimate
 from gateway.store import messages, sessions, tasks
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database

@@ -4,10 +4,11 @@ from collections import OrderedDict
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
+from uuid import uuid4
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain import digest
-from gateway.domain.ids import AddressId, InboxId, InstanceId, MessageId, SessionId
+from gateway.domain.ids import AddressId, EntryId, InboxId, InstanceId, MessageId, SessionId
 from gateway.domain.inbound import Earlier, Inbound
 from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer, decide
@@ -90,24 +91,26 @@ class InboundFlow:
         decision = decide(inbound, role, self._commands, turn_running=self._live.answering(inbound.address))
         if isinstance(decision, Ignore):
             return Accepted(decision)
-        accepted = await self._database.run(lambda tx: self._store(tx, inbound, role, decision))
+        accepted = await self._database.run(lambda tx: self._store(tx, EntryId(uuid4()), inbound, role, decision))
         self._failpoints.reach(Step.INBOUND_COMMITTED)
         self._remember(key, accepted)
         await self._follow(accepted)
         return accepted
 
-    async def _store(self, tx: Connection, inbound: Inbound, role: Role, decision: Decision) -> Accepted:
+    async def _store(
+        self, tx: Connection, entry: EntryId, inbound: Inbound, role: Role, decision: Decision
+    ) -> Accepted:
         if isinstance(decision, Edit) and await addresses.find(tx, inbound.address) is None:
             return Accepted(Ignore("edit of something unknown"))
         at = await self._locked_address(tx, inbound, role)
         kind = inbox.kind_of(decision)
-        arrival = await inbox.enter(tx, inbound, kind, at.principal_id, at.id, handled=kind != "command")
+        arrival = await inbox.enter(tx, inbound, kind, at, entry, handled=kind != "command")
         if arrival is None:
             return await _seen_before(tx, inbound, decision)
         accepted = Accepted(decision, arrival, at.id, at.session_id)
         match decision:
             case StartTurn() | Steer():
-                return replace(accepted, message_id=await self._queue(tx, at, arrival, inbound, role))
+                return replace(accepted, message_id=await self._queue(tx, at, arrival, entry, inbound, role))
             case Edit(platform_id):
                 edited = await messages.replace_unread(tx, at.id, platform_id, inbound.text)
                 return replace(accepted, message_id=edited)
@@ -116,9 +119,11 @@ class InboundFlow:
             case _:
                 assert_never(decision)
 
-    async def _queue(self, tx: Connection, at: AddressRow, arrival: InboxId, inbound: Inbound, role: Role) -> MessageId:
+    async def _queue(
+        self, tx: Connection, at: AddressRow, arrival: InboxId, entry: EntryId, inbound: Inbound, role: Role
+    ) -> MessageId:
         label = label_of(role, private=inbound.private)
-        message = await messages.receive(tx, at.session_id, at.principal_id, at.id, inbound, label)
+        message = await messages.receive(tx, at.session_id, at.principal_id, at.id, inbound, label, entry)
         await inbox.became(tx, arrival, message)
         if label > Label.OWNER:
             await sessions.taint(tx, at.session_id, label)

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from gateway.domain.tokens import estimate
 from gateway.domain.transcript import Entry, UserText
-from gateway.llm.tokens import estimate
 from gateway.store.messages import MessageRow
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.tree import Workspace

@@ -10,6 +10,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait
 from gateway.domain.clock import Clock
 from gateway.domain.model import Attempt, ModelEvent, ModelsExhausted, Prompt, Reply, Restarted, TextDelta, Usage
 from gateway.domain.settings import Params
+from gateway.domain.tokens import estimate
 from gateway.llm.cooldown import Cooldowns
 from gateway.llm.errors import ModelError
 from gateway.llm.exhausted import explain
@@ -18,7 +19,7 @@ from gateway.llm.prices import Prices
 from gateway.llm.provider import ProviderReply
 from gateway.llm.registry import Providers
 from gateway.llm.scrub import scrub
-from gateway.llm.tokens import estimate, estimate_prompt
+from gateway.llm.tokens import estimate_prompt
 
 log = structlog.get_logger(__name__)
 

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, assert_never
 
-from gateway.domain.ids import AddressId, InboxId, MessageId, PrincipalId
+from gateway.domain.ids import AddressId, EntryId, InboxId, JournalId, MessageId, PrincipalId
 from gateway.domain.inbound import Inbound
 from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer
 from gateway.domain.texts import storable
+from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection
 
 Kind = Literal["message", "edit", "command", "button"]
@@ -30,6 +31,8 @@ class InboxRow:
     received_at: datetime
     message_id: MessageId | None
     handled_at: datetime | None
+    entry_id: EntryId
+    journal_id: JournalId | None
 
 
 def kind_of(decision: Decision) -> Kind:
@@ -46,17 +49,23 @@ def kind_of(decision: Decision) -> Kind:
 
 
 async def enter(
-    conn: Connection, inbound: Inbound, kind: Kind, principal: PrincipalId, address: AddressId, *, handled: bool
+    conn: Connection,
+    inbound: Inbound,
+    kind: Kind,
+    at: AddressRow,
+    entry: EntryId,
+    *,
+    handled: bool,
 ) -> InboxId | None:
     """Enter an arrival; None if it has been seen before. A message's text is kept in its own row only."""
-    at = inbound.address
     found = await conn.fetchval(
         """insert into inbox (principal_id, address_id, channel, account, chat, platform_id, kind, text, platform_time,
-                              handled_at)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, case when $10 then now() end)
-           on conflict (channel, account, chat, platform_id) do nothing returning id""",
-        principal,
-        address,
+                              handled_at, entry_id, journal_id)
+           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, case when $10 then now() end, $11,
+                   (select id from journals where session_id = $12 and closed_at is null))
+           on conflict do nothing returning id""",
+        at.principal_id,
+        at.id,
         at.channel,
         at.account,
         at.chat,
@@ -65,6 +74,8 @@ async def enter(
         "" if kind == "message" else storable(inbound.text),
         inbound.sent_at,
         handled,
+        entry,
+        at.session_id,
     )
     return InboxId(found) if found else None
 

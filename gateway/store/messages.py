@@ -7,11 +7,12 @@ from typing import Literal, assert_never
 
 from asyncpg import Record
 
-from gateway.domain.ids import AddressId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.ids import AddressId, EntryId, JournalId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.inbound import Inbound
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.domain.texts import storable
+from gateway.domain.tokens import estimate
 from gateway.domain.transcript import AssistantText, Entry, Notice, Summary, ToolIntent, ToolResult, UserText
 from gateway.store.pool import Connection
 
@@ -48,6 +49,15 @@ class MessageRow:
     answered_by: MessageId | None
     closed_at: datetime | None
     created_at: datetime
+    entry_id: EntryId
+    journal_id: JournalId | None
+    tokens: int | None
+    covers: int | None
+
+    @property
+    def size(self) -> int:
+        """Its tokens, estimated."""
+        return estimate(self.text) if self.tokens is None else self.tokens
 
     @property
     def open(self) -> bool:
@@ -96,23 +106,28 @@ async def receive(
     address: AddressId,
     inbound: Inbound,
     label: Label,
+    entry: EntryId,
 ) -> MessageId:
     """Store what a person said, unread: it gets its place in the transcript when a turn takes it."""
+    text = storable(inbound.text)
     return MessageId(
         await conn.fetchval(
             """insert into messages (session_id, principal_id, address_id, kind, text, label, origin, sender,
-                                     platform_id, sent_at, solo)
-               values ($1, $2, $3, 'user', $4, $5, $6, $7, $8, $9, $10) returning id""",
+                                     platform_id, sent_at, solo, entry_id, tokens, journal_id)
+               values ($1, $2, $3, 'user', $4, $5, $6, $7, $8, $9, $10, $11, $12,
+                       (select id from journals where session_id = $1 and closed_at is null)) returning id""",
             session,
             principal,
             address,
-            storable(inbound.text),
+            text,
             label,
             inbound.address.channel,
             "" if inbound.private else storable(inbound.sender.name),
             inbound.platform_id,
             inbound.sent_at,
             inbound.solo,
+            entry,
+            estimate(text),
         )
     )
 
@@ -120,12 +135,13 @@ async def receive(
 async def replace_unread(conn: Connection, address: AddressId, platform_id: str, text: str) -> MessageId | None:
     """Apply an edit to a message that no turn has taken; None when it is too late."""
     found = await conn.fetchval(
-        """update messages set text = $3
+        """update messages set text = $3, tokens = $4
            where address_id = $1 and platform_id = $2 and kind = 'user' and seq is null and closed_at is null
            returning id""",
         address,
         platform_id,
         storable(text),
+        estimate(text),
     )
     return MessageId(found) if found else None
 
@@ -174,11 +190,14 @@ async def take(conn: Connection, session: SessionId, *, joining: bool) -> list[M
 
 
 async def transcript(conn: Connection, session: SessionId) -> list[MessageRow]:
-    """Everything a turn has to know: from the last summary on, in order, without what is unread."""
+    """Everything a turn has to know, without what is unread: the last summary, then in order what it does not cover."""
     rows = await conn.fetch(
-        """select * from messages where session_id = $1 and seq is not null and seq >= coalesce(
-             (select max(seq) from messages where session_id = $1 and kind = 'summary'), 0)
-           order by seq""",
+        """with last as (
+             select id, covers from messages where session_id = $1 and kind = 'summary' order by seq desc limit 1)
+           select m.* from messages m left join last on true
+           where m.session_id = $1 and m.seq is not null
+             and (m.id = last.id or (m.kind <> 'summary' and m.seq > coalesce(last.covers, 0)))
+           order by m.kind <> 'summary', m.seq""",
         session,
     )
     return [_row(row) for row in rows]
@@ -194,23 +213,29 @@ async def say(
     origin: str = "gateway",
     address: AddressId | None = None,
     task: TaskId | None = None,
+    covers: int | None = None,
 ) -> MessageRow:
-    """Append one text to the transcript; the caller holds the session."""
+    """Append one text to the transcript; the caller holds the session. A summary says up to which place it `covers`."""
+    text = storable(entry.text)
     row = await conn.fetchrow(
         """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
                insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final,
-                                     task_id, closed_at)
-               select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9, case when $4 = 'user' then now() end from place
+                                     task_id, closed_at, covers, tokens, journal_id)
+               select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9, case when $4 = 'user' then now() end, $10, $11,
+                      (select id from journals where session_id = $1 and closed_at is null)
+               from place
                returning *""",
         session,
         principal,
         address,
         _KIND[type(entry)],
-        storable(entry.text),
+        text,
         label,
         origin,
         not isinstance(entry, AssistantText) or entry.final,
         task,
+        covers,
+        estimate(text),
     )
     assert row is not None, "the session exists"
     return _row(row)
@@ -238,11 +263,11 @@ async def intend(
              update sessions set next_seq = next_seq + cardinality($4::int[]) where id = $1
              returning next_seq - cardinality($4::int[]) as first)
            insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
-                                 origin)
+                                 origin, tokens, journal_id)
            select $1, $2, $3, place.first + i.place - 1, 'tool_intent', i.ordinal, i.call_id, i.tool, i.arguments, $8,
-                  'agent'
-           from place, unnest($4::int[], $5::text[], $6::text[], $7::text[]) with ordinality
-             as i (ordinal, call_id, tool, arguments, place)""",
+                  'agent', i.tokens, (select id from journals where session_id = $1 and closed_at is null)
+           from place, unnest($4::int[], $5::text[], $6::text[], $7::text[], $9::int[]) with ordinality
+             as i (ordinal, call_id, tool, arguments, tokens, place)""",
         session,
         principal,
         task,
@@ -251,6 +276,7 @@ async def intend(
         [storable(intent.call.name) for intent in intents],
         [storable(intent.call.arguments) for intent in intents],
         label,
+        [estimate(intent.call.arguments) for intent in intents],
     )
 
 
@@ -264,11 +290,14 @@ async def conclude(
     label: Label,
 ) -> None:
     """Store the result of a call; one that has a result already keeps it."""
+    text = storable(result.text)
     await conn.execute(
         """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
            insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
-                                 origin)
-           select $1, $2, $3, place.seq, 'tool_result', $4, $5, $6, $7, $8, 'tool' from place
+                                 origin, tokens, journal_id)
+           select $1, $2, $3, place.seq, 'tool_result', $4, $5, $6, $7, $8, 'tool', $9,
+                  (select id from journals where session_id = $1 and closed_at is null)
+           from place
            on conflict (task_id, ordinal, kind) where ordinal is not null do nothing""",
         session,
         principal,
@@ -276,8 +305,9 @@ async def conclude(
         intent.ordinal,
         storable(result.call_id),
         storable(intent.call.name),
-        storable(result.text),
+        text,
         label,
+        estimate(text),
     )
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.model import AssistantMessage, Prompt, SystemMessage, ToolCall, ToolMessage, ToolSpec, UserMessage
-from gateway.llm.tokens import estimate, estimate_prompt
+from gateway.domain.tokens import estimate
+from gateway.llm.tokens import estimate_prompt
 
 TEXTS = {
     "English": "It was the best of times, it was the worst of times, it was the age of wisdom. " * 3,

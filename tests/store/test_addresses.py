@@ -6,7 +6,7 @@ from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
 from gateway.store import addresses, inbox, sessions
 from gateway.store.pool import Connection
-from tests.store.world import HOME, World, arrival, blocked
+from tests.store.world import HOME, World, arrival, blocked, fresh
 
 
 async def add(tx: Connection, world: World, address: Address, *, private: bool = True) -> SessionId:
@@ -19,7 +19,7 @@ async def heard(tx: Connection, world: World, address: Address) -> None:
     at = await addresses.find(tx, address)
     assert at is not None
     inbound = replace(arrival(id=str(uuid4())), address=address)
-    await inbox.enter(tx, inbound, "message", world.principal, at.id, handled=True)
+    await inbox.enter(tx, inbound, "message", at, fresh(), handled=True)
 
 
 async def test_an_address_is_found_by_its_four_parts_and_by_its_id(world: World) -> None:

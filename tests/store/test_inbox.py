@@ -5,14 +5,15 @@ import pytest
 from gateway.domain.ids import InboxId
 from gateway.domain.inbound import Inbound
 from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer
-from gateway.store import inbox
+from gateway.store import addresses, inbox
 from gateway.store.inbox import Kind
-from tests.store.world import World, arrival
+from tests.store.world import World, arrival, fresh
 
 
 async def enter(world: World, inbound: Inbound, kind: Kind = "message", *, handled: bool = True) -> InboxId | None:
     async with world.database.transaction() as tx:
-        return await inbox.enter(tx, inbound, kind, world.principal, world.address, handled=handled)
+        at = await addresses.get(tx, world.address)
+        return await inbox.enter(tx, inbound, kind, at, fresh(), handled=handled)
 
 
 @pytest.mark.parametrize(

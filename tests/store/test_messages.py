@@ -43,10 +43,15 @@ async def get(world: World, id: MessageId) -> MessageRow:
 
 
 async def say(
-    world: World, entry: AssistantText | Notice | Summary | UserText, task: TaskId | None = None
+    world: World,
+    entry: AssistantText | Notice | Summary | UserText,
+    task: TaskId | None = None,
+    covers: int | None = None,
 ) -> MessageRow:
     async with world.database.transaction() as tx:
-        return await messages.say(tx, world.session, world.principal, entry, label=Label.OWNER, task=task)
+        return await messages.say(
+            tx, world.session, world.principal, entry, label=Label.OWNER, task=task, covers=covers
+        )
 
 
 async def running_task(world: World) -> TaskId:
@@ -261,10 +266,14 @@ async def test_what_was_said_before_us_waits_for_no_answer(world: World) -> None
     assert (row.kind, row.open) == ("user", False)
 
 
-async def test_a_transcript_starts_at_the_last_summary(world: World) -> None:
-    for entry in (AssistantText("old"), Summary("first"), AssistantText("new"), Summary("second"), Notice("n")):
-        await say(world, entry)
-    assert [row.entry for row in await transcript(world)] == [Summary("second"), Notice("n")]
+async def test_a_transcript_is_the_last_summary_and_what_it_does_not_cover(world: World) -> None:
+    await say(world, AssistantText("old"))
+    await say(world, Summary("first"), covers=1)
+    await say(world, AssistantText("middle"))
+    await say(world, AssistantText("kept"))
+    await say(world, Summary("second"), covers=3)
+    await say(world, Notice("n"))
+    assert [row.entry for row in await transcript(world)] == [Summary("second"), AssistantText("kept"), Notice("n")]
 
 
 async def test_an_answer_ends_its_turn_and_so_does_a_notice_in_its_place(world: World) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from gateway.domain.ids import AddressId, InstanceId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.ids import AddressId, EntryId, InstanceId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Claim, Lane, Status
@@ -35,7 +35,7 @@ class World:
     async def ask(self, text: str, **more: Any) -> MessageId:
         async with self.database.transaction() as tx:
             inbound = arrival(text, id=str(uuid4()), **more)
-            return await messages.receive(tx, self.session, self.principal, self.address, inbound, Label.OWNER)
+            return await messages.receive(tx, self.session, self.principal, self.address, inbound, Label.OWNER, fresh())
 
     async def answer(self, text: str, task: TaskId | None = None) -> MessageId:
         async with self.database.transaction() as tx:
@@ -88,6 +88,10 @@ async def found(database: Database) -> World:
         at = await addresses.find(tx, HOME)
     assert at is not None
     return World(database, principal, session, at.id)
+
+
+def fresh() -> EntryId:
+    return EntryId(uuid4())
 
 
 def somebody() -> InstanceId:
