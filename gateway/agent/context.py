@@ -126,7 +126,7 @@ def _acceptable(call: ToolCall) -> ToolCall:
     name = re.sub(r"[^A-Za-z0-9_-]", "_", call.name)[:64] or "unnamed"
     try:
         valid = isinstance(json.loads(call.arguments), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         valid = False
     arguments = (
         call.arguments if valid else json.dumps({"malformed": call.arguments}) if call.arguments.strip() else "{}"

@@ -18,14 +18,22 @@ MESSAGE_OVERHEAD = 4
 LEFT_OUT = "[Older messages are left out here: the conversation is longer than the model can read.]"
 
 
-def fit(messages: Sequence[PromptMessage], budget: int, estimate: Estimate) -> tuple[PromptMessage, ...]:
-    """At most `budget` (≥ 200) tokens: oldest rounds go first, the newest user message never goes."""
+def fit(
+    messages: Sequence[PromptMessage],
+    budget: int,
+    estimate: Estimate,
+    *,
+    longest: int = MAX_MESSAGE_TOKENS,
+    pinned: int = 0,
+) -> tuple[PromptMessage, ...]:
+    """At most `budget` (≥ 200) tokens: oldest rounds go first, the newest user message and the `pinned` first never."""
     system = tuple(message for message in messages if isinstance(message, SystemMessage))
     rest = [message for message in messages if not isinstance(message, SystemMessage)]
-    capped = _shrunk(rest, MAX_MESSAGE_TOKENS, estimate)
+    capped = _shrunk(rest, longest, estimate)
     if _weight((*system, *capped), estimate) <= budget:
         return (*system, *capped)
-    newest = _newest(_rounds(capped), budget - _weight(system, estimate) - _marker_weight(estimate), estimate)
+    room = budget - _weight(system, estimate) - _marker_weight(estimate)
+    newest = _newest(_rounds(capped), room, pinned, estimate)
     short, fitting = _squeezed(system, newest, budget - _marker_weight(estimate), estimate)
     return (*short, *(_marked(fitting) if len(fitting) < len(rest) else fitting))
 
@@ -37,9 +45,30 @@ def message_tokens(message: PromptMessage, estimate: Estimate) -> int:
     return MESSAGE_OVERHEAD * (1 + len(calls)) + sum(map(estimate, parts))
 
 
-def _newest(rounds: Sequence[Round], room: int, estimate: Estimate) -> list[Round]:
+def even_out(texts: Sequence[str], room: int, estimate: Estimate) -> list[str]:
+    """The longest texts cut to one common length, so that all together take `room` tokens."""
+    level = _level([estimate(text) for text in texts], room)
+    return [cut(text, level, estimate) for text in texts]
+
+
+def cut(text: str, limit: int, estimate: Estimate) -> str:
+    """Head and tail of a text, with a line that says how much is missing between them."""
+    tokens = estimate(text)
+    if tokens <= limit:
+        return text
+    keep = len(text) * (limit - estimate(_gap(len(text))) - 1) // tokens
+    while keep > 0:
+        tail = keep // 3
+        short = f"{text[: keep - tail]}{_gap(len(text) - keep)}{text[len(text) - tail :]}"
+        if estimate(short) <= limit:
+            return short
+        keep = keep * 4 // 5
+    return ""
+
+
+def _newest(rounds: Sequence[Round], room: int, pinned: int, estimate: Estimate) -> list[Round]:
     """What is left when the oldest rounds are dropped; the newest round and the newest user message stay."""
-    needed = _needed(rounds)
+    needed = _needed(rounds) | set(range(pinned))
     weights = [_weight(part, estimate) for part in rounds]
     total, dropped = sum(weights), set[int]()
     for place, weight in enumerate(weights):
@@ -87,11 +116,11 @@ def _shrink(message: PromptMessage, limit: int, estimate: Estimate) -> PromptMes
     room = limit - MESSAGE_OVERHEAD
     match message:
         case SystemMessage(text):
-            return SystemMessage(_cut(text, room, estimate))
+            return SystemMessage(cut(text, room, estimate))
         case UserMessage(text):
-            return UserMessage(_cut(text, room, estimate))
+            return UserMessage(cut(text, room, estimate))
         case ToolMessage(call_id, text):
-            return ToolMessage(call_id, _cut(text, room, estimate))
+            return ToolMessage(call_id, cut(text, room, estimate))
         case AssistantMessage():
             return _shrink_assistant(message, limit, estimate)
         case unreachable:
@@ -103,7 +132,7 @@ def _shrink_assistant(message: AssistantMessage, limit: int, estimate: Estimate)
     weights = [estimate(text) for text in texts]
     level = _level(weights, limit - (message_tokens(message, estimate) - sum(weights)))
     calls = (ToolCall(call.id, call.name, _cut_arguments(call.arguments, level, estimate)) for call in message.calls)
-    return AssistantMessage(_cut(message.text, level, estimate), tuple(calls))
+    return AssistantMessage(cut(message.text, level, estimate), tuple(calls))
 
 
 def _level(weights: Sequence[int], room: int) -> int:
@@ -116,21 +145,6 @@ def _level(weights: Sequence[int], room: int) -> int:
     return max(weights, default=0)
 
 
-def _cut(text: str, limit: int, estimate: Estimate) -> str:
-    """Head and tail of a text, with a line that says how much is missing between them."""
-    tokens = estimate(text)
-    if tokens <= limit:
-        return text
-    keep = len(text) * (limit - estimate(_gap(len(text))) - 1) // tokens
-    while keep > 0:
-        tail = keep // 3
-        cut = f"{text[: keep - tail]}{_gap(len(text) - keep)}{text[len(text) - tail :]}"
-        if estimate(cut) <= limit:
-            return cut
-        keep = keep * 4 // 5
-    return ""
-
-
 def _gap(missing: int) -> str:
     return f"\n[… {missing:,} characters are left out here …]\n"
 
@@ -139,8 +153,8 @@ def _cut_arguments(arguments: str, limit: int, estimate: Estimate) -> str:
     """Still a JSON object, because providers refuse anything else."""
     if estimate(arguments) <= limit:
         return arguments
-    cut = json.dumps({"cut": _cut(arguments, limit // 2, estimate)}, ensure_ascii=False)
-    return cut if estimate(cut) <= limit else "{}"
+    short = json.dumps({"cut": cut(arguments, limit // 2, estimate)}, ensure_ascii=False)
+    return short if estimate(short) <= limit else "{}"
 
 
 def _rounds(messages: Sequence[PromptMessage]) -> list[Round]:

@@ -2,8 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from gateway.domain.events import ToolFinished
 from gateway.domain.model import ToolCall, Usage
@@ -15,6 +16,10 @@ class Stop:
 
     limit: str
     text: str
+
+
+Purse: TypeAlias = Callable[[], Stop | None]
+"""Asked before each model call: why it may not be paid for, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,41 +40,58 @@ UNSPENT = Spent()
 
 
 class Repeats:
-    """Counts calls with the same name and arguments that gave the same result."""
+    """Counts calls with the same name and arguments, and among them those that gave the same result."""
 
     def __init__(self) -> None:
-        self._seen: Counter[tuple[str, str, str]] = Counter()
+        self._same: Counter[tuple[str, str, str]] = Counter()
+        self._changing: Counter[tuple[str, str]] = Counter()
 
     def note(self, finished: Iterable[ToolFinished]) -> None:
         """Count one round of calls; equal calls within a round count once."""
-        self._seen.update(
-            {(event.intent.call.name, _canonical(event.intent.call), event.result.text) for event in finished}
-        )
+        calls = {(event.intent.call.name, _canonical(event.intent.call), event.result.text) for event in finished}
+        self._same.update(calls)
+        self._changing.update({(name, arguments) for name, arguments, _ in calls})
 
     def most(self) -> tuple[str, int]:
-        """The tool of the call repeated most, and how often it was made."""
-        for (name, _, _), times in self._seen.most_common(1):
+        """The tool of the call that gave the same result most often, and how often."""
+        for (name, _, _), times in self._same.most_common(1):
+            return name, times
+        return "", 0
+
+    def most_changing(self) -> tuple[str, int]:
+        """The tool of the call made most often, whatever its results, and how often."""
+        for (name, _), times in self._changing.most_common(1):
             return name, times
         return "", 0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one run; None means no bound. `repeats` is how often the same call may give the same result."""
+    """Bounds of one run, and of the money of all runs of a day and of a month; None means no bound.
+
+    `repeats` is how often the same call may give the same result, `polls` how often it may be made at all. What is
+    left of the day and the month the loop cannot know: it asks the `purse`.
+    """
 
     model_calls: int = 40
     tokens: int | None = 2_000_000
     usd: float | None = 0.5
+    day_usd: float | None = None
+    month_usd: float | None = None
     repeats: int = 3
+    polls: int = 10
     parallel_tools: int = 8
+    purse: Purse | None = None
 
     def stop(self, spent: Spent) -> Stop | None:
         """Why no further model call may be made, or None."""
+        if self.purse is not None and (empty := self.purse()):
+            return empty
         if spent.model_calls >= self.model_calls:
             calls = f"this took {spent.model_calls} model calls, the most for one answer"
             return Stop("model_calls", _stopped(calls))
-        if self.usd is not None and 0 < spent.usd >= self.usd:
-            cost = f"this cost ${spent.usd:.2f}, and ${self.usd:.2f} is the limit for one answer"
+        if used_up(spent.usd, self.usd):
+            cost = f"this cost {dollars(spent.usd)}, and {dollars(self.usd or 0.0)} is the limit for one answer"
             return Stop("usd", _stopped(cost))
         if self.tokens is not None and spent.tokens >= self.tokens:
             used = f"this used {spent.tokens:,} tokens, and {self.tokens:,} is the limit for one answer"
@@ -79,16 +101,28 @@ class Limits:
     def stop_repeating(self, repeats: Repeats) -> Stop | None:
         """Why the calls go in circles, or None."""
         name, times = repeats.most()
-        if times < self.repeats:
-            return None
-        again = f"I called {name} {times} times in the same way and learned nothing new"
-        return Stop("repeats", _stopped(again))
+        if times >= self.repeats:
+            return Stop("repeats", _stopped(f"I called {name} {times} times in the same way and learned nothing new"))
+        name, times = repeats.most_changing()
+        if times >= self.polls:
+            return Stop("polls", _stopped(f"I called {name} {times} times in the same way"))
+        return None
+
+
+def used_up(spent: float, limit: float | None) -> bool:
+    """Whether the money is gone. What is free may go on even with a limit of nothing."""
+    return limit is not None and 0 < spent >= limit
+
+
+def dollars(amount: float) -> str:
+    """For people: in cents, and a few of them in their fractions."""
+    return f"${amount:.4f}" if 0 < amount < 0.1 else f"${amount:.2f}"
 
 
 def _canonical(call: ToolCall) -> str:
     try:
         return json.dumps(json.loads(call.arguments), sort_keys=True)
-    except ValueError:
+    except (ValueError, RecursionError):
         return call.arguments
 
 

@@ -116,11 +116,15 @@ ModelEvent: TypeAlias = TextDelta | Restarted | Reply
 
 
 class ModelsExhausted(SupaclawError):
-    """Every model failed; the text is the message for the user: models in order, each error, what to do."""
+    """Every model failed; the text is the message for the user: models in order, each error, what to do.
 
-    def __init__(self, message: str, attempts: tuple[Attempt, ...]) -> None:
+    `overflow` says that a shorter prompt may help: to one of them at least it was too long.
+    """
+
+    def __init__(self, message: str, attempts: tuple[Attempt, ...], *, overflow: bool = False) -> None:
         super().__init__(message)
         self.attempts = attempts
+        self.overflow = overflow
 
 
 class Model(Protocol):

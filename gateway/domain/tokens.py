@@ -18,6 +18,11 @@ def estimate(text: str) -> int:
     return _known(text) if len(text) <= _SHORT else _estimated(text)
 
 
+def forget() -> None:
+    """Let go of the estimates that are kept."""
+    _known.cache_clear()
+
+
 @lru_cache(maxsize=1024)
 def _known(text: str) -> int:
     """A transcript is estimated before every model call, and only its end is new."""

@@ -5,14 +5,14 @@ from contextlib import aclosing
 from typing import Protocol
 
 from gateway.agent.context import system_prompt, to_messages
-from gateway.agent.fit import fit
+from gateway.agent.fit import fit, message_tokens
 from gateway.agent.limits import Limits
 from gateway.agent.loop import run_turn
 from gateway.domain.events import TurnEvent
 from gateway.domain.model import Model, Prompt, SystemMessage
 from gateway.domain.tasks import Claim
 from gateway.domain.tokens import estimate
-from gateway.domain.transcript import Entry, UserText
+from gateway.domain.transcript import Entry, Summary, UserText
 from gateway.flow.homes import Home
 from gateway.flow.live import Live, TurnStarted
 from gateway.flow.long_messages import shortened
@@ -20,6 +20,9 @@ from gateway.flow.opening import Opened
 from gateway.store import messages, sessions, tasks
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database
+
+LEAST = 200
+"""Tokens of the shortest prompt that can hold a question."""
 
 
 class SizedModel(Model, Protocol):
@@ -31,10 +34,18 @@ class SizedModel(Model, Protocol):
 
 
 class Conversation:
-    """One run of the loop."""
+    """One run of the loop; `budget` is what a prompt may have if that is less than the model promises."""
 
     def __init__(
-        self, database: Database, live: Live, run: Claim, opened: Opened, home: Home, model: SizedModel, limits: Limits
+        self,
+        database: Database,
+        live: Live,
+        run: Claim,
+        opened: Opened,
+        home: Home,
+        model: SizedModel,
+        limits: Limits,
+        budget: int | None = None,
     ) -> None:
         self._database = database
         self._live = live
@@ -43,9 +54,23 @@ class Conversation:
         self._home = home
         self._model = model
         self._limits = limits
+        self._most = budget
         self._system = SystemMessage(system_prompt(home.persona(), opened.principal))
         self._pending = opened.pending(run)
         self._fresh = not self._pending
+        self._asked: Prompt | None = None
+
+    @property
+    def room(self) -> int:
+        """Tokens the transcript may take of a prompt: what the standing instructions leave, and half of it at least."""
+        budget = self._budget()
+        return max(budget - estimate(self._system.text), budget // 2)
+
+    @property
+    def prompted(self) -> int:
+        """Tokens of the last prompt."""
+        said = self._asked.messages if self._asked else ()
+        return self._home.schema_tokens + sum(message_tokens(message, estimate) for message in said)
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """As `run_turn`; raises `ModelsExhausted` and `RunLost`."""
@@ -57,7 +82,7 @@ class Conversation:
             render=self._render,
             steer=self._steer,
             limits=self._limits,
-            first_ordinal=self._opened.first_ordinal(self._run),
+            first_ordinal=self._opened.first_ordinal,
             pending=self._pending,
             spent=self._opened.spent,
         )
@@ -67,8 +92,15 @@ class Conversation:
 
     def _render(self, entries: Sequence[Entry]) -> Prompt:
         whole = (self._system, *to_messages(entries))
-        room = self._model.prompt_budget() - self._home.schema_tokens
-        return Prompt(fit(whole, room, estimate), self._home.toolbox.specs)
+        summaries = sum(isinstance(entry, Summary) for entry in entries[:1])
+        self._asked = Prompt(fit(whole, self._budget(), estimate, pinned=summaries), self._home.toolbox.specs)
+        return self._asked
+
+    def _budget(self) -> int:
+        """Tokens of a prompt without the tools."""
+        promised = self._model.prompt_budget()
+        most = promised if self._most is None else min(promised, self._most)
+        return max(most - self._home.schema_tokens, LEAST)
 
     async def _steer(self) -> Sequence[UserText]:
         """What arrived since the last model call; a turn that begins with one has just taken it."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gateway.agent.compaction import own_turn, turn_after
 from gateway.agent.limits import Spent
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.principals import Label, Principal
@@ -25,6 +26,8 @@ class Opened:
     transcript: Sequence[MessageRow]
     asked: Sequence[MessageRow]
     spent: Spent
+    first_ordinal: int
+    """The first free key for a tool call of its task."""
 
     @property
     def solo(self) -> bool:
@@ -38,14 +41,9 @@ class Opened:
 
     def pending(self, run: Claim) -> tuple[ToolIntent, ...]:
         """Calls of this turn that a crash left without a result."""
-        rows = _since_answer(self.transcript, run)
+        rows = own_turn(self.transcript, run.id)
         done = {row.ordinal for row in rows if row.kind == "tool_result"}
         return tuple(entry for row in rows if isinstance(entry := row.entry, ToolIntent) and entry.ordinal not in done)
-
-    def first_ordinal(self, run: Claim) -> int:
-        """The first free key for a tool call of this task."""
-        used = [row.ordinal for row in self.transcript if row.task_id == run.id and row.ordinal is not None]
-        return max(used, default=-1) + 1
 
 
 async def open_turn(tx: Connection, run: Claim) -> Opened | None:
@@ -68,21 +66,17 @@ async def open_turn(tx: Connection, run: Claim) -> Opened | None:
         at=await addresses.get(tx, last.address_id),
         transcript=transcript,
         asked=asked,
-        spent=await _spent(tx, run, transcript),
+        spent=await _spent(tx, run, run.session_id, transcript),
+        first_ordinal=await messages.next_ordinal(tx, run.id),
     )
 
 
-def _since_answer(transcript: Sequence[MessageRow], run: Claim) -> list[MessageRow]:
-    """What this task has stored for the turn it is in: one task may answer several times, one turn after another."""
-    own = [row for row in transcript if row.task_id == run.id]
-    ends = [place for place, row in enumerate(own, start=1) if row.ends_turn]
-    return own[max(ends, default=0) :]
-
-
-async def _spent(tx: Connection, run: Claim, transcript: Sequence[MessageRow]) -> Spent:
-    """What interrupted runs of the same turn have used: nothing, unless they stored something."""
-    rows = _since_answer(transcript, run)
-    if not rows:
+async def _spent(tx: Connection, run: Claim, session: SessionId, transcript: Sequence[MessageRow]) -> Spent:
+    """What this turn has used so far, before a crash or for its summary: nothing, unless it stored something."""
+    since = None
+    if own_turn(transcript, run.id):
+        since = await messages.stored_since(tx, session, run.id, turn_after(transcript, run.id))
+    if since is None:
         return Spent()
-    used = await steps.spent_on(tx, run.id, rows[0].created_at)
+    used = await steps.spent_on(tx, run.id, since)
     return Spent(used.calls, used.tokens_in + used.tokens_out, used.cost_usd)

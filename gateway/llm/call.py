@@ -12,7 +12,7 @@ from gateway.domain.model import Attempt, ModelEvent, ModelsExhausted, Prompt, R
 from gateway.domain.settings import Params
 from gateway.domain.tokens import estimate
 from gateway.llm.cooldown import Cooldowns
-from gateway.llm.errors import ModelError
+from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.exhausted import explain
 from gateway.llm.one_try import one_try
 from gateway.llm.prices import Prices
@@ -72,7 +72,8 @@ class Call:
                 break
             await self.means.clock.sleep(max(delay, min(errors[model].retry_after or 0.0 for model in models)))
         last = errors[self.failed[-1].model]
-        raise ModelsExhausted(explain(self.failed, last), tuple(self.failed)) from last
+        overflow = any(error.kind is ErrorKind.CONTEXT_LENGTH for error in errors.values())
+        raise ModelsExhausted(explain(self.failed, last), tuple(self.failed), overflow=overflow) from last
 
     def _worth_waiting_for(self, error: ModelError) -> bool:
         return error.kind.busy and (error.retry_after or 0.0) <= self.means.patience.longest_wait

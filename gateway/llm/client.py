@@ -51,6 +51,12 @@ class ModelClient:
         """Tokens a prompt may have so that every model of the chain can take it and still answer."""
         return min(map(self._room, self._chain))
 
+    def led_by(self, model: str | None) -> "ModelClient | None":
+        """The same chain behind another model, if one is named; None when no model is connected at all."""
+        chain = tuple(dict.fromkeys((model or self._chain[0], *self._chain)))
+        connected = tuple(name for name in chain if name != GUIDE)
+        return ModelClient(connected, self._why, self._means) if connected else None
+
     async def warm(self) -> None:
         """Import what the next call needs; meant for the time after start."""
         await self._means.providers.of(self.describe().active).warm()

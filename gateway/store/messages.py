@@ -311,6 +311,30 @@ async def conclude(
     )
 
 
+async def next_ordinal(conn: Connection, task: TaskId) -> int:
+    """The first free key for a tool call of a task, whatever a summary hides of it."""
+    last: int | None = await conn.fetchval(
+        "select max(ordinal) from messages where task_id = $1 and ordinal is not null", task
+    )
+    return 0 if last is None else last + 1
+
+
+async def stored_since(conn: Connection, session: SessionId, task: TaskId, seq: int) -> datetime | None:
+    """When a task first stored something behind a place in the transcript, summaries included."""
+    at: datetime | None = await conn.fetchval(
+        "select min(created_at) from messages where session_id = $1 and task_id = $2 and seq > $3", session, task, seq
+    )
+    return at
+
+
+async def newest_summary(conn: Connection, session: SessionId) -> MessageId | None:
+    """The summary the transcript begins with."""
+    found = await conn.fetchval(
+        "select id from messages where session_id = $1 and kind = 'summary' order by seq desc limit 1", session
+    )
+    return MessageId(found) if found else None
+
+
 async def answer(conn: Connection, session: SessionId, by: MessageId) -> None:
     """Mark every message the turn took as answered."""
     await conn.execute(
@@ -377,3 +401,9 @@ async def asked_at(conn: Connection, answer: MessageId) -> datetime:
         answer,
     )
     return at
+
+
+async def last_id(conn: Connection) -> MessageId | None:
+    """The newest entry of all transcripts."""
+    newest: MessageId | None = await conn.fetchval("select max(id) from messages")
+    return newest

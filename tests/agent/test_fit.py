@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.agent.fit import LEFT_OUT, MAX_MESSAGE_TOKENS, fit, message_tokens
+from gateway.agent.fit import LEFT_OUT, MAX_MESSAGE_TOKENS, cut, even_out, fit, message_tokens
 from gateway.domain.model import AssistantMessage, PromptMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 
@@ -147,6 +147,31 @@ def test_a_text_that_is_dense_at_its_ends_is_cut_further() -> None:
     assert weight([fitted], by_bytes) <= 300
 
 
+def test_what_is_pinned_is_kept_and_cut_rather_than_dropped() -> None:
+    messages = [UserMessage(f"summary {words(100)}"), *(UserMessage(words(90)) for _ in range(5)), UserMessage("c")]
+    fitted = fit(messages, 250, by_length, pinned=1)
+    assert fitted[0].text.startswith(f"{LEFT_OUT}\n\nsummary")
+    assert len(fitted) == 3
+    tight = fit([UserMessage(f"summary {words(900)}"), UserMessage(words(900))], 250, by_length, pinned=1)
+    assert [("left out here" in message.text) for message in tight] == [True, True]
+    assert weight(tight) <= 250
+
+
+def test_the_longest_message_there_may_be_can_be_told() -> None:
+    huge = UserMessage(words(2 * MAX_MESSAGE_TOKENS))
+    assert fit((huge,), 10**6, by_length, longest=10**6) == (huge,)
+
+
+def test_texts_are_cut_from_the_longest_on() -> None:
+    texts = [words(10), words(500), words(300)]
+    short, *long = even_out(texts, 210, by_length)
+    assert short == texts[0]
+    assert [90 < by_length(text) <= 100 for text in long] == [True, True]
+    assert even_out(texts, 1000, by_length) == texts
+    assert even_out([], 10, by_length) == []
+    assert cut(words(500), 3, by_length) == ""
+
+
 TEXT = st.one_of(
     st.text(max_size=8), st.builds(lambda unit, n: unit * n, st.text(min_size=1, max_size=3), st.integers(0, 3000))
 )
@@ -167,15 +192,22 @@ ROUND = st.one_of(
 
 
 @settings(max_examples=200, deadline=None)
-@given(TEXT, st.lists(ROUND, max_size=8), TEXT, st.integers(200, 3000), st.sampled_from([by_length, by_bytes]))
+@given(
+    TEXT,
+    st.lists(ROUND, max_size=8),
+    TEXT,
+    st.integers(200, 3000),
+    st.sampled_from([by_length, by_bytes]),
+    st.sampled_from([0, 1]),
+)
 def test_the_next_prompt_always_fits(
-    system: str, rounds: list[list[PromptMessage]], newest: str, budget: int, estimate: object
+    system: str, rounds: list[list[PromptMessage]], newest: str, budget: int, estimate: object, pinned: int
 ) -> None:
     assert callable(estimate)
     messages = [SystemMessage(system), *(message for part in rounds for message in part), UserMessage(newest)]
-    fitted = fit(messages, budget, estimate)
+    fitted = fit(messages, budget, estimate, pinned=pinned)
     assert weight(fitted, estimate) <= budget
     assert isinstance(fitted[-1], UserMessage)
     asked_for = [call.id for message in fitted if isinstance(message, AssistantMessage) for call in message.calls]
     assert [message.call_id for message in fitted if isinstance(message, ToolMessage)] == asked_for
-    assert fit(messages, budget, estimate) == fitted
+    assert fit(messages, budget, estimate, pinned=pinned) == fitted

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent
+from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent, Stop, dollars
 from gateway.domain.events import ToolFinished
 from gateway.domain.model import ToolCall, Usage
 from gateway.domain.transcript import ToolIntent, ToolResult
@@ -41,3 +41,34 @@ def test_the_order_of_arguments_makes_no_difference() -> None:
     repeats.note([finished('{"a":1,"b":2}', "same")])
     repeats.note([finished('{"b":2,"a":1}', "same")])
     assert repeats.most() == ("look", 2)
+
+
+def test_a_call_whose_results_change_is_bounded_too() -> None:
+    repeats = Repeats()
+    for times in range(9):
+        repeats.note([finished("{}", f"new {times}")])
+    assert Limits().stop_repeating(repeats) is None
+    repeats.note([finished("{}", "new 9")])
+    stop = Limits().stop_repeating(repeats)
+    assert stop is not None
+    assert (stop.limit, "10 times" in stop.text) == ("polls", True)
+
+
+def test_arguments_nested_beyond_measure_are_compared_as_they_are() -> None:
+    repeats = Repeats()
+    for _ in range(2):
+        repeats.note([finished("[" * 100_000, "same")])
+    assert repeats.most() == ("look", 2)
+
+
+def test_an_empty_purse_stops_first() -> None:
+    empty = Stop("day_usd", "nothing left")
+    assert Limits(purse=lambda: empty).stop(Spent(model_calls=40)) is empty
+    assert Limits(purse=lambda: None).stop(UNSPENT) is None
+
+
+@pytest.mark.parametrize(
+    ("amount", "told"), [(0, "$0.00"), (0.0004, "$0.0004"), (0.1, "$0.10"), (2.034, "$2.03"), (20, "$20.00")]
+)
+def test_small_amounts_are_told_in_fractions_of_a_cent(amount: float, told: str) -> None:
+    assert dollars(amount) == told

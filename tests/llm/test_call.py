@@ -155,6 +155,21 @@ async def test_when_all_fail_the_user_learns_what_was_tried_and_what_to_do() -> 
     assert [attempt.model for attempt in caught.value.attempts] == ["a"] * 4 + ["b"]
 
 
+@pytest.mark.parametrize(
+    ("kinds", "overflow"),
+    [
+        ([ErrorKind.CONTEXT_LENGTH], True),
+        ([ErrorKind.CONTEXT_LENGTH, ErrorKind.AUTH], True),
+        ([ErrorKind.AUTH, ErrorKind.BAD_REQUEST], False),
+    ],
+)
+async def test_a_failure_says_whether_a_shorter_prompt_may_help(kinds: list[ErrorKind], overflow: bool) -> None:
+    chain = Chain({f"m{place}": [fail(kind)] for place, kind in enumerate(kinds)})
+    with pytest.raises(ModelsExhausted) as caught:
+        await chain.reply()
+    assert caught.value.overflow is overflow
+
+
 async def test_keys_never_appear_in_an_error() -> None:
     chain = Chain(a=[fail(ErrorKind.AUTH, "bad key secret-of-a, not sk-abcdefghijklmnop")])
     with pytest.raises(ModelsExhausted, match=r"bad key \*\*\*, not \*\*\*"):

@@ -63,6 +63,25 @@ async def test_a_prompt_must_fit_the_smallest_model(chain: list[str], budget: in
     assert client.prompt_budget() == budget
 
 
+async def test_another_model_can_lead_the_same_chain() -> None:
+    client = await build_client(settings(primary="gpt-4o", fallbacks=["ollama/unheard-of"]), {}, FakeClock())
+    assert [
+        led and led.describe().chain for led in (client.led_by(None), client.led_by("b"), client.led_by("gpt-4o"))
+    ] == [
+        ("gpt-4o", "ollama/unheard-of"),
+        ("b", "gpt-4o", "ollama/unheard-of"),
+        ("gpt-4o", "ollama/unheard-of"),
+    ]
+
+
+async def test_the_guide_leads_nothing() -> None:
+    client = await build_client(settings(), NOWHERE, FakeClock())
+    assert client.led_by(None) is None
+    led = client.led_by("mybox/x")
+    assert led is not None
+    assert led.describe().chain == ("mybox/x",)
+
+
 async def test_a_warm_client_answers_like_a_cold_one() -> None:
     async with FakeModels() as server:
         client = await client_for(server.base_url, "openai/x")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.model import AssistantMessage, Prompt, SystemMessage, ToolCall, ToolMessage, ToolSpec, UserMessage
-from gateway.domain.tokens import estimate
+from gateway.domain.tokens import _known, estimate, forget
 from gateway.llm.tokens import estimate_prompt
 
 TEXTS = {
@@ -54,3 +54,10 @@ def test_everything_in_a_prompt_counts() -> None:
     assert sizes == sorted(set(sizes))
     with_tool = Prompt(messages, (ToolSpec("look", "Looks.", {"type": "object"}),))
     assert estimate_prompt(with_tool) > sizes[-1]
+
+
+def test_estimates_that_were_let_go_are_made_anew() -> None:
+    before = estimate("a text that is estimated twice")
+    forget()
+    assert _known.cache_info().currsize == 0
+    assert estimate("a text that is estimated twice") == before

@@ -327,3 +327,31 @@ async def test_ids_of_sessions_do_not_mix(world: World) -> None:
     async with world.database.transaction() as tx:
         assert await messages.take(tx, SessionId(uuid4()), joining=False) == []
     assert await unread(world)
+
+
+async def test_the_key_of_the_next_call_does_not_depend_on_what_is_visible(world: World) -> None:
+    task = await running_task(world)
+    async with world.database.connection() as conn:
+        assert await messages.next_ordinal(conn, task) == 0
+    await intend(world, task, intents("a", "b"))
+    await say(world, Summary("both"), covers=2)
+    async with world.database.connection() as conn:
+        assert await messages.next_ordinal(conn, task) == 2
+
+
+async def test_when_a_task_began_to_store_counts_summaries_that_were_replaced(world: World) -> None:
+    task = await running_task(world)
+    async with world.database.connection() as conn:
+        assert await messages.stored_since(conn, world.session, task, 0) is None
+    await say(world, AssistantText("before"), task)
+    first = await say(world, Summary("first"), task, covers=1)
+    second = await say(world, Summary("second"), task, covers=1)
+    async with world.database.connection() as conn:
+        assert await messages.stored_since(conn, world.session, task, 1) == first.created_at
+        assert await messages.newest_summary(conn, world.session) == second.id
+
+
+async def test_a_transcript_may_have_no_summary(world: World) -> None:
+    await say(world, AssistantText("a"))
+    async with world.database.connection() as conn:
+        assert await messages.newest_summary(conn, world.session) is None
