@@ -1,10 +1,13 @@
 """How a command ends when something is wrong."""
 
+import errno
 import sys
 from collections.abc import Iterator
 from types import TracebackType
 
 from gateway.domain.errors import SupaclawError
+
+_NO_ROOM = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES})
 
 
 def explain(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
@@ -15,6 +18,9 @@ def explain(_kind: type[BaseException], error: BaseException, _trace: TracebackT
                 _say(str(leaf))
             case KeyboardInterrupt() | BrokenPipeError():
                 continue
+            case OSError() if leaf.errno in _NO_ROOM:
+                where = f": {leaf.filename}" if leaf.filename else ""
+                _say(f"{leaf.strerror}{where}; `supaclaw doctor` shows what is in the way")
             case _:
                 _say(f"{type(leaf).__name__}: {leaf} (a defect; SUPACLAW_DEBUG=1 shows where)")
 

@@ -76,23 +76,3 @@ def test_a_scope_that_does_not_exist_is_a_usage_error(supaclaw: Supaclaw) -> Non
 def test_without_conversations_the_list_is_empty(supaclaw: Supaclaw) -> None:
     assert supaclaw("sessions", "--json").json == []
     assert "channel" in supaclaw("sessions").out
-
-
-def test_doctor_finds_a_database_that_answers(supaclaw: Supaclaw) -> None:
-    findings = supaclaw("doctor", "--json").json
-
-    assert {
-        "level": "ok",
-        "check": "database",
-        "text": "the external Postgres answers, its schema is current",
-        "fix": "",
-    } in findings
-
-
-def test_doctor_finds_a_database_that_does_not(supaclaw: Supaclaw, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SUPACLAW_DATABASE_URL", "postgresql://127.0.0.1:1/none")
-
-    done = supaclaw("doctor")
-
-    assert done.code == 1
-    assert "fail  database" in done.out

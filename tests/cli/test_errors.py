@@ -1,3 +1,5 @@
+import errno
+
 import pytest
 
 from gateway.cli.errors import explain
@@ -26,3 +28,9 @@ def test_a_defect_is_called_one(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_interruption_needs_no_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(KeyboardInterrupt(), capsys) == []
     assert told(BrokenPipeError(), capsys) == []
+
+
+def test_a_disk_that_takes_nothing_is_no_defect(capsys: pytest.CaptureFixture[str]) -> None:
+    error = OSError(errno.ENOSPC, "No space left on device", "/srv/data/keys")
+    [line] = told(error, capsys)
+    assert line.startswith("supaclaw: No space left on device: /srv/data/keys; ")

@@ -1,0 +1,55 @@
+"""What a check sees, and what it looks at."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeAlias
+
+from gateway.config.environment import Environment
+from gateway.config.load import load, parse
+from gateway.config.model import Config
+from gateway.domain.errors import ConfigError
+
+
+class Level(StrEnum):
+    """How bad it is; one `FAIL` makes the exit code 1."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check saw, and what to do about it."""
+
+    level: Level
+    check: str
+    text: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What is examined; `config` holds the defaults where config.json is wrong, and `problem` says what is."""
+
+    environment: Environment
+    environ: Mapping[str, str]
+    config: Config
+    problem: ConfigError | None = None
+    live: bool = False
+    """Model and messengers are really asked."""
+    root: Path = Path("/")
+    """Where the system tells about itself, in proc and sys."""
+
+
+Check: TypeAlias = Callable[[Patient], Iterator[Finding]]
+
+
+def admit(environment: Environment, environ: Mapping[str, str], *, live: bool) -> Patient:
+    """The patient, whatever its config.json is like."""
+    try:
+        return Patient(environment, environ, load(environment.config, environ), live=live)
+    except ConfigError as problem:
+        return Patient(environment, environ, parse("{}", environ), problem, live=live)

@@ -1,0 +1,82 @@
+"""What keeps secrets out of logs and of everything else that is printed."""
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+from uuid import UUID
+
+from pydantic import BaseModel, SecretStr
+
+_SHAPES = re.compile(
+    r"(?P<kept>\bBearer\s+)[\w.~+/=-]{8,}"
+    r"|(?P<bot>\bbot)?\d{6,}:[\w-]{30,}"
+    r"|\b(?:sk|claw|xox[abp]|xapp|ghp|AIza)[-_]?[\w-]{12,}"
+    r"|(?P<user>://[^\s:/@]+:)[^\s/@]+(?=@)"
+)
+_HIDDEN = "[hidden]"
+_SHORTEST = 6
+"""Less would hide ordinary words."""
+
+
+class SecretMask:
+    """Takes secrets out of texts: the values it was told, and what looks like a key, a token or a password."""
+
+    def __init__(self) -> None:
+        self._values: set[str] = set()
+        self._told: re.Pattern[str] | None = None
+
+    def add(self, value: str) -> None:
+        """Hide `value` from now on; fewer than 6 characters are not taken."""
+        if len(value) >= _SHORTEST:
+            self._values.add(value)
+            longest_first = sorted(self._values, key=len, reverse=True)
+            self._told = re.compile("|".join(map(re.escape, longest_first)))
+
+    def learn(self, settings: object) -> None:
+        """Hide every secret in these settings."""
+        match settings:
+            case SecretStr():
+                self.add(settings.get_secret_value())
+            case BaseModel():
+                for _, value in settings:
+                    self.learn(value)
+            case Mapping():
+                for value in settings.values():
+                    self.learn(value)
+            case _:
+                pass
+
+    def text(self, text: str) -> str:
+        """`text` without secrets."""
+        if len(text) < _SHORTEST:
+            return text
+        if self._told is not None:
+            text = self._told.sub(_HIDDEN, text)
+        return _SHAPES.sub(lambda match: "".join(filter(None, match.groups())) + _HIDDEN, text)
+
+    def value(self, value: object) -> object:
+        """`value` as JSON knows it, every text in it without secrets; what JSON does not know becomes its repr."""
+        match value:
+            case str():
+                return self.text(value)
+            case None | bool() | int() | float():
+                return value
+            case UUID() | Path() | date():
+                return self.text(str(value))
+            case Mapping():
+                return {self.text(str(key)): self.value(item) for key, item in value.items()}
+            case list() | tuple():
+                return [self.value(item) for item in value]
+            case set() | frozenset():
+                return sorted((self.value(item) for item in value), key=str)
+            case _:
+                return self.text(_shown(value))
+
+
+def _shown(value: object) -> str:
+    """The repr, also of something whose repr is broken."""
+    with suppress(Exception):
+        return repr(value)
+    return f"<{type(value).__name__} that cannot be shown>"
