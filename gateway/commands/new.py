@@ -1,8 +1,11 @@
 """/new: end the session, start a fresh one."""
 
 from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.ids import SessionId
 from gateway.domain.principals import label_of
-from gateway.store import addresses, messages, principals, sessions, tasks
+from gateway.store import addresses, journals, messages, principals, sessions, tasks
+from gateway.store.pool import Connection
+from gateway.workspace.journal.summary import Outline, summarise
 
 
 async def run(ctx: CommandContext) -> CommandReply:
@@ -11,12 +14,18 @@ async def run(ctx: CommandContext) -> CommandReply:
     task = await tasks.live_chat(ctx.tx, old)
     cancelled = await tasks.cancel(ctx.tx, task) if task else []
     closed = await messages.close(ctx.tx, old)
+    await _close_journal(ctx.tx, old)
     await sessions.end(ctx.tx, old)
     principal = await principals.get(ctx.tx, ctx.at.principal_id)
     session = await sessions.start(ctx.tx, principal.id, label_of(principal.role, private=ctx.at.private))
     await addresses.move(ctx.tx, old, session)
     left = f" {closed} unanswered message{'s' * (closed != 1)} of the old one will not be answered." if closed else ""
     return CommandReply(f"New session started ({str(session)[:8]}).{left}", tuple(cancelled), session)
+
+
+async def _close_journal(tx: Connection, session: SessionId) -> None:
+    said = await journals.outline(tx, session)
+    await journals.close(tx, session, summarise(Outline(said.asked, said.answered, said.messages)))
 
 
 command = Command("new", "end this session and start a fresh one", run)

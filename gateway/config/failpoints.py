@@ -21,11 +21,15 @@ class Step(StrEnum):
         return step
 
     INBOUND_RECEIVED = "inbound.received", "a batch has come from the platform, nothing is stored"
+    INBOUND_JOURNALED = "inbound.journaled", "the message is in its session's journal, the database does not have it"
+    INBOUND_SPOOLED = "inbound.spooled", "with the database away the message is on disk, the platform has not been told"
     INBOUND_COMMITTED = "inbound.committed", "the batch is stored, the platform has not been told"
     COMMAND_ACCEPTED = "command.accepted", "a slash command is stored, its effect is not"
     COMMAND_COMMITTED = "command.committed", "a slash command's effect and reply are stored"
     TURN_CLAIMED = "turn.claimed", "a turn holds its lease and has read nothing"
     TURN_TAKEN = "turn.taken", "the unread messages have their place in the transcript"
+    SUMMARY_READY = "summary.ready", "a summary of the conversation is written, nothing of it is stored"
+    SUMMARY_COMMITTED = "summary.committed", "the summary is stored and stands for what is older"
     MODEL_REPLIED = "model.replied", "a model call is over, its reply is not stored"
     STEP_COMMITTED = "step.committed", "the reply and its tool intents are stored, no tool has run"
     TOOL_RAN = "tool.ran", "a tool has run, its result is not stored"

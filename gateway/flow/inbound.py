@@ -1,30 +1,43 @@
-"""Inbound: decide, then store in one transaction. Acknowledged means committed."""
+"""Inbound: decide, keep in the journal, then store in one transaction. Acknowledged means committed, or on disk."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
-from uuid import uuid4
+from uuid import UUID, uuid5
+
+import structlog
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain import digest
+from gateway.domain.clock import Clock
+from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import AddressId, EntryId, InboxId, InstanceId, MessageId, SessionId
-from gateway.domain.inbound import Earlier, Inbound
+from gateway.domain.inbound import Arrival, Earlier, Inbound
 from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer, decide
 from gateway.domain.transcript import AssistantText, UserText
+from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live, MessageStored
+from gateway.flow.outages import Outages
 from gateway.flow.people import People
+from gateway.flow.quarantine import Quarantine
+from gateway.flow.spool import Spool
 from gateway.store import addresses, inbox, messages, sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
+from gateway.workspace.journal.files import Place
 
 REMEMBERED = 10_000
+_ENTRIES = UUID("6f1f7c50-6d6e-4b0f-9a3c-5d2f6a2f0c11")
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of one inbound message; only what was stored has ids."""
+    """What became of one inbound message; only what was stored has ids. `later` is for what waits in the spool."""
 
     decision: Decision
     inbox_id: InboxId | None = None
@@ -32,6 +45,11 @@ class Accepted:
     session_id: SessionId | None = None
     message_id: MessageId | None = None
     duplicate: bool = False
+    later: "asyncio.Future[Accepted] | None" = field(default=None, compare=False)
+
+    async def stored(self) -> "Accepted":
+        """The same once the database has it."""
+        return self if self.later is None else await asyncio.shield(self.later)
 
 
 class Wake(Protocol):
@@ -50,6 +68,14 @@ class RunsCommands(Protocol):
         ...
 
 
+class TellsOwner(Protocol):
+    """The notices, as inbound sees them."""
+
+    async def tell_owner(self, text: str) -> None:
+        """Store and send a notice."""
+        ...
+
+
 class InboundFlow:
     """The door every channel hands its messages to."""
 
@@ -63,6 +89,10 @@ class InboundFlow:
         live: Live,
         instance: InstanceId,
         failpoints: Failpoints,
+        journal: Journal,
+        outages: Outages,
+        notices: TellsOwner,
+        clock: Clock,
     ) -> None:
         self._database = database
         self._people = people
@@ -72,45 +102,114 @@ class InboundFlow:
         self._live = live
         self._instance = instance
         self._failpoints = failpoints
+        self._journal = journal
+        self._notices = notices
+        self._clock = clock
+        self._spool = Spool[Accepted](journal, outages, self._store)
+        self._quarantine = Quarantine()
         self._seen: OrderedDict[tuple[str, ...], Accepted] = OrderedDict()
 
     async def accept(self, batch: Sequence[Inbound]) -> tuple[Accepted, ...]:
         """Store a batch in order; a command takes effect before what follows it is looked at.
 
-        Returning means committed. Raises `TryAgainLater` when the rest of the batch may not be acknowledged; what
-        was stored already is recognised when it comes again.
+        Returning means committed, or on disk while the database is away. Raises `TryAgainLater` when the rest of the
+        batch may not be acknowledged; what was stored already is recognised when it comes again.
         """
         return tuple([await self._accept(inbound) for inbound in batch])
+
+    async def restore(self, found: Sequence[tuple[Arrival, Place]]) -> None:
+        """Store what a crash left in the journal alone, in order; raises `TryAgainLater`."""
+        for arrival, place in found:
+            try:
+                await self._store(arrival, place)
+            except TryAgainLater:
+                raise
+            except Exception:  # it stays in the journal; nothing behind it may suffer
+                log.exception("inbound.not_restored", entry=str(arrival.id))
+
+    async def run(self) -> None:
+        """Store what waits for the database, until cancelled."""
+        await self._spool.run()
+
+    def forget(self) -> None:
+        """Give memory back: the database knows what it has seen."""
+        self._seen.clear()
 
     async def _accept(self, inbound: Inbound) -> Accepted:
         self._failpoints.reach(Step.INBOUND_RECEIVED)
         key = (inbound.address.channel, inbound.address.account, inbound.address.chat, inbound.platform_id)
         if key in self._seen:
             return replace(self._seen[key], duplicate=True)
-        role = self._people.role(inbound)
-        decision = decide(inbound, role, self._commands, turn_running=self._live.answering(inbound.address))
+        role, decision = self._decide(inbound)
         if isinstance(decision, Ignore):
             return Accepted(decision)
-        accepted = await self._database.run(lambda tx: self._store(tx, EntryId(uuid4()), inbound, role, decision))
-        self._failpoints.reach(Step.INBOUND_COMMITTED)
+        arrival = Arrival(_entry_id(key), inbound, self._clock.now())
+        try:
+            accepted = await self._keep(arrival, role, decision)
+        except TryAgainLater:
+            raise
+        except Exception as exc:
+            if not self._quarantine.give_up(key):
+                raise
+            accepted = await self._put_aside(arrival, exc)
         self._remember(key, accepted)
+        return accepted
+
+    def _decide(self, inbound: Inbound) -> tuple[Role, Decision]:
+        role = self._people.role(inbound)
+        return role, decide(inbound, role, self._commands, turn_running=self._live.answering(inbound.address))
+
+    async def _keep(self, arrival: Arrival, role: Role, decision: Decision) -> Accepted:
+        """In the journal, then in the database; what meets an outage queues up behind what did before it."""
+        place = await self._journal.write(arrival, role)
+        self._failpoints.reach(Step.INBOUND_JOURNALED)
+        if not self._spool.waiting:
+            try:
+                return await self._store(arrival, place)
+            except TryAgainLater as exc:
+                log.warning("inbound.database", error=str(exc))
+        later = await self._spool.add(arrival, place)
+        self._failpoints.reach(Step.INBOUND_SPOOLED)
+        return Accepted(decision, later=later)
+
+    async def _put_aside(self, arrival: Arrival, exc: Exception) -> Accepted:
+        """Acknowledge what failed again and again, so that what comes after it gets its turn."""
+        channel = arrival.inbound.address.channel
+        log.error("inbound.quarantined", entry=str(arrival.id), channel=channel, error=f"{type(exc).__name__}: {exc}")
+        await self._notices.tell_owner(
+            f"A message on {channel} could not be stored and is put aside: {type(exc).__name__}. "
+            "Its text is in sessions/, the reason in the log."
+        )
+        return Accepted(Ignore("quarantined"))
+
+    async def _store(self, arrival: Arrival, place: Place | None) -> Accepted:
+        role, decision = self._decide(arrival.inbound)
+        if isinstance(decision, Ignore):
+            self._journal.stored(arrival, place, None)
+            return Accepted(decision)
+        accepted = await self._database.run(lambda tx: self._enter(tx, arrival, place, role, decision))
+        self._failpoints.reach(Step.INBOUND_COMMITTED)
+        self._journal.stored(arrival, place, accepted.session_id)
         await self._follow(accepted)
         return accepted
 
-    async def _store(
-        self, tx: Connection, entry: EntryId, inbound: Inbound, role: Role, decision: Decision
+    async def _enter(
+        self, tx: Connection, arrival: Arrival, place: Place | None, role: Role, decision: Decision
     ) -> Accepted:
+        inbound = arrival.inbound
         if isinstance(decision, Edit) and await addresses.find(tx, inbound.address) is None:
             return Accepted(Ignore("edit of something unknown"))
         at = await self._locked_address(tx, inbound, role)
+        if place is not None:
+            await self._journal.bind(tx, at, place)
         kind = inbox.kind_of(decision)
-        arrival = await inbox.enter(tx, inbound, kind, at, entry, handled=kind != "command")
-        if arrival is None:
+        arrived = await inbox.enter(tx, inbound, kind, at, arrival.id, handled=kind != "command")
+        if arrived is None:
             return await _seen_before(tx, inbound, decision)
-        accepted = Accepted(decision, arrival, at.id, at.session_id)
+        accepted = Accepted(decision, arrived, at.id, at.session_id)
         match decision:
             case StartTurn() | Steer():
-                return replace(accepted, message_id=await self._queue(tx, at, arrival, entry, inbound, role))
+                return replace(accepted, message_id=await self._queue(tx, at, arrived, arrival, role))
             case Edit(platform_id):
                 edited = await messages.replace_unread(tx, at.id, platform_id, inbound.text)
                 return replace(accepted, message_id=edited)
@@ -119,12 +218,11 @@ class InboundFlow:
             case _:
                 assert_never(decision)
 
-    async def _queue(
-        self, tx: Connection, at: AddressRow, arrival: InboxId, entry: EntryId, inbound: Inbound, role: Role
-    ) -> MessageId:
+    async def _queue(self, tx: Connection, at: AddressRow, arrived: InboxId, arrival: Arrival, role: Role) -> MessageId:
+        inbound = arrival.inbound
         label = label_of(role, private=inbound.private)
-        message = await messages.receive(tx, at.session_id, at.principal_id, at.id, inbound, label, entry)
-        await inbox.became(tx, arrival, message)
+        message = await messages.receive(tx, at.session_id, at.principal_id, at.id, inbound, label, arrival.id)
+        await inbox.became(tx, arrived, message)
         if label > Label.OWNER:
             await sessions.taint(tx, at.session_id, label)
         await tasks.create_chat(tx, at.principal_id, at.session_id, self._instance)
@@ -167,6 +265,11 @@ class InboundFlow:
         self._seen[key] = accepted
         if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
+
+
+def _entry_id(key: tuple[str, ...]) -> EntryId:
+    """The same for the same message, however often it comes."""
+    return EntryId(uuid5(_ENTRIES, "\n".join(key)))
 
 
 def _entry(said: Earlier, inbound: Inbound) -> UserText | AssistantText:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -124,6 +124,11 @@ class Live:
         self._listeners: defaultdict[SessionId, set[Subscription]] = defaultdict(set)
         self._written: dict[SessionId, str] = {}
         self._answering: dict[SessionId, Address | None] = {}
+        self._followers: list[Callable[[SessionId], None]] = []
+
+    def listen(self, callback: Callable[[SessionId], None]) -> None:
+        """From now on, tell `callback` of each session whose rows were committed; it must not block."""
+        self._followers.append(callback)
 
     def publish(self, session: SessionId, event: LiveEvent) -> None:
         """Tell every listener of the session."""
@@ -142,6 +147,9 @@ class Live:
                 pass
         for listener in tuple(self._listeners.get(session, ())):
             listener.put(event)
+        if isinstance(event, MessageStored | ToolStarted | ToolEnded | TurnStarted | SessionReplaced):
+            for follower in self._followers:
+                follower(session)
 
     def written(self, session: SessionId) -> str | None:
         """The unfinished text of the running turn; None when no turn runs here."""

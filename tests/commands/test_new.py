@@ -1,5 +1,5 @@
 from gateway.domain.inbound import Address
-from gateway.store import addresses
+from gateway.store import addresses, journals
 from tests.flow.path import MessagePath
 
 
@@ -33,3 +33,19 @@ async def test_whoever_shares_the_session_moves_along(path: MessagePath) -> None
 
 async def test_it_can_be_the_first_word(path: MessagePath) -> None:
     assert (await path.ask("/new")).startswith("New session started (")
+
+
+async def test_it_closes_the_journal_with_what_the_session_was_about(path: MessagePath) -> None:
+    async with path.working():
+        first = await path.tell("my name\nis Ada")
+        await path.answer(first)
+        assert first.session_id is not None
+        async with path.database.transaction() as tx:
+            open_already = await journals.open_for(tx, first.session_id)
+            if open_already is None:
+                await journals.begin(tx, first.session_id, path.people.owner.id, "sessions/2026-03-01/00-00-00.md")
+        await path.ask("/new")
+    closed = await path.rows(
+        "select summary from journals where session_id = $1 and closed_at is not null", first.session_id
+    )
+    assert closed == [("my name is Ada (2 messages)\n→ re: my name is Ada",)]

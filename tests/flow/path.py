@@ -17,22 +17,25 @@ from gateway.background.worker import Worker
 from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
 from gateway.domain.access import Access
-from gateway.domain.ids import InstanceId
+from gateway.domain.ids import InstanceId, SessionId
 from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.model import ModelEvent, Prompt, Reply, TextDelta, ToolCall, ToolMessage, Usage, UserMessage
 from gateway.domain.tasks import Claim, Lane
 from gateway.flow.answers import Answer, Answers
+from gateway.flow.compacting import Compacting
 from gateway.flow.dispatch import Dispatch
 from gateway.flow.homes import Homes
 from gateway.flow.inbound import Accepted, InboundFlow
+from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live
 from gateway.flow.notices import Notices
+from gateway.flow.outages import Outages
 from gateway.flow.outbound import Outbound
 from gateway.flow.people import People, meet
 from gateway.flow.turns import Turns
 from gateway.llm.client import Description
-from gateway.store import tasks
-from gateway.store.pool import Database
+from gateway.store import journals, tasks
+from gateway.store.pool import Connection, Database
 from gateway.tools import Family
 from tests.fakes.channel import FakeChannel
 from tests.flow.workshop import Workshop
@@ -113,6 +116,17 @@ def message(text: str, *, chat: str = OWNER, sender: str = OWNER, id: str | None
 
 
 @dataclass
+class ClosedJournals:
+    """What each file that was closed had been about."""
+
+    closed: list[str] = field(default_factory=list)
+
+    async def close(self, tx: Connection, session: SessionId, summary: str) -> None:
+        self.closed.append(summary)
+        await journals.close(tx, session, summary)
+
+
+@dataclass
 class MessagePath:
     """The parts a test may want to touch."""
 
@@ -131,6 +145,8 @@ class MessagePath:
     notices: Notices
     instance: InstanceId
     workspace: Path
+    journals: ClosedJournals
+    journal: Journal
 
     async def say(self, *texts: str, **more: Any) -> Sequence[Accepted]:
         return await self.inbound.accept([message(text, **more) for text in texts])
@@ -165,7 +181,10 @@ class MessagePath:
     async def working(self) -> AsyncIterator[None]:
         """With the worker and the sender running."""
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(self.worker.run()), group.create_task(self.outbound.run())]
+            running = [
+                group.create_task(work())
+                for work in (self.worker.run, self.outbound.run, self.inbound.run, self.journal.run)
+            ]
             try:
                 yield
             finally:
@@ -184,6 +203,8 @@ async def build(
     limits: Limits | None = None,
     channel: FakeChannel | None = None,
     adopt: bool = True,
+    at_tokens: int = 64_000,
+    summaries: FakeModel | None = None,
 ) -> MessagePath:
     people = await meet(database, "Ada", {"fake": OWNER})
     people.allow({"fake": Access("allowlist", frozenset({OWNER, MEMBER}))})
@@ -194,10 +215,33 @@ async def build(
     outbound = Outbound(database, failpoints)
     of_all = [*tools.discover(), workshop.family] if families is None else families
     homes = Homes(database, people, workspace, workspace.parent / "principals", of_all)
-    turns = Turns(database, lambda: model, lambda: limits or Limits(), homes, outbound, live, clock, failpoints)
+    closed = ClosedJournals()
+    compacting = Compacting(database, lambda: summaries, lambda: at_tokens, closed.close, live, failpoints)
+    bounds = limits or Limits()
+    turns = Turns(database, lambda: model, lambda: bounds, homes, outbound, live, clock, failpoints, compacting)
     worker = Worker(database, instance, {"chat": turns}, [Lane.CHAT])
-    dispatch = Dispatch(database, known, model.describe, outbound, worker.cancel, live, clock, failpoints)
-    inbound = InboundFlow(database, people, known.keys(), dispatch, worker.wake, live, instance, failpoints)
+    dispatch = Dispatch(
+        database, known, model.describe, outbound, worker.cancel, live, clock, failpoints, limits=lambda: bounds
+    )
+    journal, notices = (
+        Journal(database, people, workspace, workspace.parent, clock),
+        Notices(database, people, outbound, live),
+    )
+    live.listen(journal.changed)
+    inbound = InboundFlow(
+        database,
+        people,
+        known.keys(),
+        dispatch,
+        worker.wake,
+        live,
+        instance,
+        failpoints,
+        journal,
+        Outages(outbound),
+        notices,
+        clock,
+    )
     if adopt:
         await outbound.adopt("fake", channel)
     return MessagePath(
@@ -213,9 +257,11 @@ async def build(
         turns,
         live,
         Answers(database, live),
-        Notices(database, people, outbound, live),
+        notices,
         instance,
         workspace,
+        closed,
+        journal,
     )
 
 

@@ -13,6 +13,7 @@ from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import InboxId, TaskId
 from gateway.flow.dispatch import Dispatch
 from gateway.flow.inbound import InboundFlow
+from gateway.flow.outages import Outages
 from gateway.store import inbox
 from tests.flow.path import MessagePath, message
 
@@ -86,6 +87,10 @@ def with_commands(path: MessagePath, commands: Mapping[str, Command]) -> tuple[I
         path.live,
         path.instance,
         Failpoints(None),
+        path.journal,
+        Outages(path.outbound),
+        path.notices,
+        SystemClock(),
     )
     return inbound, dispatch
 

@@ -2,21 +2,22 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 from pydantic import Field
 
 from gateway.domain.access import Access
-from gateway.domain.channel import Accept
+from gateway.domain.channel import Accept, Capabilities
 from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.inbound import Inbound
+from gateway.domain.vitals import ChannelVitals
 from gateway.flow import doors as doors_module
 from gateway.flow.doors import Doors, Opening, openings, preload
 from tests.fakes.channel import FakeChannel
-from tests.flow.path import MessagePath, in_turn, said
+from tests.flow.path import MessagePath, in_turn, message, said
 
 
 class Settings(ChannelSettings):
@@ -62,6 +63,8 @@ class House:
     group: asyncio.TaskGroup
     made: list[Doorway] = field(default_factory=list)
     got: list[Inbound] = field(default_factory=list)
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+    now: float = 1000.0
 
     def opening(self, prepare: Callable[[Doorway], None] = lambda _: None, **settings: object) -> Opening:
         def make() -> Doorway:
@@ -72,7 +75,9 @@ class House:
 
         return Opening(Settings.model_validate(settings), make)
 
-    async def accept(self, batch: object) -> None: ...
+    async def accept(self, batch: Sequence[Inbound]) -> None:
+        await self.open.wait()
+        self.got.extend(batch)
 
     async def apply(self, **wanted: Opening) -> None:
         await self.doors.apply(wanted, self.accept, self.group)
@@ -81,10 +86,11 @@ class House:
 @pytest.fixture
 async def house(path: MessagePath) -> AsyncIterator[House]:
     path.outbound.abandon("fake")
-    doors = Doors(path.outbound)
     async with asyncio.TaskGroup() as group:
-        yield House(path, doors, group)
-        await doors.shut()
+        house = House(path, Doors(path.outbound, lambda: house.now), group)
+        house.open.set()
+        yield house
+        await house.doors.shut()
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +103,9 @@ async def test_a_wanted_channel_is_opened_and_receives(house: House) -> None:
     [channel] = house.made
     await channel.receiving.get()
     assert house.doors.channels == {"fake": channel}
-    assert channel.accept == house.accept
+    assert channel.accept is not None
+    await channel.accept([message("hello")])
+    assert [inbound.text for inbound in house.got] == ["hello"]
 
 
 async def test_one_that_breaks_is_closed_and_opened_again(house: House) -> None:
@@ -180,6 +188,126 @@ async def test_what_is_no_longer_wanted_is_shut(house: House) -> None:
     await house.apply(other=house.opening())
     assert (fake.closed, other.closed) == (1, 0)
     assert list(house.doors.channels) == ["other"]
+
+
+def heard_every(seconds: float) -> Callable[[Doorway], None]:
+    def prepare(channel: Doorway) -> None:
+        channel.capabilities = Capabilities(max_text=4096, silence=seconds)
+
+    return prepare
+
+
+async def test_a_channel_that_is_silent_for_too_long_is_closed_and_opened_again(house: House) -> None:
+    await house.apply(fake=house.opening(heard_every(60)))
+    [channel] = house.made
+    await channel.receiving.get()
+    house.now += 60
+    assert house.doors.silent() == {}
+    house.now += 1
+    assert house.doors.silent() == {"fake": 61}
+    house.doors.reopen("fake")
+    await channel.receiving.get()
+    assert (channel.opened, channel.closed) == (2, 1)
+    assert house.doors.silent() == {}
+    assert house.doors.states == {"fake": "opened again after a silence, nothing heard yet"}
+    channel.heard_at = house.now
+    house.now += 60
+    assert house.doors.vitals == {"fake": ChannelVitals("open", 60)}
+
+
+async def test_what_the_platform_answers_or_brings_ends_a_silence(house: House) -> None:
+    await house.apply(fake=house.opening(heard_every(60)))
+    [channel] = house.made
+    await channel.receiving.get()
+    house.now += 50
+    channel.heard_at = house.now
+    house.now += 50
+    assert house.doors.silent() == {}
+    assert channel.accept is not None
+    await channel.accept([message("hello")])
+    house.now += 50
+    assert house.doors.silent() == {}
+    house.now += 50
+    assert house.doors.silent() == {"fake": 100}
+
+
+async def test_no_silence_counts_while_what_came_is_being_accepted(house: House) -> None:
+    await house.apply(fake=house.opening(heard_every(60)))
+    [channel] = house.made
+    await channel.receiving.get()
+    assert channel.accept is not None
+    house.open.clear()
+    accepting = asyncio.ensure_future(channel.accept([message("hello")]))
+    await asyncio.sleep(0)
+    house.now += 10_000
+    assert house.doors.silent() == {}
+    house.open.set()
+    await accepting
+    assert house.doors.silent() == {}
+
+
+async def test_a_platform_that_stays_silent_is_asked_ever_less_often(house: House) -> None:
+    await house.apply(fake=house.opening(heard_every(60)))
+    [channel] = house.made
+    for patience in (60, 120, 240, 480, 480):
+        await channel.receiving.get()
+        house.now += patience
+        assert house.doors.silent() == {}
+        house.now += 1
+        assert house.doors.silent() == {"fake": patience + 1}
+        house.doors.reopen("fake")
+    await channel.receiving.get()
+    channel.heard_at = house.now
+    house.now += 61
+    assert house.doors.silent() == {"fake": 61}
+
+
+async def test_one_whose_silence_says_nothing_is_never_silent(house: House) -> None:
+    await house.apply(fake=house.opening())
+    await house.made[0].receiving.get()
+    house.now += 10_000
+    assert house.doors.silent() == {}
+    assert house.doors.vitals == {"fake": ChannelVitals("open", None)}
+
+
+async def test_a_door_that_is_not_receiving_cannot_be_silent_or_reopened(house: House) -> None:
+    await house.apply(fake=house.opening(heard_every(60)))
+    [channel] = house.made
+    await channel.receiving.get()
+    await house.doors.stop_receiving()
+    house.now += 1000
+    assert house.doors.silent() == {}
+    house.doors.reopen("fake")
+    house.doors.reopen("unknown")
+    assert (channel.opened, channel.closed) == (1, 0)
+
+
+async def test_a_timeout_of_the_channel_itself_is_a_defect_and_no_silence(house: House) -> None:
+    await house.apply(fake=house.opening(heard_every(60)))
+    [channel] = house.made
+    await channel.receiving.get()
+    channel.breaks.put_nowait(TimeoutError("its own"))
+    await channel.receiving.get()
+    assert house.doors.states == {"fake": "open"}
+    assert channel.opened == 2
+
+
+async def test_a_channel_that_never_finishes_closing_is_opened_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doors_module, "CLOSE_SECONDS", 0.01)
+
+    class Stuck(Doorway):
+        async def close(self) -> None:
+            await asyncio.Event().wait()
+
+    stuck = Stuck(capabilities=Capabilities(max_text=4096, silence=60))
+    await house.apply(fake=Opening(Settings(), lambda: stuck))
+    await stuck.receiving.get()
+    house.now += 61
+    house.doors.reopen("fake")
+    await stuck.receiving.get()
+    assert stuck.opened == 2
 
 
 async def test_a_stop_takes_nothing_more_in_and_still_sends(house: House) -> None:

@@ -78,3 +78,12 @@ async def test_the_tools_schemas_count_against_the_prompts_budget(path: MessageP
             await path.ask("word " * 1_000)
     assert all(len(repr(prompt.messages)) < 12_000 for prompt in path.model.prompts)
     assert path.model.answered[-1].startswith("word ")
+
+
+async def test_homes_that_were_let_go_are_built_anew(path: MessagePath) -> None:
+    homes, owner = path.turns._homes, path.people.owner.id
+    before = homes.of(owner)
+    assert homes.of(owner) is before
+    homes.forget()
+    assert homes.of(owner) is not before
+    assert homes.of(owner).workspace.root == before.workspace.root

@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
 from gateway.domain.inbound import Address, Earlier
 from gateway.domain.principals import Label
 from gateway.domain.routing import Edit, Ignore, RunCommand, StartTurn
 from gateway.flow import inbound as inbound_module
 from gateway.flow.inbound import InboundFlow
+from gateway.flow.outages import Outages
 from tests.flow.path import MEMBER, STRANGER, FakeModel, MessagePath, build, message, restarted
 
 COUNTS = """select (select count(*) from inbox), (select count(*) from messages), (select count(*) from tasks),
@@ -215,7 +217,18 @@ class Dead:
 async def test_a_command_survives_a_crash_between_its_arrival_and_its_effect(path: MessagePath) -> None:
     await path.tell("hello")
     dying = InboundFlow(
-        path.database, path.people, {"new"}, Dead(), path.worker.wake, path.live, path.instance, Failpoints(None)
+        path.database,
+        path.people,
+        {"new"},
+        Dead(),
+        path.worker.wake,
+        path.live,
+        path.instance,
+        Failpoints(None),
+        path.journal,
+        Outages(path.outbound),
+        path.notices,
+        SystemClock(),
     )
     [accepted] = await dying.accept([message("/new")])
     again = await restarted(path, FakeModel())
@@ -232,3 +245,11 @@ async def test_other_gateways_on_the_same_database_see_the_same_message_once(pat
     spoken = message("hello")
     await asyncio.gather(path.inbound.accept([spoken]), other.inbound.accept([spoken]))
     assert await path.rows(COUNTS) == ONE
+
+
+async def test_what_memory_let_go_of_the_inbox_still_knows(path: MessagePath) -> None:
+    first = await path.tell("hello", id="m-once")
+    path.inbound.forget()
+    again = await path.tell("hello", id="m-once")
+    assert (again.duplicate, again.message_id) == (True, first.message_id)
+    assert await path.rows("select count(*) from messages") == [(1,)]

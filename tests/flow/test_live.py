@@ -6,8 +6,10 @@ from gateway.flow.live import (
     Live,
     MessageStored,
     Overrun,
+    SessionReplaced,
     TextDropped,
     TextWritten,
+    ToolEnded,
     ToolStarted,
     TurnEnded,
     TurnStarted,
@@ -59,3 +61,21 @@ def test_the_unfinished_text_can_be_read_by_who_comes_late() -> None:
     assert seen == ["a", "ab", "", "c", ""]
     live.publish(HERE, TurnEnded())
     assert live.written(HERE) is None
+
+
+def test_who_follows_the_rows_hears_of_each_session_that_got_some_and_of_nothing_else() -> None:
+    live, heard = Live(), list[SessionId]()
+    live.listen(heard.append)
+    for silent in (TextWritten("a"), TextDropped(), TurnEnded(), Overrun()):
+        live.publish(HERE, silent)
+    assert heard == []
+    for event in (
+        MessageStored(MessageId(1)),
+        ToolStarted("1", "look", "{}"),
+        ToolEnded("1", "{}", False, 1),
+        TurnStarted(()),
+        SessionReplaced(THERE),
+    ):
+        live.publish(HERE, event)
+    live.publish(THERE, MessageStored(MessageId(2)))
+    assert heard == [HERE] * 5 + [THERE]

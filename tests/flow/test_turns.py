@@ -42,8 +42,9 @@ class TestAnswers:
         assert path.channel.texts == ["re: hello"]
 
     async def test_messages_know_their_answer_and_the_task_ends(self, path: MessagePath) -> None:
+        both = await path.say("a", "b")
         async with path.working():
-            for accepted in await path.say("a", "b"):
+            for accepted in both:
                 await path.answer(accepted)
         [(answer, kind, text)] = await path.rows("select id, kind, text from messages where kind <> 'user'")
         assert (kind, text) == ("assistant", "re: a + b")

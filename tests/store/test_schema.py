@@ -15,6 +15,8 @@ import pytest
 from gateway.store.addresses import AddressRow
 from gateway.store.files import FileRow
 from gateway.store.inbox import InboxRow
+from gateway.store.journals import JournalRow
+from gateway.store.memories import MemoryRow
 from gateway.store.messages import MessageRow
 from gateway.store.outbox import OutboxRow
 from gateway.store.pool import Database
@@ -26,6 +28,8 @@ WHOLE_ROWS: list[tuple[type, str]] = [
     (AddressRow, "addresses"),
     (FileRow, "files"),
     (InboxRow, "inbox"),
+    (JournalRow, "journals"),
+    (MemoryRow, "memories"),
     (MessageRow, "messages"),
     (OutboxRow, "outbox"),
     (StepRow, "task_steps"),

@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 from markupsafe import Markup
 
-from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.ids import EntryId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.flow.live import (
     MessageStored,
@@ -26,6 +26,7 @@ from gateway.web.thread import Thread
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SESSION, OWNER, TASK = SessionId(uuid4()), PrincipalId(uuid4()), TaskId(uuid4())
+ENTRY = EntryId(uuid4())
 
 
 def row(id: int, kind: str, text: str, **more: object) -> MessageRow:
@@ -51,6 +52,10 @@ def row(id: int, kind: str, text: str, **more: object) -> MessageRow:
         answered_by=None,
         closed_at=None,
         created_at=NOW,
+        entry_id=ENTRY,
+        journal_id=None,
+        tokens=None,
+        covers=None,
     )
     return replace(plain, **more)
 

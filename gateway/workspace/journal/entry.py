@@ -1,0 +1,53 @@
+"""An entry of the journal, and what arrived as one."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+from gateway.domain.ids import EntryId
+from gateway.domain.inbound import Address, Arrival, Earlier, Inbound, Sender
+from gateway.domain.texts import storable
+
+Kind = Literal["message", "command", "edit", "user", "assistant", "tool_intent", "tool_result", "summary", "notice"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What was said once. With `inbound` it can be stored again; without, it is a copy of a row."""
+
+    id: EntryId
+    kind: Kind
+    at: datetime
+    who: str
+    text: str
+    inbound: Inbound | None = None
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """What arrived, as the channel told it; None for a copy of a row."""
+        return None if self.inbound is None else Arrival(self.id, self.inbound, self.at)
+
+
+def entry_of(arrival: Arrival) -> Entry:
+    """What arrived, before the database has it."""
+    inbound = _storable(arrival.inbound)
+    return Entry(arrival.id, _kind(inbound), arrival.at, inbound.sender.name, inbound.text, inbound)
+
+
+def _kind(inbound: Inbound) -> Kind:
+    if inbound.edits is not None:
+        return "edit"
+    return "command" if inbound.text.startswith("/") else "message"
+
+
+def _storable(inbound: Inbound) -> Inbound:
+    at, sender = inbound.address, inbound.sender
+    return replace(
+        inbound,
+        address=Address(storable(at.channel), storable(at.account), storable(at.chat), storable(at.thread)),
+        sender=Sender(storable(sender.id), storable(sender.name), sender.is_bot),
+        text=storable(inbound.text),
+        platform_id=storable(inbound.platform_id),
+        edits=None if inbound.edits is None else storable(inbound.edits),
+        earlier=tuple(Earlier(said.role, storable(said.text)) for said in inbound.earlier),
+    )

@@ -1,0 +1,160 @@
+"""The journal's file format: a signed header in an HTML comment, a heading for people, the text exactly, a blank line.
+
+Nothing inside a text can become an entry: the header says how long the text is, so an intact text is never looked
+into, and a header that somebody wrote has no signature. A genuine entry pasted into a message is found only where
+damage lets the parser look there; then it says what it always said, under an id the database has already.
+"""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
+
+from gateway.domain.ids import EntryId
+from gateway.domain.inbound import Inbound
+from gateway.workspace.journal.entry import Entry, Kind
+
+NAME_LENGTH = 80
+
+_OPENING = b"<!-- claw "
+_CLOSING = b" -->\n"
+_MAC = b',"mac":"'
+_END = b'"}'
+_DIGITS = 64
+
+_INBOUND = TypeAdapter(Inbound)
+
+
+class _Header(BaseModel):
+    """`length` and `sha256` are of the body: the heading, a blank line, the text."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: EntryId
+    kind: Kind
+    at: AwareDatetime
+    who: str
+    length: int
+    sha256: str
+    inbound: dict[str, JsonValue] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a file holds, each entry once.
+
+    Not `intact` means that something in it is no verified entry; `repeated`, that one is there twice, as when what
+    was written came again.
+    """
+
+    entries: tuple[Entry, ...]
+    intact: bool
+    repeated: bool = False
+
+
+def render(entry: Entry, key: bytes) -> bytes:
+    """One entry, the same bytes each time."""
+    body = f"{_heading(entry)}\n\n{entry.text}".encode()
+    signed = _signed(entry, body)
+    return b"".join((_OPENING, signed[:-1], _MAC, _mac(signed, key), _END, _CLOSING, body, b"\n\n"))
+
+
+def render_all(entries: Sequence[Entry], key: bytes) -> bytes:
+    """A whole file."""
+    return b"".join(render(entry, key) for entry in entries)
+
+
+def parse(data: bytes, key: bytes) -> Content:
+    """Every entry that verifies, each once; after damage the search goes on at what looks like the next header."""
+    found: dict[EntryId, Entry] = {}
+    intact, repeated, place = True, False, 0
+    while 0 <= place < len(data):
+        block = _block(data, place, key)
+        if block is None:
+            intact, place = False, data.find(_OPENING, place + 1)
+            continue
+        entry, place = block
+        repeated = repeated or entry.id in found
+        found.setdefault(entry.id, entry)
+    return Content(tuple(found.values()), intact, repeated)
+
+
+def _block(data: bytes, start: int, key: bytes) -> tuple[Entry, int] | None:
+    """The verified entry at this place and where it ends."""
+    header, begin = _header(data, start, key)
+    if header is None:
+        return None
+    end = begin + header.length
+    body = data[begin:end]
+    if data[end : end + 2] != b"\n\n" or hashlib.sha256(body).hexdigest() != header.sha256:
+        return None
+    entry = _entry(header, body.decode().partition("\n\n")[2])
+    return None if entry is None else (entry, end + 2)
+
+
+def _header(data: bytes, start: int, key: bytes) -> tuple[_Header | None, int]:
+    """The header, if it was signed by us, and where it ends.
+
+    No header of ours holds a double hyphen, so the next one ends it: a text full of look-alikes costs one reading.
+    """
+    if not data.startswith(_OPENING, start):
+        return None, start
+    end = data.find(b"--", start + len(_OPENING)) - 1
+    if end < 0 or not data.startswith(_CLOSING, end):
+        return None, start
+    signed, mac = _split(data[start + len(_OPENING) : end])
+    if not hmac.compare_digest(mac, _mac(signed, key)):
+        return None, start
+    try:
+        return _Header.model_validate_json(signed), end + len(_CLOSING)
+    except ValidationError:  # signed by another version of the program
+        return None, start
+
+
+def _split(written: bytes) -> tuple[bytes, bytes]:
+    signed, _, rest = written.rpartition(_MAC)
+    return signed + b"}", rest.removesuffix(_END) if len(rest) == _DIGITS + len(_END) else b""
+
+
+def _entry(header: _Header, text: str) -> Entry | None:
+    try:
+        inbound = None if header.inbound is None else _INBOUND.validate_python({**header.inbound, "text": text})
+    except ValidationError:
+        return None
+    return Entry(header.id, header.kind, header.at, header.who, text, inbound)
+
+
+def _signed(entry: Entry, body: bytes) -> bytes:
+    header = _Header(
+        id=entry.id,
+        kind=entry.kind,
+        at=entry.at,
+        who=entry.who,
+        length=len(body),
+        sha256=hashlib.sha256(body).hexdigest(),
+        inbound=None if entry.inbound is None else _INBOUND.dump_python(entry.inbound, mode="json", exclude={"text"}),
+    )
+    text = json.dumps(header.model_dump(mode="json", exclude_none=True), separators=(",", ":"))
+    # ASCII, and no value can end the comment.
+    return text.replace("--", "-\\u002d").replace(">", "\\u003e").encode("ascii")
+
+
+def _mac(signed: bytes, key: bytes) -> bytes:
+    return hmac.digest(key, signed, "sha256").hex().encode("ascii")
+
+
+def _heading(entry: Entry) -> str:
+    return f"### {_one_line(entry.who)} · {_stamp(entry.at)}"
+
+
+def _one_line(name: str) -> str:
+    shown = " ".join("".join(char if char.isprintable() else " " for char in name).split())
+    return shown.replace("<", "&lt;")[:NAME_LENGTH] or "?"
+
+
+def _stamp(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

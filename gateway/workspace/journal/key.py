@@ -1,0 +1,42 @@
+"""The key that signs the journal's entries: made once, never shown."""
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from gateway.domain.errors import OwnerMustAct
+
+KEY_BYTES = 32
+
+
+def journal_key(path: Path) -> bytes:
+    """The key, made at first use; raises `OwnerMustAct` when the file holds something else."""
+    try:
+        key = path.read_bytes()
+    except FileNotFoundError:
+        _make(path)
+        key = path.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise OwnerMustAct(f"{path} is damaged; restore it from a backup, or remove it to distrust the old journals")
+    return key
+
+
+def _make(path: Path) -> None:
+    """Linked into place when it is on disk, so that a crash or a second process never leaves half a key."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    try:
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

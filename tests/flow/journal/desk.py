@@ -1,0 +1,176 @@
+"""The journal at work: what inbound, the sinks and the commands do around it, done by hand."""
+
+import itertools
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from gateway.config.clock import SystemClock
+from gateway.domain.access import Access
+from gateway.domain.ids import EntryId, PrincipalId, SessionId, TaskId
+from gateway.domain.inbound import Address, Arrival, Inbound, Sender
+from gateway.domain.model import ToolCall
+from gateway.domain.principals import Label
+from gateway.domain.tasks import Lane
+from gateway.domain.transcript import AssistantText, Summary, ToolIntent, ToolResult
+from gateway.flow.journal.journal import Journal, Place
+from gateway.flow.people import People, meet
+from gateway.store import addresses, inbox, journals, messages, sessions, tasks
+from gateway.store.addresses import AddressRow
+from gateway.store.pool import Connection, Database
+from gateway.workspace.journal.entry import Entry
+from gateway.workspace.journal.format import Content, parse
+from gateway.workspace.journal.key import journal_key
+
+OWNER, MEMBER = "1", "2"
+_ids = itertools.count(1)
+
+
+def arrival(
+    text: str, chat: str = OWNER, id: str | None = None, thread: str = "", entry: EntryId | None = None, **more: Any
+) -> Arrival:
+    inbound = Inbound(
+        Address("fake", "bot", chat, thread),
+        Sender(chat, "Ada"),
+        text,
+        id or f"m{next(_ids)}",
+        datetime.now(UTC),
+        **more,
+    )
+    return Arrival(entry or EntryId(uuid4()), inbound, datetime.now(UTC))
+
+
+@dataclass
+class Desk:
+    database: Database
+    people: People
+    journal: Journal
+    workspace: Path
+    data: Path
+
+    async def hear(self, text: str, **more: Any) -> SessionId:
+        """Written, stored, told."""
+        return await self.take(arrival(text, **more))
+
+    async def take(self, arrived: Arrival) -> SessionId:
+        return await self.store(arrived, await self.write(arrived))
+
+    async def write(self, arrived: Arrival) -> Place | None:
+        return await self.journal.write(arrived, self.people.role(arrived.inbound))
+
+    async def store(self, arrived: Arrival, place: Place | None) -> SessionId:
+        async with self.database.transaction() as tx:
+            session = await self.commit(tx, arrived, place)
+        self.journal.stored(arrived, place, session)
+        return session
+
+    async def commit(self, tx: Connection, arrived: Arrival, place: Place | None) -> SessionId:
+        inbound = arrived.inbound
+        at = await addresses.lock(tx, inbound.address) or await self.open(tx, inbound)
+        await sessions.lock(tx, at.session_id)
+        if place is not None:
+            await self.journal.bind(tx, at, place)
+        kind: inbox.Kind = "edit" if inbound.edits else "command" if inbound.text.startswith("/") else "message"
+        entered = await inbox.enter(tx, inbound, kind, at, arrived.id, handled=True)
+        if entered is not None and kind == "message":
+            said = await messages.receive(tx, at.session_id, at.principal_id, at.id, inbound, Label.OWNER, arrived.id)
+            await inbox.became(tx, entered, said)
+        return at.session_id
+
+    async def open(self, tx: Connection, inbound: Inbound) -> AddressRow:
+        principal = await self.people.principal(tx, inbound, self.people.role(inbound))
+        session = await sessions.start(tx, principal, Label.OWNER)
+        await addresses.add(tx, inbound.address, principal, session, private=inbound.private)
+        at = await addresses.lock(tx, inbound.address)
+        assert at is not None
+        return at
+
+    async def answer(self, session: SessionId, text: str) -> None:
+        async with self.database.transaction() as tx:
+            await messages.take(tx, session, joining=False)
+            row = await messages.say(
+                tx, session, await self.principal(tx, session), AssistantText(text), label=Label.OWNER, origin="agent"
+            )
+            await messages.answer(tx, session, row.id)
+        self.journal.changed(session)
+
+    async def use_tool(self, session: SessionId, arguments: str, result: str) -> None:
+        async with self.database.transaction() as tx:
+            principal = await self.principal(tx, session)
+            task = await tasks.create(tx, principal, "agent", Lane.AGENTS)
+            assert task is not None
+            intent = ToolIntent(ToolCall("c1", "look", arguments), 0)
+            await messages.intend(tx, session, principal, TaskId(task), [intent], Label.OWNER)
+            await messages.conclude(tx, session, principal, TaskId(task), intent, ToolResult("c1", result), Label.OWNER)
+        self.journal.changed(session)
+
+    async def compact(self, session: SessionId, summary: str) -> None:
+        async with self.database.transaction() as tx:
+            await sessions.lock(tx, session)
+            principal = await self.principal(tx, session)
+            await messages.say(tx, session, principal, Summary(summary), label=Label.OWNER, covers=1)
+            await journals.close(tx, session, summary)
+        self.journal.changed(session)
+
+    async def new(self, chat: str = OWNER, summary: str = "about this") -> SessionId:
+        """As /new does."""
+        async with self.database.transaction() as tx:
+            at = await addresses.lock(tx, Address("fake", "bot", chat))
+            assert at is not None
+            await sessions.lock(tx, at.session_id)
+            await journals.close(tx, at.session_id, summary)
+            await sessions.end(tx, at.session_id)
+            session = await sessions.start(tx, at.principal_id, Label.OWNER)
+            await addresses.move(tx, at.session_id, session)
+        self.journal.changed(at.session_id)
+        return session
+
+    async def principal(self, tx: Connection, session: SessionId) -> PrincipalId:
+        return PrincipalId(await tx.fetchval("select principal_id from sessions where id = $1", session))
+
+    async def settled(self) -> None:
+        """Until there is nothing left to do at once."""
+        for _ in range(5):
+            if await self.journal.catch_up():
+                return
+        raise AssertionError("it does not settle")
+
+    async def rows(self, question: str, *arguments: object) -> list[Any]:
+        async with self.database.connection() as conn:
+            return [tuple(row) for row in await conn.fetch(question, *arguments)]
+
+    def root(self, principal: PrincipalId) -> Path:
+        return self.data / "principals" / str(principal)
+
+    def files(self, folder: str = "sessions") -> list[Path]:
+        return sorted(path for path in (self.workspace / folder).rglob("*.md") if path.name != "INDEX.md")
+
+    def content(self, file: Path) -> Content:
+        return parse(file.read_bytes(), journal_key(self.data / "keys" / "journal"))
+
+    def entries(self, file: Path) -> list[Entry]:
+        content = self.content(file)
+        assert content.intact
+        assert not content.repeated
+        return list(content.entries)
+
+    def said(self, file: Path) -> list[tuple[str, str]]:
+        return [(entry.kind, entry.text) for entry in self.entries(file)]
+
+    @property
+    def file(self) -> Path:
+        """The one session file there is."""
+        [file] = self.files()
+        return file
+
+
+async def desk(database: Database, home: Path) -> Desk:
+    """A gateway's journal over these files; another one is what a restart leaves."""
+    people = await meet(database, "Ada", {"fake": OWNER})
+    people.allow({"fake": Access("allowlist", frozenset({OWNER, MEMBER}))})
+    workspace, data = home / "workspace", home / "data"
+    workspace.mkdir(parents=True, exist_ok=True)
+    data.mkdir(exist_ok=True)
+    return Desk(database, people, Journal(database, people, workspace, data, SystemClock()), workspace, data)

@@ -1,0 +1,187 @@
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gateway.workspace.journal import files
+from gateway.workspace.journal.files import Place
+from gateway.workspace.journal.names import Seconds
+from gateway.workspace.paths import WorkspaceError
+from tests.workspace.journal.entries import AT
+
+PATH = "sessions/2026-03-01/12-30-15.md"
+
+
+def mode(path: Path) -> int:
+    return os.stat(path).st_mode & 0o777
+
+
+@pytest.fixture
+def place(root: Path) -> Place:
+    return files.create(root, Seconds(), AT)
+
+
+@contextmanager
+def disk_full_at(size: int) -> Iterator[None]:
+    """No file may grow beyond this: what the kernel says is another error than ENOSPC, and comes at the same place."""
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+class TestNewFiles:
+    def test_one_is_named_after_its_second_and_for_the_gateway_alone(self, root: Path, place: Place) -> None:
+        assert (place.path, place.fresh) == (PATH, True)
+        assert files.read(place) == b""
+        assert mode(root / PATH) == 0o600
+        assert [mode(folder) for folder in (root / "sessions", (root / PATH).parent)] == [0o700, 0o700]
+
+    def test_a_taken_name_moves_to_the_next_free_second(self, root: Path, place: Place) -> None:
+        assert files.create(root, Seconds(), AT).path == "sessions/2026-03-01/12-30-16.md"
+        assert (root / PATH).exists()
+
+    def test_nor_is_one_taken_that_was_filed(self, root: Path) -> None:
+        (root / "memory").mkdir()
+        (root / "memory" / "20260301123015.md").touch()
+        assert files.create(root, Seconds(), AT).path == "sessions/2026-03-01/12-30-16.md"
+
+    def test_a_burst_gets_a_thousand_names_and_moves_into_the_next_day(self, root: Path) -> None:
+        seconds, late = Seconds(), AT.replace(hour=23, minute=59, second=0)
+        given = [files.create(root, seconds, late).path for _ in range(1000)]
+        assert len(set(given)) == 1000
+        assert given[-1] == "sessions/2026-03-02/00-15-39.md"
+
+    def test_a_missing_root_is_made(self, tmp_path: Path) -> None:
+        place = files.create(tmp_path / "principals" / "x", Seconds(), AT)
+        assert mode(place.root) == 0o700
+
+
+class TestLinks:
+    @pytest.mark.parametrize("linked", ["sessions", "sessions/2026-03-01"])
+    def test_a_linked_folder_is_refused_and_nothing_is_written_there(self, root: Path, linked: str) -> None:
+        outside = root.parent / "outside"
+        outside.mkdir()
+        (root / linked).parent.mkdir(exist_ok=True)
+        (root / linked).symlink_to(outside)
+        (outside / "12-30-15.md").write_text("theirs")
+        with pytest.raises(OSError, match="directory"):
+            files.create(root, Seconds(), AT)
+        for work in (files.sync, files.read, files.recreate):
+            with pytest.raises(OSError, match="directory"):
+                work(Place(root, PATH))
+        assert os.listdir(outside) == ["12-30-15.md"]
+
+    def test_a_linked_file_is_refused(self, root: Path) -> None:
+        (root / PATH).parent.mkdir(parents=True)
+        (root.parent / "secret").write_text("theirs")
+        (root / PATH).symlink_to(root.parent / "secret")
+        with pytest.raises(OSError, match="symbolic"):
+            files.append(Place(root, PATH), b"x")
+        with pytest.raises(OSError, match="symbolic"):
+            files.read(Place(root, PATH))
+        assert list(files.sessions(root, 0)) == []
+        assert (root.parent / "secret").read_text() == "theirs"
+
+    def test_a_pipe_is_refused_and_nobody_waits_for_its_reader(self, root: Path) -> None:
+        (root / PATH).parent.mkdir(parents=True)
+        os.mkfifo(root / PATH)
+        with pytest.raises((OSError, WorkspaceError)):
+            files.append(Place(root, PATH), b"x")
+
+    def test_replacing_replaces_a_link_with_nothing(self, root: Path) -> None:
+        (root / "memory").mkdir()
+        (root / "memory" / "INDEX.md").symlink_to(root / "elsewhere")
+        with pytest.raises(WorkspaceError):
+            files.replace(Place(root, "memory/INDEX.md"), b"x")
+        assert not (root / "elsewhere").exists()
+
+
+class TestWriting:
+    def test_what_is_appended_stands_at_the_end(self, place: Place) -> None:
+        for part in (b"one", b"\r\n", b"two"):
+            files.append(place, part)
+        assert files.read(place) == b"one\r\ntwo"
+
+    def test_a_file_that_is_gone_is_not_made_again(self, root: Path, place: Place) -> None:
+        (root / PATH).unlink()
+        with pytest.raises(FileNotFoundError):
+            files.append(place, b"x")
+        with pytest.raises(FileNotFoundError):
+            files.sync(place)
+        assert files.read(place) is None
+
+    def test_what_does_not_fit_is_taken_back(self, place: Place) -> None:
+        files.append(place, b"whole")
+        with disk_full_at(10), pytest.raises(OSError, match="too large"):
+            files.append(place, b"x" * 100)
+        assert files.read(place) == b"whole"
+
+    def test_recreating_leaves_what_is_there(self, root: Path, place: Place) -> None:
+        files.append(place, b"x")
+        files.recreate(place)
+        assert files.read(place) == b"x"
+        (root / PATH).unlink()
+        files.recreate(place)
+        assert files.read(place) == b""
+
+    def test_a_replaced_file_is_the_gateways_alone_also_where_none_was(self, root: Path, place: Place) -> None:
+        filed = Place(root, "memory/20260301123015.md")
+        for each in (place, filed):
+            files.replace(each, b"new")
+            assert files.read(each) == b"new"
+            assert mode(root / each.path) == 0o600
+
+    def test_syncing_changes_nothing(self, place: Place) -> None:
+        files.append(place, b"x")
+        files.sync(place)
+        assert files.read(place) == b"x"
+
+
+class TestRemoving:
+    def test_its_empty_day_goes_with_it(self, root: Path, place: Place) -> None:
+        assert files.remove(place, size=0)
+        assert os.listdir(root / "sessions") == []
+        assert files.remove(place, size=0), "it is gone"
+
+    def test_a_day_with_others_stays(self, root: Path, place: Place) -> None:
+        other = files.create(root, Seconds(), AT)
+        assert files.remove(place, size=0)
+        assert files.read(other) == b""
+
+    def test_a_file_that_has_grown_stays(self, place: Place) -> None:
+        files.append(place, b"x")
+        assert not files.remove(place, size=0)
+        assert files.read(place) == b"x"
+
+
+class TestLookingThrough:
+    def test_it_finds_session_files_and_nothing_else(self, root: Path, place: Place) -> None:
+        day = root / "sessions" / "2026-03-01"
+        for name in ("notes.md", "12-30-15.md.bak", ".writing-1"):
+            (day / name).touch()
+        (root / "sessions" / "notes").mkdir()
+        (root / "sessions" / "notes" / "12-30-15.md").touch()
+        (day / "13-00-00.md").mkdir()
+        assert list(files.sessions(root, 0)) == [place]
+
+    def test_it_leaves_out_what_was_not_written_since(self, root: Path) -> None:
+        seconds = Seconds()
+        old, new = (files.create(root, seconds, AT + timedelta(days=day)) for day in (0, 1))
+        os.utime(root / old.path, (1000, 1000))
+        os.utime(root / new.path, (2000, 2000))
+        assert list(files.sessions(root, 1500)) == [new]
+        assert list(files.sessions(root, 2000)) == [new]
+
+    def test_no_sessions_are_none(self, root: Path) -> None:
+        assert list(files.sessions(root, 0)) == []
+        assert list(files.sessions(root / "missing", 0)) == []
