@@ -51,11 +51,11 @@ def read_migrations(folder: Path = MIGRATIONS) -> list[Migration]:
     return found
 
 
-async def migrate(db: Database, folder: Path = MIGRATIONS) -> None:
-    """Apply what is missing; raises `OwnerMustAct` if this program and the database do not fit."""
+async def migrate(db: Database, folder: Path = MIGRATIONS, *, upto: int | None = None) -> None:
+    """Apply what is missing, to the newest or `upto`; raises `OwnerMustAct` if program and database do not fit."""
     migrations = read_migrations(folder)
     applied = await _applied(db)
-    missing = _missing(migrations, applied)
+    missing = _missing(migrations, applied)[: None if upto is None else max(0, upto - len(applied))]
     if not missing:
         return
     await check_server(db)

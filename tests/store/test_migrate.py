@@ -1,6 +1,10 @@
 import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -10,6 +14,7 @@ from gateway.store import migrate as migrate_module
 from gateway.store.migrate import MIGRATIONS, check_server, migrate, read_migrations
 from gateway.store.pool import Database
 from tests.conftest import Server
+from tests.journeys.process import until
 
 
 @pytest.fixture
@@ -58,6 +63,138 @@ async def test_a_migration_that_fails_leaves_nothing_of_itself(empty: Database, 
         await migrate(empty, folder)
     assert await column(empty, "select to_regclass('third')") == [None]
     assert await column(empty, "select max(number) from migrations") == [2]
+
+
+PROGRAM = """
+import asyncio, sys
+from pathlib import Path
+from gateway.store.migrate import migrate
+from gateway.store.pool import Database
+
+async def main():
+    async with await Database.connect(sys.argv[1]) as database:
+        print("connected", flush=True)
+        await migrate(database, Path(sys.argv[2]))
+
+asyncio.run(main())
+"""
+
+
+@asynccontextmanager
+async def migrating(dsn: str, folder: Path) -> AsyncIterator[Process]:
+    """Another program that migrates; it is connected, and it is gone at the end."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, dsn, str(folder), stdout=PIPE)
+    try:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"connected\n"
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_a_program_killed_in_the_middle_leaves_the_number_before_and_the_next_one_finishes(
+    empty: Database, empty_dsn: str, folder: Path
+) -> None:
+    second = folder / "0002_second.sql"
+    second.write_text("create table second (id int); insert into second values (7); select pg_sleep(60);")
+    sleeping = "select true from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'"
+
+    async def is_in_the_middle() -> bool:
+        return await column(empty, sleeping) == [True]
+
+    async def is_over() -> bool:
+        return await column(empty, sleeping) == []
+
+    async with migrating(empty_dsn, folder) as process:
+        await until(is_in_the_middle)
+        process.kill()
+    # A server notices a dead client when it next speaks to it; until then the lock is held, as it must be.
+    await column(empty, f"select pg_terminate_backend(pid) from ({sleeping.replace('true', 'pid')}) a")
+    await until(is_over)
+
+    assert await column(empty, "select number from supaclaw.migrations") == [1]
+    assert await column(empty, "select to_regclass('supaclaw.second')") == [None]
+    second.write_text("create table second (id int); insert into second values (7);")
+    await migrate(empty, folder)
+    assert await column(empty, "select id from second") == [7]
+    assert await column(empty, "select id from first") == [1]
+
+
+async def test_two_processes_at_once_apply_each_migration_once(empty: Database, empty_dsn: str, folder: Path) -> None:
+    (folder / "0002_second.sql").write_text("create table second (id int); insert into second values (2);")
+    async with migrating(empty_dsn, folder) as one, migrating(empty_dsn, folder) as other:
+        assert await asyncio.gather(one.wait(), other.wait()) == [0, 0]
+
+    assert await column(empty, "select id from first") == [1]
+    assert await column(empty, "select id from second") == [2]
+    assert await column(empty, "select number from migrations order by number") == [1, 2]
+
+
+async def test_it_can_stop_before_the_newest(empty: Database, folder: Path) -> None:
+    await migrate(empty, folder, upto=0)
+    assert await column(empty, "select to_regclass('supaclaw.first')") == [None]
+    await migrate(empty, folder, upto=1)
+    await migrate(empty, folder, upto=1)
+    assert await column(empty, "select number from supaclaw.migrations") == [1]
+    await migrate(empty, folder, upto=9)
+    assert await column(empty, "select number from migrations order by number") == [1, 2]
+
+
+async def test_rows_of_an_older_schema_are_all_there_after_the_upgrade(empty: Database) -> None:
+    await migrate(empty, upto=2)
+    principal, session, task = uuid4(), uuid4(), uuid4()
+    async with empty.transaction() as tx:
+        await tx.execute("insert into principals (id, role, name) values ($1, 'owner', 'Ada')", principal)
+        await tx.execute("insert into sessions (id, principal_id, next_seq) values ($1, $2, 3)", session, principal)
+        await tx.execute(
+            """insert into addresses (principal_id, channel, account, chat, private, session_id)
+               values ($1, 'telegram', 'bot', '77', true, $2)""",
+            principal,
+            session,
+        )
+        await tx.execute(
+            """insert into tasks (id, master_id, kind, lane, principal_id, session_id)
+               values ($1, $1, 'chat', 'chat', $2, $3)""",
+            task,
+            principal,
+            session,
+        )
+        for place, (kind, text) in enumerate([("user", "Tea?"), ("assistant", "Green."), ("user", "Why?")], start=1):
+            await tx.execute(
+                """insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, task_id)
+                   values ($1, $2, (select id from addresses), nullif($3::int, 3), $4, $5, 0, 'telegram', $6)""",
+                session,
+                principal,
+                place,
+                kind,
+                text,
+                task,
+            )
+        await tx.execute(
+            """insert into inbox (principal_id, address_id, channel, account, chat, platform_id, kind, platform_time,
+                 message_id)
+               select principal_id, address_id, 'telegram', 'bot', '77', id::text, 'message', now(), id
+               from messages where kind = 'user'"""
+        )
+        await tx.execute(
+            """insert into outbox (principal_id, address_id, message_id, text, state)
+               select principal_id, address_id, id, text, 'sent' from messages where kind = 'assistant'"""
+        )
+    old = {
+        table: await column(empty, f"select to_jsonb(t) from {table} t order by to_jsonb(t)::text")
+        for table in ("principals", "sessions", "addresses", "tasks", "messages", "inbox", "outbox")
+    }
+
+    await migrate(empty)
+
+    for table, rows in old.items():
+        now = await column(empty, f"select to_jsonb(t) from {table} t order by to_jsonb(t)::text")
+        assert len(now) == len(rows)
+        for row in rows:
+            assert isinstance(row, dict)
+            assert any(isinstance(new, dict) and row.items() <= new.items() for new in now), (table, row)
 
 
 async def test_it_works_through_a_transaction_pooler(empty_dsn: str, folder: Path) -> None:

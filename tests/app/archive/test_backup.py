@@ -1,0 +1,182 @@
+import asyncio
+import gzip
+import json
+import os
+import socket
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from gateway.app.archive import examine
+from gateway.domain.errors import OwnerMustAct
+from gateway.store.pool import Database
+from tests.app.archive.conftest import House
+from tests.store.world import World
+
+TOKEN = "123456789:AAplanted_planted_planted_planted_12"
+
+
+def names(path: Path) -> set[str]:
+    with tarfile.open(path) as tar:
+        return set(tar.getnames())
+
+
+def everything_in(path: Path) -> bytes:
+    """What lies in it, unpacked, headers and all."""
+    return gzip.decompress(path.read_bytes())
+
+
+async def test_it_holds_files_and_rows_and_what_they_hash_to(house: House, world: World, tmp_path: Path) -> None:
+    house.put("workspace/notes/täglich.md", "milk")
+    house.put("workspace/sessions/2026-01-01/00-00-00.md", "# journal")
+    house.put(f"principals/{world.principal}/USER.md", "a friend")
+    (house.home / "data/workspace/empty").mkdir()
+    question = await world.ask("what is in a backup?")
+
+    done = await house.back_up(tmp_path / "a.tar.gz")
+
+    manifest = examine(tmp_path / "a.tar.gz")
+    assert manifest == done.manifest
+    assert {
+        "workspace/notes/täglich.md",
+        "workspace/sessions/2026-01-01/00-00-00.md",
+        f"principals/{world.principal}/USER.md",
+        "workspace/empty",
+        "manifest.json",
+    } <= names(tmp_path / "a.tar.gz")
+    [messages] = [table for table in manifest.tables if table.name == "messages"]
+    assert messages.rows == 1
+    assert f"{question}\t{world.session}".encode() in everything_in(tmp_path / "a.tar.gz")
+    assert (tmp_path / "a.tar.gz").stat().st_mode & 0o777 == 0o600
+
+
+async def test_what_only_fits_this_machine_stays_here(house: House, world: World, tmp_path: Path) -> None:
+    for name in ("logs/gateway.log", "health", "gateway.pid", "instance", "checkpoints/x", "keys/postgres.supaclaw"):
+        house.put(name, "PLANTED")
+    house.put("keys/journal", "PLANTED")
+    house.put("keys/local-token", "PLANTED")
+    house.put("workspace/.writing-0123", "PLANTED")
+
+    await house.back_up(tmp_path / "a.tar.gz")
+
+    assert b"PLANTED" not in everything_in(tmp_path / "a.tar.gz")
+
+
+async def test_secrets_are_in_it_only_when_they_are_asked_for(house: House, world: World, tmp_path: Path) -> None:
+    house.configure(channels={"telegram": {"token": TOKEN}}, database={"url": house.dsn})
+    for name in ("journal", "postgres.superuser", "local-token"):
+        house.put(f"keys/{name}", f"PLANTED {name}")
+
+    without = await house.back_up(tmp_path / "without.tar.gz")
+    await house.back_up(tmp_path / "with.tar.gz", with_secrets=True)
+
+    plain = everything_in(tmp_path / "without.tar.gz")
+    assert without.manifest.left_out == ("channels.telegram.token",)
+    assert TOKEN.encode() not in plain
+    assert b"PLANTED" not in plain
+    full = everything_in(tmp_path / "with.tar.gz")
+    assert TOKEN.encode() in full
+    assert b"PLANTED journal" in full
+    assert b"PLANTED postgres" not in full
+    assert b"PLANTED local-token" not in full
+    assert house.dsn.encode() not in full
+
+
+async def test_links_are_kept_as_links_and_what_is_no_file_is_counted(
+    house: House, world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "private").write_text("PLANTED")
+    root = house.home / "data/workspace"
+    (root / "inside").symlink_to("AGENTS.md")
+    (root / "outside").symlink_to(tmp_path / "private")
+    (root / "folder").symlink_to(tmp_path, target_is_directory=True)
+    os.mkfifo(root / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(root / "socket"))
+        done = await house.back_up(tmp_path / "a.tar.gz")
+
+    assert done.skipped == 4
+    with tarfile.open(tmp_path / "a.tar.gz") as tar:
+        assert tar.getmember("workspace/inside").linkname == "AGENTS.md"
+    assert b"PLANTED" not in everything_in(tmp_path / "a.tar.gz")
+
+
+async def test_a_file_that_is_there_is_replaced_only_by_force(house: House, world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.tar.gz").write_text("precious")
+
+    with pytest.raises(OwnerMustAct, match="--force"):
+        await house.back_up(tmp_path / "a.tar.gz")
+    assert (tmp_path / "a.tar.gz").read_text() == "precious"
+
+    await house.back_up(tmp_path / "a.tar.gz", force=True)
+    assert examine(tmp_path / "a.tar.gz").files == 1
+
+
+async def test_one_that_breaks_off_leaves_the_old_file_and_no_scrap(
+    house: House, empty_dsn: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "backups"
+    place.mkdir()
+    (place / "a.tar.gz").write_text("precious")
+    strange = House(house.home, empty_dsn)
+
+    with pytest.raises(OwnerMustAct, match="holds nothing of SupaClaw"):
+        await strange.back_up(place / "a.tar.gz", force=True)
+
+    assert [path.name for path in place.iterdir()] == ["a.tar.gz"]
+    assert (place / "a.tar.gz").read_text() == "precious"
+
+
+async def test_a_place_that_cannot_be_is_refused(house: House, world: World, tmp_path: Path) -> None:
+    with pytest.raises(OwnerMustAct, match="choose a place outside"):
+        await house.back_up(house.home / "data/workspace/a.tar.gz")
+    with pytest.raises(OwnerMustAct, match="in a folder that exists"):
+        await house.back_up(tmp_path / "no/such/folder/a.tar.gz")
+    with pytest.raises(OwnerMustAct, match="in a folder that exists"):
+        await house.back_up(tmp_path, force=True)
+
+
+async def test_rows_and_files_that_arrive_meanwhile_do_no_harm(house: House, world: World, tmp_path: Path) -> None:
+    log = house.put("workspace/growing.log", b"line\n" * 100_000)
+    stop = asyncio.Event()
+
+    async def go_on() -> int:
+        written = 0
+        while not stop.is_set():
+            await world.ask(f"message {written}")
+            with log.open("ab") as file:
+                file.write(b"line\n" * 1000)
+            house.put(f"workspace/new-{written % 7}.md", str(written))
+            (house.home / f"data/workspace/new-{(written + 3) % 7}.md").unlink(missing_ok=True)
+            written += 1
+        return written
+
+    writing = asyncio.create_task(go_on())
+    try:
+        for number in range(5):
+            await house.back_up(tmp_path / f"{number}.tar.gz")
+    finally:
+        stop.set()
+        written = await writing
+
+    counts = [
+        next(table.rows for table in examine(tmp_path / f"{number}.tar.gz").tables if table.name == "messages")
+        for number in range(5)
+    ]
+    assert counts == sorted(counts)
+    assert written > 0
+
+
+async def test_it_does_not_change_the_database_it_looks_at(house: House, database: Database, tmp_path: Path) -> None:
+    """Saving before an upgrade, with the new program, must not be the upgrade."""
+    async with database.connection() as conn:
+        await conn.execute("delete from migrations where number = (select max(number) from migrations)")
+        before = await conn.fetchval("select max(number) from migrations")
+
+    done = await house.back_up(tmp_path / "a.tar.gz")
+
+    async with database.connection() as conn:
+        assert await conn.fetchval("select max(number) from migrations") == before
+    assert done.manifest.schema_number == before
+    assert json.loads(done.manifest.model_dump_json())["schema_number"] == before

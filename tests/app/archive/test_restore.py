@@ -1,0 +1,262 @@
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.app.archive import Restored, restore
+from gateway.app.archive.place import check_finished
+from gateway.app.archive.settle import RESTORED
+from gateway.config.instance import hold_instance
+from gateway.domain.errors import OwnerMustAct
+from gateway.store.loading import IN_DOUBT
+from gateway.store.migrate import migrate
+from gateway.store.pool import Database
+from tests.app.archive.conftest import House, silent
+from tests.store.world import World
+
+RESTORING = importlib.import_module("gateway.app.archive.restore")
+FILES = {
+    "workspace/AGENTS.md": b"Be kind.\n",
+    "workspace/deep/er/täglich.md": b"milk",
+    "workspace/binary": bytes(range(256)) * 5000,
+    "workspace/empty.md": b"",
+    "principals/1/USER.md": b"a friend",
+}
+
+
+async def put_back(place: House, path: Path) -> Restored:
+    return await restore(place.environment, place.config, path, silent)
+
+
+@pytest.fixture
+async def saved(house: House, world: World, tmp_path: Path) -> Path:
+    """A backup of a gateway that was asked one question and was sending two answers."""
+    for name, content in FILES.items():
+        house.put(name, content)
+    (house.home / "data/workspace/link").symlink_to("deep/er")
+    (house.home / "data/workspace/deep/er/täglich.md").chmod(0o640)
+    house.configure(owner={"name": "Ada"})
+    await world.ask("still open?")
+    for part, state in enumerate(("sending", "pending")):
+        answer = await world.answer(f"answer {part}")
+        await world.do(
+            "insert into outbox (principal_id, address_id, message_id, text, state) values ($1, $2, $3, 'x', $4)",
+            world.principal,
+            world.address,
+            answer,
+            state,
+        )
+    await world.ask("and this?")
+    await house.back_up(tmp_path / "saved.tar.gz")
+    return tmp_path / "saved.tar.gz"
+
+
+async def texts(database: Database, kind: str) -> list[str]:
+    async with database.connection() as conn:
+        return [row[0] for row in await conn.fetch("select text from messages where kind = $1 order by id", kind)]
+
+
+async def test_files_come_back_byte_for_byte(saved: Path, other: House) -> None:
+    await put_back(other, saved)
+
+    data = other.home / "data"
+    found = {
+        str(path.relative_to(data)): path.read_bytes()
+        for tree in ("workspace", "principals")
+        for path in (data / tree).rglob("*")
+        if path.is_file() and not path.is_symlink() and "link" not in path.parts
+    }
+    assert found == FILES
+    assert (data / "workspace/link").readlink() == Path("deep/er")
+    assert (data / "workspace/deep/er/täglich.md").stat().st_mode & 0o777 == 0o640
+
+
+async def test_conversations_come_back_and_open_questions_stay_open(
+    saved: Path, other: House, target: Database, world: World
+) -> None:
+    await put_back(other, saved)
+
+    assert await texts(target, "user") == ["still open?", "and this?"]
+    assert await texts(target, "assistant") == ["answer 0", "answer 1"]
+    async with target.connection() as conn:
+        assert await conn.fetchval("select count(*) from messages where kind = 'user' and answered_by is null") == 2
+        assert await conn.fetchval("select max(number) from migrations") == await world.value(
+            "select max(number) from migrations"
+        )
+
+
+async def test_what_may_have_been_sent_is_not_sent_again_and_its_chat_is_told_once(
+    saved: Path, other: House, target: Database
+) -> None:
+    done = await put_back(other, saved)
+
+    assert done.doubts == 1
+    async with target.connection() as conn:
+        rows = await conn.fetch("select text, state, notice, error from outbox order by id")
+    assert [tuple(row) for row in rows] == [
+        ("x", "uncertain", False, IN_DOUBT),
+        ("x", "uncertain", False, IN_DOUBT),
+        (RESTORED, "pending", True, None),
+    ]
+    assert await texts(target, "notice") == [RESTORED]
+
+
+async def test_config_json_is_written_where_none_is(saved: Path, other: House) -> None:
+    done = await put_back(other, saved)
+
+    assert done.config == other.environment.config
+    assert json.loads(other.environment.config.read_text()) == {"owner": {"name": "Ada"}}
+    assert other.environment.config.stat().st_mode & 0o777 == 0o600
+
+
+async def test_and_beside_the_one_that_is_there(saved: Path, other: House) -> None:
+    other.configure(web={"port": 1})
+
+    done = await put_back(other, saved)
+
+    assert json.loads(other.environment.config.read_text()) == {"web": {"port": 1}}
+    assert done.config == other.home / "config.restored.json"
+    assert json.loads(done.config.read_text()) == {"owner": {"name": "Ada"}}
+
+
+async def test_keys_come_back_with_the_secrets(house: House, world: World, other: House, tmp_path: Path) -> None:
+    house.put("keys/journal", "a key").chmod(0o600)
+    await house.back_up(tmp_path / "a.tar.gz", with_secrets=True)
+
+    await put_back(other, tmp_path / "a.tar.gz")
+
+    [key] = (other.home / "data/keys").iterdir()
+    assert (key.name, key.read_text(), key.stat().st_mode & 0o777) == ("journal", "a key", 0o600)
+
+
+async def test_a_folder_that_is_not_empty_is_left_alone(saved: Path, other: House, target: Database) -> None:
+    mine = other.put("workspace/mine.md", "precious")
+
+    with pytest.raises(OwnerMustAct, match=r"workspace is not empty \(it holds mine\.md\)"):
+        await put_back(other, saved)
+    mine.rename(other.home / "data" / "mine.md")
+    with pytest.raises(OwnerMustAct, match=r"data is not empty \(it holds mine\.md\).*SUPACLAW_DATA"):
+        await put_back(other, saved)
+
+    assert [path.name for path in (other.home / "data/workspace").iterdir()] == []
+    async with target.connection() as conn:
+        assert await conn.fetchval("select to_regclass('supaclaw.messages')") is None
+
+
+async def test_a_database_that_is_not_empty_is_left_alone(saved: Path, house: House, other: House) -> None:
+    occupied = House(other.home, house.dsn)
+
+    with pytest.raises(OwnerMustAct, match=r"the database is not empty .* database\.url"):
+        await put_back(occupied, saved)
+
+    assert not (other.home / "data/workspace").exists()
+    check_finished(other.home / "data")
+    await put_back(other, saved)
+
+
+async def test_a_database_that_was_restored_long_ago_is_not_taken_for_an_unfinished_one(
+    saved: Path, other: House, tmp_path: Path
+) -> None:
+    await put_back(other, saved)
+
+    with pytest.raises(OwnerMustAct, match="the database is not empty"):
+        await put_back(House(tmp_path / "third", other.dsn), saved)
+
+
+async def test_a_later_schema_is_left_alone(saved: Path, other: House, target: Database) -> None:
+    await migrate(target)
+    async with target.connection() as conn:
+        await conn.execute("insert into migrations (number, name, sha256) values (998, '', '')")
+
+    with pytest.raises(OwnerMustAct, match="a later SupaClaw"):
+        await put_back(other, saved)
+
+
+async def test_a_running_gateway_is_not_restored_under(saved: Path, other: House) -> None:
+    with hold_instance(other.home / "data"), pytest.raises(OwnerMustAct, match="a gateway already runs"):
+        await put_back(other, saved)
+
+
+async def test_a_damaged_file_changes_nothing(saved: Path, other: House) -> None:
+    flip_a_bit(saved)
+
+    with pytest.raises(OwnerMustAct, match="no whole SupaClaw backup"):
+        await put_back(other, saved)
+
+    assert list(other.home.iterdir()) == []
+
+
+def flip_a_bit(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+
+class Crash(Exception):
+    """Stands for the end of the process."""
+
+
+BREAKS = ["migrate", "loading", "tell_about_doubts", "_write_config", "end", "unpack"]
+
+
+@pytest.mark.parametrize("where", BREAKS)
+async def test_one_that_broke_off_is_finished_by_the_same_command(
+    saved: Path, other: House, target: Database, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def crash(*_: object, **__: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RESTORING, where, crash)
+        with pytest.raises(Crash):
+            await put_back(other, saved)
+
+    with pytest.raises(OwnerMustAct, match=f"finish it with `supaclaw restore {saved}`"):
+        check_finished(other.home / "data")
+    await put_back(other, saved)
+
+    check_finished(other.home / "data")
+    assert (other.home / "data/workspace/binary").read_bytes() == FILES["workspace/binary"]
+    assert await texts(target, "user") == ["still open?", "and this?"]
+    assert await texts(target, "notice") == [RESTORED]
+    assert json.loads(other.environment.config.read_text()) == {"owner": {"name": "Ada"}}
+    assert not (other.home / "config.restored.json").exists()
+
+
+async def test_another_archive_does_not_go_on_where_one_broke_off(
+    saved: Path, house: House, other: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.back_up(tmp_path / "second.tar.gz")
+
+    def crash(*_: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RESTORING, "end", crash)
+        with pytest.raises(Crash):
+            await put_back(other, saved)
+
+    with pytest.raises(OwnerMustAct, match=r"saved\.tar\.gz .* broke off: finish it with that file"):
+        await put_back(other, tmp_path / "second.tar.gz")
+    with pytest.raises(OwnerMustAct, match="broke off"):
+        await House(other.home, house.dsn).back_up(tmp_path / "third.tar.gz")
+
+
+async def test_a_backup_of_an_older_schema_is_brought_up(
+    house: House, other: House, target: Database, tmp_path: Path, empty_dsn: str
+) -> None:
+    old = House(house.home, empty_dsn)
+    async with await Database.connect(empty_dsn) as database:
+        await migrate(database, upto=2)
+        async with database.connection() as conn:
+            await conn.execute("insert into principals (id, role, name) values (gen_random_uuid(), 'owner', 'Ada')")
+    await old.back_up(tmp_path / "old.tar.gz")
+    async with target.connection() as conn:
+        await conn.execute("drop schema supaclaw cascade")
+
+    await put_back(other, tmp_path / "old.tar.gz")
+
+    async with target.connection() as conn:
+        assert await conn.fetchval("select name from principals") == "Ada"
+        assert await conn.fetchval("select max(number) from migrations") > 2

@@ -1,0 +1,147 @@
+import io
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.store.dump import NOT_KEPT, Snapshot, Table, snapshot
+from gateway.store.pool import Connection, Database
+from tests.conftest import Server
+from tests.store.world import World, found
+
+NASTY = "tab\t newline\n return\r backslash\\ \\N \\. \\t quote' \" {,} \x01 🦞 e\u0301 \u200d ﷽ " + "x" * 9000
+
+ROWS = {
+    "sessions": "update sessions set label = 2, digest = $1, ended_at = '-infinity' where $2::uuid is not null",
+    "tasks": """insert into tasks (id, master_id, parent_id, kind, lane, principal_id, input, output, error, seq, token)
+                overriding system value
+                select $2, $2, $2, 'agent', $1, id, jsonb_build_object('a', $1::text, 'n', 1e400::numeric, 'x', null),
+                  'null', $1, 9223372036854775806, 9223372036854775807 from principals""",
+    "messages": """insert into messages (session_id, principal_id, seq, kind, text, label, origin, sent_at, answered_by,
+                     entry_id)
+                   select s.id, principal_id, 1, 'notice', $1, -32768, '', '2026-02-28 23:59:59.123456+05:45',
+                     null, $2 from sessions s""",
+    "inbox": """insert into inbox (principal_id, address_id, channel, account, chat, platform_id, kind, text,
+                  platform_time, entry_id)
+                select principal_id, id, channel, account, $1, '', 'edit', $1, 'infinity', $2 from addresses""",
+    "outbox": """insert into outbox (principal_id, address_id, message_id, text, state, error)
+                 select principal_id, (select id from addresses), id, $1, 'sent', $2::uuid::text from messages""",
+    "task_steps": """insert into task_steps (task_id, principal_id, kind, name, cost_usd, failed)
+                     select t.id, t.principal_id, 'model', $1, v, jsonb_build_array($1::text, $2::uuid)
+                     from tasks t, unnest('{0.1,1e-300,NaN,-Infinity}'::float8[]) v""",
+    "files": """insert into files (principal_id, path, mime, size, sha256, description, id)
+                select id, $1, '', 9223372036854775807, '', $1, $2 from principals""",
+    "api_tokens": """insert into api_tokens (id, principal_id, name, sha256, scopes)
+                     select $2, id, $1, '', array['', 'NULL', '{', '"', null, $1] from principals""",
+    "journals": """insert into journals (principal_id, session_id, path, summary)
+                   select principal_id, id, $2::uuid::text, $1 from sessions""",
+    "memories": """insert into memories (principal_id, session_id, text, label, origin, first_seq, last_seq)
+                   select principal_id, id, $1, 2, $2::uuid::text, 1, 2 from sessions""",
+    "meta": "insert into meta (key, value) values ($2::uuid::text, jsonb_build_array($1::text, '\"\\u0041'::text))",
+}
+"""One row, or more, of values that a careless copy would change."""
+
+
+@pytest.fixture
+async def filled(database: Database) -> World:
+    """A database with something nasty in each table."""
+    world = await found(database)
+    async with database.transaction() as conn:
+        for statement in ROWS.values():
+            await conn.execute(statement, NASTY, uuid4())
+        await conn.execute("update messages set answered_by = id")
+    return world
+
+
+async def dumped(database: Database) -> tuple[Snapshot, dict[Table, bytes]]:
+    async with snapshot(database) as seen:
+        return seen, {table: await copied(seen, table) for table in seen.tables}
+
+
+async def copied(seen: Snapshot, table: Table) -> bytes:
+    target = io.BytesIO()
+    rows = await seen.copy(table, target)
+    assert target.getvalue().count(b"\n") == rows
+    return target.getvalue()
+
+
+async def columns_of(conn: Connection, name: str) -> tuple[str, ...]:
+    rows = await conn.fetch(
+        """select column_name from information_schema.columns where table_schema = 'supaclaw' and table_name = $1
+           order by ordinal_position""",
+        name,
+    )
+    return tuple(row["column_name"] for row in rows)
+
+
+@pytest.mark.parametrize("way", ["", "&pool_mode=transaction"])
+async def test_every_table_with_all_its_columns_is_there(filled: World, dsn: str, way: str) -> None:
+    async with await Database.connect(dsn + way) as database:
+        seen, tables = await dumped(database)
+
+    everything = await filled.column("select tablename from pg_tables where schemaname = 'supaclaw'")
+    assert {table.name for table in tables} == set(everything) - set(NOT_KEPT)
+    assert [table.name for table, rows in tables.items() if not rows] == []
+    async with filled.database.connection() as conn:
+        for table in seen.tables:
+            assert table.columns == await columns_of(conn, table.name)
+    assert seen.schema == await filled.value("select max(number) from migrations")
+    assert (await filled.value("show server_version")).startswith(seen.server)
+
+
+async def test_a_table_comes_after_those_it_refers_to(filled: World) -> None:
+    seen, _ = await dumped(filled.database)
+
+    order = {table.name: place for place, table in enumerate(seen.tables)}
+    assert order["principals"] < order["sessions"] < order["addresses"] < order["messages"] < order["outbox"]
+    assert order["tasks"] < order["task_steps"]
+
+
+async def test_it_shows_one_instant_and_stops_nobody(filled: World) -> None:
+    async with snapshot(filled.database) as seen:
+        await filled.ask("too late for this one")
+        [messages] = [table for table in seen.tables if table.name == "messages"]
+        assert b"too late" not in await copied(seen, messages)
+    _, after = await dumped(filled.database)
+
+    assert b"too late" in after[messages]
+
+
+async def test_what_postgres_computes_itself_is_left_out(database: Database) -> None:
+    async with database.connection() as conn:
+        await conn.execute("create table sample (a int, twice int generated always as (a * 2) stored, b int)")
+        await conn.execute("alter table sample drop column b")
+    seen, _ = await dumped(database)
+
+    assert Table("sample", ("a",)) in seen.tables
+
+
+async def test_a_database_that_is_not_ours_is_refused(empty_dsn: str) -> None:
+    async with await Database.connect(empty_dsn) as database:
+        with pytest.raises(OwnerMustAct, match="holds nothing of SupaClaw"):
+            await dumped(database)
+
+
+@pytest.fixture
+async def reader(server: Server, dsn: str) -> AsyncIterator[str]:
+    """The address for a role that may select from every table, but owns none: it would see no row."""
+    name = f"reader_{uuid4().hex}"
+    await server.maintain(f"create role {name} login password 'reader'")
+    database = dsn.split("@/")[1].split("?")[0]
+    await server.maintain(f"grant connect on database {database} to {name}")
+    owner = await asyncpg.connect(dsn)
+    await owner.execute(f"grant usage on schema supaclaw to {name}")
+    await owner.execute(f"grant select on all tables in schema supaclaw to {name}")
+    yield f"postgresql://{name}:reader@/{dsn.split('@/')[1]}"
+    await owner.execute(f"revoke all on all tables in schema supaclaw from {name}")
+    await owner.execute(f"revoke all on schema supaclaw from {name}")
+    await owner.close()
+    await server.maintain(f"revoke connect on database {database} from {name}", f"drop role {name}")
+
+
+async def test_rows_that_cannot_be_seen_are_an_error_and_not_an_empty_dump(filled: World, reader: str) -> None:
+    async with await Database.connect(reader) as database:
+        with pytest.raises(OwnerMustAct, match="may not read everything"):
+            await dumped(database)
