@@ -1,19 +1,22 @@
 """The worker: claims tasks lane by lane, runs them under a lease, gives back what it cannot finish."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Protocol
 
 import structlog
 
 from gateway.domain.errors import RunLost, TryAgainLater
 from gateway.domain.ids import InstanceId, TaskId
-from gateway.domain.tasks import BEAT_SECONDS, SLOTS, Claim, Lane, backoff
+from gateway.domain.tasks import BEAT_SECONDS, SLOTS, Claim, Lane, Status, backoff
 from gateway.flow.wakeup import Wakeup
-from gateway.store import tasks
-from gateway.store.pool import Database
+from gateway.store import messages, sessions, tasks
+from gateway.store.pool import Connection, Database
 
 POLL_SECONDS = 2.0
+GIVE_UPS = 3
+"""How often giving up may fail before a task is ended without a word."""
 
 log = structlog.get_logger(__name__)
 
@@ -30,19 +33,35 @@ class Runner(Protocol):
         ...
 
 
+async def _nobody(_: str) -> None:
+    """The log alone is told."""
+
+
 class Worker:
-    """One per process; tasks are claimed only in the lanes given."""
+    """One per process; tasks are claimed only in the lanes given. The owner is told of a task that ended in silence."""
 
     def __init__(
-        self, database: Database, instance: InstanceId, runners: Mapping[str, Runner], lanes: Iterable[Lane]
+        self,
+        database: Database,
+        instance: InstanceId,
+        runners: Mapping[str, Runner],
+        lanes: Iterable[Lane],
+        tell_owner: Callable[[str], Awaitable[None]] = _nobody,
     ) -> None:
         self._database = database
         self._instance = instance
         self._runners = runners
         self._lanes = tuple(lanes)
+        self._tell_owner = tell_owner
         self._awake = Wakeup()
         self._draining = False
+        self._limit: int | None = None
         self._running: dict[TaskId, tuple[Claim, Lane, asyncio.Task[None]]] = {}
+
+    def limit(self, runs: int | None) -> None:
+        """Claim only while fewer runs than that are under way in a lane; None: as many as a lane has slots."""
+        self._limit = runs
+        self.wake()
 
     def wake(self) -> None:
         """There is something to claim."""
@@ -90,7 +109,8 @@ class Worker:
 
     async def _claim(self, group: asyncio.TaskGroup) -> None:
         for lane in () if self._draining else self._lanes:
-            free = SLOTS[lane] - sum(used is lane for _, used, _ in self._running.values())
+            slots = SLOTS[lane] if self._limit is None else min(SLOTS[lane], self._limit)
+            free = slots - sum(used is lane for _, used, _ in self._running.values())
             if free <= 0:
                 continue
             async with self._database.connection() as conn:
@@ -100,22 +120,41 @@ class Worker:
                 self._running[run.id] = (run, lane, task)
 
     async def _run(self, run: Claim) -> None:
+        ids = {"task_id": run.id, "session_id": run.session_id}
+        with structlog.contextvars.bound_contextvars(**{name: str(id) for name, id in ids.items() if id}):
+            await self._guarded(run)
+
+    async def _guarded(self, run: Claim) -> None:
         """One run; nothing that goes wrong in it reaches another."""
         try:
-            runner = self._runners[run.kind]
-            with_ids = structlog.contextvars.bound_contextvars(task_id=str(run.id), session_id=str(run.session_id))
-            with with_ids:
-                await (runner.give_up(run) if run.exhausted else runner.run(run))
+            await self._work(run)
         except RunLost as exc:
-            log.info("run.lost", task_id=str(run.id), reason=str(exc))
+            log.info("run.lost", reason=str(exc))
         except asyncio.CancelledError:
-            log.info("run.cancelled", task_id=str(run.id))
+            log.info("run.cancelled")
         except Exception as exc:
-            log.exception("run.failed", task_id=str(run.id), attempts=run.attempts)
+            log.exception("run.failed", attempts=run.attempts)
             await self._give_back(run, f"{type(exc).__name__}: {exc}")
         finally:
             self._forget(run)
             self.wake()
+
+    async def _work(self, run: Claim) -> None:
+        if run.attempts > run.max_attempts + GIVE_UPS:
+            await self._abandon(run)
+        elif run.exhausted:
+            await _patiently(lambda: self._runners[run.kind].give_up(run))
+        else:
+            await self._runners[run.kind].run(run)
+
+    async def _abandon(self, run: Claim) -> None:
+        """Not even giving up works: the task ends, and what it should have answered is closed, so that others pass."""
+        closed = await self._database.run(lambda tx: _end(tx, run))
+        log.error("run.abandoned", kind=run.kind, attempts=run.attempts, closed=closed)
+        await self._tell_owner(
+            f"A {run.kind} task failed {run.attempts - 1} times and was ended; messages left without an answer: "
+            f"{closed}. The log says why, under task {run.id}. Write again to start afresh."
+        )
 
     def _forget(self, run: Claim) -> None:
         known = self._running.get(run.id)
@@ -123,15 +162,11 @@ class Worker:
             del self._running[run.id]
 
     async def _give_back(self, run: Claim, error: str) -> None:
-        """Back to the queue, however long the database is away; with a delay, unless all that is left is to give up."""
-        delay = backoff(run.attempts) if run.attempts < run.max_attempts else 0.0
-        while True:
-            try:
-                return await self._database.run(lambda tx: tasks.requeue(tx, run, delay=delay, error=error))
-            except RunLost:
-                return None
-            except TryAgainLater:
-                await asyncio.sleep(POLL_SECONDS)
+        """Back to the queue, however long the database is away; with a delay, unless all that is left is to end it."""
+        over = run.attempts - run.max_attempts
+        delay = 0.0 if over in (0, GIVE_UPS) else backoff(over if over > 0 else run.attempts)
+        with suppress(RunLost):
+            await _patiently(lambda: self._database.run(lambda tx: tasks.requeue(tx, run, delay=delay, error=error)))
 
     async def _release(self) -> None:
         """Put back what a stop interrupted, so that it waits for no lease; if that fails, the next start does it."""
@@ -164,3 +199,21 @@ class Worker:
     def _same(self, run: Claim) -> bool:
         known = self._running.get(run.id)
         return known is not None and known[0].token == run.token
+
+
+async def _end(tx: Connection, run: Claim) -> int:
+    if run.session_id is not None:
+        await sessions.lock(tx, run.session_id)
+    await tasks.finish(tx, run, Status.FAILED, error="giving up failed")
+    return await messages.close(tx, run.session_id) if run.session_id is not None else 0
+
+
+async def _patiently(work: Callable[[], Awaitable[None]]) -> None:
+    """Again and again while the database is away: an outage is no failed attempt. Raises `RunLost`."""
+    while True:
+        try:
+            return await work()
+        except RunLost:
+            raise
+        except TryAgainLater:
+            await asyncio.sleep(POLL_SECONDS)

@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from gateway.agent.limits import Limits
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.principals import Role
+from gateway.domain.vitals import Vitals
 from gateway.llm.client import Description
 from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
@@ -32,6 +34,8 @@ class CommandContext:
     clock: Clock
     started_at: datetime
     models: Description
+    limits: Limits
+    vitals: Vitals
     commands: "Mapping[str, Command]"
 
 

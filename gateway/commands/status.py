@@ -1,19 +1,21 @@
 """/status: the gateway at a glance."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.principals import Role
 from gateway.domain.tasks import Status
+from gateway.domain.vitals import ChannelVitals, LoopLag, Memory, Vitals
 from gateway.store import steps, tasks
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """Uptime, model and session; for the owner also the queue and what today has cost (UTC day)."""
+    """Uptime, model and session; for the owner also queue, cost (UTC day) and the gateway's own condition."""
     uptime = timedelta(seconds=int((ctx.clock.now() - ctx.started_at).total_seconds()))
     lines = [f"Up {uptime}", f"Model: {ctx.models.active}", f"Session: {ctx.at.session_id}"]
     if ctx.role is Role.OWNER:
-        lines += [await _queue(ctx), await _today(ctx)]
+        lines += [await _queue(ctx), await _today(ctx), *_condition(ctx.vitals)]
     return CommandReply("\n".join(lines))
 
 
@@ -29,4 +31,33 @@ async def _today(ctx: CommandContext) -> str:
     return f"Today: ${spent.cost_usd:.4f}, {calls}, {spent.tokens_in + spent.tokens_out} tokens"
 
 
-command = Command("status", "uptime, model, session, queue, today's cost", run)
+def _condition(vitals: Vitals) -> Iterator[str]:
+    """What is known, and only what is worth a line."""
+    if vitals.loop is not None:
+        yield _loop(vitals.loop)
+    if vitals.memory is not None:
+        yield _memory(vitals.memory)
+    for name, channel in vitals.channels.items():
+        yield _channel(name, channel)
+    if vitals.unclean_ends:
+        times = "once" if vitals.unclean_ends == 1 else f"{vitals.unclean_ends} times"
+        yield f"Restarts: ended {times} without being stopped in the last 24 hours"
+    if vitals.checkpoints is not None:
+        yield f"Checkpoints: {vitals.checkpoints}"
+
+
+def _loop(lag: LoopLag) -> str:
+    return f"Event loop: at most {lag.worst_ms:.0f} ms late in the last minute, {lag.worst_ever_ms:.0f} ms ever"
+
+
+def _memory(memory: Memory) -> str:
+    shedding = ", shedding load" if memory.shedding else ""
+    return f"Memory: {memory.used // 2**20} of {memory.ceiling // 2**20} MB{shedding}"
+
+
+def _channel(name: str, channel: ChannelVitals) -> str:
+    heard = "" if channel.heard_ago is None else f", heard {timedelta(seconds=int(channel.heard_ago))} ago"
+    return f"Channel {name}: {channel.state}{heard}"
+
+
+command = Command("status", "uptime, model, session, queue, today's cost, the gateway's condition", run)

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import structlog
 
+from gateway.agent.limits import Limits
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.clock import Clock
@@ -15,6 +16,7 @@ from gateway.domain.ids import InboxId, SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.routing import parse_command
 from gateway.domain.transcript import Notice
+from gateway.domain.vitals import Vitals
 from gateway.flow.live import Live, LiveEvent, MessageStored, SessionReplaced
 from gateway.flow.outbound import Outbound
 from gateway.llm.client import Description
@@ -50,6 +52,8 @@ class Dispatch:
         live: Live,
         clock: Clock,
         failpoints: Failpoints,
+        vitals: Callable[[], Vitals] = Vitals,
+        limits: Callable[[], Limits] = Limits,
     ) -> None:
         self._database = database
         self._commands = commands
@@ -59,6 +63,8 @@ class Dispatch:
         self._live = live
         self._clock = clock
         self._failpoints = failpoints
+        self._vitals = vitals
+        self._limits = limits
         self._started_at = clock.now()
         self._unfinished = asyncio.Event()
 
@@ -84,7 +90,8 @@ class Dispatch:
         """Run one stored command, once. What goes wrong in it becomes its reply; a database outage only delays it."""
         self._failpoints.reach(Step.COMMAND_ACCEPTED)
         try:
-            done = await self._committed(arrival)
+            with structlog.contextvars.bound_contextvars(session_id=str(await self._session(arrival))):
+                done = await self._committed(arrival)
         except TryAgainLater:
             self._unfinished.set()
             return
@@ -93,6 +100,11 @@ class Dispatch:
         for session, event in done.events:
             self._live.publish(session, event)
         self._outbound.wake()
+
+    async def _session(self, arrival: InboxId) -> SessionId:
+        """Where the command was said: its log lines go there."""
+        async with self._database.connection() as conn:
+            return (await addresses.get(conn, (await inbox.get(conn, arrival)).address_id)).session_id
 
     async def _committed(self, arrival: InboxId) -> Done:
         try:
@@ -121,7 +133,17 @@ class Dispatch:
         name, argument = parse_command(row.text)
         role = (await principals.get(tx, at.principal_id)).role
         context = CommandContext(
-            tx, at, role, argument, row, self._clock, self._started_at, self._models(), self._commands
+            tx=tx,
+            at=at,
+            role=role,
+            argument=argument,
+            arrival=row,
+            clock=self._clock,
+            started_at=self._started_at,
+            models=self._models(),
+            limits=self._limits(),
+            vitals=self._vitals(),
+            commands=self._commands,
         )
         return await self._commands[name].run(context)
 

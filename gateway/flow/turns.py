@@ -1,6 +1,6 @@
 """Turns: from the messages a session has unread to the answer that is committed for them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -14,6 +14,8 @@ from gateway.domain.events import Answered, ModelReplied
 from gateway.domain.model import ModelsExhausted, Reply
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import AssistantText, Notice
+from gateway.flow.budgets import Budgets
+from gateway.flow.compacting import Compacting
 from gateway.flow.conversation import Conversation, SizedModel
 from gateway.flow.homes import Homes
 from gateway.flow.live import Live, MessageStored, TurnEnded, TurnStarted
@@ -23,6 +25,9 @@ from gateway.flow.sinks import DraftSink, LiveSink, Sink, StepSink, typing
 from gateway.store import messages, sessions, steps, tasks
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database
+
+AFTER_OVERFLOW = 0.6
+"""What of a prompt that was too long for its model the next one may have."""
 
 log = structlog.get_logger(__name__)
 
@@ -50,15 +55,17 @@ class Turns:
         live: Live,
         clock: Clock,
         failpoints: Failpoints,
+        compacting: Compacting,
     ) -> None:
         self._database = database
         self._models = models
-        self._limits = limits
+        self._budgets = Budgets(database, limits, clock)
         self._homes = homes
         self._outbound = outbound
         self._live = live
         self._clock = clock
         self._failpoints = failpoints
+        self._compacting = compacting
 
     async def run(self, run: Claim) -> None:
         """Answer what is unread in the session; raises `RunLost` when the run was cancelled or taken over."""
@@ -84,26 +91,50 @@ class Turns:
             await self._commit(run, opened, Said(Notice(text), status=Status.FAILED, error="out of attempts"))
 
     async def _converse(self, run: Claim, opened: Opened) -> Said:
-        """The loop, each event in its sinks before the next one is made."""
+        """The answer; without money no model is asked. A prompt too long for its provider is shortened once."""
+        allowed = await self._budgets.allow(opened.principal.role)
+        if allowed.refusal is not None:
+            return Said(Notice(allowed.refusal), status=Status.FAILED, error="out of budget")
+        sinks, budget = self._sinks(run, opened), None
+        while True:
+            conversation = await self._prepared(run, opened, allowed.limits, budget)
+            try:
+                return await self._follow(conversation, sinks)
+            except ModelsExhausted as exc:
+                if not exc.overflow or budget is not None:
+                    log.warning("turn.no_model", attempts=len(exc.attempts))
+                    return Said(Notice(str(exc)), status=Status.FAILED, error="no model answered")
+            budget = int(conversation.prompted * AFTER_OVERFLOW)
+            log.warning("turn.too_long", tokens=conversation.prompted)
+
+    async def _prepared(self, run: Claim, opened: Opened, limits: Limits, budget: int | None) -> Conversation:
+        """Compacted if it has grown too long, and in any case when `budget` says that a provider found it too long."""
+        conversation = self._conversation(run, opened, limits, budget)
+        if budget is None and limits.stop(opened.spent):
+            return conversation
+        ready = await self._compacting.prepare(
+            run, opened, conversation.room, self._budgets, overflow=budget is not None
+        )
+        return conversation if ready is opened else self._conversation(run, ready, limits, budget)
+
+    def _conversation(self, run: Claim, opened: Opened, limits: Limits, budget: int | None = None) -> Conversation:
         home = self._homes.of(run.principal_id)
-        conversation = Conversation(self._database, self._live, run, opened, home, self._models(), self._limits())
-        sinks = self._sinks(run, opened)
+        return Conversation(self._database, self._live, run, opened, home, self._models(), limits, budget)
+
+    async def _follow(self, conversation: Conversation, sinks: Sequence[Sink]) -> Said:
+        """The loop, each event in its sinks before the next one is made; raises `ModelsExhausted`."""
         reply: Reply | None = None
-        try:
-            async with aclosing(conversation.events()) as events:
-                async for event in events:
-                    for sink in sinks:
-                        await sink.take(event)
-                    match event:
-                        case ModelReplied(last, intents):
-                            reply = None if intents else last
-                        case Answered(text):
-                            return Said(AssistantText(text), reply)
-                        case _:
-                            pass
-        except ModelsExhausted as exc:
-            log.warning("turn.no_model", attempts=len(exc.attempts))
-            return Said(Notice(str(exc)), status=Status.FAILED, error="no model answered")
+        async with aclosing(conversation.events()) as events:
+            async for event in events:
+                for sink in sinks:
+                    await sink.take(event)
+                match event:
+                    case ModelReplied(last, intents):
+                        reply = None if intents else last
+                    case Answered(text):
+                        return Said(AssistantText(text), reply)
+                    case _:
+                        pass
         raise RuntimeError("the loop ended without an answer")
 
     def _sinks(self, run: Claim, opened: Opened) -> tuple[Sink, ...]:
@@ -111,8 +142,8 @@ class Turns:
         live = LiveSink(self._live, opened.session)
         channel = self._outbound.channel(opened.at)
         if channel is None or not channel.capabilities.drafts or not opened.at.private:
-            return stored, live
-        return stored, live, DraftSink(channel, opened.at, opened.asked[-1].id, self._clock)
+            return stored, live, self._budgets
+        return stored, live, self._budgets, DraftSink(channel, opened.at, opened.asked[-1].id, self._clock)
 
     async def _commit(self, run: Claim, opened: Opened, said: Said) -> None:
         stored, more = await self._database.run(lambda tx: self._store(tx, run, opened, said))

@@ -45,6 +45,33 @@ class Runner:
             await tasks.finish(tx, run, status)
 
 
+@dataclass
+class Poisoned(Runner):
+    """Fails at everything until it is cured; or only the database is away, so many times, when it gives up."""
+
+    cured: bool = False
+    outages: int | None = None
+
+    async def run(self, run: Claim) -> None:
+        self.ran.put_nowait(run)
+        if not self.cured:
+            raise ZeroDivisionError
+        await self._finish(run, Status.COMPLETED)
+
+    async def give_up(self, run: Claim) -> None:
+        self.gave_up.put_nowait(run)
+        if self.outages is None:
+            raise ZeroDivisionError
+        if self.outages > 0:
+            self.outages -= 1
+            raise DatabaseDown("away")
+        await self._finish(run, Status.FAILED)
+
+
+def emptied(queue: "asyncio.Queue[Claim]") -> list[Claim]:
+    return [queue.get_nowait() for _ in range(queue.qsize())]
+
+
 async def hang(_: Claim) -> None:
     await asyncio.Event().wait()
 
@@ -118,6 +145,40 @@ class TestRuns:
             go.set()
             for _ in range(3):
                 await runner.ran.get()
+
+    async def test_under_a_limit_fewer_run_at_once_and_those_under_way_go_on(
+        self, world: World, worker: Worker, runner: Runner
+    ) -> None:
+        go, runner_finish = asyncio.Event(), runner._finish
+
+        async def wait(run: Claim) -> None:
+            await go.wait()
+            await runner_finish(run, Status.COMPLETED)
+
+        runner.work = wait
+        for _ in range(5):
+            await world.queue()
+        async with working(worker):
+            for _ in range(5):
+                await runner.ran.get()
+            worker.limit(2)
+            late = [await world.queue() for _ in range(5)]
+            go.set()
+            await until(world, late[-1], Status.COMPLETED)
+            assert runner.cancelled.empty()
+            go.clear()
+            emptied(runner.ran)
+            for _ in range(5):
+                await world.queue()
+            worker.wake()
+            for _ in range(2):
+                await runner.ran.get()
+            assert worker.running == 2
+            assert await world.value("select count(*) from tasks where status = 'pending'") == 3
+            worker.limit(None)
+            for _ in range(3):
+                await runner.ran.get()
+            go.set()
 
     async def test_a_full_lane_starves_no_other(self, world: World, database: Database, runner: Runner) -> None:
         runner.work = hang
@@ -207,6 +268,106 @@ class TestCrashes:
             await runner.ran.get()
             await worker.drain(5)
             assert await world.status(task) is Status.RUNNING
+
+
+class TestPoison:
+    """What no attempt survives ends all the same, and nobody else notices."""
+
+    @pytest.fixture(autouse=True)
+    def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(worker_module, "backoff", lambda _: 0.0)
+
+    @pytest.fixture
+    def told(self) -> "asyncio.Queue[str]":
+        return asyncio.Queue()
+
+    @pytest.fixture
+    def poisoned(self, database: Database) -> "Poisoned":
+        return Poisoned(database)
+
+    async def test_a_task_that_cannot_even_be_given_up_ends_and_closes_its_messages(
+        self, world: World, database: Database, poisoned: "Poisoned", told: "asyncio.Queue[str]"
+    ) -> None:
+        await world.ask("poison")
+        await world.chat(me := somebody())
+        worker = Worker(database, me, {"chat": poisoned}, [Lane.CHAT], told.put)
+        async with working(worker):
+            notice = await told.get()
+        assert "messages left without an answer: 1" in notice
+        assert poisoned.ran.qsize() == 3
+        assert [run.attempts for run in emptied(poisoned.gave_up)] == [4, 5, 6]
+        assert await world.column("select status from tasks") == ["failed"]
+        assert await world.value("select closed_at is not null from messages") is True
+
+    async def test_the_next_message_starts_afresh(
+        self, world: World, database: Database, poisoned: "Poisoned", told: "asyncio.Queue[str]"
+    ) -> None:
+        await world.ask("poison")
+        await world.chat(me := somebody())
+        worker = Worker(database, me, {"chat": poisoned}, [Lane.CHAT], told.put)
+        async with working(worker):
+            await told.get()
+            poisoned.cured = True
+            emptied(poisoned.ran)
+            await world.ask("again")
+            await world.chat(me)
+            worker.wake()
+            assert (await poisoned.ran.get()).attempts == 1
+
+    async def test_other_chats_go_on_meanwhile(
+        self, world: World, database: Database, runner: Runner, poisoned: "Poisoned", told: "asyncio.Queue[str]"
+    ) -> None:
+        for _ in range(3):
+            await world.queue(kind="poison")
+        worker = Worker(database, somebody(), {"poison": poisoned, "agent": runner}, [Lane.AGENTS], told.put)
+        async with working(worker):
+            for _ in range(5):
+                healthy = await world.queue()
+                worker.wake()
+                assert (await runner.ran.get()).id == healthy
+                await until(world, healthy, Status.COMPLETED)
+            for _ in range(3):
+                await told.get()
+        assert await world.column("select distinct status from tasks where kind = 'poison'") == ["failed"]
+
+    async def test_a_task_that_kills_the_process_each_time_ends_too(
+        self, world: World, database: Database, runner: Runner, told: "asyncio.Queue[str]"
+    ) -> None:
+        me, task = somebody(), await world.queue()
+        for _ in range(6):
+            [run] = await world.claim(me)
+            async with database.connection() as conn:
+                await tasks.release(conn, me)
+        assert run.attempts == 6
+        async with working(Worker(database, me, {"agent": runner}, [Lane.AGENTS], told.put)):
+            await told.get()
+        assert (runner.ran.qsize(), runner.gave_up.qsize()) == (0, 0)
+        assert await world.status(task) is Status.FAILED
+
+    async def test_a_parent_is_told_of_a_child_that_ended_so(
+        self, world: World, worker: Worker, poisoned: "Poisoned", database: Database, told: "asyncio.Queue[str]"
+    ) -> None:
+        parent = await world.queue()
+        [run] = await world.claim(somebody())
+        await world.queue(kind="poison", parent=parent)
+        async with database.transaction() as tx:
+            await tasks.suspend(tx, run, Status.PENDING_SUBTASK)
+        runner = Runner(database)
+        both = Worker(database, somebody(), {"poison": poisoned, "agent": runner}, [Lane.AGENTS], told.put)
+        async with working(both):
+            assert (await runner.ran.get()).id == parent
+
+    async def test_an_outage_while_giving_up_is_no_failed_attempt(
+        self, world: World, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.01)
+        flaky = Poisoned(database, outages=5)
+        await world.queue(kind="poison")
+        async with working(Worker(database, somebody(), {"poison": flaky}, [Lane.AGENTS])):
+            for _ in range(6):
+                assert (await flaky.gave_up.get()).attempts == 4
+            await until(world, (await world.column("select id from tasks"))[0], Status.FAILED)
+        assert await world.value("select error from tasks") is None
 
 
 class TestStops:

@@ -1,7 +1,16 @@
 import asyncio
 import re
 
+from gateway.domain.vitals import ChannelVitals, LoopLag, Memory, Vitals
 from tests.flow.path import MEMBER, MessagePath
+
+CONDITION = Vitals(
+    LoopLag(worst_ms=12.4, p99_ms=1.0, worst_ever_ms=230.6),
+    Memory(used=140 * 2**20, ceiling=128 * 2**20, shedding=True),
+    {"telegram": ChannelVitals("open", 75.3), "slack": ChannelVitals("shut: wrong token")},
+    unclean_ends=2,
+    checkpoints="the last one 3 minutes ago",
+)
 
 
 async def test_it_shows_the_gateway_at_a_glance(path: MessagePath) -> None:
@@ -23,7 +32,28 @@ async def test_it_shows_the_gateway_at_a_glance(path: MessagePath) -> None:
     ]
 
 
-async def test_a_member_sees_neither_the_owners_queue_nor_costs(path: MessagePath) -> None:
+async def test_the_owner_also_sees_how_the_gateway_itself_is(path: MessagePath) -> None:
+    path.dispatch._vitals = lambda: CONDITION
+    assert (await path.ask("/status")).split("\n")[5:] == [
+        "Event loop: at most 12 ms late in the last minute, 231 ms ever",
+        "Memory: 140 of 128 MB, shedding load",
+        "Channel telegram: open, heard 0:01:15 ago",
+        "Channel slack: shut: wrong token",
+        "Restarts: ended 2 times without being stopped in the last 24 hours",
+        "Checkpoints: the last one 3 minutes ago",
+    ]
+
+
+async def test_calm_takes_few_words(path: MessagePath) -> None:
+    path.dispatch._vitals = lambda: Vitals(memory=Memory(100 * 2**20, 2000 * 2**20, shedding=False), unclean_ends=1)
+    assert (await path.ask("/status")).split("\n")[5:] == [
+        "Memory: 100 of 2000 MB",
+        "Restarts: ended once without being stopped in the last 24 hours",
+    ]
+
+
+async def test_a_member_sees_neither_the_owners_queue_nor_costs_nor_the_gateways_condition(path: MessagePath) -> None:
+    path.dispatch._vitals = lambda: CONDITION
     async with path.working():
         await path.tell("/status", chat=MEMBER, sender=MEMBER)
         [shown] = await path.channel.until(bool)

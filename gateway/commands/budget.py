@@ -1,0 +1,64 @@
+"""/budget: what the models have cost, what is left, and allowing more of it."""
+
+from gateway.agent.limits import dollars, used_up
+from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.principals import Role
+from gateway.store import messages, spending, steps
+from gateway.store.spending import Account, Accounts, Period
+
+WORDS = {Period.DAY: "Today", Period.MONTH: "This month"}
+
+
+async def run(ctx: CommandContext) -> CommandReply:
+    """The day's and the month's money (UTC); `more` allows a used-up one its limit once more."""
+    if ctx.role is not Role.OWNER:
+        return CommandReply("Only the owner sees the budget.")
+    if ctx.argument not in ("", "more"):
+        return CommandReply("Write /budget to see what is left, /budget more to allow more of what is used up.")
+    now = ctx.clock.now()
+    accounts = await spending.accounts(ctx.tx, now, await spending.settled(ctx.tx, now))
+    return CommandReply(await (_more(ctx, accounts) if ctx.argument else _shown(ctx, accounts)))
+
+
+async def _shown(ctx: CommandContext, accounts: Accounts) -> str:
+    lines = [f"{WORDS[period]}: {_told(account, _limit(ctx, period))}" for period, account in accounts.items()]
+    return "\n".join([f"One answer: {await _last(ctx)}", *lines])
+
+
+async def _last(ctx: CommandContext) -> str:
+    limit = "no limit" if ctx.limits.usd is None else f"{dollars(ctx.limits.usd)} allowed"
+    answer = await messages.last_answer(ctx.tx, ctx.at.session_id)
+    if answer is None or answer.task_id is None:
+        return limit
+    asked_at = await messages.asked_at(ctx.tx, answer.id)
+    spent = await steps.spent_on(ctx.tx, answer.task_id, asked_at)
+    return f"{limit}, the last one here cost {dollars(spent.cost_usd)}"
+
+
+def _told(account: Account, limit: float | None) -> str:
+    if limit is None:
+        return f"{dollars(account.spent)} spent, no limit"
+    allowed = limit + account.extra
+    left = max(0.0, allowed - account.spent)
+    raised = f" ({dollars(account.extra)} of it by /budget more)" if account.extra else ""
+    return f"{dollars(account.spent)} spent, {dollars(allowed)} allowed{raised}, {dollars(left)} left"
+
+
+async def _more(ctx: CommandContext, accounts: Accounts) -> str:
+    """What is over the limit already is forgiven, so that the whole limit is there once more."""
+    done = []
+    for period, account in accounts.items():
+        limit = _limit(ctx, period)
+        if limit and used_up(account.spent, limit + account.extra):
+            await spending.raise_limit(ctx.tx, period, ctx.clock.now(), account.spent)
+            done.append(f"{WORDS[period]}: another {dollars(limit)}, {dollars(account.spent + limit)} in all.")
+    if not done:
+        return f"Nothing is used up that can be raised.\n{await _shown(ctx, accounts)}"
+    return "\n".join([*done, "Write again what was left without an answer."])
+
+
+def _limit(ctx: CommandContext, period: Period) -> float | None:
+    return ctx.limits.day_usd if period is Period.DAY else ctx.limits.month_usd
+
+
+command = Command("budget", "what the models cost and what is left; more: allow the limit once more", run)

@@ -1,0 +1,77 @@
+"""Spending: what the models cost in the day and the month under way, and what the owner allowed beyond the limits."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from gateway.store.pool import Connection
+
+
+class Period(StrEnum):
+    """A stretch of time, in UTC, that has a budget of its own."""
+
+    DAY = "day"
+    MONTH = "month"
+
+    def start(self, now: datetime) -> datetime:
+        """When the one under way began."""
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        return midnight if self is Period.DAY else midnight.replace(day=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One period's money, in US dollars: `extra` is what its limit was raised by."""
+
+    spent: float = 0.0
+    extra: float = 0.0
+
+
+Accounts = dict[Period, Account]
+
+
+async def settled(conn: Connection, now: datetime) -> float:
+    """What the month cost until yesterday began: no run that counts there is under way any more."""
+    cost: float = await conn.fetchval(
+        "select coalesce(sum(cost_usd), 0) from task_steps where cost_usd > 0 and created_at >= $1 and created_at < $2",
+        Period.MONTH.start(now),
+        _unsettled(now),
+    )
+    return cost
+
+
+async def accounts(conn: Connection, now: datetime, before: float) -> Accounts:
+    """Both periods; `before` is what `settled` says, so that a turn reads two days and not a month."""
+    row = await conn.fetchrow(
+        """select coalesce(sum(cost_usd) filter (where created_at >= $2), 0) as day,
+                  coalesce(sum(cost_usd), 0) as month,
+                  coalesce((select value from meta where key = $3), '0')::float8 as extra_day,
+                  coalesce((select value from meta where key = $4), '0')::float8 as extra_month
+           from task_steps where cost_usd > 0 and created_at >= $1""",
+        _unsettled(now),
+        Period.DAY.start(now),
+        _key(Period.DAY, now),
+        _key(Period.MONTH, now),
+    )
+    assert row is not None, "an aggregate always has one row"
+    return {
+        Period.DAY: Account(row["day"], row["extra_day"]),
+        Period.MONTH: Account(before + row["month"], row["extra_month"]),
+    }
+
+
+async def raise_limit(conn: Connection, period: Period, now: datetime, usd: float) -> None:
+    """Until the period is over its limit is so much higher."""
+    await conn.execute(
+        "insert into meta (key, value) values ($1, $2) on conflict (key) do update set value = excluded.value",
+        _key(period, now),
+        usd,
+    )
+
+
+def _unsettled(now: datetime) -> datetime:
+    return max(Period.MONTH.start(now), Period.DAY.start(now) - timedelta(days=1))
+
+
+def _key(period: Period, now: datetime) -> str:
+    return f"budget:{period.start(now):%Y-%m-%d}:{period.value}"
