@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A virtual environment that happens to be active is not ours to fill.
 unexport VIRTUAL_ENV
 
-.PHONY: run dev test setup fmt check wheel bench live
+.PHONY: run dev test setup fmt check wheel bench chaos soak live
 .DEFAULT_GOAL := run
 
 run: setup  ## Set up and start the gateway.
@@ -49,6 +49,12 @@ wheel: setup  ## Build the wheel, install it on its own and start it from elsewh
 	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/python" -I -c "import gateway.app; from gateway.store.migrate import read_migrations; assert read_migrations()"
 	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/supaclaw" --help >/dev/null
 	@echo "the wheel installs and starts"
+
+chaos: setup  ## Break everything that can be broken; the table goes into docs/reliability.md (25 minutes).
+	SUPACLAW_CHAOS=full SUPACLAW_CHAOS_REPORT=docs/reliability.md $(BIN)/pytest -q tests/chaos $$($(BIN)/python -m tests.chaos.faults)
+
+soak: setup  ## Half an hour of steady load: does anything grow?
+	$(BIN)/python -m tests.chaos.soak --minutes 30
 
 bench: setup  ## Measure the budgets.
 	$(BIN)/python -m benchmarks

@@ -5,13 +5,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from channels.telegram.errors import TelegramError, TooFast
+from channels.telegram.errors import TelegramError, TokenRefused, TooFast
 from channels.telegram.polling import Patience, Polling
 from channels.telegram.raw import Take
 from channels.telegram.recovery import Recovery
 from channels.telegram.sdk import preload
 from channels.telegram.webhook import Webhook
 from gateway.domain.channel import Accept, Capabilities, Outgoing, WebhookReply
+from gateway.domain.errors import OwnerMustAct
 from gateway.domain.inbound import Address
 from gateway.domain.logging import Logger
 from gateway.domain.splitting import utf16_tail
@@ -26,7 +27,6 @@ class Telegram:
     """One bot. `open` comes first; `webhook_url` None means polling."""
 
     name = "telegram"
-    capabilities = Capabilities(max_text=MAX_TEXT, drafts=True, typing=True)
 
     def __init__(
         self,
@@ -48,8 +48,11 @@ class Telegram:
         self._commands = commands
         self._logger = log
         self._patience = patience or Patience()
+        silence = self._patience.silence if webhook_url is None else None
+        self.capabilities = Capabilities(max_text=MAX_TEXT, drafts=True, typing=True, silence=silence)
         self._recovery = Recovery(log, pause)
         self._opened: Client | None = None
+        self._polling: Polling | None = None
         self._webhook: Webhook | None = None
         self._no_drafts_before = 0.0
 
@@ -60,11 +63,24 @@ class Telegram:
 
         self._opened = Client(self._token, self._api_base)
 
+    async def probe(self) -> str:
+        """The bot's name, by getMe: updates that another connection waits for are left alone."""
+        await self.open()
+        try:
+            return f"@{await self._client.username()}"
+        except TokenRefused as error:
+            raise OwnerMustAct("the token is wrong or was revoked; @BotFather gives a new one") from error
+
     @property
     def _client(self) -> "Client":
         if self._opened is None:
             raise RuntimeError("the channel is not open")
         return self._opened
+
+    @property
+    def heard_at(self) -> float | None:
+        """When Telegram last answered a poll; a webhook is pushed to, and nobody knows when it should be."""
+        return None if self._polling is None else self._polling.heard_at
 
     async def receive(self, accept: Accept) -> None:
         """Poll, or have updates pushed, until cancelled."""
@@ -113,7 +129,7 @@ class Telegram:
             await self._opened.close()
 
     async def _poll(self, take: Take) -> None:
-        polling = Polling(self._client, self._recovery, self._logger, self._patience)
+        self._polling = polling = Polling(self._client, self._recovery, self._logger, self._patience)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._introduce_after(polling.answered))
             await polling.run(take)

@@ -8,6 +8,9 @@ from html import escape, unescape
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
+CAP = 64 * 1024
+"""Characters that are rendered; what follows is shown as plain text."""
+
 _LINKS = re.compile(r"(https?|tg|mailto):", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[\w+#.-]+")
 _ANCHOR = re.compile(r"</?a\b[^>]*>")
@@ -18,6 +21,10 @@ _RULE = "———"
 
 def to_html(text: str) -> str:
     """Never raises, whatever a model wrote; tags are always balanced."""
+    return _rendered(text[:CAP]) + escape(text[CAP:], quote=False)
+
+
+def _rendered(text: str) -> str:
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     try:
         return _blocks(SyntaxTreeNode(parser.parse(text)).children)

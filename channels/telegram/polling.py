@@ -1,11 +1,12 @@
 """The polling loop: a batch is accepted before the next is asked for, and only cancelling ends it."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from channels.telegram.errors import Conflict, TelegramError, Unanswered
+from channels.telegram.errors import Conflict, Refused, TelegramError, TooFast, Unanswered
 from channels.telegram.raw import Take, update_id
 from channels.telegram.recovery import Recovery
 from gateway.domain.errors import SupaclawError
@@ -23,12 +24,18 @@ class Patience:
     poll: int = 30
     stall: float = 10.0
 
+    @property
+    def silence(self) -> float:
+        """How long nothing may be heard, although a stalled connection has been replaced twice."""
+        return 3 * (self.poll + self.stall)
+
 
 class Polling:
     """Asks for updates for ever; a batch that is not accepted is asked for again."""
 
     def __init__(self, client: "Client", recovery: Recovery, log: Logger, patience: Patience) -> None:
         self.answered = asyncio.Event()
+        self.heard_at: float | None = None
         self._client = client
         self._recovery = recovery
         self._logger = log
@@ -55,10 +62,22 @@ class Polling:
         wait = self._patience.poll if self.answered.is_set() and not self._recovery.needed else 0
         try:
             async with asyncio.timeout(wait + self._patience.stall):
-                return await self._client.updates(self._offset, wait)
+                updates = await self._client.updates(self._offset, wait)
         except TimeoutError:
             await self._client.forget_poll()
             raise Unanswered(f"a poll got no answer within {wait + self._patience.stall:.0f} s") from None
+        except TooFast as error:
+            self._hear(silent_for=error.retry_after)
+            raise
+        except Refused:
+            self._hear()
+            raise
+        self._hear()
+        return updates
+
+    def _hear(self, silent_for: float = 0.0) -> None:
+        """Telegram answered; while it asks us to wait, silence says nothing."""
+        self.heard_at = time.monotonic() + silent_for
 
     def _acknowledge(self, updates: Sequence[JsonObject]) -> None:
         if updates:

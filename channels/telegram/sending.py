@@ -1,5 +1,7 @@
 """One answer out: as Telegram's HTML where that works, else as plain text."""
 
+import asyncio
+
 from channels.telegram.client import Client
 from channels.telegram.errors import Refused, TelegramError, TokenRefused, TooFast, Unanswered, Unreachable
 from channels.telegram.markdown import to_html, visible
@@ -8,13 +10,15 @@ from gateway.domain.splitting import utf16_len
 
 MAX_TEXT = 4096
 TOKEN_PAUSE = 60.0
+LONG = 1024
+"""Characters from which on rendering leaves the event loop to others: hostile Markdown takes a tenth of a second."""
 
 _FORMAT_REFUSED = ("can't parse entities", "message is too long", "text is empty")
 
 
 async def send(client: Client, message: Outgoing) -> str:
     """Telegram's id of the message; raises `SendFailed`, `SendDelayed` or `SendUncertain`."""
-    html = to_html(message.text)
+    html = to_html(message.text) if len(message.text) < LONG else await asyncio.to_thread(to_html, message.text)
     shown = visible(html)
     try:
         if shown.strip() and utf16_len(shown) <= MAX_TEXT:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import structlog
 
+from gateway.app.archive.place import check_finished
 from gateway.app.local import listening, owner_ids
 from gateway.app.wiring import Gateway
 from gateway.background.health import being_the_gateway
@@ -17,6 +18,7 @@ from gateway.config.failpoints import Failpoints
 from gateway.config.instance import hold_instance, holder, instance_id
 from gateway.config.load import load
 from gateway.config.model import Config
+from gateway.config.starts import Starts, record_start, record_stop
 from gateway.flow.doors import preload
 from gateway.flow.people import meet
 from gateway.llm.client import build_client
@@ -41,7 +43,10 @@ def run(environment: Environment) -> int:
     failpoints = Failpoints(environment.fail)
     mask = SecretMask()
     with hold_instance(environment.data), logging_to(environment.data / "logs", mask):
-        uvloop.run(_serve(environment, config, failpoints, mask))
+        check_finished(environment.data)
+        starts = record_start(environment.data, SystemClock())
+        uvloop.run(_serve(environment, config, failpoints, mask, starts))
+        record_stop(environment.data)
     return 0
 
 
@@ -76,7 +81,9 @@ async def _postgres(environment: Environment, config: Config, *, mine: bool) -> 
             await server.stop()
 
 
-async def _serve(environment: Environment, config: Config, failpoints: Failpoints, mask: SecretMask) -> None:
+async def _serve(
+    environment: Environment, config: Config, failpoints: Failpoints, mask: SecretMask, starts: Starts
+) -> None:
     """Start, run, stop. What is slow to import is imported in a thread while Postgres starts."""
     stop = _stop_signal()
     async with AsyncExitStack() as stack:
@@ -92,7 +99,7 @@ async def _serve(environment: Environment, config: Config, failpoints: Failpoint
         people = await meet(database, config.owner.name, owner_ids(config))
         model = await build_client(config.models, os.environ, SystemClock())
         await preloaded
-        gateway = Gateway(environment, config, database, people, instance, model, failpoints, mask)
+        gateway = Gateway(environment, config, database, people, instance, model, failpoints, mask, starts)
         await gateway.run(Listener(dsn, (TASK_READY, TASK_CANCELLED), gateway.heard, gateway.worker.wake), socket, stop)
 
 

@@ -5,6 +5,7 @@ import gc
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
@@ -15,8 +16,8 @@ import structlog
 
 from gateway import commands, tools
 from gateway.agent.limits import Limits
+from gateway.app.condition import Condition
 from gateway.app.local import announce, is_secret, local_token, owner_ids, url
-from gateway.background.health import Health
 from gateway.background.upkeep import kept_up
 from gateway.background.worker import Worker
 from gateway.config.channels import check_channels
@@ -25,24 +26,29 @@ from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.config.load import parse
 from gateway.config.model import Config
+from gateway.config.starts import Starts
 from gateway.config.watch import ConfigWatch
 from gateway.domain.channel import WebhookChannel
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.inbound import Inbound
 from gateway.domain.tasks import Lane
+from gateway.domain.vitals import Vitals
 from gateway.flow.answers import Answers
+from gateway.flow.compacting import Compacting
 from gateway.flow.dispatch import Dispatch
 from gateway.flow.doors import Doors, openings
 from gateway.flow.homes import Homes
 from gateway.flow.inbound import InboundFlow
+from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live
 from gateway.flow.notices import Notices
+from gateway.flow.outages import Outages
 from gateway.flow.outbound import Outbound
 from gateway.flow.people import People
 from gateway.flow.turns import Turns
 from gateway.llm.client import Description, ModelClient, build_client
 from gateway.logs import SecretMask
-from gateway.store import steps, tasks
+from gateway.store import journals, steps, tasks
 from gateway.store.listener import Listener
 from gateway.store.pool import Database
 
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
     from gateway.web.backend import Backend, StatusReport
 
 DRAIN_SECONDS = 10.0
+CATCH_UP_SECONDS = 5.0
 TASK_READY = "supaclaw_task"
 TASK_CANCELLED = "supaclaw_cancel"
 
@@ -69,6 +76,7 @@ class Gateway:
         model: ModelClient,
         failpoints: Failpoints,
         mask: SecretMask,
+        starts: Starts,
     ) -> None:
         self._environment = environment
         self._config = config
@@ -83,7 +91,9 @@ class Gateway:
         self._live = Live()
         self._outbound = Outbound(database, failpoints)
         self._doors = Doors(self._outbound)
-        self.worker = Worker(database, instance, {"chat": self._turns(failpoints)}, [Lane.CHAT])
+        members = environment.data / "principals"
+        self._homes = Homes(database, people, environment.workspace, members, tools.discover())
+        self.worker = Worker(database, instance, {"chat": self._turns(failpoints)}, [Lane.CHAT], self._tell_owner)
         self._dispatch = Dispatch(
             database,
             self._commands,
@@ -93,7 +103,12 @@ class Gateway:
             self._live,
             self._clock,
             failpoints,
+            vitals=self._vitals,
+            limits=self._limits,
         )
+        self._notices = Notices(database, people, self._outbound, self._live)
+        self._journal = Journal(database, people, environment.workspace, environment.data, self._clock)
+        self._live.listen(self._journal.changed)
         self._inbound = InboundFlow(
             database,
             people,
@@ -103,22 +118,56 @@ class Gateway:
             self._live,
             instance,
             failpoints,
+            self._journal,
+            Outages(self._outbound),
+            self._notices,
+            self._clock,
         )
-        self._notices = Notices(database, people, self._outbound, self._live)
-        self._health = Health(database, instance, environment.data / "health", self._clock)
+        self._condition = Condition(
+            environment,
+            lambda: self._config,
+            database,
+            instance,
+            self._doors,
+            self.worker,
+            self._notices,
+            starts,
+            self._clock,
+        )
+        self._condition.shed.extend([self._inbound.forget, self._homes.forget])
 
     def _turns(self, failpoints: Failpoints) -> Turns:
-        members = self._environment.data / "principals"
         return Turns(
             self._database,
             lambda: self._model,
-            lambda: Limits(usd=self._config.budgets.run_usd),
-            Homes(self._database, self._people, self._environment.workspace, members, tools.discover()),
+            self._limits,
+            self._homes,
             self._outbound,
             self._live,
             self._clock,
             failpoints,
+            self._compacting(failpoints),
         )
+
+    def _compacting(self, failpoints: Failpoints) -> Compacting:
+        return Compacting(
+            self._database,
+            lambda: self._model.led_by(self._config.models.summary),
+            lambda: self._config.compaction.at_tokens,
+            journals.close,
+            self._live,
+            failpoints,
+        )
+
+    def _limits(self) -> Limits:
+        budgets = self._config.budgets
+        return Limits(usd=budgets.run_usd, day_usd=budgets.day_usd, month_usd=budgets.month_usd)
+
+    async def _tell_owner(self, text: str) -> None:
+        await self._notices.tell_owner(text)
+
+    def _vitals(self) -> Vitals:
+        return self._condition.vitals()
 
     def _describe(self) -> Description:
         return self._model.describe()
@@ -143,17 +192,27 @@ class Gateway:
             await self.worker.drain(DRAIN_SECONDS)
             await self._outbound.drain(DRAIN_SECONDS)
             await self._doors.shut()
+            await self._catch_up()
             for task in running:
                 task.cancel()
+        await self._condition.close()
         await self._model.close()
         log.info("gateway.stopped")
 
+    async def _catch_up(self) -> None:
+        """What the journal still lacks the next start adds, so this need not take long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                await self._journal.catch_up()
+
     async def _resume(self) -> None:
-        """Take up what a crash left: runs and commands. What it was sending is looked at door by door."""
+        """Take up what a crash left: runs, what only the journal has, commands. Each door looks at its own."""
         async with self._database.connection() as conn:
             released = await tasks.release(conn, self._instance)
         if released:
             log.info("gateway.resumed", runs=released)
+        await self._inbound.restore(await self._journal.unstored())
+        await self._journal.checked()
         await self._dispatch.resume()
 
     def _start(self, group: asyncio.TaskGroup, listener: Listener) -> list[asyncio.Task[None]]:
@@ -161,8 +220,10 @@ class Gateway:
             "worker": self.worker.run,
             "outbound": self._outbound.run,
             "commands": self._dispatch.retry,
-            "health": self._health.run,
+            "spool": self._inbound.run,
+            "journal": self._journal.run,
             "listener": listener.run,
+            **self._condition.watches,
         }
         return [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
 
@@ -174,6 +235,7 @@ class Gateway:
             "web": partial(web.serve, backend, socket),
             "config": self._watch(group).run,
             "models": self._warm,
+            **self._condition.chores,
         }
         started = [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
         announce(backend.links.issue(url(socket), self._clock.now()), self._model.describe())
@@ -244,10 +306,11 @@ class Gateway:
             local_token=local_token(self._environment.data),
             webhooks=lambda: {n: c for n, c in self._doors.channels.items() if isinstance(c, WebhookChannel)},
             status=self._status,
-            healthy=lambda: self._health.well,
+            healthy=lambda: self._condition.well,
             clock=self._clock,
             commands={name: command.summary for name, command in self._commands.items()},
             allowed_hosts=frozenset(),
+            on_shed=self._condition.shed.append,
         )
 
     async def _status(self) -> "StatusReport":
@@ -264,4 +327,5 @@ class Gateway:
             queue={status.value: count for status, count in queue.items()},
             channels=self._doors.states,
             today=today,
+            vitals=self._vitals(),
         )

@@ -5,7 +5,22 @@ from dataclasses import dataclass
 
 import typer
 
-from gateway.cli import chat, config, doctor, down, owner, sessions, status, token, up, version, web
+from gateway.cli import (
+    backup,
+    chat,
+    checkpoints,
+    config,
+    doctor,
+    down,
+    logs,
+    owner,
+    sessions,
+    status,
+    token,
+    up,
+    version,
+    web,
+)
 
 Run = Callable[..., object]
 
@@ -24,6 +39,7 @@ COMMANDS: Mapping[str, Run | Group] = {
     "down": down.down,
     "status": status.status,
     "doctor": doctor.doctor,
+    "logs": logs.logs,
     "web": web.web,
     "config": Group(
         "Read, check and change config.json.",
@@ -35,6 +51,17 @@ COMMANDS: Mapping[str, Run | Group] = {
         {"create": token.create, "list": token.show, "revoke": token.revoke},
     ),
     "sessions": sessions.sessions,
+    "checkpoints": Group(
+        "The workspace as it was.",
+        {
+            "list": checkpoints.show,
+            "diff": checkpoints.diff,
+            "restore": checkpoints.restore,
+            "create": checkpoints.create,
+        },
+    ),
+    "backup": backup.backup,
+    "restore": backup.restore,
     "version": version.version,
 }
 

@@ -22,6 +22,8 @@ class Capabilities:
     typing: bool = False
     idempotent_send: bool = False
     """A send that may have happened can safely be repeated."""
+    silence: float | None = None
+    """The longest time in seconds that a healthy connection can be silent; None: silence says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,15 @@ class Channel(Protocol):
 
     name: str
     capabilities: Capabilities
+
+    @property
+    def heard_at(self) -> float | None:
+        """When the platform last answered the receiving side, by `time.monotonic`; None: not yet, or cannot tell.
+
+        What counts are answers and arrivals, never the state of a socket. It may lie ahead for as long as the platform
+        asked to be left alone.
+        """
+        ...
 
     async def open(self) -> None:
         """Import the SDK and connect; raises `OwnerMustAct` when the settings cannot work."""
@@ -95,4 +106,16 @@ class WebhookChannel(Protocol):
 
     async def deliver(self, headers: Mapping[str, str], body: bytes) -> WebhookReply:
         """Check the secret, accept the update, answer only once it is committed."""
+        ...
+
+
+@runtime_checkable
+class ProbedChannel(Protocol):
+    """A channel whose credentials can be tried beside a gateway that is using them, for `supaclaw doctor --live`."""
+
+    async def probe(self) -> str:
+        """Our name on the platform, such as "@bot". Called instead of `open`, then comes `close`.
+
+        Takes nothing in and disturbs no other connection; raises `SupaclawError` when the platform does not know us.
+        """
         ...

@@ -1,6 +1,7 @@
 """Doors: the open channels. Each is supervised on its own, and replaced when its settings change."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,13 @@ from gateway.domain.channel import Accept, Channel
 from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.tasks import backoff
+from gateway.domain.vitals import ChannelVitals
 from gateway.flow.outbound import Outbound
+from gateway.flow.reception import Reception, Silent
+
+CLOSE_SECONDS = 10.0
+_MOST_PATIENT = 3
+"""How often the patience with a silent channel doubles, so that a long outage is no drumbeat."""
 
 log = structlog.get_logger(__name__)
 
@@ -67,10 +74,12 @@ class _Door:
 class Doors:
     """Opens, keeps and shuts channels, and tells the sender which there are."""
 
-    def __init__(self, outbound: Outbound) -> None:
+    def __init__(self, outbound: Outbound, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._outbound = outbound
+        self._monotonic = monotonic
         self._doors: dict[str, _Door] = {}
         self._states: dict[str, str] = {}
+        self._receptions: dict[str, Reception] = {}
 
     @property
     def channels(self) -> Mapping[str, Channel]:
@@ -80,7 +89,21 @@ class Doors:
     @property
     def states(self) -> Mapping[str, str]:
         """How each channel is, in words."""
-        return {name: self._states[name] for name in self._doors}
+        return {name: self._state(name) for name in self._doors}
+
+    @property
+    def vitals(self) -> Mapping[str, ChannelVitals]:
+        """How each channel is, and when it was last heard."""
+        return {name: ChannelVitals(state, self._heard_ago(name)) for name, state in self.states.items()}
+
+    def silent(self) -> Mapping[str, float]:
+        """The channels that heard nothing for longer than a healthy one can, with the seconds."""
+        return {name: reception.silence for name, reception in self._receptions.items() if reception.overdue}
+
+    def reopen(self, name: str) -> None:
+        """Break off the reception, if there is one; the channel is closed and opened again."""
+        if name in self._receptions:
+            self._receptions[name].break_off()
 
     async def apply(self, wanted: Mapping[str, Opening], accept: Accept, group: asyncio.TaskGroup) -> None:
         """Shut what is no longer wanted or has changed, open what is missing; the tasks belong to `group`."""
@@ -112,6 +135,7 @@ class Doors:
         self._outbound.abandon(name)
         door.task.cancel()
         await asyncio.wait([door.task])
+        self._receptions.pop(name, None)
         await _close(door.channel)
 
     async def _keep(self, name: str, channel: Channel, accept: Accept) -> None:
@@ -119,13 +143,21 @@ class Doors:
 
         Nothing is sent through a channel that is not open.
         """
-        failures = 0
+        failures = silences = 0
         while True:
             try:
                 await channel.open()
                 await self._outbound.adopt(name, channel)
-                self._states[name] = "open"
-                await channel.receive(accept)
+                self._states[name] = "open" if not silences else "opened again after a silence, nothing heard yet"
+                patience = 2 ** min(silences, _MOST_PATIENT)
+                self._receptions[name] = Reception(channel, accept, patience, self._monotonic)
+                await self._receptions[name].run()
+            except Silent as exc:
+                silences = 1 if self._receptions[name].heard_at is not None else silences + 1
+                self._outbound.abandon(name)
+                self._states[name] = f"opening again: {exc}"
+                log.warning("channel.reopened", channel=name, problem=str(exc))
+                await _close(channel)
             except OwnerMustAct as exc:
                 self._outbound.abandon(name)
                 self._states[name] = f"shut: {exc}"
@@ -139,11 +171,20 @@ class Doors:
                 await _close(channel)
                 await asyncio.sleep(backoff(failures))
 
+    def _state(self, name: str) -> str:
+        reception = self._receptions.get(name)
+        return "open" if reception is not None and reception.hears else self._states[name]
+
+    def _heard_ago(self, name: str) -> float | None:
+        heard_at = self._doors[name].channel.heard_at
+        return None if heard_at is None else round(max(0.0, self._monotonic() - heard_at), 1)
+
 
 async def _close(channel: Channel) -> None:
     """Whatever happens in it ends here: the other channels go on."""
     try:
-        await channel.close()
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await channel.close()
     except Exception:
         log.exception("channel.not_closed", channel=channel.name)
 

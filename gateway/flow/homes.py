@@ -61,6 +61,10 @@ class Homes:
             self._built.popitem(last=False)
         return self._built[principal]
 
+    def forget(self) -> None:
+        """Let go of every home; each is built anew when it is asked for."""
+        self._built.clear()
+
     def _build(self, principal: PrincipalId) -> Home:
         owner = self._people.is_owner(principal)
         workspace = self._workspace if owner else self._apart(principal)

@@ -1,7 +1,8 @@
 """Outbound: what was committed is sent, in order per address, retried, receipted, never blindly repeated."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import structlog
 
@@ -9,6 +10,7 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channel import Channel, Outgoing, SendDelayed, SendFailed, SendUncertain
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import AddressId, MessageId
+from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
 from gateway.domain.splitting import split
 from gateway.domain.tasks import backoff
@@ -21,6 +23,8 @@ from gateway.store.outbox import OutboxRow
 from gateway.store.pool import Connection, Database
 
 POLL_SECONDS = 2.0
+LANES = 200
+"""Addresses that are sent to at once."""
 TRIES = 8
 MAX_TEXT_ANYWHERE = 4000
 """What every messenger takes, in UTF-16 units: for answers to a channel that is shut at the moment."""
@@ -42,7 +46,7 @@ class Outbound:
         self._idle = asyncio.Event()
         self._busy: dict[AddressId, asyncio.Task[None]] = {}
 
-    def channel(self, at: AddressRow) -> Channel | None:
+    def channel(self, at: AddressRow | Address) -> Channel | None:
         """The messenger behind an address; None while it is shut, and where people read the transcript itself."""
         return self._channels.get(at.channel)
 
@@ -72,10 +76,11 @@ class Outbound:
         self._met.add(name)
         self._channels[name] = channel
         for row in left:
-            if channel.capabilities.idempotent_send:
-                await self._again(row)
-            else:
-                await self._doubt(row, "interrupted by a restart", INTERRUPTED)
+            async with self._of_its_run(row):
+                if channel.capabilities.idempotent_send:
+                    await self._again(row)
+                else:
+                    await self._doubt(row, "interrupted by a restart", INTERRUPTED)
         self.wake()
 
     def abandon(self, name: str) -> None:
@@ -106,7 +111,7 @@ class Outbound:
             due = await outbox.due(conn, list(self._channels), list(self._busy))
         if not due and not self._busy:
             self._idle.set()
-        for row in due:
+        for row in due[: LANES - len(self._busy)]:
             self._busy[row.address_id] = group.create_task(self._send_all(row), name=f"send {row.address_id}")
 
     async def _send_all(self, row: OutboxRow) -> None:
@@ -115,7 +120,7 @@ class Outbound:
             async with self._database.connection() as conn:
                 at = await addresses.get(conn, row.address_id)
             due: OutboxRow | None = row
-            while due is not None and await self._send(at, due):
+            while due is not None and await self._send_one(at, due):
                 async with self._database.connection() as conn:
                     due = await outbox.next_for(conn, at.id)
         except DatabaseDown as exc:
@@ -126,6 +131,22 @@ class Outbound:
         finally:
             del self._busy[row.address_id]
             self.wake()
+
+    async def _send_one(self, at: AddressRow, row: OutboxRow) -> bool:
+        async with self._of_its_run(row):
+            return await self._send(at, row)
+
+    @asynccontextmanager
+    async def _of_its_run(self, row: OutboxRow) -> AsyncIterator[None]:
+        """What is logged meanwhile goes into the log of the session that the message was said in."""
+        try:
+            async with self._database.connection() as conn:
+                said = await messages.get(conn, row.message_id)
+        except DatabaseDown:
+            said = None
+        ids = {"session_id": said and said.session_id, "task_id": said and said.task_id}
+        with structlog.contextvars.bound_contextvars(**{name: str(id) for name, id in ids.items() if id}):
+            yield
 
     async def _send(self, at: AddressRow, row: OutboxRow) -> bool:
         """Send one part; whether the next may follow at once."""

@@ -48,6 +48,7 @@ def build_app(backend: Backend) -> FastAPI:
 def _site(backend: Backend, nav: tuple[Nav, ...]) -> Site:
     conversations = Conversations(backend.database, backend.live)
     pages, markdown = Pages(), Markdown()
+    backend.on_shed(markdown.forget)
     greeting = pages.piece("empty.html", owner=backend.owner.name)
     topics = Topics(conversations, lambda: Thread(pages, markdown, greeting))
     return Site(backend, conversations, topics, pages, Throttle(backend.clock), nav)

@@ -9,6 +9,7 @@ from gateway.domain.channel import WebhookChannel
 from gateway.domain.clock import Clock
 from gateway.domain.inbound import Inbound
 from gateway.domain.principals import Principal
+from gateway.domain.vitals import Vitals
 from gateway.flow.answers import Answer
 from gateway.flow.inbound import Accepted
 from gateway.flow.live import Live
@@ -35,7 +36,7 @@ class Answers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """The gateway at a glance; `queue` counts live tasks by status, `channels` says how each one is."""
+    """The gateway at a glance; `queue` counts live tasks by status, `channels` says how each one is, in words."""
 
     version: str
     started_at: datetime
@@ -43,6 +44,7 @@ class StatusReport:
     queue: Mapping[str, int]
     channels: Mapping[str, str]
     today: Spent
+    vitals: Vitals = field(default_factory=Vitals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Backend:
 
     `local_token` is the admin credential of programs on this machine. `allowed_hosts` are names beyond loopback that
     requests may be addressed to, as `name` or `name:port`. `models` are agent names; `commands` maps a slash command
-    to its summary.
+    to its summary. `on_shed` takes what lets go of caches when memory runs short.
     """
 
     database: Database
@@ -67,4 +69,5 @@ class Backend:
     models: Callable[[], Sequence[str]] = lambda: ("default",)
     commands: Mapping[str, str] = field(default_factory=dict)
     allowed_hosts: frozenset[str] = frozenset()
+    on_shed: Callable[[Callable[[], None]], None] = lambda _drop: None
     links: LoginLinks = field(default_factory=LoginLinks)

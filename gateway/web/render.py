@@ -18,10 +18,12 @@ CAP = 64 * 1024
 LONG = 8 * 1024
 """Characters from which on rendering leaves the event loop to others."""
 _REMEMBERED = 400
+_REMEMBERED_CHARS = 8 * 2**20
 
 _URL = re.compile(r"https?://[^\s<>\"']*[^\s<>\"'.,;:!?)\]]")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
-_LIST_ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(\s|$)")
+_LIST_ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(\s|$)|\d{1,9}$")
+"""Also a number alone: its dot may still be on its way."""
 
 _TAGS = {
     *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a", "span"),
@@ -36,20 +38,34 @@ class Markdown:
     def __init__(self) -> None:
         self._parser = _parser()
         self._done: OrderedDict[str, Markup] = OrderedDict()
+        self._chars = 0
 
     def html(self, text: str) -> Markup:
         """Safe HTML, whatever the text."""
         if text not in self._done:
-            self._done[text] = self._rendered(text)
-            if len(self._done) > _REMEMBERED:
-                self._done.popitem(last=False)
+            self._remember(text, self._rendered(text))
         return self._done[text]
 
     async def prepare(self, texts: Sequence[str]) -> None:
         """Render the long ones among these in a thread, so that `html` has them at hand."""
         for text in texts:
             if len(text) > LONG and text not in self._done:
-                self._done[text] = await asyncio.to_thread(self._rendered, text)
+                self._remember(text, await asyncio.to_thread(self._rendered, text))
+
+    def forget(self) -> None:
+        """Let go of what can be rendered again."""
+        self._done.clear()
+        self._chars = 0
+
+    def _remember(self, text: str, html: Markup) -> None:
+        """Bounded by number and by size; the newest always stays."""
+        if text in self._done:
+            return
+        self._done[text] = html
+        self._chars += len(text) + len(html)
+        while len(self._done) > 1 and (len(self._done) > _REMEMBERED or self._chars > _REMEMBERED_CHARS):
+            old, was = self._done.popitem(last=False)
+            self._chars -= len(old) + len(was)
 
     def _rendered(self, text: str) -> Markup:
         head, rest = (text, "") if len(text) <= CAP else (text[:CAP], text[CAP:])

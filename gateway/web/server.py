@@ -12,6 +12,8 @@ from gateway.web.backend import Backend
 from gateway.web.site import Site
 
 GRACE_SECONDS = 5
+CONNECTIONS = 512
+"""At once; whoever comes next gets a 503."""
 
 
 async def serve(backend: Backend, listener: socket.socket) -> None:
@@ -33,6 +35,7 @@ async def _serve(backend: Backend, listener: socket.socket) -> None:
             date_header=False,
             ws="none",
             lifespan="on",
+            limit_concurrency=CONNECTIONS,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
     )

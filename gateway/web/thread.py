@@ -179,7 +179,7 @@ def _note(row: MessageRow) -> str:
 def _pretty(text: str) -> str:
     try:
         return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -187,6 +187,6 @@ def _is_refusal(result: str) -> bool:
     """A failed call answers an error with an explanation."""
     try:
         parsed = json.loads(result)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(parsed, dict) and {"error", "message"} <= parsed.keys()

@@ -1,7 +1,10 @@
 import pytest
 
 from gateway.store.pool import Database
+from tests.flow.conftest import model, path, workspace
 from tests.store.world import World, found
+
+__all__ = ["model", "path", "workspace", "world"]
 
 
 @pytest.fixture

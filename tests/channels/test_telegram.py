@@ -237,6 +237,22 @@ async def test_flood_control_and_refusals_of_polls_are_waited_out(
         await gateway.received(1)
 
 
+async def test_telegram_is_heard_whenever_it_answers_a_poll(platform: FakeTelegram, build: Build, log: Log) -> None:
+    channel = await build()
+    assert channel.heard_at is None
+    platform.fault("getUpdates", 502, n=1)
+    async with receiving(channel):
+        await log.heard("telegram.unreachable")
+        assert channel.heard_at is None
+        platform.fault("getUpdates", 409, "Conflict: terminated by other getUpdates request")
+        await log.heard("telegram.other_receiver")
+        refused_at = channel.heard_at
+        assert refused_at is not None
+        platform.say("hello")
+        await platform.wait_for(lambda tg: tg.acknowledged > 0)
+        assert channel.heard_at > refused_at
+
+
 async def test_a_bug_behind_accept_is_logged_and_loses_nothing(platform: FakeTelegram, build: Build, log: Log) -> None:
     class Buggy(Gateway):
         async def accept(self, batch: Any) -> None:

@@ -1,11 +1,12 @@
 import re
+from html import escape
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.telegram import preload
-from channels.telegram.markdown import to_html, visible
+from channels.telegram.markdown import CAP, to_html, visible
 
 MARKS = r'* ** _ ` ``` ~~ [ ]( ) ![ <b> </i> & | |-| word https://e.org \ " 🙂'
 GAPS = ["> ", "- ", "1. ", "# ", "\n", "\n\n", "    ", "\0"]
@@ -52,3 +53,13 @@ def test_markdown_becomes_what_telegram_can_show(text: str, html: str) -> None:
 def test_marks_nested_beyond_reason_are_shown_as_they_are() -> None:
     text = "*" * 2000 + "<x>" + "*" * 2000
     assert visible(to_html(text)) == text
+
+
+@pytest.mark.parametrize("hostile", ["[", "![", "*a_b`", "> ", "- ", "<", "~~a", "[a](", "|-", "\\\n"])
+def test_beyond_the_cap_nothing_is_read_as_markdown(hostile: str) -> None:
+    head, rest = "word " * (CAP // 5 + 1), hostile * (2 * 2**20 // len(hostile))
+    assert to_html(head[:CAP] + rest) == to_html(head[:CAP]) + escape(rest, quote=False)
+
+
+def test_text_that_is_within_the_cap_is_markdown_to_its_end() -> None:
+    assert to_html("w" * (CAP - 6) + " **b**").endswith("w <b>b</b>")

@@ -21,6 +21,7 @@ class FakeChannel:
     drafts: list[str] = field(default_factory=list)
     faults: list[Exception] = field(default_factory=list)
     asked: int = 0
+    heard_at: float | None = None
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     typed: list[Address] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)

@@ -98,6 +98,8 @@ class FakeTelegram:
         self._faults: dict[str, Fault] = {}
         self._drops: dict[str, int] = {}
         self._hanging: set[str] = set()
+        self._withheld: dict[str, int] = {}
+        self._released = asyncio.Event()
         self._changed = asyncio.Event()
         self._runner: web.AppRunner | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -218,6 +220,10 @@ class FakeTelegram:
         """Carry out the next `n` calls of `method`, then cut the connection without an answer."""
         self._drops[method.lower()] = n
 
+    def withhold_response(self, method: str, n: int = 1) -> None:
+        """Carry out the next `n` calls of `method`, then keep the connection and say nothing until `release`."""
+        self._withheld[method.lower()] = n
+
     def hang(self, method: str) -> None:
         """Answer calls of `method` only after `release`."""
         self._hanging.add(method.lower())
@@ -225,6 +231,8 @@ class FakeTelegram:
     def release(self) -> None:
         """Nothing hangs any longer."""
         self._hanging.clear()
+        self._released.set()
+        self._released = asyncio.Event()
         self._notify()
 
     # --- what a test waits for ---
@@ -277,6 +285,10 @@ class FakeTelegram:
         if self._drops.get(method, 0) > 0:
             self._drops[method] -= 1
             raise Lost
+        if self._withheld.get(method, 0) > 0:
+            self._withheld[method] -= 1
+            self._notify()
+            await self._released.wait()
         return result
 
     async def _be_slow(self, method: str) -> None:

@@ -8,10 +8,11 @@ import pytest
 from gateway.config.failpoints import Step
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
-from tests.journeys.process import OWNER, GatewayProcess, configured, said
+from tests.journeys.process import OWNER, GatewayProcess, Json, configured, said
 
 NOTICE = "I was restarted while sending my last answer; /last shows it again."
 WITH_TOOLS = {Step.STEP_COMMITTED, Step.TOOL_RAN, Step.RESULT_COMMITTED}
+WITH_SUMMARY = {Step.SUMMARY_READY, Step.SUMMARY_COMMITTED}
 COMMANDS = {Step.COMMAND_ACCEPTED, Step.COMMAND_COMMITTED}
 DELIVERY = {Step.OUTBOX_SENDING, Step.OUTBOX_REQUESTED, Step.OUTBOX_SENT}
 SHOWN = {Step.OUTBOX_SENDING: [NOTICE], Step.OUTBOX_REQUESTED: ["answer", NOTICE]}
@@ -20,10 +21,20 @@ SHOWN = {Step.OUTBOX_SENDING: [NOTICE], Step.OUTBOX_REQUESTED: ["answer", NOTICE
 
 @pytest.fixture
 def models(models: FakeModels) -> FakeModels:
-    """Reaches for a tool when the message says so."""
+    """Reaches for a tool when the message says so, and can write a summary."""
     write = Call("write_file", {"path": "tea.md", "content": "green"})
-    models.rules = [Rule("with a tool", tool_calls=(write,))]
+    summary = "## Goal\nSay hello.\n## Decisions\nNone.\n## Worth remembering\n- Ada says hello."
+    models.rules = [Rule("the summary of this record", text=summary), Rule("with a tool", tool_calls=(write,))]
     return models
+
+
+def settings_for(step: Step) -> dict[str, Json]:
+    return {"compaction": {"at_tokens": 50}} if step in WITH_SUMMARY else {}
+
+
+def before(step: Step) -> list[str]:
+    """What has been said and answered by then, in the same conversation."""
+    return ["before mk0x"] if step in WITH_SUMMARY else []
 
 
 def words_for(step: Step) -> str:
@@ -33,7 +44,7 @@ def words_for(step: Step) -> str:
 
 
 def kind_of(text: str) -> str:
-    return "answer" if text.endswith("fin1x") or text.startswith("pong") else text
+    return "answer" if text.endswith(("fin0x", "fin1x")) or text.startswith("pong") else text
 
 
 async def check_transcript(process: GatewayProcess, step: Step) -> None:
@@ -41,7 +52,7 @@ async def check_transcript(process: GatewayProcess, step: Step) -> None:
     rows = await process.rows("select * from messages order by seq")
     users = [row for row in rows if row["kind"] == "user"]
     commands = await process.rows("select handled_at from inbox where kind = 'command'")
-    asked = ["after mk2x"] if step in COMMANDS else [words_for(step), "after mk2x"]
+    asked = ["after mk2x"] if step in COMMANDS else [*before(step), words_for(step), "after mk2x"]
     assert [row["text"] for row in users] == asked
     assert [row["handled_at"] is not None for row in commands] == [True] * (step in COMMANDS)
     assert len({row["answered_by"] for row in users} - {None}) == len(users)
@@ -49,6 +60,8 @@ async def check_transcript(process: GatewayProcess, step: Step) -> None:
     calls = [row["call_id"] for row in rows if row["kind"] == "tool_intent"]
     assert [row["call_id"] for row in rows if row["kind"] == "tool_result"] == calls
     assert len(calls) == (step in WITH_TOOLS)
+    facts = await process.rows("select text from memories")
+    assert [row["text"] for row in facts] == ["Ada says hello."] * (step in WITH_SUMMARY)
     live = await process.rows("select status, error from tasks where status not in ('completed')")
     assert live == []
 
@@ -61,6 +74,9 @@ async def check_delivery(process: GatewayProcess, step: Step) -> None:
 async def crash(process: GatewayProcess, telegram: FakeTelegram, step: Step) -> None:
     """Start with the step armed, write, and see it die; then start again."""
     await process.start(SUPACLAW_FAIL=step)
+    for text in before(step):
+        telegram.say(text, OWNER)
+        await telegram.wait_for(lambda tg: bool(tg.sent), 20)
     telegram.say(words_for(step), OWNER)
     assert (await process.ended()).code == -9
     await process.start()
@@ -68,7 +84,7 @@ async def crash(process: GatewayProcess, telegram: FakeTelegram, step: Step) -> 
 
 async def check_chat(telegram: FakeTelegram, step: Step) -> None:
     """What is sent to one chat keeps its order, so the next answer comes after all that could be said twice."""
-    owed = SHOWN.get(step, ["answer"])
+    owed = ["answer"] * len(before(step)) + SHOWN.get(step, ["answer"])
     await telegram.wait_for(lambda tg: len(tg.sent) >= len(owed), 20)
     telegram.say("after mk2x", OWNER)
     await telegram.wait_for(lambda tg: any(sent.text.endswith("fin2x") for sent in tg.sent), 20)
@@ -79,7 +95,7 @@ async def check_chat(telegram: FakeTelegram, step: Step) -> None:
 async def test_a_telegram_message_survives(
     process: GatewayProcess, telegram: FakeTelegram, models: FakeModels, step: Step
 ) -> None:
-    process.configure(configured(telegram, models))
+    process.configure(configured(telegram, models, **settings_for(step)))
     await crash(process, telegram, step)
 
     await check_chat(telegram, step)
@@ -105,8 +121,10 @@ async def test_the_embedded_postgres_is_found_running(
 
 @pytest.mark.parametrize("step", [step for step in Step if step not in DELIVERY])
 async def test_a_request_to_the_api_survives(process: GatewayProcess, models: FakeModels, step: Step) -> None:
-    process.configure(configured(models=models))
+    process.configure(configured(models=models, **settings_for(step)))
     await process.start(SUPACLAW_FAIL=step)
+    for text in before(step):
+        assert kind_of(said(await process.complete(text, key="before"))) == "answer"
     with pytest.raises(httpx.TransportError):
         await process.complete(words_for(step), key="first")
     assert (await process.ended()).code == -9

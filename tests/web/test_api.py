@@ -2,13 +2,17 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import pytest
 
 from gateway.domain.channel import WebhookReply
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.model import ToolCall
+from gateway.domain.vitals import ChannelVitals, LoopLag, Memory, Vitals
 from gateway.store import tokens
+from gateway.store.steps import Spent
+from gateway.web.backend import StatusReport
 from tests.web.conftest import BEARER, Running, Web
 from tests.web.scripted import Fails, Wait
 
@@ -172,6 +176,31 @@ async def test_the_status_and_the_metrics_tell_the_same(web: Web):
     assert "\nsupaclaw_cost_usd_today 0.5\n" in metrics
     assert 'supaclaw_tasks{status="running"} 1\n' in metrics
     assert "\nsupaclaw_healthy 1\n" in metrics
+    assert status["vitals"] == {"loop": None, "memory": None, "channels": {}, "unclean_ends": 0, "checkpoints": None}
+
+
+async def test_the_gateways_condition_is_told_as_far_as_it_is_known(running: Running):
+    vitals = Vitals(
+        LoopLag(7.5, 2.0, 250.0), Memory(300, 200, shedding=True), {"telegram": ChannelVitals("open", 12.5)}
+    )
+
+    async def status() -> StatusReport:
+        return StatusReport("1", datetime.now(UTC), "m", {}, {"telegram": "open"}, Spent(0, 0, 0, 0), vitals)
+
+    started = await running.start(status=status)
+    told = (await started.web.client.get("/api/status", headers=BEARER)).json()
+    metrics = (await started.web.client.get("/metrics", headers=BEARER)).text
+    assert told["vitals"] == {
+        "loop": {"worst_ms": 7.5, "p99_ms": 2.0, "worst_ever_ms": 250.0},
+        "memory": {"used": 300, "ceiling": 200, "shedding": True},
+        "channels": {"telegram": {"state": "open", "heard_ago": 12.5}},
+        "unclean_ends": 0,
+        "checkpoints": None,
+    }
+    assert "\nsupaclaw_event_loop_late_seconds 0.0075\n" in metrics
+    assert "\nsupaclaw_memory_bytes 300\n" in metrics
+    assert "\nsupaclaw_shedding 1\n" in metrics
+    await started.stop()
 
 
 async def test_health_says_only_whether_it_is_well(running: Running):

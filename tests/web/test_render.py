@@ -136,6 +136,19 @@ def test_memory_is_bounded():
     for n in range(500):
         markdown.html(f"text {n}")
     assert len(markdown._done) == 400
+    markdown.forget()
+    assert len(markdown._done) == 0
+
+
+async def test_memory_is_bounded_by_size_too():
+    markdown = Markdown()
+    for n in range(100):
+        await markdown.prepare([f"{n} " + "x" * 200_000])
+    kept = sum(len(text) + len(html) for text, html in markdown._done.items())
+    assert 4 * 2**20 < kept <= 8 * 2**20
+    assert kept == markdown._chars
+    enormous = "x" * (9 * 2**20)
+    assert markdown.html(enormous) is markdown.html(enormous)
 
 
 BLOCKS = [
@@ -180,6 +193,7 @@ def test_blocks_rendered_one_by_one_make_up_the_whole(blocks: list[str], data: s
         ("```\na\n\nb\n\nc", 0),
         ("```\na\n```\n\nb", 11),
         ("- a\n\n- b", 0),
+        ("1. a\n\n2", 0),
         ("- a\n\n  b\n\nc", 10),
         ("```a`b\n\nc", 8),
         ("~~~\n```\n\nx\n~~~\n\ny", 16),

@@ -41,6 +41,12 @@ def _gauges(report: StatusReport, uptime: float, *, healthy: bool) -> Iterator[s
     yield from _gauge("supaclaw_tokens_in_today", "Prompt tokens since midnight UTC.", report.today.tokens_in)
     yield from _gauge("supaclaw_tokens_out_today", "Answer tokens since midnight UTC.", report.today.tokens_out)
     yield from _gauge("supaclaw_cost_usd_today", "US dollars since midnight UTC.", report.today.cost_usd)
+    if (loop := report.vitals.loop) is not None:
+        meaning = "How late the event loop was at worst in the last minute."
+        yield from _gauge("supaclaw_event_loop_late_seconds", meaning, loop.worst_ms / 1000)
+    if (memory := report.vitals.memory) is not None:
+        yield from _gauge("supaclaw_memory_bytes", "Memory of this process, without Postgres.", memory.used)
+        yield from _gauge("supaclaw_shedding", "1 while memory is above its ceiling.", int(memory.shedding))
     yield "# HELP supaclaw_tasks Live tasks by status."
     yield "# TYPE supaclaw_tasks gauge"
     for name, count in sorted(report.queue.items()):

@@ -1,0 +1,91 @@
+"""Event-loop lag: how late the loop comes back to what is due, which is how long everybody waited for somebody."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+
+import structlog
+
+from gateway.background.witness import Witness
+from gateway.domain.vitals import LoopLag
+
+TICK_SECONDS = 0.25
+ALARM_SECONDS = 0.2
+BETWEEN_ALARMS = 10.0
+MINUTE = 60.0
+ASLEEP_SECONDS = 1.0
+"""Clocks may drift apart by less than that; more means that the machine slept."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One instant by three clocks: `awake` stands still while the machine sleeps, `always` does not, `cpu` is ours."""
+
+    awake: float
+    always: float
+    cpu: float
+
+
+def moment() -> Moment:
+    """Now. Where no clock counts sleep, the wall clock has to do."""
+    boottime = getattr(time, "CLOCK_BOOTTIME", None)
+    always = time.time() if boottime is None else time.clock_gettime(boottime)
+    return Moment(time.monotonic(), always, time.thread_time())
+
+
+class LagMonitor:
+    """Ticks four times a second; a block shows whole, or shorter by the part of a tick that had yet to pass."""
+
+    def __init__(self, now: Callable[[], Moment] = moment) -> None:
+        self._now = now
+        self._minute: deque[tuple[float, float]] = deque(maxlen=ceil(MINUTE / TICK_SECONDS))
+        self._worst = 0.0
+        self._alarmed_at: float | None = None
+        self._next: asyncio.Handle | None = None
+
+    @property
+    def lag(self) -> LoopLag:
+        """What was seen."""
+        since = self._now().awake - MINUTE
+        late = sorted(seconds for at, seconds in self._minute if at > since) or [0.0]
+        return LoopLag(_ms(late[-1]), _ms(late[ceil(0.99 * len(late)) - 1]), _ms(self._worst))
+
+    async def run(self) -> None:
+        """Watch until cancelled. Ticks are plain callbacks: a task would cost a third more while nothing happens."""
+        loop = asyncio.get_running_loop()
+        with Witness(TICK_SECONDS + ALARM_SECONDS).watching() as witness:
+
+            def tick(before: Moment) -> None:
+                now = self._now()
+                self._next = loop.call_later(TICK_SECONDS, tick, now)
+                self.note(before, now, witness)
+                witness.tick()
+
+            self._next = loop.call_later(TICK_SECONDS, tick, self._now())
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self._next.cancel()
+
+    def note(self, before: Moment, after: Moment, witness: Witness) -> None:
+        """One tick. What the machine slept through was nobody's fault."""
+        passed = after.awake - before.awake
+        asleep = after.always - before.always - passed
+        if asleep > ASLEEP_SECONDS:
+            log.info("machine.slept", seconds=round(asleep))
+            return
+        late = max(0.0, passed - TICK_SECONDS)
+        self._minute.append((after.awake, late))
+        self._worst = max(self._worst, late)
+        if late > ALARM_SECONDS and (self._alarmed_at is None or after.awake - self._alarmed_at >= BETWEEN_ALARMS):
+            self._alarmed_at = after.awake
+            log.warning("loop.blocked", ms=_ms(late), cpu_ms=_ms(after.cpu - before.cpu), during=witness.seen)
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 1)

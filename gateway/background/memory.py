@@ -1,0 +1,100 @@
+"""The memory ceiling: above it the gateway lets go of what it can make anew and takes on less at once."""
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from gateway.background.footprint import resident, trim
+from gateway.domain.clock import Clock
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.vitals import Memory
+
+EVERY_SECONDS = 10.0
+RELIEVED = 0.85
+"""The part of the ceiling below which an episode is over."""
+RUNS_WHILE_SHEDDING = 4
+
+log = structlog.get_logger(__name__)
+
+
+class MemoryCeiling:
+    """Looks every ten seconds. Nothing is lost by shedding: messages are stored, and wait longer for their turn.
+
+    `shed` are callbacks that drop caches; `limit` caps the runs claimed at once; `tell` reaches the owner.
+    """
+
+    def __init__(
+        self,
+        ceiling: Callable[[], int],
+        shed: Sequence[Callable[[], None]],
+        limit: Callable[[int | None], None],
+        tell: Callable[[str], Awaitable[None]],
+        clock: Clock,
+        used: Callable[[], int] = resident,
+    ) -> None:
+        self._ceiling = ceiling
+        self._shed = shed
+        self._limit = limit
+        self._tell = tell
+        self._clock = clock
+        self._used = used
+        self._seen: Memory | None = None
+        self._told = False
+
+    @property
+    def memory(self) -> Memory | None:
+        """What the last look saw."""
+        return self._seen
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await self.look()
+            await self._clock.sleep(EVERY_SECONDS)
+
+    async def look(self) -> None:
+        """Shed at every look above the ceiling; an episode ends well below it."""
+        before = self._seen is not None and self._seen.shedding
+        used, ceiling = self._used(), self._ceiling()
+        shedding = used >= ceiling or (before and used >= RELIEVED * ceiling)
+        self._seen = now = Memory(used, ceiling, shedding)
+        if shedding is not before:
+            self._turn(now)
+        if used >= ceiling:
+            await self._lighten(thoroughly=not before)
+        if shedding and not self._told:
+            await self._tell_owner(now)
+
+    def _turn(self, now: Memory) -> None:
+        """An episode begins or ends."""
+        event = "memory.shedding" if now.shedding else "memory.relieved"
+        log.warning(event, used_mb=_mb(now.used), ceiling_mb=_mb(now.ceiling))
+        self._told = False
+        self._limit(RUNS_WHILE_SHEDDING if now.shedding else None)
+
+    async def _lighten(self, *, thoroughly: bool) -> None:
+        for drop in self._shed:
+            try:
+                drop()
+            except Exception:  # the others may still make room
+                log.exception("memory.not_shed")
+        if thoroughly:  # in this thread, since finalizers of transports call their event loop; so once an episode
+            gc.collect()
+        await asyncio.to_thread(trim)
+
+    async def _tell_owner(self, now: Memory) -> None:
+        try:
+            await self._tell(
+                f"I use {_mb(now.used)} MB of memory; my ceiling is {_mb(now.ceiling)} MB (limits.memory_mb). Until I "
+                f"am well below it, {RUNS_WHILE_SHEDDING} chats at most are answered at once; the others wait, none is "
+                "lost."
+            )
+            self._told = True
+        except TryAgainLater as exc:
+            log.warning("memory.not_told", error=str(exc))
+
+
+def _mb(size: int) -> int:
+    return size // 2**20

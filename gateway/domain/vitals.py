@@ -1,0 +1,41 @@
+"""What the gateway knows of its own condition."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLag:
+    """By how many milliseconds the event loop was late: in the last minute, and at worst since the start."""
+
+    worst_ms: float
+    p99_ms: float
+    worst_ever_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Resident bytes; above the ceiling the gateway sheds load, until it is well below."""
+
+    used: int
+    ceiling: int
+    shedding: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelVitals:
+    """How a channel is, in words, and how many seconds ago its platform was heard; None: not yet, or cannot tell."""
+
+    state: str
+    heard_ago: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """None means not known. `unclean_ends` counts the runs of the last day that ended without being stopped."""
+
+    loop: LoopLag | None = None
+    memory: Memory | None = None
+    channels: Mapping[str, ChannelVitals] = field(default_factory=dict)
+    unclean_ends: int = 0
+    checkpoints: str | None = None

@@ -1,0 +1,94 @@
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.background import lag as lag_module
+from gateway.background.lag import LagMonitor, Moment
+from gateway.background.witness import Witness
+from tests.fakes.eventually import eventually
+
+TICK = lag_module.TICK_SECONDS
+
+
+class Machine:
+    """Its three clocks."""
+
+    def __init__(self) -> None:
+        self.now = Moment(100.0, 500.0, 0.0)
+        self.monitor = LagMonitor(lambda: self.now)
+        self.witness = Witness(1.0)
+
+    def tick(self, late: float = 0.0, *, asleep: float = 0.0, cpu: float = 0.0) -> None:
+        before, passed = self.now, TICK + late
+        self.now = Moment(before.awake + passed, before.always + passed + asleep, before.cpu + cpu)
+        self.monitor.note(before, self.now, self.witness)
+
+
+def test_the_worst_and_the_99th_percentile_of_the_last_minute_are_told() -> None:
+    machine = Machine()
+    assert machine.monitor.lag == lag_module.LoopLag(0.0, 0.0, 0.0)
+    for late in (0.15, *[0.05] * 3, *[0.001] * 196):
+        machine.tick(late)
+    assert machine.monitor.lag == lag_module.LoopLag(150.0, 50.0, 150.0)
+    for _ in range(240):
+        machine.tick(0.002)
+    assert machine.monitor.lag == lag_module.LoopLag(2.0, 2.0, 150.0)
+
+
+def test_a_block_is_alarming_once_in_ten_seconds() -> None:
+    machine = Machine()
+    machine.witness.seen = "tools/x.py:7 grind < task chat 1"
+    with capture_logs() as logs:
+        machine.tick(0.19)
+        machine.tick(0.3, cpu=0.29)
+        machine.tick(0.4)
+        for _ in range(40):
+            machine.tick()
+        machine.tick(0.5)
+    assert [(each["event"], each["ms"], each["cpu_ms"]) for each in logs] == [
+        ("loop.blocked", 300.0, 290.0),
+        ("loop.blocked", 500.0, 0.0),
+    ]
+    assert logs[0]["during"] == "tools/x.py:7 grind < task chat 1"
+
+
+def test_a_machine_that_slept_blocked_nobody() -> None:
+    machine = Machine()
+    with capture_logs() as logs:
+        machine.tick(asleep=3600)
+        machine.tick(2.0, asleep=3600)
+    assert [each["event"] for each in logs] == ["machine.slept"] * 2
+    assert machine.monitor.lag.worst_ever_ms == 0
+
+
+@contextmanager
+def watched(monitor: LagMonitor) -> Iterator[None]:
+    running = asyncio.create_task(monitor.run())
+    try:
+        yield
+    finally:
+        running.cancel()
+
+
+async def test_what_blocks_the_loop_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lag_module, "TICK_SECONDS", 0.01)
+    monitor = LagMonitor()
+
+    def grind_the_loop_to_a_halt() -> None:
+        time.sleep(1.8)
+
+    async def grind() -> None:
+        grind_the_loop_to_a_halt()
+
+    with capture_logs() as logs, watched(monitor):
+        await asyncio.sleep(0.05)
+        await asyncio.create_task(grind(), name="the culprit")
+        await eventually(lambda: bool(logs))
+    assert logs[0]["event"] == "loop.blocked"
+    assert "grind_the_loop_to_a_halt" in logs[0]["during"]
+    assert logs[0]["during"].endswith("task the culprit")
+    assert monitor.lag.worst_ms >= 200

@@ -1,0 +1,77 @@
+"""Runs the quick faults in every run and all of them with `SUPACLAW_CHAOS=full`; a test says which fault it makes."""
+
+import os
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.chaos.faults import Fault
+from tests.chaos.ledger import Outcome
+from tests.chaos.report import COLLECTED, Collected, Watcher
+from tests.conftest import Server
+from tests.journeys.conftest import embedded as embedded
+from tests.journeys.conftest import models as models
+from tests.journeys.conftest import process as process
+from tests.journeys.conftest import telegram as telegram
+from tests.journeys.process import GatewayProcess
+
+FULL = os.environ.get("SUPACLAW_CHAOS") == "full"
+Judge = Callable[..., None]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "fault(*faults): which rows of the chaos table a test fills")
+    config.addinivalue_line("markers", "chaos: takes long; only with SUPACLAW_CHAOS=full")
+    config.stash[COLLECTED] = Collected()
+    config.pluginmanager.register(Watcher(config.stash[COLLECTED]), "chaos")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes long is left out, not skipped: it is no gap in a quick run."""
+    if FULL:
+        return
+    long = [item for item in items if item.get_closest_marker("chaos")]
+    items[:] = [item for item in items if item not in long]
+    config.hook.pytest_deselected(items=long)
+
+
+@asynccontextmanager
+async def fresh_database(server: Server) -> AsyncIterator[str]:
+    """As the fixture `dsn`, for a test that needs several."""
+    name = f"test_{uuid4().hex}"
+    await server.maintain(f"create database {name} template supaclaw owner supaclaw")
+    yield server.dsn_of(name)
+    await server.maintain(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def judge(request: pytest.FixtureRequest) -> Judge:
+    """Enters an outcome in the table, then asks that it is clean."""
+
+    def enter(fault: Fault, outcome: Outcome, *notes: str) -> None:
+        request.config.stash[COLLECTED].add(fault, outcome, *notes)
+        assert outcome.is_clean, outcome.told()
+
+    return enter
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    """Seeded anew in each run; `SUPACLAW_CHAOS_SEED` repeats one that failed."""
+    seed = os.environ.get("SUPACLAW_CHAOS_SEED") or uuid4().hex[:8]
+    print(f"SUPACLAW_CHAOS_SEED={seed}")
+    return random.Random(seed)
+
+
+@pytest.fixture
+async def second(tmp_path: Path, dsn: str) -> AsyncIterator[GatewayProcess]:
+    """Another gateway on the same database, with a data folder of its own."""
+    home = tmp_path / "second"
+    home.mkdir()
+    process = GatewayProcess(home, dsn)
+    yield process
+    await process.close()

@@ -1,0 +1,211 @@
+"""The catalogue: every fault, what is promised under it, and where that is proved, or why it is not.
+
+`python -m tests.chaos.faults` prints the test files outside this folder that prove some of it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """`elsewhere` names tests of other folders (file::function) whose passes count; `absent` says why there is none."""
+
+    number: int
+    fault: str
+    promise: str
+    elsewhere: tuple[str, ...] = ()
+    absent: str = ""
+
+
+class Fault(StrEnum):
+    """One row of the table, or one of several with the same number."""
+
+    about: About
+
+    def __new__(
+        cls, name: str, number: int, fault: str, promise: str, elsewhere: tuple[str, ...] = (), absent: str = ""
+    ) -> "Fault":
+        """A fault is its name, with its row beside it."""
+        made = str.__new__(cls, name)
+        made._value_ = name
+        made.about = About(number, fault, promise, elsewhere, absent)
+        return made
+
+    STEP = (
+        "step",
+        1,
+        "SIGKILL at each named step",
+        "nothing lost, nothing said twice",
+        (
+            "tests/journeys/test_crash.py::test_a_telegram_message_survives",
+            "tests/journeys/test_crash.py::test_a_request_to_the_api_survives",
+            "tests/journeys/test_crash.py::test_the_embedded_postgres_is_found_running",
+        ),
+    )
+    STEP_LOAD_TELEGRAM = "step.telegram", 1, "SIGKILL at each named step under load, Telegram", "the same"
+    STEP_LOAD_API = "step.api", 1, "SIGKILL at each named step under load, /v1", "the same"
+    RANDOM = "random", 2, "SIGKILL at random times under load", "the same; in work again < 3 s (p95)"
+    POSTMASTER = (
+        "postmaster",
+        3,
+        "kill -9 of the Postgres postmaster in a burst",
+        "reconnects, nothing acknowledged lost",
+        ("tests/journeys/test_database.py::test_a_database_killed_in_a_burst_loses_nothing",),
+    )
+    RESTARTED = "restarted", 4, "Postgres restarted, fast and immediate", "the same"
+    STOPPED = (
+        "stopped",
+        5,
+        "Postgres away for a while (stands for 10 min)",
+        "what arrives is spooled or not acknowledged",
+    )
+    STOPPED_KILLED = (
+        "stopped.killed",
+        5,
+        "the same, and SIGKILL while it is away",
+        "what was acknowledged is answered once",
+    )
+    SLOW = "slow", 6, "Postgres takes 2 s per query", "the event loop stays alive (p99 < 100 ms)"
+    EXHAUSTED = "exhausted", 7, "no connection left in Postgres", "the gateway waits and goes on"
+    SERIALIZATION = "serialization", 8, "serialization failures and deadlocks", "tried again, nothing lost"
+    LINK = "link", 8, "connections to Postgres reset, half open, sliced", "nothing lost"
+    COMMIT = (
+        "commit",
+        8,
+        "connection lost at COMMIT: outcome unknown",
+        "nothing lost, nothing twice",
+        ("tests/flow/test_outbound_outages.py",),
+    )
+    DISK_DATA = "disk.data", 9, "disk full under the data folder", "no corruption, goes on when there is room"
+    DISK_WORKSPACE = (
+        "disk.workspace",
+        10,
+        "disk full under the workspace only",
+        "the tool fails, the conversation does not",
+    )
+    READ_ONLY = (
+        "read-only",
+        11,
+        "read-only data folder at the start",
+        "one line says so, exit code ≠ 0",
+        ("tests/journeys/test_refusals.py::test_a_data_folder_that_cannot_be_written",),
+    )
+    JOURNAL_DAMAGED = "journal", 12, "damaged session file", "the database is the truth, the file is made again"
+    CHECKPOINT = (
+        "checkpoint",
+        13,
+        "torn checkpoint",
+        "the old one is kept",
+        (),
+        "checkpoints prove it in their own tests",
+    )
+    MODEL_REFUSES = (
+        "model.refuses",
+        14,
+        "model answers 429, 500, nonsense",
+        "retry, fallback, at most one error message",
+        (
+            "tests/journeys/test_models.py::test_a_model_that_fails_is_replaced_by_the_next",
+            "tests/journeys/test_models.py::test_a_wrong_key_is_explained_once_and_kills_nothing",
+        ),
+    )
+    MODEL_CUT = "model.cut", 15, "model stream cut, reset or slow in mid-answer", "one whole answer"
+    MODEL_GARBLED = "model.garbled", 16, "empty answer, garbled tool call", "repaired or told, no crash"
+    MODEL_HANGS = "model.hangs", 17, "model never answers", "/stop works within 1 s, others are answered"
+    DUPLICATE = "duplicate", 18, "one update delivered 50 times", "one turn"
+    SHUFFLED = "shuffled", 19, "updates out of order", "every message answered, each once"
+    EDITED = "edited", 20, "messages edited before and in mid-turn", "no orphan, the newest unread text counts"
+    TOO_FAST = "too-fast", 21, "platform says 429 retry_after", "obeyed, order kept"
+    ACCEPTED_SILENT = (
+        "accepted",
+        22,
+        "message sent, its receipt lost (cut, hang, 5xx)",
+        "at most one visible, doubt is told",
+    )
+    DISCONNECTED = "disconnected", 23, "platform away (reset, half open, refusing)", "all handled once after its return"
+    KICKED = "kicked", 24, "bot blocked by the person", "one attempt, a dead letter, others go on"
+    POISON = "poison", 25, "a message that kills the process", "given up after 3 attempts and told, others answered"
+    GARBAGE = (
+        "garbage",
+        26,
+        "malformed updates",
+        "skipped and logged, others answered",
+        ("tests/channels/test_telegram_updates.py",),
+    )
+    HUGE = "huge", 27, "a message of 1 MB, 10,000 entities", "bounded: memory +50 MB at most"
+    BOMB = "bomb", 28, "zip, PDF and image bombs", "–", (), "attachments are not read yet"
+    FLOOD = "flood", 29, "1,000 messages at once from members", "the owner is answered meanwhile"
+    SLOW_READER = "slow-reader", 30, "viewers of the web page that do not read", "no memory growth"
+    CROWD = "crowd", 31, "1,000 chats at once", "all answered"
+    CLOCK = "clock", 32, "clock steps by an hour, both ways", "nothing twice, nothing stuck"
+    DST = "dst", 33, "daylight saving", "–", (), "there are no schedules yet"
+    CALENDAR = "calendar", 34, "leap day, year end, 2038", "–", (), "there are no schedules yet"
+    SUSPENDED = (
+        "suspended",
+        35,
+        "process frozen for 40 s (suspend): its lease is lost",
+        "the zombie is fenced, one answer",
+        ("tests/store/test_zombies.py",),
+    )
+    TWO_GATEWAYS = (
+        "two",
+        36,
+        "two gateways on one database",
+        "the second refuses; takes over from a dead one in 30 s",
+        (
+            "tests/journeys/test_refusals.py::test_a_second_gateway_on_the_same_database",
+            "tests/journeys/test_refusals.py::test_a_second_gateway_on_the_same_data",
+        ),
+    )
+    CONFIG = (
+        "config",
+        37,
+        "config.json half written",
+        "the old one stays in force, the owner is told",
+        ("tests/journeys/test_configuration.py::test_a_broken_edit_changes_nothing_and_is_told",),
+    )
+    TERMINATED = (
+        "terminated",
+        38,
+        "SIGTERM in mid-turn",
+        "drains ≤ 10 s, nothing lost",
+        (
+            "tests/journeys/test_stopping.py::test_a_turn_under_way_is_finished_before_the_end",
+            "tests/journeys/test_stopping.py::test_a_turn_that_takes_too_long_is_answered_after_the_next_start",
+        ),
+    )
+    JAIL = "jail", 39, "jail or MCP server out of memory", "–", (), "there is neither exec nor MCP yet"
+    CHILDREN = "children", 40, "a child that does not die", "–", (), "there is no exec yet"
+    DNS = "dns", 41, "names that do not resolve", "told, the event loop does not wait"
+    TLS = "tls", 42, "a wrong certificate", "fails closed: no byte of the request leaves"
+    MIGRATION = (
+        "migration",
+        43,
+        "killed in a migration",
+        "transactional, resumable",
+        (
+            "tests/store/test_migrate.py::test_a_migration_that_fails_leaves_nothing_of_itself",
+            "tests/store/test_migrate.py::test_a_newer_database_is_left_alone",
+        ),
+    )
+    RESTORE = "restore", 44, "restore on a new host", "–", (), "backup and restore have a drill of their own"
+    SOAK = "soak", 45, "long running", "memory slope < 1 MB/h", (), "`make soak`"
+    BLOCKED_LOOP = (
+        "blocked",
+        46,
+        "something blocks the event loop",
+        "noticed",
+        (),
+        "the lag monitor has tests of its own",
+    )
+    LOGS = "logs", 47, "log output closed or full", "the gateway goes on"
+
+
+def elsewhere() -> list[str]:
+    """The files outside this folder that the catalogue refers to."""
+    return sorted({test.partition("::")[0] for fault in Fault for test in fault.about.elsewhere})
+
+
+if __name__ == "__main__":
+    print(*elsewhere())

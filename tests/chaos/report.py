@@ -1,0 +1,146 @@
+"""The table of what the faults did: collected while the tests run, printed at the end, written into the docs if asked.
+
+`SUPACLAW_CHAOS_REPORT=<file>` has it written between the markers of that file.
+"""
+
+import math
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.faults import Fault
+from tests.chaos.ledger import Outcome
+
+BEGIN = "<!-- chaos: begin (written by `make chaos`) -->"
+END = "<!-- chaos: end -->"
+HEAD = ("#", "fault", "promise", "tries", "lost", "duplicated", "given up", "recovery p95", "result")
+COLLECTED = pytest.StashKey["Collected"]()
+
+
+@dataclass
+class Row:
+    """What all tests of one fault found together."""
+
+    tries: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    given_up: int = 0
+    recovery: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    failed: bool = False
+
+    def add(self, outcome: Outcome) -> None:
+        self.tries += outcome.tries
+        self.acknowledged += outcome.acknowledged
+        self.lost += len(outcome.lost)
+        self.duplicated += len(outcome.duplicated)
+        self.given_up += outcome.given_up
+        self.recovery += outcome.recovery
+        self.failed |= not outcome.is_clean
+
+
+class Collected:
+    """Told by the tests what they found, and by pytest which of them passed."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Fault, Row] = {}
+        self.skipped: dict[Fault, str] = {}
+
+    def add(self, fault: Fault, outcome: Outcome, *notes: str) -> None:
+        row = self.rows.setdefault(fault, Row())
+        row.add(outcome)
+        row.notes += notes
+
+    def passed_elsewhere(self, nodeid: str, passed: bool) -> None:
+        """A test outside this folder counts as one try of the faults that name it."""
+        where, _, rest = nodeid.partition("::")
+        for fault in Fault:
+            if {where, f"{where}::{rest.partition('[')[0]}"} & set(fault.about.elsewhere):
+                self.add(fault, Outcome())
+                self.rows[fault].failed |= not passed
+
+    def failed(self, faults: Iterable[Fault]) -> None:
+        for fault in faults:
+            self.rows.setdefault(fault, Row()).failed = True
+
+    def table(self) -> str:
+        """Markdown; a fault that was not made in this run says why."""
+        lines = [_line(HEAD), _line(["---:", "---", "---", "---:", "---:", "---:", "---:", "---:", "---"])]
+        return "\n".join(lines + [_line(self._cells(fault)) for fault in Fault])
+
+    def _cells(self, fault: Fault) -> Sequence[str]:
+        about, row = fault.about, self.rows.get(fault)
+        head = (str(about.number), about.fault, about.promise)
+        if row is None:
+            why = about.absent or self.skipped.get(fault, "not in this run")
+            return *head, "–", "–", "–", "–", "–", why
+        result = "; ".join(["**FAILED**" if row.failed else "holds", *dict.fromkeys(row.notes)])
+        figures = map(str, (row.tries, row.lost, row.duplicated, row.given_up))
+        return *head, *figures, f"{p95(row.recovery):.2f} s" if row.recovery else "–", result
+
+
+class Watcher:
+    """The pytest plugin; registered once, so that it hears of tests in other folders too."""
+
+    def __init__(self, collected: Collected) -> None:
+        self._collected = collected
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> object:
+        report: pytest.TestReport = yield
+        marked = item.get_closest_marker("fault")
+        faults: tuple[Fault, ...] = marked.args if marked else ()
+        if report.failed:
+            self._collected.failed(faults)
+        if report.skipped and isinstance(report.longrepr, tuple):
+            self._collected.skipped.update(dict.fromkeys(faults, report.longrepr[2]))
+        if report.when == "call" and not faults:
+            self._collected.passed_elsewhere(item.nodeid, report.passed)
+        return report
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._collected.rows or os.environ.get("SUPACLAW_CHAOS") != "full":
+            return
+        terminalreporter.write_sep("=", "what the faults did")
+        terminalreporter.write_line(self._collected.table())
+        if file := os.environ.get("SUPACLAW_CHAOS_REPORT"):
+            put_between_markers(Path(file), f"{machine()}\n\n{self._collected.table()}")
+            terminalreporter.write_line(f"written to {file}")
+
+
+def p95(figures: Sequence[float]) -> float:
+    """The smallest figure that 95 % of them do not exceed."""
+    return sorted(figures)[math.ceil(len(figures) * 0.95) - 1]
+
+
+def put_between_markers(file: Path, text: str) -> None:
+    """Replace what stands between them; raises `ValueError` if they are not there."""
+    head, begin, rest = file.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{file} has no lines {BEGIN} and {END}")
+    file.write_text(f"{head}{begin}\n{text}\n{end}{tail}", encoding="utf-8")
+
+
+def machine() -> str:
+    return f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}."
+
+
+def merged(rows: Mapping[Fault, Row]) -> Row:
+    """All of them in one, for the bottom line."""
+    total = Row()
+    for row in rows.values():
+        total.tries += row.tries
+        total.lost += row.lost
+        total.duplicated += row.duplicated
+        total.failed |= row.failed
+    return total
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,143 @@
+"""Disks that are full or may not be written; small tmpfs mounts, which only root can make."""
+
+import asyncio
+import os
+import random
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.conftest import Judge
+from tests.chaos.faults import Fault
+from tests.chaos.ledger import Ledger, Outcome
+from tests.chaos.people import Telegrammers, crowd
+from tests.fakes.openai_server import Call, FakeModels, Rule
+from tests.fakes.telegram import FakeTelegram
+from tests.journeys.process import OWNER, GatewayProcess
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+
+
+@contextmanager
+def disk(at: Path, megabytes: int) -> Iterator[Path]:
+    """A file system of that size, mounted there."""
+    at.mkdir(parents=True, exist_ok=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=755", "none", str(at)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", "-l", str(at)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Leave no room at all."""
+    file = folder / "filler"
+    with open(file, "wb", buffering=0) as out:
+        for size in (2**20, 4096, 1):
+            try:
+                while True:
+                    out.write(b"\0" * size)
+            except OSError:
+                continue
+    return file
+
+
+@needs_root
+@pytest.mark.chaos
+@pytest.mark.fault(Fault.DISK_DATA)
+@pytest.mark.parametrize("postgres", ["embedded", "external"])
+async def test_a_full_disk_corrupts_nothing_and_is_survived(
+    process: GatewayProcess,
+    embedded: GatewayProcess,
+    telegram: FakeTelegram,
+    models: FakeModels,
+    chance: random.Random,
+    judge: Judge,
+    postgres: str,
+) -> None:
+    gateway = embedded if postgres == "embedded" else process
+    people, ledger = Telegrammers(telegram, chance, tools=0.1), Ledger(gateway, telegram)
+    with disk(gateway.data, 160 if postgres == "embedded" else 8):
+        try:
+            gateway.configure(crowd(telegram, models))
+            await gateway.start()
+            await people.go_on(2.0)
+            assert await ledger.settled(30)
+            filler = fill(gateway.data)
+            await people.go_on(6.0, pause=0.3)
+            alive = gateway.running.returncode is None
+            filler.unlink()
+            people.say()
+            if not alive:
+                await gateway.ended()
+                await gateway.start()
+            settled = await ledger.settled(90)
+            judge(Fault.DISK_DATA, await ledger.count(people.said))
+            assert settled
+            assert alive
+            await gateway.restart()
+            people.say()
+            assert await ledger.settled(30)
+        finally:
+            await gateway.close()
+
+
+@needs_root
+@pytest.mark.chaos
+@pytest.mark.fault(Fault.DISK_WORKSPACE)
+async def test_a_full_workspace_fails_the_tool_and_not_the_conversation(
+    process: GatewayProcess, telegram: FakeTelegram, models: FakeModels, chance: random.Random, judge: Judge
+) -> None:
+    config = crowd(telegram, models)
+    models.rules = [Rule("with a tool", tool_calls=(Call("write_file", {"path": "big.md", "content": "x" * 50_000}),))]
+    people, ledger = Telegrammers(telegram, chance, tools=0.0), Ledger(process, telegram)
+    with disk(process.workspace, 4):
+        try:
+            process.configure(config)
+            await process.start()
+            fill(process.workspace)
+            people.say(OWNER, "write with a tool")
+            for chat in people.chats:
+                people.say(chat)
+            settled = await ledger.settled(60)
+            judge(Fault.DISK_WORKSPACE, await ledger.count(people.said))
+            assert settled
+            assert process.running.returncode is None
+            assert not (process.workspace / "big.md").exists()
+        finally:
+            await process.close()
+
+
+@needs_root
+@pytest.mark.chaos
+@pytest.mark.fault(Fault.READ_ONLY)
+@pytest.mark.parametrize("postgres", ["embedded", "external"])
+async def test_a_read_only_data_folder_is_told_in_one_line(
+    process: GatewayProcess,
+    embedded: GatewayProcess,
+    telegram: FakeTelegram,
+    models: FakeModels,
+    judge: Judge,
+    postgres: str,
+) -> None:
+    gateway = embedded if postgres == "embedded" else process
+    gateway.configure(crowd(telegram, models))
+    with disk(gateway.data, 8) as data:
+        await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,ro", str(data)], check=True)
+        ended = await gateway.refused()
+    told = [line for line in ended.told.splitlines() if line]
+    judge(Fault.READ_ONLY, Outcome())
+    assert ended.code not in (0, -9)
+    assert len(told) == 1, told
+    assert told[0].startswith("supaclaw: ")
+    assert str(data) in told[0] or "ead-only" in told[0]

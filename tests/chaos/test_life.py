@@ -1,0 +1,240 @@
+"""What happens to the process: stopped, frozen, doubled, misconfigured, deprived of its log, killed by a message."""
+
+import asyncio
+import json
+import random
+import signal
+import time
+
+import pytest
+
+from tests.chaos.conftest import FULL, Judge
+from tests.chaos.faults import Fault
+from tests.chaos.ledger import Interrupted, Ledger, Outcome, answered_after
+from tests.chaos.people import Telegrammers, crowd, holds
+from tests.fakes.openai_server import FakeModels
+from tests.fakes.telegram import FakeTelegram
+from tests.journeys.process import OWNER, GatewayProcess, happens, until
+
+FROZEN = 45.0
+"""Longer than a lease."""
+
+
+@pytest.fixture
+def people(telegram: FakeTelegram, chance: random.Random) -> Telegrammers:
+    return Telegrammers(telegram, chance)
+
+
+@pytest.fixture
+def ledger(process: GatewayProcess, telegram: FakeTelegram) -> Ledger:
+    return Ledger(process, telegram)
+
+
+@pytest.mark.fault(Fault.TERMINATED)
+async def test_sigterm_in_mid_turn_drains_and_loses_nothing(
+    process: GatewayProcess, models: FakeModels, people: Telegrammers, ledger: Ledger, judge: Judge
+) -> None:
+    process.configure(crowd(people.telegram, models))
+    tries = 8 if FULL else 1
+    for _ in range(tries):
+        interrupted = await Interrupted.now(process)
+        await process.start()
+        watch = asyncio.create_task(interrupted.taken_up(process, ledger.recovery))
+        models.latency_ms = people.chance.choice([20, 300, 1500])
+        await people.go_on(people.chance.uniform(0.2, 1.5))
+        began = time.monotonic()
+        ended = await process.terminate()
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+        assert ended.code == 0
+        assert time.monotonic() - began < 15
+    models.latency_ms = 0
+    await process.start()
+    people.say()
+    settled = await ledger.settled(60)
+    judge(Fault.TERMINATED, await ledger.count(people.said, tries=tries))
+    assert settled
+
+
+@pytest.mark.chaos
+@pytest.mark.fault(Fault.SUSPENDED)
+async def test_a_process_that_was_frozen_past_its_lease_is_fenced(
+    process: GatewayProcess, models: FakeModels, people: Telegrammers, ledger: Ledger, judge: Judge
+) -> None:
+    process.configure(crowd(people.telegram, models))
+    await process.start()
+    models.latency_ms = 500
+    for chat in people.chats:
+        people.say(chat)
+    await happens(models.started)
+    process.running.send_signal(signal.SIGSTOP)
+    async with process.connected() as conn:  # as another machine would, once the leases are over
+        await conn.execute("update tasks set lease_until = now() - interval '1 s' where status = 'running'")
+    await asyncio.sleep(FROZEN)
+    for chat in people.chats:
+        people.say(chat)
+    process.running.send_signal(signal.SIGCONT)
+    thawed = time.time()
+    settled = await ledger.settled(90)
+    ledger.recovery += await answered_after(process, thawed)
+    judge(Fault.SUSPENDED, await ledger.count(people.said), f"frozen {FROZEN:.0f} s")
+    assert settled
+
+
+@pytest.mark.chaos
+@pytest.mark.fault(Fault.TWO_GATEWAYS, Fault.SUSPENDED)
+async def test_another_gateway_takes_over_from_one_that_is_frozen_and_the_zombie_writes_nothing(
+    process: GatewayProcess,
+    second: GatewayProcess,
+    models: FakeModels,
+    people: Telegrammers,
+    ledger: Ledger,
+    judge: Judge,
+) -> None:
+    config = crowd(people.telegram, models)
+    process.configure(config)
+    second.configure(config)
+    await process.start()
+    models.latency_ms = 2000
+    for chat in people.chats:
+        people.say(chat)
+    await happens(models.started)
+    process.running.send_signal(signal.SIGSTOP)
+    frozen = time.monotonic()
+
+    async def it_starts() -> bool:
+        await second.spawn()
+        try:
+            await second.hears("ready")
+        except AssertionError:
+            await second.ended()
+            return False
+        return True
+
+    assert await holds(it_starts, 60)
+    ledger.recovery.append(time.monotonic() - frozen)
+    models.latency_ms = 50
+    process.running.send_signal(signal.SIGCONT)
+    await people.go_on(5.0, pause=0.5)
+    await process.kill()
+    settled = await ledger.settled(120)
+    judge(Fault.TWO_GATEWAYS, await ledger.count(people.said))
+    assert settled
+
+
+@pytest.mark.chaos
+@pytest.mark.fault(Fault.TWO_GATEWAYS)
+async def test_a_second_gateway_takes_over_from_a_dead_one(
+    process: GatewayProcess,
+    second: GatewayProcess,
+    models: FakeModels,
+    people: Telegrammers,
+    ledger: Ledger,
+    judge: Judge,
+) -> None:
+    config = crowd(people.telegram, models)
+    process.configure(config)
+    second.configure(config)
+    await process.start()
+    await people.go_on(1.0)
+    refused = await second.refused()
+    assert "another gateway is running" in refused.told
+    await process.kill()
+    died = time.monotonic()
+
+    async def it_starts() -> bool:
+        await second.spawn()
+        try:
+            await second.hears("ready")
+        except AssertionError:
+            await second.ended()
+            return False
+        return True
+
+    assert await holds(it_starts, 45)
+    took = time.monotonic() - died
+    ledger.recovery.append(took)
+    people.say()
+    settled = await ledger.settled(120)
+    judge(Fault.TWO_GATEWAYS, await ledger.count(people.said), f"took over after {took:.0f} s")
+    assert settled
+    assert took < 40
+
+
+@pytest.mark.chaos
+@pytest.mark.fault(Fault.CONFIG)
+async def test_a_config_that_is_written_slowly_never_stops_it(
+    process: GatewayProcess, models: FakeModels, people: Telegrammers, ledger: Ledger, judge: Judge
+) -> None:
+    config = crowd(people.telegram, models)
+    process.configure(config)
+    await process.start()
+    whole = json.dumps(config | {"owner": config["owner"] | {"name": "Grace"}})
+    places = sorted(people.chance.sample(range(len(whole)), 12 if FULL else 4))
+    for place in [0, *places]:
+        (process.home / "config.json").write_text(whole[:place], encoding="utf-8")
+        people.say(OWNER)
+        await asyncio.sleep(0.4)
+    (process.home / "config.json").write_text(whole, encoding="utf-8")
+    await process.hears("config.changed")
+    people.say(OWNER)
+    assert await ledger.settled(60)
+    judge(Fault.CONFIG, await ledger.count(people.said, tries=len(places) + 1))
+    assert process.running.returncode is None
+    assert any("The last good configuration stays in force." in sent.text for sent in people.telegram.sent)
+
+
+@pytest.mark.chaos
+@pytest.mark.fault(Fault.LOGS)
+async def test_it_goes_on_when_nobody_takes_its_output(
+    process: GatewayProcess, models: FakeModels, people: Telegrammers, ledger: Ledger, judge: Judge
+) -> None:
+    process.configure(crowd(people.telegram, models))
+    await process.start()
+    transport = process.running._transport
+    for descriptor in (1, 2):
+        transport.get_pipe_transport(descriptor).close()
+    await people.go_on(2.0)
+    settled = await ledger.settled(30)
+    judge(Fault.LOGS, await ledger.count(people.said))
+    assert settled
+    assert process.running.returncode is None
+
+
+@pytest.mark.chaos
+@pytest.mark.fault(Fault.POISON)
+async def test_a_message_that_kills_the_process_is_given_up_and_the_others_are_answered(
+    process: GatewayProcess, models: FakeModels, people: Telegrammers, ledger: Ledger, judge: Judge
+) -> None:
+    """Running its tool is what kills: only the poison reaches for one."""
+    process.configure(crowd(people.telegram, models))
+    people.tools = 0.0
+    poison = people.say(OWNER, "poison with a tool")
+    deaths = 0
+
+    async def it_died_or_gave_up() -> bool:
+        return process.running.returncode is not None or _given_up(people.telegram, poison.chat)
+
+    while not _given_up(people.telegram, poison.chat):
+        await process.spawn(SUPACLAW_FAIL="tool.ran")
+        people.say(OWNER + 1)
+        await until(it_died_or_gave_up)
+        if process.running.returncode is not None:
+            await process.ended()
+            deaths += 1
+        assert deaths < 6
+    settled = await ledger.settled(30)
+    outcome = await ledger.count(people.said, tries=deaths)
+    # the call that never ran to its end has no result when the turn is given up
+    outcome = Outcome(**{**_fields(outcome), "broken": tuple(b for b in outcome.broken if "call without" not in b)})
+    judge(Fault.POISON, outcome, f"{deaths} deaths")
+    assert settled
+    assert 1 <= deaths <= 4
+
+
+def _given_up(telegram: FakeTelegram, chat: int) -> bool:
+    return any(sent.chat == chat and "attempts failed" in sent.text for sent in telegram.sent)
+
+
+def _fields(outcome: Outcome) -> dict[str, object]:
+    return {name: getattr(outcome, name) for name in Outcome.__slots__}

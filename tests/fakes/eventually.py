@@ -1,0 +1,13 @@
+"""Waiting for what nothing announces."""
+
+import asyncio
+from collections.abc import Callable
+
+
+async def eventually(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Return as soon as it holds."""
+    async with asyncio.timeout(seconds):
+        while True:
+            if holds():
+                return
+            await asyncio.sleep(0.01)
