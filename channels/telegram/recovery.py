@@ -8,6 +8,8 @@ from channels.telegram.errors import Conflict, Refused, TelegramError, TokenRefu
 from gateway.domain.logging import Logger
 
 LONGEST_PAUSE = 30.0
+LONGEST_FOR_THEM = 8.0
+LONGEST_FOR_US = 2.0
 
 
 class Recovery:
@@ -31,7 +33,7 @@ class Recovery:
         self._failures, self._trouble = 0, ""
 
     async def after(self, error: Exception) -> None:
-        """Report `error`, then wait: as long as Telegram asks, else a second, doubling up to thirty."""
+        """Report `error`, then wait: as long as Telegram asks, else a second, doubling; for our own database not long."""
         self._failures += 1
         self._report(error)
         await self._pause(self._seconds(error))
@@ -56,9 +58,14 @@ class Recovery:
                 return error.retry_after
             case TokenRefused():
                 return LONGEST_PAUSE
+            case TelegramError():
+                return self._backoff(LONGEST_FOR_THEM)
             case _:
-                longest = min(LONGEST_PAUSE, 2.0 ** min(self._failures - 1, 5))
-                return uniform(longest / 2, longest)
+                return self._backoff(LONGEST_FOR_US)
+
+    def _backoff(self, most: float) -> float:
+        longest = min(most, 2.0 ** min(self._failures - 1, 5))
+        return uniform(longest / 2, longest)
 
     def _warning(self, trouble: str, why: str) -> None:
         """It mends itself."""

@@ -90,6 +90,7 @@ class Gateway:
         self._commands = commands.discover()
         self._live = Live()
         self._outbound = Outbound(database, failpoints)
+        self._outages = Outages(self._outbound)
         self._doors = Doors(self._outbound)
         members = environment.data / "principals"
         self._homes = Homes(database, people, environment.workspace, members, tools.discover())
@@ -119,7 +120,7 @@ class Gateway:
             instance,
             failpoints,
             self._journal,
-            Outages(self._outbound),
+            self._outages,
             self._notices,
             self._clock,
         )
@@ -147,6 +148,7 @@ class Gateway:
             self._clock,
             failpoints,
             self._compacting(failpoints),
+            self._outages,
         )
 
     def _compacting(self, failpoints: Failpoints) -> Compacting:

@@ -55,6 +55,7 @@ class Worker:
         self._tell_owner = tell_owner
         self._awake = Wakeup()
         self._draining = False
+        self._unsure = False
         self._limit: int | None = None
         self._running: dict[TaskId, tuple[Claim, Lane, asyncio.Task[None]]] = {}
 
@@ -108,6 +109,10 @@ class Worker:
             await asyncio.wait(runs, timeout=seconds)
 
     async def _claim(self, group: asyncio.TaskGroup) -> None:
+        """Take what is due; after a claim whose reply was lost, first give back what it may have taken."""
+        if self._unsure:
+            await self._database.run(lambda tx: tasks.disown(tx, self._instance, list(self._running)))
+        self._unsure = True
         for lane in () if self._draining else self._lanes:
             slots = SLOTS[lane] if self._limit is None else min(SLOTS[lane], self._limit)
             free = slots - sum(used is lane for _, used, _ in self._running.values())
@@ -118,6 +123,7 @@ class Worker:
             for run in claimed:
                 task = group.create_task(self._run(run), name=f"{run.kind} {run.id}")
                 self._running[run.id] = (run, lane, task)
+        self._unsure = False
 
     async def _run(self, run: Claim) -> None:
         ids = {"task_id": run.id, "session_id": run.session_id}
@@ -132,6 +138,9 @@ class Worker:
             log.info("run.lost", reason=str(exc))
         except asyncio.CancelledError:
             log.info("run.cancelled")
+        except TryAgainLater as exc:
+            log.warning("run.waits", error=str(exc))
+            await self._put_back(run, POLL_SECONDS, str(exc), failed=False)
         except Exception as exc:
             log.exception("run.failed", attempts=run.attempts)
             await self._give_back(run, f"{type(exc).__name__}: {exc}")
@@ -165,8 +174,14 @@ class Worker:
         """Back to the queue, however long the database is away; with a delay, unless all that is left is to end it."""
         over = run.attempts - run.max_attempts
         delay = 0.0 if over in (0, GIVE_UPS) else backoff(over if over > 0 else run.attempts)
+        await self._put_back(run, delay, error, failed=True)
+
+    async def _put_back(self, run: Claim, delay: float, error: str, *, failed: bool) -> None:
+        async def requeue(tx: Connection) -> None:
+            await tasks.requeue(tx, run, delay=delay, error=error, failed=failed)
+
         with suppress(RunLost):
-            await _patiently(lambda: self._database.run(lambda tx: tasks.requeue(tx, run, delay=delay, error=error)))
+            await _patiently(lambda: self._database.run(requeue))
 
     async def _release(self) -> None:
         """Put back what a stop interrupted, so that it waits for no lease; if that fails, the next start does it."""

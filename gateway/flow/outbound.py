@@ -76,11 +76,10 @@ class Outbound:
         self._met.add(name)
         self._channels[name] = channel
         for row in left:
-            async with self._of_its_run(row):
-                if channel.capabilities.idempotent_send:
-                    await self._again(row)
-                else:
-                    await self._doubt(row, "interrupted by a restart", INTERRUPTED)
+            if channel.capabilities.idempotent_send:
+                await self._again(row)
+            else:
+                await self._doubt(row, "interrupted by a restart", INTERRUPTED)
         self.wake()
 
     def abandon(self, name: str) -> None:
@@ -120,7 +119,7 @@ class Outbound:
             async with self._database.connection() as conn:
                 at = await addresses.get(conn, row.address_id)
             due: OutboxRow | None = row
-            while due is not None and await self._send_one(at, due):
+            while due is not None and await self._send(at, due):
                 async with self._database.connection() as conn:
                     due = await outbox.next_for(conn, at.id)
         except DatabaseDown as exc:
@@ -132,13 +131,9 @@ class Outbound:
             del self._busy[row.address_id]
             self.wake()
 
-    async def _send_one(self, at: AddressRow, row: OutboxRow) -> bool:
-        async with self._of_its_run(row):
-            return await self._send(at, row)
-
     @asynccontextmanager
     async def _of_its_run(self, row: OutboxRow) -> AsyncIterator[None]:
-        """What is logged meanwhile goes into the log of the session that the message was said in."""
+        """What is logged of a trouble goes into the log of the session that the message was said in."""
         try:
             async with self._database.connection() as conn:
                 said = await messages.get(conn, row.message_id)
@@ -179,14 +174,16 @@ class Outbound:
             return await self._delay(row, SendDelayed(str(exc)))
 
     async def _refused(self, row: OutboxRow, exc: SendFailed) -> bool:
-        log.warning("outbound.refused", outbox_id=row.id, error=str(exc))
+        async with self._of_its_run(row):
+            log.warning("outbound.refused", outbox_id=row.id, error=str(exc))
         await self._record(lambda conn: outbox.failed(conn, row.id, str(exc)))
         return True
 
     async def _delay(self, row: OutboxRow, exc: SendDelayed) -> bool:
         """The platform asked to wait, or could not be reached: an outage of any length loses nothing."""
         delay = max(exc.retry_after, backoff(min(row.attempts + 1, 5)) if exc.retry_after <= 1 else 0)
-        log.info("outbound.delayed", outbox_id=row.id, seconds=delay, error=str(exc))
+        async with self._of_its_run(row):
+            log.info("outbound.delayed", outbox_id=row.id, seconds=delay, error=str(exc))
         await self._record(lambda conn: outbox.delayed(conn, row.id, delay, str(exc)))
         return False
 
@@ -210,7 +207,8 @@ class Outbound:
 
     async def _doubt(self, row: OutboxRow, error: str, text: str) -> None:
         """Mark it uncertain and say so once, in the same transaction; a notice gets no notice."""
-        log.warning("outbound.uncertain", outbox_id=row.id, error=error)
+        async with self._of_its_run(row):
+            log.warning("outbound.uncertain", outbox_id=row.id, error=error)
         await self._record(lambda tx: self._admit(tx, row, error, text))
         self.wake()
 

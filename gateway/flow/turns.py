@@ -10,6 +10,7 @@ from gateway.agent.limits import Limits
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain import digest
 from gateway.domain.clock import Clock
+from gateway.domain.errors import DatabaseDown
 from gateway.domain.events import Answered, ModelReplied
 from gateway.domain.model import ModelsExhausted, Reply
 from gateway.domain.tasks import Claim, Status
@@ -20,6 +21,7 @@ from gateway.flow.conversation import Conversation, SizedModel
 from gateway.flow.homes import Homes
 from gateway.flow.live import Live, MessageStored, TurnEnded, TurnStarted
 from gateway.flow.opening import Opened, open_turn
+from gateway.flow.outages import Outages
 from gateway.flow.outbound import Outbound
 from gateway.flow.sinks import DraftSink, LiveSink, Sink, StepSink, typing
 from gateway.store import messages, sessions, steps, tasks
@@ -56,6 +58,7 @@ class Turns:
         clock: Clock,
         failpoints: Failpoints,
         compacting: Compacting,
+        outages: Outages,
     ) -> None:
         self._database = database
         self._models = models
@@ -66,6 +69,7 @@ class Turns:
         self._clock = clock
         self._failpoints = failpoints
         self._compacting = compacting
+        self._outages = outages
 
     async def run(self, run: Claim) -> None:
         """Answer what is unread in the session; raises `RunLost` when the run was cancelled or taken over."""
@@ -80,6 +84,9 @@ class Turns:
                 said = await self._converse(run, opened)
             self._failpoints.reach(Step.ANSWER_READY)
             await self._commit(run, opened, said)
+        except DatabaseDown:
+            await self._outages.tell(opened.at.address, private=opened.at.private)
+            raise
         finally:
             self._live.publish(opened.session, TurnEnded())
 
@@ -150,6 +157,7 @@ class Turns:
         self._failpoints.reach(Step.ANSWER_COMMITTED)
         log.info("turn.answered", task_id=str(run.id), message_id=stored.id, status=said.status.value, more=more)
         self._live.publish(opened.session, MessageStored(stored.id))
+        self._outages.over()
         self._outbound.wake()
 
     async def _store(self, tx: Connection, run: Claim, opened: Opened, said: Said) -> tuple[MessageRow, bool]:

@@ -107,16 +107,20 @@ async def finish(conn: Connection, run: Claim, status: Status, *, error: str | N
     )
 
 
-async def requeue(conn: Connection, run: Claim, *, delay: float = 0.0, error: str | None = None) -> None:
-    """Back to pending, to be claimed again after `delay` seconds; raises `RunLost`."""
+async def requeue(
+    conn: Connection, run: Claim, *, delay: float = 0.0, error: str | None = None, failed: bool = True
+) -> None:
+    """Back to pending, due after `delay` seconds; raises `RunLost`. A run that has not `failed` costs no attempt."""
     why = error and storable(error)
     await conn.execute("select suspend($1, $2, 'pending', $3, $4)", run.id, run.token, timedelta(seconds=delay), why)
+    if not failed:
+        await conn.execute("update tasks set attempts = greatest(0, attempts - 1) where id = $1", run.id)
 
 
 async def renew(conn: Connection, run: Claim) -> None:
     """Back to pending at once with all attempts, because there is more to do; raises `RunLost`."""
     await requeue(conn, run)
-    await conn.execute("update tasks set attempts = 0, error = null where id = $1", run.id)
+    await conn.execute("update tasks set attempts = 0, crashes = 0, error = null where id = $1", run.id)
 
 
 async def suspend(conn: Connection, run: Claim, status: Status) -> None:
@@ -158,6 +162,11 @@ async def recover(conn: Connection) -> int:
 async def release(conn: Connection, worker: InstanceId, *, interrupted: bool = False) -> int:
     """Put back at once what this instance runs; what a stop interrupted has not failed. Returns how many."""
     return int(await conn.fetchval("select release($1, $2)", worker, int(interrupted)))
+
+
+async def disown(conn: Connection, worker: InstanceId, known: Iterable[TaskId]) -> int:
+    """Put back what this worker was given without learning of it, because a reply was lost; returns how many."""
+    return int(await conn.fetchval("select release($1, 1, $2)", worker, list(known)))
 
 
 async def queue(conn: Connection) -> dict[Status, int]:

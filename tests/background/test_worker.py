@@ -5,6 +5,7 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,43 @@ async def until(world: World, task: TaskId, status: Status) -> None:
     async with asyncio.timeout(10):
         while await world.status(task) is not status:
             pass
+
+
+class TestOutages:
+    async def test_a_run_that_meets_an_outage_is_tried_again_at_no_cost(
+        self, world: World, worker: Worker, runner: Runner, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.01)
+        left = [DatabaseDown("away")] * 5
+
+        async def work(run: Claim) -> None:
+            if left:
+                raise left.pop()
+            await runner._finish(run, Status.COMPLETED)
+
+        runner.work = work
+        task = await world.queue()
+        async with working(worker):
+            await until(world, task, Status.COMPLETED)
+        assert {run.attempts for run in emptied(runner.ran)} == {1}
+
+    async def test_what_was_claimed_when_the_reply_got_lost_does_not_wait_for_its_lease(
+        self, world: World, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.01)
+        really, lost = tasks.claim, [True]
+
+        async def claim(*arguments: Any) -> list[Claim]:
+            claimed = await really(*arguments)
+            if claimed and lost:
+                raise DatabaseDown(f"gone at the wrong moment: {lost.pop()}")
+            return claimed
+
+        monkeypatch.setattr(tasks, "claim", claim)
+        task = await world.queue()
+        async with working(worker):
+            await until(world, task, Status.COMPLETED)
+        assert lost == []
 
 
 class TestRuns:

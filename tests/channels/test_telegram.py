@@ -221,7 +221,7 @@ async def test_an_outage_is_reported_once_and_waits_longer_and_longer(
         platform.say("hello")
         await gateway.received(1)
     assert len(log.named("telegram.unreachable")) == 1
-    assert all(limit / 2 <= pause <= limit for pause, limit in zip(pauses, [1, 2, 4, 8, 16, 30, 30, 30], strict=True))
+    assert all(limit / 2 <= pause <= limit for pause, limit in zip(pauses, [1, 2, 4, 8, 8, 8, 8, 8], strict=True))
 
 
 async def test_flood_control_and_refusals_of_polls_are_waited_out(

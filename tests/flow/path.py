@@ -213,12 +213,15 @@ async def build(
     known = commands.discover()
     channel = channel or FakeChannel()
     outbound = Outbound(database, failpoints)
+    outages = Outages(outbound)
     of_all = [*tools.discover(), workshop.family] if families is None else families
     homes = Homes(database, people, workspace, workspace.parent / "principals", of_all)
     closed = ClosedJournals()
     compacting = Compacting(database, lambda: summaries, lambda: at_tokens, closed.close, live, failpoints)
     bounds = limits or Limits()
-    turns = Turns(database, lambda: model, lambda: bounds, homes, outbound, live, clock, failpoints, compacting)
+    turns = Turns(
+        database, lambda: model, lambda: bounds, homes, outbound, live, clock, failpoints, compacting, outages
+    )
     worker = Worker(database, instance, {"chat": turns}, [Lane.CHAT])
     dispatch = Dispatch(
         database, known, model.describe, outbound, worker.cancel, live, clock, failpoints, limits=lambda: bounds
@@ -238,7 +241,7 @@ async def build(
         instance,
         failpoints,
         journal,
-        Outages(outbound),
+        outages,
         notices,
         clock,
     )

@@ -115,6 +115,20 @@ class TestAway:
         with pytest.raises(TryAgainLater):
             await path.tell("hello")
 
+    async def test_who_waits_for_an_answer_that_cannot_be_stored_is_told(
+        self, path: MessagePath, away: AwayAtTimes, model: FakeModel
+    ) -> None:
+        model.gate = asyncio.Event()
+        async with path.working():
+            accepted = await path.tell("hello")
+            await model.called.wait()
+            away.away = True
+            model.gate.set()
+            await path.channel.until(lambda texts: KEPT in texts)
+            away.away = False
+            assert (await path.answer(accepted)).text == "re: hello"
+        assert path.channel.texts.count(KEPT) == 1
+
 
 class TestCrash:
     async def test_what_was_only_in_the_journal_is_stored_by_the_next_start(

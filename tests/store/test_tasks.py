@@ -237,6 +237,51 @@ class TestRecovery:
         [again] = await world.claim(me)
         assert (again.id, again.attempts) == (mine.id, 2)
 
+    async def test_what_has_met_two_deaths_in_a_row_runs_alone_and_what_has_not_beside_it(self, world: World) -> None:
+        me = somebody()
+        suspects = {await world.queue(), await world.queue()}
+        for _ in range(2):
+            assert {run.id for run in await world.claim(me, slots=5)} == suspects
+            async with world.database.connection() as conn:
+                await tasks.release(conn, me)
+        innocent = await world.queue()
+        first = await world.claim(me, slots=5)
+        assert len(first) == 2
+        assert innocent in {run.id for run in first}
+        assert await world.claim(me, slots=5) == []
+        for run in first:
+            await finish(world, run)
+        [second] = await world.claim(me, slots=5)
+        assert {*(run.id for run in first), second.id} == {*suspects, innocent}
+
+    async def test_a_step_clears_the_suspicion_and_after_a_minute_nobody_waits_for_it(self, world: World) -> None:
+        me = somebody()
+        tasks_there = [await world.queue() for _ in range(2)]
+        await world.do("update tasks set crashes = 2, attempts = 2")
+        [first] = await world.claim(me, slots=5)
+        async with world.database.transaction() as tx:
+            await tasks.progress(tx, first)
+        [second] = await world.claim(me, slots=5)
+        assert {first.id, second.id} == set(tasks_there)
+
+        slow = await world.queue()
+        await world.do("update tasks set crashes = 2, attempts = 2 where id = $1", slow)
+        assert await world.claim(me) == []
+        await world.do("update tasks set updated_at = now() - interval '61 seconds' where id = $1", second.id)
+        assert [run.id for run in await world.claim(me)] == [slow]
+
+    async def test_what_a_lost_reply_left_is_put_back_at_no_cost_and_what_is_known_is_left(self, world: World) -> None:
+        me = somebody()
+        await world.queue()
+        await world.queue()
+        [known] = await world.claim(me)
+        [unknown] = await world.claim(me)
+        async with world.database.connection() as conn:
+            assert await tasks.disown(conn, me, [known.id]) == 1
+        assert await world.status(known.id) is Status.RUNNING
+        [again] = await world.claim(me)
+        assert (again.id, again.attempts) == (unknown.id, 1)
+
     async def test_what_an_orderly_stop_interrupts_is_no_failed_attempt(self, world: World) -> None:
         me = somebody()
         await world.queue()
