@@ -1,7 +1,7 @@
 """Inbound: decide, keep in the journal, then store in one transaction. Acknowledged means committed, or on disk."""
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
@@ -30,6 +30,8 @@ from gateway.store.pool import Connection, Database
 from gateway.workspace.journal.files import Place
 
 REMEMBERED = 10_000
+CHATS_AT_ONCE = 8
+"""Whose messages are stored side by side; the others have connections left to answer with."""
 _ENTRIES = UUID("6f1f7c50-6d6e-4b0f-9a3c-5d2f6a2f0c11")
 
 log = structlog.get_logger(__name__)
@@ -107,15 +109,29 @@ class InboundFlow:
         self._clock = clock
         self._spool = Spool[Accepted](journal, outages, self._store)
         self._quarantine = Quarantine()
+        self._busy = asyncio.Semaphore(CHATS_AT_ONCE)
         self._seen: OrderedDict[tuple[str, ...], Accepted] = OrderedDict()
 
     async def accept(self, batch: Sequence[Inbound]) -> tuple[Accepted, ...]:
-        """Store a batch in order; a command takes effect before what follows it is looked at.
+        """Store a batch, each chat's messages in order; a command takes effect before what follows it is looked at.
 
-        Returning means committed, or on disk while the database is away. Raises `TryAgainLater` when the rest of the
-        batch may not be acknowledged; what was stored already is recognised when it comes again.
+        Returning means committed, or on disk while the database is away. Raises `TryAgainLater` when the batch may not
+        be acknowledged; what was stored already is recognised when it comes again.
         """
-        return tuple([await self._accept(inbound) for inbound in batch])
+        chats: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+        for place, inbound in enumerate(batch):
+            chats[_chat(inbound)].append(place)
+        accepted: dict[int, Accepted] = {}
+
+        async def one_chat(places: Sequence[int]) -> None:
+            async with self._busy:
+                for place in places:
+                    accepted[place] = await self._accept(batch[place])
+
+        for failure in await asyncio.gather(*map(one_chat, chats.values()), return_exceptions=True):
+            if failure is not None:
+                raise failure
+        return tuple(accepted[place] for place in range(len(batch)))
 
     async def restore(self, found: Sequence[tuple[Arrival, Place]]) -> None:
         """Store what a crash left in the journal alone, in order; raises `TryAgainLater`."""
@@ -137,7 +153,7 @@ class InboundFlow:
 
     async def _accept(self, inbound: Inbound) -> Accepted:
         self._failpoints.reach(Step.INBOUND_RECEIVED)
-        key = (inbound.address.channel, inbound.address.account, inbound.address.chat, inbound.platform_id)
+        key = (*_chat(inbound), inbound.platform_id)
         if key in self._seen:
             return replace(self._seen[key], duplicate=True)
         role, decision = self._decide(inbound)
@@ -265,6 +281,11 @@ class InboundFlow:
         self._seen[key] = accepted
         if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
+
+
+def _chat(inbound: Inbound) -> tuple[str, str, str]:
+    at = inbound.address
+    return at.channel, at.account, at.chat
 
 
 def _entry_id(key: tuple[str, ...]) -> EntryId:

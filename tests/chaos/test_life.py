@@ -230,6 +230,7 @@ async def test_a_message_that_kills_the_process_is_given_up_and_the_others_are_a
     judge(Fault.POISON, outcome, f"{deaths} deaths")
     assert settled
     assert 1 <= deaths <= 4
+    assert outcome.given_up == 1
 
 
 def _given_up(telegram: FakeTelegram, chat: int) -> bool:

@@ -4,7 +4,6 @@ import asyncio
 import random
 import socket
 import time
-from statistics import median
 
 import httpx
 import psutil
@@ -69,7 +68,7 @@ async def test_the_owner_is_answered_in_a_flood_of_members(
         people.say()
     busy = [await owner_waits(telegram, number) for number in range(900_010, 900_015)]
     settled = await ledger.settled(180)
-    note = f"owner waits {median(busy):.1f} s, idle {median(idle):.1f} s"
+    note = f"owner waits at most {max(busy):.1f} s, idle {max(idle):.1f} s"
     judge(Fault.FLOOD, await ledger.count(people.said, tries=1000), note)
     assert settled
 

@@ -9,7 +9,7 @@ from gateway.domain.routing import Ignore
 from gateway.flow import quarantine as quarantine_module
 from gateway.flow.quarantine import TRIES, Quarantine
 from gateway.store import messages
-from tests.flow.path import MessagePath, message
+from tests.flow.path import MEMBER, OWNER, MessagePath, message
 
 
 def poisoned(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -56,3 +56,13 @@ def test_it_counts_each_message_by_itself_and_remembers_only_so_many(monkeypatch
     assert [quarantine.give_up((id,)) for id in ("a", "b", "a", "a")] == [False, False, False, True]
     assert not quarantine.give_up(("c",))
     assert not quarantine.give_up(("a",))
+
+
+async def test_a_chat_that_fails_holds_up_no_other_in_its_batch(
+    path: MessagePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poisoned(monkeypatch, ValueError("no such thing"))
+    batch = [message("poison", chat=OWNER), message("hello", chat=MEMBER, sender=MEMBER), message("later", chat=OWNER)]
+    with pytest.raises(ValueError, match="no such thing"):
+        await path.inbound.accept(batch)
+    assert await path.rows("select text from messages where kind = 'user'") == [("hello",)]
