@@ -91,14 +91,19 @@ class Fault(StrEnum):
         "one line says so, exit code ≠ 0",
         ("tests/journeys/test_refusals.py::test_a_data_folder_that_cannot_be_written",),
     )
-    JOURNAL_DAMAGED = "journal", 12, "damaged session file", "the database is the truth, the file is made again"
+    JOURNAL_DAMAGED = (
+        "journal",
+        12,
+        "damaged session file",
+        "the database is the truth, the file is made again",
+        ("tests/flow/journal/test_faults.py",),
+    )
     CHECKPOINT = (
         "checkpoint",
         13,
         "torn checkpoint",
         "the old one is kept",
-        (),
-        "checkpoints prove it in their own tests",
+        ("tests/workspace/test_checkpoints.py",),
     )
     MODEL_REFUSES = (
         "model.refuses",
@@ -186,18 +191,24 @@ class Fault(StrEnum):
         "transactional, resumable",
         (
             "tests/store/test_migrate.py::test_a_migration_that_fails_leaves_nothing_of_itself",
+            "tests/store/test_migrate.py::test_a_program_killed_in_the_middle_leaves_the_number_before_and_the_next_one_finishes",
             "tests/store/test_migrate.py::test_a_newer_database_is_left_alone",
         ),
     )
-    RESTORE = "restore", 44, "restore on a new host", "–", (), "backup and restore have a drill of their own"
+    RESTORE = (
+        "restore",
+        44,
+        "restore on a new host",
+        "the same answers, nothing of the old outbox sent again",
+        ("tests/journeys/test_backup_drill.py",),
+    )
     SOAK = "soak", 45, "long running", "memory slope < 1 MB/h", (), "`make soak`"
     BLOCKED_LOOP = (
         "blocked",
         46,
         "something blocks the event loop",
         "noticed",
-        (),
-        "the lag monitor has tests of its own",
+        ("tests/background/test_lag.py",),
     )
     LOGS = "logs", 47, "log output closed or full", "the gateway goes on"
 
