@@ -90,7 +90,7 @@ class Gateway:
         self._commands = commands.discover()
         self._live = Live()
         self._outbound = Outbound(database, failpoints)
-        self._outages = Outages(self._outbound)
+        self._outages = Outages(self._outbound, self._clock)
         self._doors = Doors(self._outbound)
         members = environment.data / "principals"
         self._homes = Homes(database, people, environment.workspace, members, tools.discover())
@@ -223,6 +223,7 @@ class Gateway:
             "outbound": self._outbound.run,
             "commands": self._dispatch.retry,
             "spool": self._inbound.run,
+            "outages": self._outages.run,
             "journal": self._journal.run,
             "listener": listener.run,
             **self._condition.watches,

@@ -53,6 +53,7 @@ class Spool(Generic[Stored]):
         await self._journal.sync(place)
         entry: _Waiting[Stored] = _Waiting(arrival, place)
         self._waiting.append(entry)
+        self._outages.note(arrival.inbound.address, private=arrival.inbound.private)
         self._filled.set()
         return entry.stored
 
@@ -71,13 +72,8 @@ class Spool(Generic[Stored]):
             stored = await self._store(entry.arrival, entry.place)
         except TryAgainLater as exc:
             log.warning("spool.waits", entries=len(self._waiting), error=str(exc))
-            await self._tell_all()
             await asyncio.sleep(AGAIN_AFTER)
             return
         self._waiting.popleft()
         if not entry.stored.cancelled():
             entry.stored.set_result(stored)
-
-    async def _tell_all(self) -> None:
-        for entry in tuple(self._waiting):
-            await self._outages.tell(entry.arrival.inbound.address, private=entry.arrival.inbound.private)

@@ -85,7 +85,7 @@ class Turns:
             self._failpoints.reach(Step.ANSWER_READY)
             await self._commit(run, opened, said)
         except DatabaseDown:
-            await self._outages.tell(opened.at.address, private=opened.at.private)
+            self._outages.note(opened.at.address, private=opened.at.private)
             raise
         finally:
             self._live.publish(opened.session, TurnEnded())

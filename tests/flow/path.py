@@ -147,6 +147,7 @@ class MessagePath:
     workspace: Path
     journals: ClosedJournals
     journal: Journal
+    outages: Outages
 
     async def say(self, *texts: str, **more: Any) -> Sequence[Accepted]:
         return await self.inbound.accept([message(text, **more) for text in texts])
@@ -183,7 +184,7 @@ class MessagePath:
         async with asyncio.TaskGroup() as group:
             running = [
                 group.create_task(work())
-                for work in (self.worker.run, self.outbound.run, self.inbound.run, self.journal.run)
+                for work in (self.worker.run, self.outbound.run, self.inbound.run, self.journal.run, self.outages.run)
             ]
             try:
                 yield
@@ -213,7 +214,7 @@ async def build(
     known = commands.discover()
     channel = channel or FakeChannel()
     outbound = Outbound(database, failpoints)
-    outages = Outages(outbound)
+    outages = Outages(outbound, clock)
     of_all = [*tools.discover(), workshop.family] if families is None else families
     homes = Homes(database, people, workspace, workspace.parent / "principals", of_all)
     closed = ClosedJournals()
@@ -265,6 +266,7 @@ async def build(
         workspace,
         closed,
         journal,
+        outages,
     )
 
 

@@ -13,7 +13,6 @@ from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import InboxId, TaskId
 from gateway.flow.dispatch import Dispatch
 from gateway.flow.inbound import InboundFlow
-from gateway.flow.outages import Outages
 from gateway.store import inbox
 from tests.flow.path import MessagePath, message
 
@@ -88,7 +87,7 @@ def with_commands(path: MessagePath, commands: Mapping[str, Command]) -> tuple[I
         path.instance,
         Failpoints(None),
         path.journal,
-        Outages(path.outbound),
+        path.outages,
         path.notices,
         SystemClock(),
     )

@@ -13,7 +13,6 @@ from gateway.domain.principals import Label
 from gateway.domain.routing import Edit, Ignore, RunCommand, StartTurn
 from gateway.flow import inbound as inbound_module
 from gateway.flow.inbound import InboundFlow
-from gateway.flow.outages import Outages
 from tests.flow.path import MEMBER, STRANGER, FakeModel, MessagePath, build, message, restarted
 
 COUNTS = """select (select count(*) from inbox), (select count(*) from messages), (select count(*) from tasks),
@@ -226,7 +225,7 @@ async def test_a_command_survives_a_crash_between_its_arrival_and_its_effect(pat
         path.instance,
         Failpoints(None),
         path.journal,
-        Outages(path.outbound),
+        path.outages,
         path.notices,
         SystemClock(),
     )

@@ -1,16 +1,21 @@
 """What a chat hears while the database is away."""
 
+import asyncio
+from collections.abc import AsyncIterator
+
 import pytest
 
+from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
 from gateway.domain.channel import SendFailed
 from gateway.domain.inbound import Address
+from gateway.flow import outages as outages_module
 from gateway.flow.outages import KEPT, Outages
 from gateway.flow.outbound import Outbound
 from gateway.store.pool import Database
 from tests.fakes.channel import FakeChannel
 
-HERE, THERE = Address("fake", "bot", "1"), Address("fake", "bot", "2")
+HERE, THERE, PAGE = Address("fake", "bot", "1"), Address("fake", "bot", "2"), Address("web", "owner", "main")
 
 
 @pytest.fixture
@@ -19,29 +24,43 @@ def channel() -> FakeChannel:
 
 
 @pytest.fixture
-async def outages(database: Database, channel: FakeChannel) -> Outages:
+async def outages(database: Database, channel: FakeChannel, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Outages]:
+    monkeypatch.setattr(outages_module, "PATIENCE", 0.01)
     outbound = Outbound(database, Failpoints(None))
     await outbound.adopt("fake", channel)
-    return Outages(outbound)
+    outages = Outages(outbound, SystemClock())
+    running = asyncio.create_task(outages.run())
+    yield outages
+    running.cancel()
+    await asyncio.wait([running])
 
 
 async def test_each_chat_is_told_once_until_it_is_over(outages: Outages, channel: FakeChannel) -> None:
-    for at in (HERE, HERE, THERE):
-        await outages.tell(at, private=True)
-    assert [message.address for message in channel.shown] == [HERE, THERE]
-    assert set(channel.texts) == {KEPT}
+    for at in (HERE, HERE, PAGE, THERE):
+        outages.note(at, private=True)
+    await channel.until(lambda texts: len(texts) == 2)
+    outages.note(HERE, private=True)
+    outages.note(THERE, private=True)
     outages.over()
-    await outages.tell(HERE, private=True)
-    assert len(channel.shown) == 3
+    outages.note(THERE, private=False)
+    await channel.until(lambda texts: len(texts) == 3)
+    assert [message.address for message in channel.shown] == [HERE, THERE, THERE]
+    assert set(channel.texts) == {KEPT}
+
+
+async def test_what_is_over_in_a_moment_is_not_worth_a_word(outages: Outages, channel: FakeChannel) -> None:
+    outages.note(HERE, private=True)
+    outages.over()
+    outages.note(THERE, private=True)
+    await channel.until(lambda texts: len(texts) == 1)
+    assert [message.address for message in channel.shown] == [THERE]
 
 
 async def test_a_platform_that_refuses_is_left_alone(outages: Outages, channel: FakeChannel) -> None:
     channel.faults = [SendFailed("blocked")]
-    await outages.tell(HERE, private=True)
-    await outages.tell(HERE, private=True)
-    assert (channel.asked, channel.shown) == (1, [])
-
-
-async def test_where_people_read_the_transcript_nothing_is_sent(outages: Outages, channel: FakeChannel) -> None:
-    await outages.tell(Address("web", "owner", "main"), private=True)
-    assert channel.asked == 0
+    outages.note(HERE, private=True)
+    await channel.until_asked(1)
+    outages.note(HERE, private=True)
+    outages.note(THERE, private=True)
+    await channel.until(lambda texts: len(texts) == 1)
+    assert channel.asked == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.errors import TryAgainLater
+from gateway.flow import outages as outages_module
 from gateway.flow import spool as spool_module
 from gateway.flow.outages import KEPT
 from tests.flow.outage import AwayAtTimes
@@ -18,6 +19,7 @@ TEXTS = "select text from messages where kind = 'user' order by id"
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool_module, "AGAIN_AFTER", 0.01)
+    monkeypatch.setattr(outages_module, "PATIENCE", 0.01)
 
 
 @pytest.fixture
