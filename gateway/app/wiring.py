@@ -4,7 +4,7 @@ import asyncio
 import gc
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -36,7 +36,7 @@ from gateway.domain.vitals import Vitals
 from gateway.flow.answers import Answers
 from gateway.flow.compacting import Compacting
 from gateway.flow.dispatch import Dispatch
-from gateway.flow.doors import Doors, openings
+from gateway.flow.doors import Doors, Opening, openings
 from gateway.flow.homes import Homes
 from gateway.flow.inbound import InboundFlow
 from gateway.flow.journal.journal import Journal
@@ -184,8 +184,9 @@ class Gateway:
     async def run(self, listener: Listener, socket: socket.socket, stop: asyncio.Event) -> None:
         """Work until `stop`; then take nothing more in, and let what runs come to its end."""
         async with asyncio.TaskGroup() as group:
+            opened = await self._admit(self._config)
             await self._resume()
-            await self._take_over(self._config, group)
+            await self._doors.apply(opened, self._receive, group)
             running = self._start(group, listener)
             running += await self._after_ready(group, socket)
             await stop.wait()
@@ -208,7 +209,7 @@ class Gateway:
                 await self._journal.catch_up()
 
     async def _resume(self) -> None:
-        """Take up what a crash left: runs, what only the journal has, commands. Each door looks at its own."""
+        """Take up what a crash left: runs, what only the journal has from those admitted, commands. Doors see to theirs."""
         async with self._database.connection() as conn:
             released = await tasks.release(conn, self._instance)
         if released:
@@ -272,15 +273,15 @@ class Gateway:
             group.create_task(self._retire(self._model), name="retired models")
             self._model = await build_client(config.models, os.environ, self._clock)
         self._config = config
-        await self._take_over(config, group)
+        await self._doors.apply(await self._admit(config), self._receive, group)
 
     async def _retire(self, model: ModelClient) -> None:
         """Close what the turns under way still use, once they are over."""
         await self.worker.settle()
         await model.close()
 
-    async def _take_over(self, config: Config, group: asyncio.TaskGroup) -> None:
-        """Who may come in, and by which doors."""
+    async def _admit(self, config: Config) -> Mapping[str, Opening]:
+        """Know who may come in; by which doors."""
         menu = [(command.name, command.summary) for command in self._commands.values()]
         opened = openings(config.channels, menu)
         for part in (config, *(opening.settings for opening in opened.values())):
@@ -292,7 +293,7 @@ class Gateway:
                 log.warning("channel.open_to_all", channel=name, hint=f'"*" or "open" lets anyone use {name}')
         await self._people.learn(self._database, config.owner.name, owner_ids(config))
         self._people.allow({name: opening.access for name, opening in opened.items()})
-        await self._doors.apply(opened, self._receive, group)
+        return opened
 
     async def _receive(self, batch: Sequence[Inbound]) -> None:
         await self._inbound.accept(batch)

@@ -71,7 +71,7 @@ class Ledger:
     recovery: list[float] = field(default_factory=list)
 
     async def settled(self, seconds: float = 30.0) -> bool:
-        """Whether nothing is open any more, within so many seconds; what only the journal has comes in after a while."""
+        """Whether nothing is open any more, within so many seconds; what is only in the journal comes in meanwhile."""
         end, since = time.monotonic() + seconds, None
         while time.monotonic() < end:
             if (self.telegram is not None and self.telegram.pending) or await self._open():
