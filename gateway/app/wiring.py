@@ -209,7 +209,7 @@ class Gateway:
                 await self._journal.catch_up()
 
     async def _resume(self) -> None:
-        """Take up what a crash left: runs, what only the journal has from those admitted, commands. Doors see to theirs."""
+        """Take up what a crash left: runs, what only the journal has of those admitted, commands."""
         async with self._database.connection() as conn:
             released = await tasks.release(conn, self._instance)
         if released:

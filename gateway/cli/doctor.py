@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -18,7 +19,7 @@ from gateway.config.failpoints import Step
 from gateway.logs import SecretMask, logging_to
 
 _WIDEST = 110
-_COLOURS = {Level.OK: "32", Level.WARN: "33", Level.FAIL: "31"}
+_COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 
 
 def doctor(
@@ -40,10 +41,10 @@ def doctor(
         findings = list(examine(patient, _progress))
     _progress("")
     if as_json:
-        print_json([{"level": f.level, "check": f.check, "text": f.text, "fix": f.fix} for f in findings])
+        print_json([{"check": name, **asdict(finding)} for name, finding in findings])
     else:
         _print_findings(findings)
-    if any(finding.level is Level.FAIL for finding in findings):
+    if any(finding.level is Level.FAIL for _, finding in findings):
         raise typer.Exit(1)
 
 
@@ -53,27 +54,17 @@ def _progress(check: str) -> None:
         print(f"\r\x1b[K{f'looking at: {check} …' if check else ''}", end="", file=sys.stderr, flush=True)
 
 
-def _print_findings(findings: Sequence[Finding]) -> None:
-    mask, width = SecretMask(), min(shutil.get_terminal_size().columns, _WIDEST)
-    for finding in findings:
-        print(mask.text(_told(finding, width)))
-    counts = Counter(finding.level for finding in findings)
-    print(f"\n{counts[Level.FAIL]} failed, {counts[Level.WARN]} to think about, {counts[Level.OK]} fine")
-
-
-def _told(finding: Finding, width: int) -> str:
+def _print_findings(findings: Sequence[tuple[str, Finding]]) -> None:
     """The level, what was looked at, what was seen; below it what to do."""
-    head = f"{finding.level:4}  {finding.check:11} "
-    indent, room = " " * len(head), max(width - len(head), 30)
-    text = textwrap.wrap(finding.text, room, break_long_words=False, break_on_hyphens=False)
-    fix = textwrap.wrap(f"→ {finding.fix}" if finding.fix else "", room, break_long_words=False, break_on_hyphens=False)
-    return _coloured(finding.level) + head[4:] + f"\n{indent}".join([*text, *fix])
-
-
-def _coloured(level: Level) -> str:
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        return f"\x1b[{_COLOURS[level]}m{level:4}\x1b[0m"
-    return f"{level:4}"
+    mask, width = SecretMask(), min(shutil.get_terminal_size().columns, _WIDEST)
+    wrap = textwrap.TextWrapper(max(width, 50), "", " " * 16, break_long_words=False, break_on_hyphens=False)
+    coloured = False if os.environ.get("NO_COLOR") else None
+    for name, finding in findings:
+        fix = [] if not finding.fix else wrap.wrap(f"{'':16}→ {finding.fix}")
+        told = "\n".join([*wrap.wrap(f"{finding.level:4}  {name:9} {finding.text}"), *fix])
+        typer.echo(typer.style(told[:4], fg=_COLOURS[finding.level]) + mask.text(told[4:]), color=coloured)
+    counts = Counter(finding.level for _, finding in findings)
+    print(f"\n{counts[Level.FAIL]} failed, {counts[Level.WARN]} to think about, {counts[Level.OK]} fine")
 
 
 def _print_failpoints(*, as_json: bool) -> None:

@@ -1,125 +1,109 @@
-"""Log files being written: appended to line by line, an open handle for few."""
+"""Log files: where they lie, how they grow, when they go. A trail is the files of the gateway, or of one session."""
 
-import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import date
+from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from uuid import UUID
 
-from gateway.logs.trails import Trail, gateway_trail, session_trail
 
-Today = Callable[[], date]
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The files `<prefix>YYYY-MM-DD.log` of one folder, by UTC day."""
 
-OPEN_SESSIONS = 32
-"""Sessions whose file stays open; more would only cost descriptors."""
+    folder: Path
+    prefix: str = ""
 
+    def path(self, day: date) -> Path:
+        """The file of that day, be it there or not."""
+        return self.folder / f"{self.prefix}{day:%Y-%m-%d}.log"
 
-class DailyFile:
-    """`gateway-YYYY-MM-DD.log` by UTC day; `gateway.log` leads to the newest."""
-
-    def __init__(self, folder: Path, today: Today) -> None:
-        self._folder = folder
-        self._trail = gateway_trail(folder)
-        self._today = today
-        self._day: date | None = None
-        self._file: Appended | None = None
-        self._lock = Lock()
-
-    def write(self, line: str) -> None:
-        """Append one line and hand it to the system; raises `OSError` when the disk does not take it."""
-        with self._lock:
-            day = self._today()
-            if self._file is None or day != self._day:
-                self._let_go()
-                self._file = self._open(day)
-                self._day = day
-            self._file.write(line)
-
-    def close(self) -> None:
-        """Let go of the file."""
-        with self._lock:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
-
-    def _open(self, day: date) -> "Appended":
-        path = self._trail.path(day)
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = Appended(path)
-        _lead(self._folder / "gateway.log", path.name)
-        return file
+    def days(self) -> list[date]:
+        """The days that have a file, oldest first."""
+        found = []
+        for path in self.folder.glob(f"{self.prefix}????-??-??.log"):
+            with suppress(ValueError):
+                found.append(date.fromisoformat(path.stem.removeprefix(self.prefix)))
+        return sorted(found)
 
 
-class SessionFiles:
-    """`sessions/<id>/YYYY-MM-DD.log` by UTC day, for the lines that belong to a session."""
-
-    def __init__(self, folder: Path, today: Today, most: int = OPEN_SESSIONS) -> None:
-        self._folder = folder
-        self._today = today
-        self._most = most
-        self._day: date | None = None
-        self._files: dict[UUID, Appended] = {}
-        self._lock = Lock()
-
-    def write(self, session: UUID, line: str) -> None:
-        """Append one line to the session's file; raises `OSError` when the disk does not take it."""
-        with self._lock:
-            day = self._today()
-            if day != self._day:
-                self._let_go(0)
-                self._day = day
-            file = self._files.pop(session, None) or self._open(session_trail(self._folder, session), day)
-            self._files[session] = file
-            self._let_go(self._most)
-            file.write(line)
-
-    def close(self) -> None:
-        """Let go of every file."""
-        with self._lock:
-            self._let_go(0)
-
-    def _let_go(self, keep: int) -> None:
-        """Close what was written to longest ago, until only so many are open."""
-        while len(self._files) > keep:
-            self._files.pop(next(iter(self._files))).close()
-
-    def _open(self, trail: Trail, day: date) -> "Appended":
-        for folder in (self._folder, trail.folder.parent, trail.folder):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Appended(trail.path(day))
+def gateway_trail(logs: Path) -> Trail:
+    """Everything the gateway logs."""
+    return Trail(logs, "gateway-")
 
 
-class Appended:
-    """One open log file. A line that a full disk tore is ended before the next one begins."""
+def session_trail(logs: Path, session: object) -> Trail | None:
+    """What belongs to one session; None unless `session` is an id as we write it, as nothing else may become a path."""
+    with suppress(ValueError):
+        if str(UUID(str(session))) == session:
+            return Trail(logs / "sessions" / session)
+    return None
 
-    def __init__(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-        self._torn = not _ends_a_line(self._handle)
 
-    def write(self, line: str) -> None:
-        """Raises `OSError` when not all of it was taken."""
-        start = "\n" if self._torn else ""
-        content = f"{start}{line}\n".encode(errors="backslashreplace")
-        written = os.write(self._handle, content)
-        self._torn = written < len(content)
-        if self._torn:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def session_trails(logs: Path) -> list[Trail]:
+    """Of every session that has a log, by id."""
+    folders = [path for path in sorted(logs.glob("sessions/*")) if path.is_dir() and not path.is_symlink()]
+    return [trail for folder in folders if (trail := session_trail(logs, folder.name))]
 
-    def close(self) -> None:
-        """What the disk did not take is lost."""
+
+def prune(logs: Path, keep: timedelta | None, today: date) -> int:
+    """Delete files every line of which is older than `keep`, and folders left empty; how many files. Blocks.
+
+    `keep` None deletes nothing. Files whose names are not ours stay; what cannot be deleted waits for the next time.
+    """
+    if keep is None:
+        return 0
+    gone = 0
+    for trail in (gateway_trail(logs), *session_trails(logs)):
+        for day in trail.days():
+            if today - day - timedelta(days=1) >= keep:
+                with suppress(OSError):
+                    trail.path(day).unlink()
+                    gone += 1
         with suppress(OSError):
-            os.close(self._handle)
+            trail.folder.rmdir()
+    return gone
 
 
-def _ends_a_line(handle: int) -> bool:
-    size = os.fstat(handle).st_size
-    return size == 0 or os.pread(handle, 1, size - 1) == b"\n"
+class LogFiles:
+    """Files being written: each line is appended to today's. Only those written to last stay open."""
+
+    def __init__(self, today: Callable[[], date], most_open: int = 32) -> None:
+        self._today = today
+        self._most_open = most_open
+        self._day: date | None = None
+        self._handles: dict[Path, int] = {}
+        self._lock = RLock()
+
+    def write(self, trail: Trail, line: str) -> None:
+        """Raises `OSError` when the disk does not take it."""
+        with self._lock:
+            if self._day != (day := self._today()):
+                self.close()
+                self._day = day
+            path = trail.path(day)
+            handle = self._handles.pop(path) if path in self._handles else _opened(path)
+            self._handles[path] = handle
+            self.close(self._most_open)
+            _append(handle, line)
+
+    def close(self, but: int = 0) -> None:
+        """Let go of every file but so many, which were written to last."""
+        with self._lock, suppress(OSError):
+            while len(self._handles) > but:
+                os.close(self._handles.pop(next(iter(self._handles))))
+
+
+def _opened(path: Path) -> int:
+    for folder in reversed(path.parents):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+    if path.name.startswith("gateway-"):
+        _lead(path.with_name("gateway.log"), path.name)
+    return handle
 
 
 def _lead(link: Path, target: str) -> None:
@@ -129,3 +113,10 @@ def _lead(link: Path, target: str) -> None:
         beside.unlink(missing_ok=True)
         beside.symlink_to(target)
         beside.replace(link)
+
+
+def _append(handle: int, line: str) -> None:
+    """A line that a crash or a full disk tore is ended before this one."""
+    size = os.fstat(handle).st_size
+    start = "\n" if size and os.pread(handle, 1, size - 1) != b"\n" else ""
+    os.write(handle, f"{start}{line}\n".encode(errors="backslashreplace"))

@@ -2,10 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
-from datetime import date
-from pathlib import Path
-from uuid import UUID
 
 from pydantic import BaseModel, SecretStr
 
@@ -45,38 +41,23 @@ class SecretMask:
             case Mapping():
                 for value in settings.values():
                     self.learn(value)
-            case _:
-                pass
 
     def text(self, text: str) -> str:
         """`text` without secrets."""
-        if len(text) < _SHORTEST:
-            return text
         if self._told is not None:
             text = self._told.sub(_HIDDEN, text)
         return _SHAPES.sub(lambda match: "".join(filter(None, match.groups())) + _HIDDEN, text)
 
     def value(self, value: object) -> object:
-        """`value` as JSON knows it, every text in it without secrets; what JSON does not know becomes its repr."""
+        """`value` as JSON knows it, every text in it without secrets; what JSON does not know is written as text."""
         match value:
             case str():
                 return self.text(value)
             case None | bool() | int() | float():
                 return value
-            case UUID() | Path() | date():
-                return self.text(str(value))
             case Mapping():
                 return {self.text(str(key)): self.value(item) for key, item in value.items()}
-            case list() | tuple():
+            case list() | tuple() | set() | frozenset():
                 return [self.value(item) for item in value]
-            case set() | frozenset():
-                return sorted((self.value(item) for item in value), key=str)
             case _:
-                return self.text(_shown(value))
-
-
-def _shown(value: object) -> str:
-    """The repr, also of something whose repr is broken."""
-    with suppress(Exception):
-        return repr(value)
-    return f"<{type(value).__name__} that cannot be shown>"
+                return self.text(str(value))

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 import structlog
+from structlog.contextvars import merge_contextvars
+from structlog.processors import TimeStamper, add_log_level, format_exc_info
 from structlog.typing import EventDict, WrappedLogger
 
-from gateway.logs.files import DailyFile, SessionFiles
+from gateway.logs.files import LogFiles, gateway_trail, session_trail
+from gateway.logs.lines import readable
 from gateway.logs.mask import SecretMask
-from gateway.logs.readable import Readable
-from gateway.logs.trails import session_of
 
 
 @contextmanager
@@ -27,15 +28,11 @@ def logging_to(
     today: Callable[[], date] = lambda: datetime.now(UTC).date(),
 ) -> Iterator[None]:
     """Send log lines to `folder` (None: no file) and to `console` (stderr); what neither takes is dropped."""
-    sink = _Sink(folder, mask, sys.stderr if console is None else console, today)
+    files = LogFiles(today)
+    sink = _Sink(folder, files, mask, sys.stderr if console is None else console)
     bridge = _Bridge(logging.WARNING)
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            sink,
-        ],
+        processors=[merge_contextvars, add_log_level, TimeStamper(fmt="iso", utc=True), sink],
         wrapper_class=structlog.make_filtering_bound_logger(level),
     )
     logging.getLogger().addHandler(bridge)
@@ -44,63 +41,50 @@ def logging_to(
     finally:
         logging.getLogger().removeHandler(bridge)
         structlog.reset_defaults()
-        sink.close()
+        files.close()
 
 
 class _Sink:
     """The end of every line: masked once, then written to each place; none of them can stop another or the program."""
 
-    def __init__(self, folder: Path | None, mask: SecretMask, console: TextIO, today: Callable[[], date]) -> None:
+    def __init__(self, folder: Path | None, files: LogFiles, mask: SecretMask, console: TextIO) -> None:
+        self._folder = folder
+        self._files = files
         self._mask = mask
         self._console = console
-        self._readable = Readable(console)
-        self._file = DailyFile(folder, today) if folder else None
-        self._sessions = SessionFiles(folder, today) if folder else None
+        self._readable = readable(console)
 
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> NoReturn:
         with suppress(Exception):
-            self._write(self._masked(structlog.processors.format_exc_info(logger, method, event)))
+            self._write(self._masked(format_exc_info(logger, method, event)))
         raise structlog.DropEvent
 
-    def close(self) -> None:
-        """Let go of the files."""
-        if self._file and self._sessions:
-            self._file.close()
-            self._sessions.close()
+    def _masked(self, event: EventDict) -> EventDict:
+        """Its time, level and name first; a fact too wild to be written, such as one that holds itself, is left out."""
+        shown: EventDict = {}
+        for key in dict.fromkeys(("timestamp", "level", "event", *event)):
+            with suppress(Exception):
+                shown[key] = self._mask.value(event[key])
+        return shown
 
     def _write(self, event: EventDict) -> None:
-        line = json.dumps(event, ensure_ascii=False)
-        with suppress(OSError):
-            if self._file:
-                self._file.write(line)
-        with suppress(OSError):
-            if self._sessions and (session := session_of(event.get("session_id"))):
-                self._sessions.write(session, line)
+        if self._folder:
+            line = json.dumps(event, ensure_ascii=False)
+            session = session_trail(self._folder, event.get("session_id"))
+            for trail in filter(None, (gateway_trail(self._folder), session)):
+                with suppress(OSError):
+                    self._files.write(trail, line)
         with suppress(OSError, ValueError):
-            print(self._readable.line(event), file=self._console, flush=True)
-
-    def _masked(self, event: EventDict) -> EventDict:
-        """Its time, level and name first; of facts too wild to be written (one that holds itself), just those."""
-        first = {"timestamp": event.pop("timestamp"), "level": event.pop("level")}
-        first["event"] = self._mask.value(event.pop("event"))
-        with suppress(Exception):
-            return first | {key: self._mask.value(item) for key, item in event.items()}
-        return first | {"facts": "these cannot be shown", "session_id": self._mask.value(event.get("session_id"))}
+            print(self._readable(event), file=self._console, flush=True)
 
 
 class _Bridge(logging.Handler):
     """Carries what other libraries log, from warnings up, into our log; a run's ids go with what is said inside it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Never raises, whatever the library hands over."""
+        """Never raises, whatever the library hands over; a broken format string is told as it stands."""
         with suppress(Exception):
-            level = min(record.levelno // 10 * 10, logging.CRITICAL)
-            structlog.get_logger().log(level, _message(record), logger=record.name, exc_info=record.exc_info)
-
-
-def _message(record: logging.LogRecord) -> str:
-    """A broken format string is told as it stands."""
-    for text in (record.getMessage, lambda: str(record.msg)):
-        with suppress(Exception):
-            return text()
-    return "a message that cannot be shown"
+            text, level = str(record.msg), min(record.levelno // 10 * 10, logging.CRITICAL)
+            with suppress(Exception):
+                text = record.getMessage()
+            structlog.get_logger().log(level, text, logger=record.name, exc_info=record.exc_info)

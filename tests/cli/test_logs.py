@@ -49,18 +49,19 @@ def test_a_session_is_shown_by_the_beginning_of_its_id(supaclaw: Supaclaw, place
     assert "turn.answered" in done.out
     assert "task_id=7" in done.out
     assert "turn.other" not in done.out
-    assert supaclaw("logs", "0b0").err.startswith("supaclaw: 2 sessions begin with 0b0: ")
+    assert "session_id" not in done.out
+    assert supaclaw("logs", "0b0").err.startswith("supaclaw: 2 sessions with a log can be meant by 0b0; ")
     assert supaclaw("logs", "ff").err.endswith("`supaclaw sessions` lists them\n")
 
 
-def test_json_is_the_lines_as_they_are_kept_without_the_torn_ones(supaclaw: Supaclaw, place: Path) -> None:
+def test_json_is_the_lines_as_they_are_kept_and_the_text_of_torn_ones(supaclaw: Supaclaw, place: Path) -> None:
     said(place, "one", session_id=ONE)
     with (place / "data" / "logs" / "gateway.log").open("a") as file:
         file.write('{"event": "to\n')
 
     done = supaclaw("logs", "--json")
 
-    assert [json.loads(line)["event"] for line in done.out.splitlines()] == ["one"]
+    assert [json.loads(line)["event"] for line in done.out.splitlines()] == ["one", '{"event": "to']
     assert '{"event": "to' in supaclaw("logs").out
 
 

@@ -2,75 +2,88 @@ import os
 import subprocess
 from collections import deque
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 from itertools import cycle
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from gateway.logs import DailyFile, SessionFiles
+from gateway.logs import prune
+from gateway.logs.files import LogFiles, Trail, gateway_trail, session_trail, session_trails
 
-DAY = date(2026, 1, 1)
-IDS = [UUID(int=number) for number in range(1, 5)]
+DAY, NEXT = date(2026, 1, 1), date(2026, 1, 2)
+IDS = [str(UUID(int=number)) for number in range(1, 5)]
+
+
+def of(logs: Path, session: str) -> Trail:
+    trail = session_trail(logs, session)
+    assert trail is not None
+    return trail
+
+
+def put(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x")
+    return path
 
 
 def test_each_day_has_its_file_and_the_newest_is_found_by_one_name(tmp_path: Path) -> None:
-    days = iter([date(2026, 1, 1), date(2026, 1, 1), date(2026, 1, 2)])
-    file = DailyFile(tmp_path, lambda: next(days))
+    days = iter([DAY, DAY, NEXT])
+    files = LogFiles(lambda: next(days))
 
     for text in ("one", "two", "three"):
-        file.write(text)
-    file.close()
+        files.write(gateway_trail(tmp_path), text)
+    files.close()
 
     assert (tmp_path / "gateway-2026-01-01.log").read_text() == "one\ntwo\n"
     assert (tmp_path / "gateway-2026-01-02.log").read_text() == "three\n"
     assert (tmp_path / "gateway.log").read_text() == "three\n"
+    assert gateway_trail(tmp_path).days() == [DAY, NEXT]
 
 
-def test_a_sessions_lines_lie_in_a_folder_of_its_own_by_day_for_the_owners_eyes_only(tmp_path: Path) -> None:
-    days = iter([date(2026, 1, 1), date(2026, 1, 1), date(2026, 1, 2)])
-    files = SessionFiles(tmp_path / "logs", lambda: next(days))
+def test_a_sessions_lines_lie_in_a_folder_of_its_own_for_the_owners_eyes_only(tmp_path: Path) -> None:
+    logs, files = tmp_path / "logs", LogFiles(lambda: DAY)
 
-    files.write(IDS[0], "one")
-    files.write(IDS[1], "other")
-    files.write(IDS[0], "two")
+    files.write(of(logs, IDS[0]), "one")
+    files.write(of(logs, IDS[1]), "other")
     files.close()
 
-    folder = tmp_path / "logs" / "sessions" / str(IDS[0])
-    assert {path.name: path.read_text() for path in folder.iterdir()} == {
-        "2026-01-01.log": "one\n",
-        "2026-01-02.log": "two\n",
-    }
-    assert (folder.parent / str(IDS[1]) / "2026-01-01.log").read_text() == "other\n"
-    for path in (tmp_path / "logs", folder.parent, folder):
-        assert path.stat().st_mode & 0o777 == 0o700
-    assert (folder / "2026-01-01.log").stat().st_mode & 0o777 == 0o600
+    file = logs / "sessions" / IDS[0] / "2026-01-01.log"
+    assert file.read_text() == "one\n"
+    assert session_trails(logs) == [of(logs, IDS[0]), of(logs, IDS[1])]
+    assert [path.stat().st_mode & 0o777 for path in (logs, file.parent, file)] == [0o700, 0o700, 0o600]
 
 
-def test_only_the_sessions_written_to_last_keep_their_file_open(tmp_path: Path) -> None:
+def test_only_the_files_written_to_last_stay_open_and_none_of_yesterday(tmp_path: Path) -> None:
+    today = [DAY]
+
     def handles() -> list[str]:
-        return sorted(UUID(Path(link).parent.name).int for link in _links() if link.startswith(str(tmp_path)))
+        links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+        opened = [os.readlink(link) for link in links if os.path.lexists(link)]
+        return sorted(Path(path).parent.name for path in opened if path.startswith(str(tmp_path)))
 
-    files = SessionFiles(tmp_path, lambda: DAY, most=2)
+    files = LogFiles(lambda: today[0], most_open=2)
     for number in (0, 1, 0, 2):
-        files.write(IDS[number], "x")
+        files.write(of(tmp_path, IDS[number]), "x")
+    assert handles() == [IDS[0], IDS[2]]
 
-    assert handles() == [1, 3]
+    today[0] = NEXT
+    files.write(of(tmp_path, IDS[3]), "x")
+    assert handles() == [IDS[3]]
     files.close()
     assert handles() == []
-    assert (tmp_path / "sessions" / str(IDS[0]) / "2026-01-01.log").read_text() == "x\nx\n"
 
 
 def test_many_sessions_in_turn_lose_no_line(tmp_path: Path) -> None:
-    files = SessionFiles(tmp_path, lambda: DAY, most=2)
+    files = LogFiles(lambda: DAY, most_open=2)
     turns = cycle(IDS)
 
     for number in range(40):
-        files.write(next(turns), str(number))
+        files.write(of(tmp_path, next(turns)), str(number))
     files.close()
 
-    logs = [(tmp_path / "sessions" / str(id) / "2026-01-01.log").read_text().split() for id in IDS]
+    logs = [of(tmp_path, id).path(DAY).read_text().split() for id in IDS]
     assert logs == [[str(number) for number in range(start, 40, 4)] for start in range(4)]
 
 
@@ -91,15 +104,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_line_that_a_full_disk_tore_is_ended_before_the_next_one(small_disk: Path) -> None:
     filler = small_disk / "filler"
     filler.write_bytes(b"x" * 56 * 1024)
-    files = SessionFiles(small_disk, lambda: DAY)
+    files, trail = LogFiles(lambda: DAY), of(small_disk, IDS[0])
     lines = [f"{number:03} {'y' * 1000}" for number in range(100)]
     with pytest.raises(OSError, match="No space"):
-        deque((files.write(IDS[0], line) for line in lines), maxlen=0)
+        deque((files.write(trail, line) for line in lines), maxlen=0)
     filler.unlink()
-    files.write(IDS[0], "after")
+    files.write(trail, "after")
     files.close()
 
-    said = (small_disk / "sessions" / str(IDS[0]) / "2026-01-01.log").read_text().splitlines()
+    said = trail.path(DAY).read_text().splitlines()
     assert said[-1] == "after"
     assert said[0] == lines[0]
     assert 2 < len(said) < 12
@@ -107,17 +120,81 @@ def test_a_line_that_a_full_disk_tore_is_ended_before_the_next_one(small_disk: P
 
 def test_a_line_torn_before_a_restart_is_ended_too(tmp_path: Path) -> None:
     (tmp_path / "gateway-2026-01-01.log").write_text('{"event": "to')
-    file = DailyFile(tmp_path, lambda: DAY)
+    files = LogFiles(lambda: DAY)
 
-    file.write("{}")
-    file.close()
+    files.write(gateway_trail(tmp_path), "{}")
+    files.close()
 
     assert (tmp_path / "gateway-2026-01-01.log").read_text() == '{"event": "to\n{}\n'
 
 
-def _links() -> list[str]:
-    return [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if _is_open(name)]
+@pytest.mark.parametrize("text", ["", "../x", UUID(int=10**38).hex, f"urn:uuid:{IDS[0]}", IDS[0] + " ", 7, None])
+def test_only_an_id_written_as_we_write_it_can_become_a_path(tmp_path: Path, text: object) -> None:
+    assert session_trail(tmp_path, text) is None
 
 
-def _is_open(name: str) -> bool:
-    return os.path.lexists(f"/proc/self/fd/{name}")
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_without_a_limit_everything_is_kept(tmp_path: Path) -> None:
+    put(tmp_path / "gateway-1999-01-01.log")
+
+    assert prune(tmp_path, None, date(2026, 3, 10)) == 0
+    assert names(tmp_path) == ["gateway-1999-01-01.log"]
+
+
+@pytest.mark.parametrize(
+    ("keep", "oldest"),
+    [
+        (timedelta(hours=1), "gateway-2026-03-09.log"),
+        (timedelta(days=1), "gateway-2026-03-09.log"),
+        (timedelta(days=2), "gateway-2026-03-08.log"),
+        (timedelta(days=90), "gateway-2026-03-05.log"),
+    ],
+)
+def test_nothing_younger_than_the_limit_goes(tmp_path: Path, keep: timedelta, oldest: str) -> None:
+    for day in range(5, 11):
+        put(tmp_path / f"gateway-2026-03-{day:02}.log")
+
+    prune(tmp_path, keep, date(2026, 3, 10))
+
+    assert names(tmp_path)[0] == oldest
+    assert names(tmp_path)[-1] == "gateway-2026-03-10.log"
+
+
+def test_old_files_of_sessions_go_and_folders_left_empty_with_them(tmp_path: Path) -> None:
+    old = put(tmp_path / "sessions" / IDS[0] / "2026-01-01.log")
+    young = put(tmp_path / "sessions" / IDS[1] / "2026-03-09.log")
+    put(young.with_name("2026-01-01.log"))
+
+    assert prune(tmp_path, timedelta(days=7), date(2026, 3, 10)) == 2
+    assert not old.parent.exists()
+    assert names(young.parent) == ["2026-03-09.log"]
+
+
+def test_what_is_not_ours_stays(tmp_path: Path) -> None:
+    elsewhere = put(tmp_path / "elsewhere" / "2026-01-01.log")
+    logs = tmp_path / "logs"
+    theirs = [
+        put(logs / name)
+        for name in (
+            "postgres.log",
+            "gateway-2026-01-01.log.gz",
+            "gateway-2026-13-01.log",
+            "2026-01-01.log",
+            "sessions/2026-01-01.log",
+            "sessions/notes/2026-01-01.log",
+            f"sessions/{IDS[0]}/notes.txt",
+            f"sessions/{IDS[0]}/gateway-2026-01-01.log",
+        )
+    ]
+    (logs / "sessions" / IDS[1]).symlink_to(elsewhere.parent)
+    (logs / "gateway-2026-01-03.log").mkdir()
+
+    assert prune(logs, timedelta(days=1), date(2026, 3, 10)) == 0
+    assert all(path.exists() for path in (elsewhere, *theirs))
+
+
+def test_a_folder_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
+    assert prune(tmp_path / "none", timedelta(days=1), date(2026, 3, 10)) == 0

@@ -1,15 +1,15 @@
 """What a check sees, and what it looks at."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import TypeAlias
 
 from gateway.config.environment import Environment
 from gateway.config.load import load, parse
 from gateway.config.model import Config
-from gateway.domain.errors import ConfigError
+from gateway.domain.errors import ConfigError, OwnerMustAct
 
 
 class Level(StrEnum):
@@ -25,7 +25,6 @@ class Finding:
     """What one check saw, and what to do about it."""
 
     level: Level
-    check: str
     text: str
     fix: str = ""
 
@@ -40,8 +39,6 @@ class Patient:
     problem: ConfigError | None = None
     live: bool = False
     """Model and messengers are really asked."""
-    root: Path = Path("/")
-    """Where the system tells about itself, in proc and sys."""
 
 
 Check: TypeAlias = Callable[[Patient], Iterator[Finding]]
@@ -53,3 +50,9 @@ def admit(environment: Environment, environ: Mapping[str, str], *, live: bool) -
         return Patient(environment, environ, load(environment.config, environ), live=live)
     except ConfigError as problem:
         return Patient(environment, environ, parse("{}", environ), problem, live=live)
+
+
+def refused(error: OwnerMustAct) -> Finding:
+    """What a start would refuse; such an error says what is wrong and, behind the last separator, what to do."""
+    parts = re.split(r"[;:] (?!.*[;:] )", str(error))
+    return Finding(Level.FAIL, parts[0], parts[-1])

@@ -1,115 +1,62 @@
-"""What the gateway keeps on disk: there, ours alone, writable."""
+"""What the gateway keeps on disk: there, ours alone, writable, with room left."""
 
 import os
-import time
-from collections.abc import Iterator
-from datetime import UTC, datetime
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gateway.cli.checks.finding import Finding, Level, Patient
-from gateway.config.duration import format_duration
-from gateway.config.instance import holder
-from gateway.workspace.journal.key import KEY_BYTES
 
-_STALE_SECONDS = 45.0
-"""The health file is rewritten every 10 s; a database that is away for a moment is no illness."""
-_JOURNAL = "journal"
-_MENDED = "make it a folder this user can write to, or set {} to another one"
+_GIB = 1024**3
 
 
-def check_data(patient: Patient) -> Iterator[Finding]:
-    """The data directory is ours alone and can be written."""
+def _free(place: Path) -> int:
+    return shutil.disk_usage(place).free
+
+
+def check_folders(patient: Patient) -> Iterator[Finding]:
+    """Data and workspace can be written, and nobody else can look into the data."""
     data = patient.environment.data
-    place = existing(data)
-    if problem := _problem(place):
-        yield Finding(Level.FAIL, "data", problem, _MENDED.format("SUPACLAW_DATA"))
-    elif place != data:
-        yield Finding(Level.OK, "data", f"{data} will be made by the first start")
-    elif data.stat().st_mode & 0o077:
-        yield Finding(Level.WARN, "data", f"other users can look into {data}", f"chmod 700 {data}")
-    else:
-        yield Finding(Level.OK, "data", str(data))
+    if data.is_dir() and data.stat().st_mode & 0o077:
+        yield Finding(Level.WARN, f"other users can look into {data}", f"chmod 700 {data}")
+    yield _writable(data, "SUPACLAW_DATA")
+    yield _writable(patient.environment.workspace, "SUPACLAW_WORKSPACE")
 
 
 def check_keys(patient: Patient) -> Iterator[Finding]:
-    """Every key can be read by us and by nobody else."""
+    """Every key can be read by us and by nobody else, and none is lost."""
     folder = patient.environment.data / "keys"
-    if not folder.exists():
-        yield Finding(Level.OK, "keys", "none yet, the first start makes them")
-        return
-    found = [_key(path) for path in sorted(folder.iterdir())]
-    bad = [finding for finding in found if finding]
-    yield from bad or [Finding(Level.OK, "keys", f"{len(found)} in {folder}, readable by this user only")]
-    if not (folder / _JOURNAL).exists() and any((patient.environment.workspace / "sessions").glob("*/*.md")):
-        fix = f"put {folder / _JOURNAL} back from a backup; without it the files are written anew from the database"
-        yield Finding(Level.WARN, "keys", "the key that signs the journals of the workspace is gone", fix)
+    keys = sorted(folder.iterdir()) if folder.exists() else []
+    for key in keys:
+        if key.stat().st_mode & 0o077:
+            yield Finding(Level.WARN, f"other users can read {key}", f"chmod 600 {key}")
+        if not os.access(key, os.R_OK) or not key.stat().st_size:
+            yield Finding(Level.FAIL, f"{key} is empty or cannot be read", "chown it, or put it back from a backup")
+    journal = folder / "journal"
+    if not journal.exists() and any((patient.environment.workspace / "sessions").glob("*/*.md")):
+        fix = f"put {journal} back from a backup; without it the files are written anew from the database"
+        yield Finding(Level.WARN, "the key that signs the journals of the workspace is gone", fix)
+    yield Finding(Level.OK, f"{len(keys)} in {folder}")
 
 
-def check_workspace(patient: Patient) -> Iterator[Finding]:
-    """The agent's files can be written."""
-    workspace = patient.environment.workspace
-    place = existing(workspace)
-    if problem := _problem(place):
-        yield Finding(Level.FAIL, "workspace", problem, _MENDED.format("SUPACLAW_WORKSPACE"))
-    elif place != workspace:
-        yield Finding(Level.OK, "workspace", f"{workspace} will be made by the first start")
-    else:
-        yield Finding(Level.OK, "workspace", str(workspace))
+def check_disk(patient: Patient, free: Callable[[Path], int] = _free) -> Iterator[Finding]:
+    """There is room for the database, the logs and the workspace: one finding a file system."""
+    places = map(_existing, (patient.environment.data, patient.environment.workspace))
+    for place in {place.stat().st_dev: place for place in places}.values():
+        left = free(place)
+        level = Level.OK if left >= _GIB else Level.WARN if left >= _GIB // 5 else Level.FAIL
+        fix = "" if level is Level.OK else "free some space: when it runs out nothing can be stored or accepted"
+        yield Finding(level, f"{left / _GIB:.1f} GiB free at {place}", fix)
 
 
-def check_checkpoints(patient: Patient) -> Iterator[Finding]:
-    """Snapshots of the workspace can be kept."""
-    every, folder = patient.config.checkpoints.every, patient.environment.data / "checkpoints"
-    if folder.exists() and (problem := _problem(folder)):
-        yield Finding(Level.FAIL, "checkpoints", problem, "make it a folder this user can write to, or move it away")
-    elif every is None:
-        fix = "set checkpoints.every if you want to be able to go back to earlier files"
-        yield Finding(Level.WARN, "checkpoints", "the workspace is not snapshotted", fix)
-    elif folder.exists():
-        yield Finding(Level.OK, "checkpoints", f"every {format_duration(every)}, in {folder}")
-    else:
-        yield Finding(Level.OK, "checkpoints", f"none yet; one every {format_duration(every)} while the gateway runs")
+def _writable(folder: Path, variable: str) -> Finding:
+    place = _existing(folder)
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        fix = f"make it a folder this user can write to, or set {variable} to another one"
+        return Finding(Level.FAIL, f"{place} cannot be written as a folder", fix)
+    return Finding(Level.OK, str(folder) if place == folder else f"{folder} will be made by the first start")
 
 
-def check_health(patient: Patient) -> Iterator[Finding]:
-    """A gateway that runs says so every few seconds."""
-    data = patient.environment.data
-    pid = holder(data)
-    if pid is None:
-        yield Finding(Level.OK, "health", "no gateway runs here; `supaclaw up` starts one")
-        return
-    age = time.time() - max(_written(data / "health"), _written(data / "gateway.pid"))
-    if age > _STALE_SECONDS:
-        since = f"{datetime.fromtimestamp(time.time() - age, UTC):%Y-%m-%d %H:%M} UTC"
-        fix = "`supaclaw logs --level warning` says why; `supaclaw down` and `supaclaw up` start it afresh"
-        yield Finding(Level.FAIL, "health", f"the gateway (pid {pid}) has not been well since {since}", fix)
-    else:
-        yield Finding(Level.OK, "health", f"the gateway (pid {pid}) was well {max(age, 0):.0f} s ago")
-
-
-def existing(folder: Path) -> Path:
+def _existing(folder: Path) -> Path:
     """The folder itself, or where it would be made."""
     return next(place for place in (folder, *folder.parents) if place.exists())
-
-
-def _key(path: Path) -> Finding | None:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        text = f"{path} cannot be read: {error.strerror}"
-        return Finding(Level.FAIL, "keys", text, "run this as the gateway's user, or chown it")
-    if not content or (path.name == _JOURNAL and len(content) != KEY_BYTES):
-        return Finding(Level.FAIL, "keys", f"{path} is not what it was", "put it back from a backup")
-    if path.stat().st_mode & 0o077:
-        return Finding(Level.WARN, "keys", f"other users can read {path}", f"chmod 600 {path}")
-    return None
-
-
-def _problem(folder: Path) -> str | None:
-    if not folder.is_dir():
-        return f"{folder} is a file, not a folder"
-    return None if os.access(folder, os.W_OK | os.X_OK) else f"{folder} cannot be written"
-
-
-def _written(path: Path) -> float:
-    return path.stat().st_mtime if path.exists() else 0.0

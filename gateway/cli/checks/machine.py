@@ -1,84 +1,60 @@
-"""The machine: its memory, its clock, how many files may be open, the port."""
+"""The machine: Python, memory, the clock, the port, and what its kernel offers to lock a command in."""
 
 import ctypes
-import resource
-import time
+import platform
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from gateway.cli.checks.finding import Finding, Level, Patient
+from gateway.cli.checks.finding import Finding, Level, Patient, refused
 from gateway.config.instance import holder
 from gateway.domain.errors import OwnerMustAct
 
-_MIB = 2**20
 _LEAST_MIB, _ENOUGH_MIB = 256, 512
 """The gateway takes 125 MB, 270 with litellm, and the embedded Postgres 35; files being read come on top."""
-_FEW_FILES = 1024
 _OLDEST_YEAR = 2026
 _UNSYNCHRONISED = 5
+_LANDLOCK_CREATE_RULESET = 444
+_ASK_VERSION = 1
 
 
-def check_memory(patient: Patient) -> Iterator[Finding]:
+def check_python(_patient: Patient, version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
+    """Python is new enough."""
+    text = f"Python {'.'.join(map(str, version))}"
+    new = version >= (3, 11)
+    yield Finding(Level.OK, text) if new else Finding(Level.FAIL, text, "install Python 3.11 or newer")
+
+
+def check_memory(_patient: Patient, available: int | None = None) -> Iterator[Finding]:
     """The machine, or the container, has memory for the gateway and its database."""
-    from gateway.background.footprint import available
+    from gateway.background import footprint
 
-    cgroup, mount = patient.root / "proc/self/cgroup", patient.root / "sys/fs/cgroup"
-    has, ceiling = available(cgroup, mount) // _MIB, patient.config.limits.memory_mb
-    text = f"{has:,} MB on this machine or in its container"
-    if has < _ENOUGH_MIB:
-        level = Level.FAIL if has < _LEAST_MIB else Level.WARN
-        yield Finding(level, "memory", text, f"give it {_ENOUGH_MIB} MB or more")
-    elif ceiling and ceiling > has:
-        fix = f"set limits.memory_mb to {has // 2} or less"
-        yield Finding(Level.WARN, "memory", f"limits.memory_mb is {ceiling:,}, but there are only {has:,} MB", fix)
-    else:
-        yield Finding(Level.OK, "memory", text)
-
-
-def check_open_files(_patient: Patient) -> Iterator[Finding]:
-    """Enough connections and files can be open at once."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < _FEW_FILES:
-        fix = f"ulimit -n {_FEW_FILES * 4}, or LimitNOFILE={_FEW_FILES * 4} in its systemd unit"
-        yield Finding(Level.WARN, "open files", f"only {soft} may be open at once", fix)
-    else:
-        many = "any number" if soft == resource.RLIM_INFINITY else f"{soft:,}"
-        yield Finding(Level.OK, "open files", f"{many} may be open at once")
+    has = (footprint.available() if available is None else available) // 2**20
+    level = Level.OK if has >= _ENOUGH_MIB else Level.WARN if has >= _LEAST_MIB else Level.FAIL
+    fix = "" if level is Level.OK else f"give it {_ENOUGH_MIB} MB or more"
+    yield Finding(level, f"{has:,} MB on this machine or in its container", fix)
 
 
 def kernel_clock() -> int | None:
     """What the kernel says of its clock (`adjtimex`, which changes nothing here); None where it cannot be asked."""
     with suppress(OSError, AttributeError):
-        state = int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(1024)))
-        return state if state >= 0 else None
+        return int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(1024)))
     return None
 
 
 def check_clock(
-    _patient: Patient,
-    now: datetime | None = None,
-    kernel: Callable[[], int | None] = kernel_clock,
-    zone: str = "Europe/Berlin",
+    _patient: Patient, now: datetime | None = None, kernel: Callable[[], int | None] = kernel_clock
 ) -> Iterator[Finding]:
-    """The clock is right, kept right, and knows the time zones."""
-    now = now or datetime.now(UTC)
-    if now.year < _OLDEST_YEAR:
-        fix = "set the clock: with a wrong one, secure connections are refused"
-        yield Finding(Level.FAIL, "clock", f"the clock says {now:%Y-%m-%d}", fix)
-        return
-    if kernel() == _UNSYNCHRONISED:
+    """The clock is right, and kept right."""
+    text = f"{now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    if int(text[:4]) < _OLDEST_YEAR:
+        yield Finding(Level.FAIL, f"{text} is past", "set the clock: with a wrong one, secure connections are refused")
+    elif kernel() == _UNSYNCHRONISED:
         fix = "`timedatectl set-ntp true`, or install chrony; a virtual machine may get its time from its host instead"
-        yield Finding(Level.WARN, "clock", f"{now:%Y-%m-%d %H:%M} UTC; nothing here keeps the clock right", fix)
+        yield Finding(Level.WARN, f"{text}; nothing here keeps the clock right", fix)
     else:
-        yield Finding(Level.OK, "clock", f"{now:%Y-%m-%d %H:%M} UTC, {time.strftime('%H:%M %Z')} here")
-    try:
-        ZoneInfo(zone)
-    except ZoneInfoNotFoundError:
-        yield Finding(
-            Level.WARN, "clock", "the time zones are not installed", "install tzdata, from the system or PyPI"
-        )
+        yield Finding(Level.OK, text)
 
 
 def check_port(patient: Patient) -> Iterator[Finding]:
@@ -86,14 +62,30 @@ def check_port(patient: Patient) -> Iterator[Finding]:
     from gateway.app.local import listening
 
     web = patient.config.web
-    where = f"{web.host}:{web.port}"
     if pid := holder(patient.environment.data):
-        yield Finding(Level.OK, "port", f"the gateway runs (pid {pid}) and has {where}")
+        yield Finding(Level.OK, f"the gateway runs (pid {pid}) and has it")
         return
     try:
         listening(web.host, web.port).close()
     except OwnerMustAct as error:
-        problem, _, fix = str(error).rpartition("; ")
-        yield Finding(Level.FAIL, "port", problem.partition(" (")[0], fix)
+        yield refused(error)
     else:
-        yield Finding(Level.OK, "port", f"{where} is free")
+        yield Finding(Level.OK, f"{web.host}:{web.port} is free")
+
+
+def landlock() -> bool:
+    """Asks for its version, which changes nothing; the call has the same number on every architecture."""
+    with suppress(OSError, AttributeError):
+        call, none = ctypes.CDLL(None).syscall, ctypes.c_void_p(None)
+        version = call(ctypes.c_long(_LANDLOCK_CREATE_RULESET), none, ctypes.c_size_t(0), _ASK_VERSION)
+        return platform.system() == "Linux" and int(version) > 0
+    return False
+
+
+def check_jail(_patient: Patient, offered: Callable[[], bool] = landlock) -> Iterator[Finding]:
+    """Landlock makes a jail; a kernel that has it has seccomp too."""
+    if offered():
+        yield Finding(Level.OK, "Landlock; this version has no exec tool yet")
+    else:
+        fix = "a Linux 5.13 or newer with Landlock; all else works without"
+        yield Finding(Level.WARN, "no Landlock: no exec tool is offered here", fix)

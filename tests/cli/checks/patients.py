@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,10 +30,8 @@ def patient(folder: Path, text: str | None = None, *, live: bool = False, **envi
 
 
 def examine_with(folder: Path) -> Examine:
-    def examine(
-        check: Check, text: str | None = None, root: str = "/", live: bool = False, **environ: str
-    ) -> list[Finding]:
-        return list(check(replace(patient(folder, text, live=live, **environ), root=Path(root))))
+    def examine(check: Check, text: str | None = None, live: bool = False, **environ: str) -> list[Finding]:
+        return list(check(patient(folder, text, live=live, **environ)))
 
     return examine
 

@@ -1,17 +1,9 @@
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from gateway.cli.checks.config import check_config, check_failpoint, check_python
+from gateway.cli.checks.config import check_config, check_failpoint
 from tests.cli.checks.patients import Examine, told
-
-
-def test_an_old_python_fails(examine: Examine) -> None:
-    (finding,) = examine(partial(check_python, version=(3, 10, 9)))
-
-    assert (finding.level, finding.text, finding.fix) == ("fail", "Python 3.10.9", "install Python 3.11 or newer")
-    assert told(examine(partial(check_python, version=(3, 11, 0)))) == [("ok", "Python 3.11.0")]
 
 
 def test_a_wrong_config_is_told_line_by_line(examine: Examine) -> None:
