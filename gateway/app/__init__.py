@@ -1,5 +1,6 @@
 """The composition root: builds everything, starts it in one order and stops it in another."""
 
-from gateway.app.start import open_database, run
+from gateway.app.database import open_database
+from gateway.app.start import run
 
 __all__ = ["open_database", "run"]

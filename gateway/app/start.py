@@ -3,19 +3,19 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack
 
 import structlog
 
 from gateway.app.archive.place import check_finished
+from gateway.app.database import postgres
 from gateway.app.local import listening, owner_ids
 from gateway.app.wiring import Gateway
 from gateway.background.health import being_the_gateway
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
-from gateway.config.instance import hold_instance, holder, instance_id
+from gateway.config.instance import hold_instance, instance_id
 from gateway.config.load import load
 from gateway.config.model import Config
 from gateway.config.starts import Starts, record_start, record_stop
@@ -26,7 +26,6 @@ from gateway.logs import SecretMask, logging_to
 from gateway.store.listener import Listener
 from gateway.store.migrate import migrate
 from gateway.store.pool import Database
-from gateway.store.postgres import EmbeddedPostgres
 from gateway.workspace.template import fill_new_workspace
 
 TASK_READY = "supaclaw_task"
@@ -50,37 +49,6 @@ def run(environment: Environment) -> int:
     return 0
 
 
-@asynccontextmanager
-async def open_database(environment: Environment, config: Config) -> AsyncIterator[Database]:
-    """The database for a command: started if it is the embedded one and does not run, connected, migrated."""
-    async with _postgres(environment, config, mine=False) as dsn, await Database.connect(dsn) as database:
-        await migrate(database)
-        yield database
-
-
-@asynccontextmanager
-async def _postgres(environment: Environment, config: Config, *, mine: bool) -> AsyncIterator[str]:
-    """The DSN. An embedded server is revived while needed, and stopped at the end if it is `mine` or was started here.
-
-    A gateway that dies leaves it running, and the next one finds it by a login.
-    """
-    if (url := config.database.url) is not None:
-        yield url.get_secret_value()
-        return
-    server = EmbeddedPostgres(environment.data)
-    found_running = server.is_running
-    dsn = await server.start()
-    watch = asyncio.create_task(server.supervise(), name="postgres")
-    try:
-        yield dsn
-    finally:
-        watch.cancel()
-        with suppress(asyncio.CancelledError):
-            await watch
-        if mine or not (found_running or holder(environment.data)):
-            await server.stop()
-
-
 async def _serve(
     environment: Environment, config: Config, failpoints: Failpoints, mask: SecretMask, starts: Starts
 ) -> None:
@@ -91,7 +59,7 @@ async def _serve(
         fill_new_workspace(environment.workspace)
         preloaded = asyncio.create_task(asyncio.to_thread(preload, config.channels), name="preload")
         stack.callback(preloaded.cancel)
-        dsn = await stack.enter_async_context(_postgres(environment, config, mine=True))
+        dsn = await stack.enter_async_context(postgres(environment, config, mine=True))
         database = await stack.enter_async_context(await Database.connect(dsn))
         await migrate(database)
         instance = instance_id(environment.data)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.backup import Progress
 from gateway.config.instance import hold_instance
 from tests.cli.conftest import Supaclaw
 
@@ -130,19 +129,3 @@ def test_a_foreign_file_is_one_line(supaclaw: Supaclaw, place: Path) -> None:
     assert done.code == 1
     assert "is no whole SupaClaw backup" in done.err
     assert done.err.count("\n") == 1
-
-
-def test_whoever_waits_is_told_what_is_being_done(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 100.0
-    monkeypatch.setattr("gateway.cli.backup.time.monotonic", lambda: now)
-    say = Progress()
-    say("at once")
-    now = 101.5
-    say("after a while")
-    say("right after")
-    now = 103.0
-    say("again")
-
-    assert capsys.readouterr().err == "after a while\nagain\n"

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
 
@@ -19,26 +18,28 @@ _HOLDERS = frozenset({"env", "headers"})
 _IN_A_URL = re.compile(r"[?&#][^=&]*(token|key|password|secret|sig)[^=&]*=[^&]", re.IGNORECASE)
 
 
-def placed_anywhere(text: str) -> dict[str, JsonValue]:
-    """config.json without the address of the database: where that is, the machine it is restored on decides."""
+def saved_config(text: str, config: Config, *, with_secrets: bool) -> tuple[bytes, tuple[str, ...]]:
+    """`text` as it is in the archive, and the keys whose values are not.
+
+    The address of the database is left out: where that is, the machine it is restored on decides. Each secret becomes a
+    reference to a variable that is not set, which keeps a gateway from starting with half a configuration, and whose
+    name says what is missing.
+    """
     raw = parse_json(text)
     database = raw.get("database")
     if isinstance(database, dict):
         database.pop("url", None)
-    return raw
+    left_out: list[str] = []
+    if not with_secrets:
+        raw = _without_secrets(raw, config, left_out)
+    return (json.dumps(raw, indent=2, ensure_ascii=False) + "\n").encode(), tuple(left_out)
 
 
-def without_secrets(raw: Mapping[str, JsonValue], config: Config) -> tuple[dict[str, JsonValue], list[str]]:
-    """`raw` with a reference in place of each secret, and the keys whose values are left out.
-
-    A reference to a variable that is not set keeps a gateway from starting with half a configuration, and its name
-    says what is missing.
-    """
+def _without_secrets(raw: dict[str, JsonValue], config: Config, left_out: list[str]) -> dict[str, JsonValue]:
     mask = SecretMask()
     mask.learn(config)
-    for settings in _channel_settings(config):
-        mask.learn(settings)
-    left_out: list[str] = []
+    for name in config.channels.keys() & channel_names():
+        mask.learn(parse_channel(name, config.channels[name], settings_model(name)))
 
     def cleared(value: JsonValue, path: KeyPath, secret: bool) -> JsonValue:
         if isinstance(value, dict):
@@ -47,30 +48,10 @@ def without_secrets(raw: Mapping[str, JsonValue], config: Config) -> tuple[dict[
             return [cleared(item, (*path, index), secret) for index, item in enumerate(value)]
         if not isinstance(value, str) or not value or is_reference(value):
             return value
-        if not (secret or _NAMED_SO.search(_name(path)) or _IN_A_URL.search(value) or mask.text(value) != value):
+        name = next(part for part in reversed(path) if isinstance(part, str))  # that of a list stands for all in it
+        if not (secret or _NAMED_SO.search(name) or _IN_A_URL.search(value) or mask.text(value) != value):
             return value
         left_out.append(dotted(path))
-        return f"$env:{_variable(path)}"
+        return "$env:NOT_IN_BACKUP_" + re.sub(r"\W+", "_", dotted(path), flags=re.ASCII).strip("_").upper()
 
-    return {key: cleared(value, (key,), False) for key, value in raw.items()}, left_out
-
-
-def as_text(raw: Mapping[str, JsonValue]) -> bytes:
-    """As `supaclaw config set` would write it."""
-    return (json.dumps(raw, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def _channel_settings(config: Config) -> Iterator[object]:
-    known = channel_names()
-    for name, section in config.channels.items():
-        if name in known:
-            yield parse_channel(name, section, settings_model(name))
-
-
-def _name(path: KeyPath) -> str:
-    """The nearest name above a value; that of a list stands for all in it."""
-    return next((part for part in reversed(path) if isinstance(part, str)), "")
-
-
-def _variable(path: KeyPath) -> str:
-    return "NOT_IN_BACKUP_" + re.sub(r"\W+", "_", dotted(path), flags=re.ASCII).strip("_").upper()
+    return {key: cleared(value, (key,), False) for key, value in raw.items()}

@@ -1,94 +1,106 @@
 """What an archive says about itself: the last entry in it, written when everything else is known."""
 
+import hashlib
+import io
+import tarfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from itertools import takewhile
+from typing import IO
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.dump import Table
+from gateway.store.migrate import read_migrations
 
 FORMAT = 1
+PIECE = 512 * 1024
 MANIFEST = "manifest.json"
 CONFIG = "config.json"
 KEYS = "keys"
 WORKSPACE = "workspace"
 PRINCIPALS = "principals"
-DATABASE = "database"
 
-Kind = Literal["file", "folder", "link"]
-
-
-class _Entry(BaseModel):
-    model_config = ConfigDict(frozen=True)
+NOT_KEYS = ("postgres.", "local-token")
+"""Beginnings of files in `keys/` that belong to one machine: passwords of its database, a token new at every start."""
 
 
-class Member(_Entry):
-    """One entry of the archive; of a link, the text that says where it leads is what is measured."""
+class Tar(tarfile.TarFile):
+    """A tar of any number of entries: whoever goes through it clears `members`, which tarfile would keep."""
+
+    members: list[tarfile.TarInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One entry of the archive; the name of a folder ends in a slash."""
 
     name: str
-    kind: Kind
     size: int
     sha256: str
 
-
-class Dumped(_Entry):
-    """One table; its rows are in `database/<name>.copy`."""
-
-    name: str
-    columns: tuple[str, ...]
-    rows: int
-
-    @property
-    def table(self) -> Table:
-        """What the database calls it."""
-        return Table(self.name, self.columns)
+    @classmethod
+    def of(cls, info: tarfile.TarInfo, content: IO[bytes] | None) -> "Member":
+        """What an entry is by its own bytes; a link is what says where it leads."""
+        name = f"{info.name}/" if info.isdir() else info.name
+        source = content or io.BytesIO(info.linkname.encode("utf-8", "surrogateescape"))
+        digest = hashlib.sha256()
+        while piece := source.read(PIECE):
+            digest.update(piece)
+        shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        return cls(name=shown, size=info.size, sha256=digest.hexdigest())
 
 
-class Manifest(_Entry):
-    """What was saved, when, and by what; keys that a later version adds do not matter."""
-
-    format: int
-    id: str
+class _Version(BaseModel, frozen=True):
+    format: int = FORMAT
     program: str
     schema_number: int
+
+
+class Manifest(_Version, frozen=True):
+    """What was saved, when, and by what; keys that a later version adds do not matter."""
+
+    id: str
     created: datetime
-    postgres: str
-    secrets: bool
     left_out: tuple[str, ...]
     """Keys of config.json whose values are not in the archive."""
-    tables: tuple[Dumped, ...]
+    skipped: int
+    """How many pipes, sockets, devices, and links that lead out of their folder are not."""
+    tables: tuple[Table, ...]
+    rows: int
     counters: Mapping[str, int]
     members: tuple[Member, ...]
 
-    @property
-    def files(self) -> int:
-        """How many files there are, without the database."""
-        return sum(member.kind == "file" and not member.name.startswith(f"{DATABASE}/") for member in self.members)
+    @classmethod
+    def read(cls, raw: bytes) -> "Manifest":
+        """Raises `ValueError` for what is no manifest, `OwnerMustAct` for one of a later program."""
+        try:
+            version = _Version.model_validate_json(raw)
+            if version.format > FORMAT or version.schema_number > len(read_migrations()):
+                raise OwnerMustAct(f"SupaClaw {version.program}, a newer one, wrote this backup: update SupaClaw")
+            return cls.model_validate_json(raw)
+        except ValidationError as error:
+            raise ValueError("its manifest cannot be read") from error
 
-    @property
-    def rows(self) -> int:
-        """How many rows there are in all tables."""
-        return sum(table.rows for table in self.tables)
-
-
-class _Version(_Entry):
-    format: int
-    program: str
-
-
-def parse(raw: bytes) -> Manifest:
-    """Raises `ValueError` for what is no manifest, `OwnerMustAct` for one of a later format."""
-    try:
-        version = _Version.model_validate_json(raw)
-        if version.format > FORMAT:
-            raise OwnerMustAct(f"SupaClaw {version.program} wrote this backup in a newer format: update SupaClaw")
-        return Manifest.model_validate_json(raw)
-    except ValidationError as error:
-        raise ValueError("its manifest cannot be read") from error
+    def __str__(self) -> str:
+        files = sum(not member.name.endswith("/") for member in self.members) - len(self.tables)
+        return f"{self.rows} rows and {files} files, saved {self.created:%Y-%m-%d %H:%M} UTC"
 
 
-def table_member(table: str) -> str:
+def table_member(table: Table) -> str:
     """The entry that holds the rows of a table."""
-    return f"{DATABASE}/{table}.copy"
+    return f"database/{table.name}.copy"
+
+
+def stays_inside(name: str, target: str) -> bool:
+    """Whether a link at `name` leads to a place in the same file root, whatever else in it is a link.
+
+    Climbing is allowed only at the beginning, where the folders climbed through are known to be folders.
+    """
+    above = name.split("/")[:-1]
+    depth = len(above) - (2 if name.startswith(f"{PRINCIPALS}/") else 1)
+    parts = target.rstrip("/").split("/")
+    climbs = len(list(takewhile(lambda part: part == "..", parts)))
+    return climbs <= depth and {"", ".", ".."}.isdisjoint((*above, *parts[climbs:]))

@@ -1,120 +1,98 @@
-"""Where a backup comes from and where it goes to: the database as it is, and room for what is restored."""
+"""Where a restore goes to: a folder to unpack into, which marks the place as unfinished, and the way from it."""
 
-import json
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.app.archive.manifest import CONFIG, KEYS, NOT_KEYS, PRINCIPALS, WORKSPACE
 from gateway.config.environment import Environment
-from gateway.config.instance import holder
-from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
-from gateway.store.pool import Database
-from gateway.store.postgres import EmbeddedPostgres
 
-_MARK = "restore.unfinished"
-_HARMLESS = frozenset({_MARK, "gateway.pid", "lost+found"})
-
-
-@asynccontextmanager
-async def reached(environment: Environment, config: Config) -> AsyncIterator[Database]:
-    """The database, not migrated; an embedded server that did not run before is stopped again."""
-    if (url := config.database.url) is not None:
-        async with await Database.connect(url.get_secret_value(), size=2) as database:
-            yield database
-        return
-    server = EmbeddedPostgres(environment.data)
-    found_running = server.is_running
-    dsn = await server.start()
-    try:
-        async with await Database.connect(dsn, size=2) as database:
-            yield database
-    finally:
-        if not found_running and holder(environment.data) in {None, os.getpid()}:
-            await server.stop()
+_STAGING = "restore.unfinished"
+_HARMLESS = frozenset({"gateway.pid", "lost+found"})
 
 
 def check_finished(data: Path) -> None:
     """Raise `OwnerMustAct` if a restore into this data folder broke off: a gateway must not work on half of it."""
-    if (begun := _begun(data)) is not None:
-        raise OwnerMustAct(f"a restore into {data} broke off: finish it with `supaclaw restore {begun[1]}`")
+    if (data / _STAGING).exists():
+        raise OwnerMustAct(f"a restore into {data} broke off: finish it with the same `supaclaw restore FILE`")
 
 
 @dataclass(slots=True)
-class Begun:
-    """One try at a restore: whether it is the first, and whether it has changed anything yet."""
+class Staging:
+    """An empty folder in the data folder."""
 
-    first: bool
-    changed: bool = False
+    folder: Path
+    resumed: bool
+    """An earlier restore broke off here; what lies in the folders to restore is its own."""
+    begun: bool = False
+    """Something outside of it has been changed."""
 
 
 @contextmanager
-def beginning(environment: Environment, archive: str, path: Path) -> Iterator[Begun]:
-    """Take the place for this archive, or go on with it; a mark stays until `end`, unless nothing was changed.
+def staging(environment: Environment) -> Iterator[Staging]:
+    """Take the place, until all is done; what breaks off when it has `begun` has to be done again.
 
-    Raises `OwnerMustAct` saying what is in the way.
+    Raises `OwnerMustAct` saying what is in the way. The caller holds the instance.
     """
-    begun = Begun(_take(environment, archive, path))
+    mark = environment.data / _STAGING
+    stage = Staging(mark / "unpacked", resumed=mark.exists())
     try:
-        yield begun
-    finally:
-        if begun.first and not begun.changed and not _names(environment.data):
-            (environment.data / _MARK).unlink()
-
-
-def _take(environment: Environment, archive: str, path: Path) -> bool:
-    """Whether it is the first try with this archive."""
-    if (begun := _begun(environment.data)) is not None:
-        if begun[0] == archive:
-            return False
-        raise OwnerMustAct(
-            f"a restore of {begun[1]} into {environment.data} broke off: finish it with that file, or start afresh "
-            "with an empty data folder, workspace and database"
-        )
-    check_room(environment)
-    _write(environment.data / _MARK, json.dumps({"archive": archive, "path": str(path.resolve())}))
-    return True
-
-
-def end(environment: Environment) -> None:
-    """All of it is there; on disk when this returns."""
+        if not stage.resumed:
+            _check_room(environment)
+        shutil.rmtree(stage.folder, ignore_errors=True)
+        stage.folder.mkdir(mode=0o700, parents=True)
+        yield stage
+    except BaseException as error:
+        if not (stage.resumed or stage.begun):
+            shutil.rmtree(mark, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise OwnerMustAct(f"the restore broke off ({error}); mend that and restore again") from error
+        raise
     os.sync()
-    (environment.data / _MARK).unlink()
+    shutil.rmtree(mark)
 
 
-def check_room(environment: Environment) -> None:
-    """Raise `OwnerMustAct` unless data folder and workspace are missing or empty."""
+def put_in_place(environment: Environment, unpacked: Path) -> Path | None:
+    """Move what is known into its place; returns where config.json went."""
+    data = environment.data
+    roots = {WORKSPACE: environment.workspace, PRINCIPALS: data / PRINCIPALS, KEYS: data / KEYS}
+    for name, root in roots.items():
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for entry in (unpacked / name).glob("*"):
+            if name != KEYS or not entry.name.startswith(NOT_KEYS):
+                _put(entry, root / entry.name)
+    return _put_config(unpacked / CONFIG, environment.config)
+
+
+def _put_config(saved: Path, target: Path) -> Path | None:
+    """Where nothing is, or beside what is in force on this machine."""
+    if not saved.exists():
+        return None
+    if target.exists() and target.read_bytes() != saved.read_bytes():
+        target = target.with_name("config.restored.json")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _put(saved, target)
+    return target
+
+
+def _put(source: Path, target: Path) -> None:
+    """Move a file, link or folder, to another disk if need be, in place of what an unfinished restore put there."""
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)
+    else:
+        target.unlink(missing_ok=True)
+    shutil.move(source, target)
+
+
+def _check_room(environment: Environment) -> None:
     for folder, variable in ((environment.workspace, "SUPACLAW_WORKSPACE"), (environment.data, "SUPACLAW_DATA")):
-        found = next((name for name in _names(folder) if folder / name != environment.workspace), None)
-        if found is not None:
-            raise OwnerMustAct(
-                f"{folder} is not empty (it holds {found}): move it away, or name another folder in {variable}"
-            )
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(set(os.listdir(folder)) - _HARMLESS)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise OwnerMustAct(f"{folder} cannot be restored into: {error.strerror}") from error
-
-
-def _begun(data: Path) -> tuple[str, str] | None:
-    with suppress(FileNotFoundError, NotADirectoryError):
-        mark = json.loads((data / _MARK).read_text(encoding="utf-8"))
-        return str(mark["archive"]), str(mark["path"])
-    return None
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all, and on disk."""
-    beside = path.with_suffix(".new")
-    with open(beside, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+        with suppress(FileNotFoundError):
+            for name in sorted(set(os.listdir(folder)) - _HARMLESS):
+                if folder / name != environment.workspace:
+                    raise OwnerMustAct(
+                        f"{folder} is not empty (it holds {name}): move it away, or name another folder in {variable}"
+                    )

@@ -1,150 +1,114 @@
 """Writing an archive: a compressed tar, whole or not at all, that ends in its manifest."""
 
-import gzip
-import hashlib
-import io
 import os
+import shutil
+import stat
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import IO, BinaryIO, Self
+from typing import IO, BinaryIO
+from uuid import uuid4
 
-from gateway.app.archive.manifest import MANIFEST as MANIFEST_NAME
-from gateway.app.archive.manifest import Kind, Manifest, Member
-from gateway.app.archive.names import shown
+from gateway.app.archive.manifest import Member, Tar, stays_inside
 from gateway.domain.errors import OwnerMustAct
+from gateway.workspace.atomic import TEMPORARY
 
-PIECE = 512 * 1024
-_IN_MEMORY = 4 * 1024 * 1024
 _LEVEL = 4
-
-
-class Tar(tarfile.TarFile):
-    """A tar of any number of entries."""
-
-    members: list[tarfile.TarInfo]
-
-    def forget(self) -> None:
-        """Let go of the entries so far, which tarfile would keep."""
-        self.members.clear()
-
-
-class Hashing(io.RawIOBase):
-    """A stream that knows, at its end, what was read from it."""
-
-    def __init__(self, source: IO[bytes]) -> None:
-        super().__init__()
-        self._source = source
-        self._digest = hashlib.sha256()
-        self.size = 0
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Up to `size` bytes."""
-        piece = self._source.read(size)
-        self._digest.update(piece)
-        self.size += len(piece)
-        return piece
-
-    @property
-    def sha256(self) -> str:
-        """The hash of what was read so far."""
-        return self._digest.hexdigest()
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class ArchiveWriter:
-    """Adds entries one after another; `close` ends the file. Not for two threads at once."""
+    """Adds entries one after another to a tar. Not for two threads at once."""
 
-    def __init__(self, target: BinaryIO, scratch: Path) -> None:
+    def __init__(self, tar: Tar, scratch: Path) -> None:
+        self._tar = tar
         self._scratch = scratch
-        self._gzip = gzip.GzipFile(filename="", mode="wb", fileobj=target, compresslevel=_LEVEL)
-        self._tar = Tar(
-            fileobj=self._gzip, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8", errors="surrogateescape"
-        )
         self.members: list[Member] = []
+        self.skipped = 0
+        """Pipes, sockets, devices, and links that lead out of their folder."""
 
-    def spool(self) -> "tempfile.SpooledTemporaryFile[bytes]":
-        """A place for what has to be complete before its size is known; beside the archive when it is large."""
-        return tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(self._scratch))
+    def spool(self) -> BinaryIO:
+        """A place beside the archive for what has to be complete before its size is known."""
+        return tempfile.TemporaryFile(dir=self._scratch)
 
-    def add(self, name: str, content: IO[bytes], *, mode: int = 0o600, mtime: float = 0) -> None:
+    def add(self, name: str, content: IO[bytes]) -> None:
         """All of `content` as a file."""
-        size = content.seek(0, os.SEEK_END)
-        content.seek(0)
-        info = self._info(name, tarfile.REGTYPE, mode, mtime)
-        info.size = size
-        hashing = Hashing(content)
-        self._tar.addfile(info, hashing)
-        self._note(name, "file", size, hashing.sha256)
-
-    def add_folder(self, name: str, *, mode: int, mtime: float) -> None:
-        """A folder; what is in it comes after it."""
-        self._tar.addfile(self._info(name, tarfile.DIRTYPE, mode, mtime))
-        self._note(name, "folder", 0, hashlib.sha256().hexdigest())
-
-    def add_link(self, name: str, target: str, *, mtime: float) -> None:
-        """A symbolic link, never what it leads to."""
-        info = self._info(name, tarfile.SYMTYPE, 0o777, mtime)
-        info.linkname = target
-        self._tar.addfile(info)
-        self._note(name, "link", *link_digest(target))
-
-    def close(self, manifest: Manifest) -> None:
-        """End the archive with what it says about itself."""
-        text = manifest.model_dump_json(indent=1).encode()
-        info = self._info(MANIFEST_NAME, tarfile.REGTYPE, 0o600, manifest.created.timestamp())
-        info.size = len(text)
-        self._tar.addfile(info, io.BytesIO(text))
-        self._tar.close()
-        self._gzip.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            with suppress(OSError, ValueError):
-                self._gzip.close()
-
-    def _info(self, name: str, kind: bytes, mode: int, mtime: float) -> tarfile.TarInfo:
         info = tarfile.TarInfo(name)
-        info.type, info.mode, info.mtime = kind, mode & 0o777, int(mtime)
-        return info
+        info.mode, info.mtime = 0o600, int(time.time())
+        self._put(info, content)
 
-    def _note(self, name: str, kind: Kind, size: int, sha256: str) -> None:
-        self._tar.forget()
-        self.members.append(Member(name=shown(name), kind=kind, size=size, sha256=sha256))
+    def add_tree(self, root: Path, name: str, without: tuple[str, ...] = (TEMPORARY,)) -> None:
+        """All below `root` as `name/…`, links as links, but for names that begin like one of `without`.
 
+        Somebody may write below it meanwhile: a file is taken as it is when its turn comes, and one that is gone is
+        gone.
+        """
+        if not root.is_dir():
+            return
+        root = root.resolve()
+        for place, folders, files, descriptor in os.fwalk(root, onerror=_unless_gone):
+            inside = "/".join((name, *Path(place).relative_to(root).parts))
+            folders.sort()
+            for entry in sorted(folders + files):
+                if not entry.startswith(without):
+                    with suppress(FileNotFoundError):
+                        self._add_entry(descriptor, entry, f"{inside}/{entry}")
 
-def link_digest(target: str) -> tuple[int, str]:
-    """Size and hash of what a link says."""
-    raw = os.fsencode(target)
-    return len(raw), hashlib.sha256(raw).hexdigest()
+    def _add_entry(self, folder: int, entry: str, name: str) -> None:
+        status = os.stat(entry, dir_fd=folder, follow_symlinks=False)
+        info = tarfile.TarInfo(name)
+        info.mode, info.mtime = status.st_mode & 0o777, int(status.st_mtime)
+        if stat.S_ISREG(status.st_mode):
+            with open(os.open(entry, _FILE, dir_fd=folder), "rb") as file, self.spool() as spool:
+                shutil.copyfileobj(file, spool)
+                self._put(info, spool)
+            return
+        if stat.S_ISLNK(status.st_mode):
+            info.type, info.linkname = tarfile.SYMTYPE, os.readlink(entry, dir_fd=folder)
+        elif stat.S_ISDIR(status.st_mode):
+            info.type = tarfile.DIRTYPE
+        if info.isreg() or (info.issym() and not stays_inside(name, info.linkname)):
+            self.skipped += 1
+        else:
+            self._put(info, None)
+
+    def _put(self, info: tarfile.TarInfo, content: IO[bytes] | None) -> None:
+        if content is not None:
+            info.size = content.seek(0, os.SEEK_END)
+            content.seek(0)
+        self.members.append(Member.of(info, content))
+        if content is not None:
+            content.seek(0)
+        self._tar.addfile(info, content)
+        self._tar.members.clear()
 
 
 @contextmanager
-def appearing(path: Path) -> Iterator[BinaryIO]:
-    """A file that is there under its name when it is complete and on disk; only its owner may read it."""
+def writing(path: Path) -> Iterator[ArchiveWriter]:
+    """An archive that appears under its name when it is complete and on disk; only its owner may read it.
+
+    Raises `OwnerMustAct` if that, or what is to be added, cannot be.
+    """
+    draft = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
-        descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise OwnerMustAct(f"{path.parent} cannot be written to: {error.strerror}; choose another place") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
+        with open(os.open(draft, _NEW, 0o600), "wb") as file:
+            with Tar.open(fileobj=file, mode="w:gz", format=tarfile.PAX_FORMAT, compresslevel=_LEVEL) as tar:
+                yield ArchiveWriter(tar, path.parent)
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
-    except BaseException:
+    except OSError as error:
+        what = ": ".join(str(part) for part in (error.strerror, error.filename) if part)
+        raise OwnerMustAct(f"the backup to {path} broke off ({what}); nothing was written") from error
+    finally:
         with suppress(OSError):
             os.unlink(draft)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+
+
+def _unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error

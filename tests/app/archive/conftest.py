@@ -5,16 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.archive import Backup, back_up
+from gateway.app.archive.backup import back_up
+from gateway.app.archive.manifest import Manifest
 from gateway.config.environment import Environment
 from gateway.config.load import parse
 from gateway.config.model import Config
 from gateway.store.pool import Database
 from tests.store.world import World, found
-
-
-def silent(_: str) -> None:
-    """Nobody waits."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +39,15 @@ class House:
     def configure(self, **sections: object) -> None:
         self.environment.config.write_text(json.dumps(sections), encoding="utf-8")
 
-    async def back_up(self, path: Path, **more: bool) -> Backup:
+    async def back_up(self, path: Path, **more: bool) -> Manifest:
         options = {"force": False, "with_secrets": False} | more
-        return await back_up(self.environment, self.config, path, say=silent, **options)
+        return await back_up(self.environment, self.config, path, **options)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that others on this machine have written is on its way, too."""
+    monkeypatch.setattr("gateway.app.archive.place.os.sync", lambda: None)
 
 
 @pytest.fixture

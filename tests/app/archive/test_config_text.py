@@ -3,7 +3,7 @@ import json
 import pytest
 from pydantic import JsonValue
 
-from gateway.app.archive.config_text import as_text, placed_anywhere, without_secrets
+from gateway.app.archive.config_text import saved_config
 from gateway.config.load import parse
 from gateway.domain.errors import ConfigError
 
@@ -49,35 +49,35 @@ CONFIG: dict[str, JsonValue] = {
 ENVIRON = {"GROQ_API_KEY": "gsk-planted-in-the-environment"}
 
 
-def cleared() -> tuple[dict[str, JsonValue], list[str]]:
+def cleared() -> tuple[str, tuple[str, ...]]:
     text = json.dumps(CONFIG)
-    return without_secrets(placed_anywhere(text), parse(text, ENVIRON))
+    saved, left_out = saved_config(text, parse(text, ENVIRON), with_secrets=False)
+    return saved.decode(), left_out
 
 
 def test_no_secret_is_left_and_each_key_is_named() -> None:
-    raw, left_out = cleared()
+    text, left_out = cleared()
 
-    text = as_text(raw).decode()
     assert [value for value in SECRETS.values() if value in text] == []
     assert "planted" not in text.replace("$env:GROQ_API_KEY", "")
     assert sorted(left_out) == sorted(SECRETS)
 
 
 def test_everything_else_stays_as_it_is() -> None:
-    raw, _ = cleared()
+    text, _ = cleared()
+    raw = json.loads(text)
 
     assert raw["owner"] == CONFIG["owner"]
     assert raw["web"] == CONFIG["web"]
-    text = as_text(raw).decode()
     for kept in ('"$env:GROQ_API_KEY"', '"http://10.0.0.1/v1"', '"openai/gpt-4o"', '"--v"', '"77"'):
         assert kept in text
 
 
 def test_what_is_left_out_is_told_by_its_key_when_the_configuration_is_loaded() -> None:
-    raw, left_out = cleared()
+    text, left_out = cleared()
 
     with pytest.raises(ConfigError) as told:
-        parse(as_text(raw).decode(), ENVIRON)
+        parse(text, ENVIRON)
 
     lines = str(told.value).splitlines()
     assert len(lines) == len(left_out)
@@ -85,6 +85,9 @@ def test_what_is_left_out_is_told_by_its_key_when_the_configuration_is_loaded() 
         assert any(key in line and "NOT_IN_BACKUP" in line and "is not set" in line for line in lines), key
 
 
-def test_where_the_database_is_belongs_to_the_machine() -> None:
-    assert placed_anywhere('{"database": {"url": "$env:DSN"}, "web": {}}') == {"database": {}, "web": {}}
-    assert placed_anywhere("{}") == {}
+def test_with_secrets_only_the_address_of_the_database_is_left_out() -> None:
+    text = json.dumps(CONFIG)
+    saved, left_out = saved_config(text, parse(text, ENVIRON), with_secrets=True)
+
+    assert left_out == ()
+    assert json.loads(saved) == CONFIG | {"database": {}}

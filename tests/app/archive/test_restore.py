@@ -1,21 +1,19 @@
-import importlib
 import json
 from pathlib import Path
 
 import pytest
 
-from gateway.app.archive import Restored, restore
+from gateway.app.archive.manifest import Manifest
 from gateway.app.archive.place import check_finished
-from gateway.app.archive.settle import RESTORED
+from gateway.app.archive.restore import RESTORED, restore
 from gateway.config.instance import hold_instance
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.loading import IN_DOUBT
 from gateway.store.migrate import migrate
 from gateway.store.pool import Database
-from tests.app.archive.conftest import House, silent
+from tests.app.archive.conftest import House
 from tests.store.world import World
 
-RESTORING = importlib.import_module("gateway.app.archive.restore")
 FILES = {
     "workspace/AGENTS.md": b"Be kind.\n",
     "workspace/deep/er/täglich.md": b"milk",
@@ -25,8 +23,8 @@ FILES = {
 }
 
 
-async def put_back(place: House, path: Path) -> Restored:
-    return await restore(place.environment, place.config, path, silent)
+async def put_back(place: House, path: Path) -> tuple[Manifest, Path | None]:
+    return await restore(place.environment, place.config, path)
 
 
 @pytest.fixture
@@ -57,8 +55,8 @@ async def texts(database: Database, kind: str) -> list[str]:
         return [row[0] for row in await conn.fetch("select text from messages where kind = $1 order by id", kind)]
 
 
-async def test_files_come_back_byte_for_byte(saved: Path, other: House) -> None:
-    await put_back(other, saved)
+async def test_everything_comes_back(saved: Path, other: House, target: Database, world: World) -> None:
+    _, config = await put_back(other, saved)
 
     data = other.home / "data"
     found = {
@@ -70,13 +68,10 @@ async def test_files_come_back_byte_for_byte(saved: Path, other: House) -> None:
     assert found == FILES
     assert (data / "workspace/link").readlink() == Path("deep/er")
     assert (data / "workspace/deep/er/täglich.md").stat().st_mode & 0o777 == 0o640
-
-
-async def test_conversations_come_back_and_open_questions_stay_open(
-    saved: Path, other: House, target: Database, world: World
-) -> None:
-    await put_back(other, saved)
-
+    assert config == other.environment.config
+    assert json.loads(config.read_text()) == {"owner": {"name": "Ada"}}
+    assert config.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in data.iterdir()) == ["gateway.pid", "keys", "principals", "workspace"]
     assert await texts(target, "user") == ["still open?", "and this?"]
     assert await texts(target, "assistant") == ["answer 0", "answer 1"]
     async with target.connection() as conn:
@@ -89,9 +84,8 @@ async def test_conversations_come_back_and_open_questions_stay_open(
 async def test_what_may_have_been_sent_is_not_sent_again_and_its_chat_is_told_once(
     saved: Path, other: House, target: Database
 ) -> None:
-    done = await put_back(other, saved)
+    await put_back(other, saved)
 
-    assert done.doubts == 1
     async with target.connection() as conn:
         rows = await conn.fetch("select text, state, notice, error from outbox order by id")
     assert [tuple(row) for row in rows] == [
@@ -102,22 +96,14 @@ async def test_what_may_have_been_sent_is_not_sent_again_and_its_chat_is_told_on
     assert await texts(target, "notice") == [RESTORED]
 
 
-async def test_config_json_is_written_where_none_is(saved: Path, other: House) -> None:
-    done = await put_back(other, saved)
-
-    assert done.config == other.environment.config
-    assert json.loads(other.environment.config.read_text()) == {"owner": {"name": "Ada"}}
-    assert other.environment.config.stat().st_mode & 0o777 == 0o600
-
-
-async def test_and_beside_the_one_that_is_there(saved: Path, other: House) -> None:
+async def test_config_json_is_written_beside_the_one_that_is_there(saved: Path, other: House) -> None:
     other.configure(web={"port": 1})
 
-    done = await put_back(other, saved)
+    _, config = await put_back(other, saved)
 
     assert json.loads(other.environment.config.read_text()) == {"web": {"port": 1}}
-    assert done.config == other.home / "config.restored.json"
-    assert json.loads(done.config.read_text()) == {"owner": {"name": "Ada"}}
+    assert config == other.home / "config.restored.json"
+    assert json.loads(config.read_text()) == {"owner": {"name": "Ada"}}
 
 
 async def test_keys_come_back_with_the_secrets(house: House, world: World, other: House, tmp_path: Path) -> None:
@@ -130,7 +116,7 @@ async def test_keys_come_back_with_the_secrets(house: House, world: World, other
     assert (key.name, key.read_text(), key.stat().st_mode & 0o777) == ("journal", "a key", 0o600)
 
 
-async def test_a_folder_that_is_not_empty_is_left_alone(saved: Path, other: House, target: Database) -> None:
+async def test_what_cannot_be_restored_changes_nothing(saved: Path, other: House, target: Database) -> None:
     mine = other.put("workspace/mine.md", "precious")
 
     with pytest.raises(OwnerMustAct, match=r"workspace is not empty \(it holds mine\.md\)"):
@@ -139,7 +125,14 @@ async def test_a_folder_that_is_not_empty_is_left_alone(saved: Path, other: Hous
     with pytest.raises(OwnerMustAct, match=r"data is not empty \(it holds mine\.md\).*SUPACLAW_DATA"):
         await put_back(other, saved)
 
-    assert [path.name for path in (other.home / "data/workspace").iterdir()] == []
+    (other.home / "data/mine.md").unlink()
+    with hold_instance(other.home / "data"), pytest.raises(OwnerMustAct, match="a gateway already runs"):
+        await put_back(other, saved)
+    flip_a_bit(saved)
+    with pytest.raises(OwnerMustAct, match="no whole SupaClaw backup"):
+        await put_back(other, saved)
+
+    assert sorted(path.name for path in other.home.rglob("*")) == ["data", "gateway.pid", "workspace"]
     async with target.connection() as conn:
         assert await conn.fetchval("select to_regclass('supaclaw.messages')") is None
 
@@ -147,44 +140,14 @@ async def test_a_folder_that_is_not_empty_is_left_alone(saved: Path, other: Hous
 async def test_a_database_that_is_not_empty_is_left_alone(saved: Path, house: House, other: House) -> None:
     occupied = House(other.home, house.dsn)
 
-    with pytest.raises(OwnerMustAct, match=r"the database is not empty .* database\.url"):
+    with pytest.raises(OwnerMustAct, match=r"the database is not empty: .* database\.url"):
         await put_back(occupied, saved)
 
     assert not (other.home / "data/workspace").exists()
     check_finished(other.home / "data")
     await put_back(other, saved)
-
-
-async def test_a_database_that_was_restored_long_ago_is_not_taken_for_an_unfinished_one(
-    saved: Path, other: House, tmp_path: Path
-) -> None:
-    await put_back(other, saved)
-
     with pytest.raises(OwnerMustAct, match="the database is not empty"):
-        await put_back(House(tmp_path / "third", other.dsn), saved)
-
-
-async def test_a_later_schema_is_left_alone(saved: Path, other: House, target: Database) -> None:
-    await migrate(target)
-    async with target.connection() as conn:
-        await conn.execute("insert into migrations (number, name, sha256) values (998, '', '')")
-
-    with pytest.raises(OwnerMustAct, match="a later SupaClaw"):
-        await put_back(other, saved)
-
-
-async def test_a_running_gateway_is_not_restored_under(saved: Path, other: House) -> None:
-    with hold_instance(other.home / "data"), pytest.raises(OwnerMustAct, match="a gateway already runs"):
-        await put_back(other, saved)
-
-
-async def test_a_damaged_file_changes_nothing(saved: Path, other: House) -> None:
-    flip_a_bit(saved)
-
-    with pytest.raises(OwnerMustAct, match="no whole SupaClaw backup"):
-        await put_back(other, saved)
-
-    assert list(other.home.iterdir()) == []
+        await put_back(House(other.home.parent / "third", other.dsn), saved)
 
 
 def flip_a_bit(path: Path) -> None:
@@ -197,7 +160,7 @@ class Crash(Exception):
     """Stands for the end of the process."""
 
 
-BREAKS = ["migrate", "loading", "tell_about_doubts", "_write_config", "end", "unpack"]
+BREAKS = ["restore.load", "restore._tell_about_doubts", "place.os.sync"]
 
 
 @pytest.mark.parametrize("where", BREAKS)
@@ -208,11 +171,11 @@ async def test_one_that_broke_off_is_finished_by_the_same_command(
         raise Crash
 
     with monkeypatch.context() as patched:
-        patched.setattr(RESTORING, where, crash)
+        patched.setattr(f"gateway.app.archive.{where}", crash)
         with pytest.raises(Crash):
             await put_back(other, saved)
 
-    with pytest.raises(OwnerMustAct, match=f"finish it with `supaclaw restore {saved}`"):
+    with pytest.raises(OwnerMustAct, match=r"broke off: finish it with the same `supaclaw restore FILE`"):
         check_finished(other.home / "data")
     await put_back(other, saved)
 
@@ -233,14 +196,32 @@ async def test_another_archive_does_not_go_on_where_one_broke_off(
         raise Crash
 
     with monkeypatch.context() as patched:
-        patched.setattr(RESTORING, "end", crash)
+        patched.setattr("gateway.app.archive.restore.put_in_place", crash)
         with pytest.raises(Crash):
             await put_back(other, saved)
 
-    with pytest.raises(OwnerMustAct, match=r"saved\.tar\.gz .* broke off: finish it with that file"):
+    with pytest.raises(OwnerMustAct, match="the database is not empty"):
         await put_back(other, tmp_path / "second.tar.gz")
     with pytest.raises(OwnerMustAct, match="broke off"):
         await House(other.home, house.dsn).back_up(tmp_path / "third.tar.gz")
+    await put_back(other, saved)
+    assert is_whole(other)
+
+
+async def test_one_that_was_killed_while_it_unpacked_is_done_again(saved: Path, other: House) -> None:
+    other.put("restore.unfinished/unpacked/workspace/half.md", "ha")
+    with pytest.raises(OwnerMustAct, match="broke off"):
+        check_finished(other.home / "data")
+
+    await put_back(other, saved)
+
+    assert is_whole(other)
+    assert not (other.home / "data/workspace/half.md").exists()
+
+
+def is_whole(place: House) -> bool:
+    check_finished(place.home / "data")
+    return (place.home / "data/workspace/binary").read_bytes() == FILES["workspace/binary"]
 
 
 async def test_a_backup_of_an_older_schema_is_brought_up(

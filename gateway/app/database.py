@@ -1,0 +1,50 @@
+"""The gateway's database, for whoever needs it: an address from config.json, or the embedded server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from gateway.config.environment import Environment
+from gateway.config.instance import holder
+from gateway.config.model import Config
+from gateway.store.migrate import migrate
+from gateway.store.pool import Database
+from gateway.store.postgres import EmbeddedPostgres
+
+
+@asynccontextmanager
+async def open_database(environment: Environment, config: Config) -> AsyncIterator[Database]:
+    """The database for a command: started if it is the embedded one and does not run, connected, migrated."""
+    async with reach(environment, config, mine=False) as database:
+        await migrate(database)
+        yield database
+
+
+@asynccontextmanager
+async def reach(environment: Environment, config: Config, *, mine: bool) -> AsyncIterator[Database]:
+    """The same as it is, not migrated."""
+    async with postgres(environment, config, mine=mine) as dsn, await Database.connect(dsn) as database:
+        yield database
+
+
+@asynccontextmanager
+async def postgres(environment: Environment, config: Config, *, mine: bool) -> AsyncIterator[str]:
+    """The DSN. An embedded server is revived while needed, and stopped at the end if it is `mine` or was started here.
+
+    A gateway that dies leaves it running, and the next one finds it by a login.
+    """
+    if (url := config.database.url) is not None:
+        yield url.get_secret_value()
+        return
+    server = EmbeddedPostgres(environment.data)
+    found_running = server.is_running
+    dsn = await server.start()
+    watch = asyncio.create_task(server.supervise(), name="postgres")
+    try:
+        yield dsn
+    finally:
+        watch.cancel()
+        with suppress(asyncio.CancelledError):
+            await watch
+        if mine or not (found_running or holder(environment.data)):
+            await server.stop()
