@@ -13,15 +13,13 @@ from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import MessageId
 from gateway.store import messages
 from gateway.store.pool import Database
-from gateway.workspace.checkpoints import jobs as checkpoints
+from gateway.workspace.checkpoints import jobs
 
 FIRST_SECONDS = 30.0
 """A start has more urgent things to do."""
-
 LOOK_SECONDS = 5.0
 """How soon a changed interval shows."""
-
-COMMIT_SECONDS = 600.0
+JOB_SECONDS = 600.0
 
 log = structlog.get_logger(__name__)
 
@@ -43,36 +41,24 @@ class Checkpointing:
         due = self.clock.monotonic() + FIRST_SECONDS
         while True:
             await self.clock.sleep(LOOK_SECONDS)
-            every = self.every()
-            if every is None:
+            if (every := self.every()) is None:
                 self.state = "off"
-            elif self.clock.monotonic() >= due:
-                await self.make("timer")
-                due = self.clock.monotonic() + every.total_seconds()
-            else:
-                due = min(due, self.clock.monotonic() + every.total_seconds())
+                continue
+            if self.clock.monotonic() >= due:
+                self.state = f"{await self.make()} at {self.clock.now():%Y-%m-%d %H:%M:%S} UTC"
+                due = float("inf")
+            due = min(due, self.clock.monotonic() + every.total_seconds())
 
-    async def make(self, reason: str) -> None:
-        """Make one now, if anything has changed. Never raises."""
+    async def make(self) -> str:
+        """Make one now, if anything has changed, and say how that went. Never raises."""
+        places = str(self.workspace), str(self.store)
         try:
-            made = await self.cpu.run(
-                checkpoints.commit,
-                str(self.workspace),
-                str(self.store),
-                await self._last_message(),
-                reason,
-                seconds=COMMIT_SECONDS,
-            )
-            packs = await self.cpu.run(checkpoints.repack, str(self.store), seconds=COMMIT_SECONDS)
-        except SupaclawError as exc:
-            log.warning("checkpoint.failed", error=str(exc))
-            self.state = f"failed at {self._now()}: {exc}"
+            made = await self.cpu.run(jobs.commit, *places, await self._last_message(), "timer", seconds=JOB_SECONDS)
         except Exception as exc:
-            log.exception("checkpoint.broken")
-            self.state = f"failed at {self._now()}: {exc}"
-        else:
-            log.info("checkpoint.made", made=made, packs=packs)
-            self.state = f"last at {self._now()}"
+            log.warning("checkpoint.failed", error=str(exc), exc_info=not isinstance(exc, SupaclawError))
+            return f"failed ({exc})"
+        log.info("checkpoint.made", made=made)
+        return "last"
 
     async def _last_message(self) -> MessageId | None:
         """With the database away the files are kept all the same."""
@@ -82,6 +68,3 @@ class Checkpointing:
         except TryAgainLater as exc:
             log.warning("checkpoint.without_message", error=str(exc))
             return None
-
-    def _now(self) -> str:
-        return f"{self.clock.now():%Y-%m-%d %H:%M:%S} UTC"

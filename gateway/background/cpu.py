@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gateway.background.cpu_child import Child, TooLong, start
+from gateway.background.cpu_child import Child, Ended, start
 from gateway.background.cpu_process import Request, packed
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.domain.json import Json, JsonObject
@@ -29,7 +29,6 @@ class Cpu:
     _jobs: int = 0
     _child: Child | None = None
     _timer: asyncio.TimerHandle | None = None
-    _retired: bool = False
 
     async def run(self, function: Callable[..., Json], *arguments: Json, seconds: float, memory: int = MEMORY) -> Json:
         """What `function`, a function at the top of a module, makes of the arguments over there.
@@ -37,16 +36,19 @@ class Cpu:
         Raises `CpuJobFailed`, also after `seconds`, what the job raises of `OwnerMustAct` and `TryAgainLater`, and
         `TryAgainLater` while too many jobs wait. Who is cancelled while the job runs takes the process down with it.
         """
-        request = packed(Request(function.__module__, _name(function), arguments, memory))
+        job = function.__name__
+        if function.__qualname__ != job or not job.isidentifier():
+            raise TypeError(f"{function.__qualname__} is not at the top of a module, so another process cannot find it")
+        request = packed(Request(function.__module__, job, arguments, memory))
         if self._jobs > self.waiting:
             raise TryAgainLater("too many jobs wait for the processor; try again in a minute")
         self._jobs += 1
         try:
             async with self._turn:
-                reply = await self._ask(function.__name__, request, seconds)
+                reply = await self._ask(job, request, seconds)
         finally:
             self._jobs -= 1
-        return _value(function.__name__, reply)
+        return _value(job, reply)
 
     async def close(self) -> None:
         """End the process, whatever it is doing; a job under way fails."""
@@ -57,41 +59,24 @@ class Cpu:
 
     async def _ask(self, job: str, request: bytes, seconds: float) -> JsonObject:
         self._rest()
-        child = self._child = await self._alive()
+        child = self._child = self._child or await start()
         try:
-            child.forget_errors()
             async with asyncio.timeout(seconds):
                 reply = await child.ask(request)
-        except TimeoutError:
-            await self._drop(child)
-            raise CpuJobFailed(f"{job} took longer than {seconds:g} seconds and was ended") from None
-        except (asyncio.IncompleteReadError, ConnectionError):
-            if self._child is not child:
-                raise TryAgainLater(f"{job} was ended, for the gateway stops") from None
-            raise CpuJobFailed(f"{job} failed: {await self._drop(child, crashed=True)}") from None
-        except TooLong as exc:
-            await self._drop(child)
-            raise CpuJobFailed(f"{job} {exc}; this is a defect") from None
-        except BaseException:
-            await self._drop(child)
+        except BaseException as exc:
+            closed = self._child is not child
+            self._child = None
+            await child.end()
+            match exc:
+                case TimeoutError():
+                    raise CpuJobFailed(f"{job} took longer than {seconds:g} seconds and was ended") from None
+                case Ended() if closed:
+                    raise TryAgainLater(f"{job} was ended, for the gateway stops") from None
+                case Ended():
+                    raise CpuJobFailed(f"{job} failed: {exc}") from None
             raise
         self._timer = asyncio.get_running_loop().call_later(self.idle_seconds, self._retire)
         return reply
-
-    async def _alive(self) -> Child:
-        if self._child is not None:
-            if self._child.alive and not self._retired:
-                return self._child
-            await self._drop(self._child)
-        self._retired = False
-        return await start()
-
-    async def _drop(self, child: Child, *, crashed: bool = False) -> str:
-        """End it, unless `close` is doing that."""
-        if self._child is not child:
-            return "the gateway stops"
-        self._child = None
-        return await child.end(crashed=crashed)
 
     def _rest(self) -> None:
         if self._timer is not None:
@@ -100,25 +85,18 @@ class Cpu:
 
     def _retire(self) -> None:
         """Nobody has used it for a while; the next job starts another."""
-        if self._child is not None and self._child.alive:
-            self._retired = True
-            self._child.process.kill()
-
-
-def _name(function: Callable[..., Json]) -> str:
-    if function.__qualname__ != function.__name__ or not function.__name__.isidentifier():
-        raise TypeError(f"{function.__qualname__} is not at the top of a module, so another process cannot find it")
-    return function.__name__
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
 
 
 def _value(job: str, reply: JsonObject) -> Json:
-    if "failed" not in reply:
-        return reply["value"]
-    text = str(reply["text"])
-    match reply["failed"]:
-        case "owner":
+    match reply:
+        case {"value": value}:
+            return value
+        case {"failed": "owner", "text": str(text)}:
             raise OwnerMustAct(text)
-        case "later":
+        case {"failed": "later", "text": str(text)}:
             raise TryAgainLater(text)
         case _:
-            raise CpuJobFailed(f"{job} failed: {text}")
+            raise CpuJobFailed(f"{job} failed: {reply.get('text')}")

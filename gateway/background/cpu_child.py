@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,78 +18,51 @@ REPLY = 64 * 1024**2
 
 _ALLOWED = frozenset({"PATH", "HOME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH"})
 _ROOT = Path(__file__).parents[2]
-_TAIL = 2000
 
 
-class TooLong(Exception):
-    """A reply that is not read."""
+class Ended(Exception):
+    """The process died over a job, or said what is not read; the text is how."""
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """One process; `errors` is a file without a name that is its standard error."""
+    """One process."""
 
     process: asyncio.subprocess.Process
-    errors: int
-
-    @property
-    def alive(self) -> bool:
-        """Whether it has not ended by itself."""
-        return self.process.returncode is None
 
     async def ask(self, request: bytes) -> JsonObject:
-        """Its reply; raises `asyncio.IncompleteReadError` or `ConnectionError` when it dies over it, else `TooLong`."""
-        pipes = self.process
-        if pipes.stdin is None or pipes.stdout is None:
-            raise ConnectionError("no pipes")
-        pipes.stdin.write(request)
-        await pipes.stdin.drain()
-        (length,) = LENGTH.unpack(await pipes.stdout.readexactly(LENGTH.size))
-        if length > REPLY:
-            raise TooLong(f"answered with {length:,} bytes, more than is taken")
-        reply: JsonObject = json.loads(await pipes.stdout.readexactly(length))
+        """Its reply; raises `Ended`."""
+        to, back = self.process.stdin, self.process.stdout
+        if to is None or back is None:
+            raise Ended("it has no pipes")
+        try:
+            to.write(request)
+            await to.drain()
+            (length,) = LENGTH.unpack(await back.readexactly(LENGTH.size))
+            if length > REPLY:
+                raise Ended(f"answered with {length:,} bytes, more than is taken")
+            reply: JsonObject = json.loads(await back.readexactly(length))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise Ended(_ending(await self.process.wait())) from None
         return reply
 
-    async def end(self, *, crashed: bool = False) -> str:
-        """Reap it, killed unless it has `crashed`; returns its last line on standard error, else how it ended."""
-        if crashed:
-            # A kill would hide how it ended, but it must not be waited for without end.
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.process.wait(), 1)
-        if self.alive:
+    async def end(self) -> None:
+        """Kill it, and wait until it is gone."""
+        self.kill()
+        await asyncio.shield(self.process.wait())
+
+    def kill(self) -> None:
+        """The event loop reaps it."""
+        with suppress(ProcessLookupError):
             self.process.kill()
-        code = await asyncio.shield(self.process.wait())
-        words = self._last_words() or _ending(code)
-        os.close(self.errors)
-        return words
-
-    def forget_errors(self) -> None:
-        """Before a new job: what earlier ones said does not concern it."""
-        os.ftruncate(self.errors, 0)
-        os.lseek(self.errors, 0, os.SEEK_SET)
-
-    def _last_words(self) -> str:
-        tail = os.pread(self.errors, _TAIL, max(0, os.fstat(self.errors).st_size - _TAIL))
-        lines = tail.decode(errors="replace").strip().splitlines()
-        return lines[-1].strip() if lines else ""
 
 
 async def start() -> Child:
-    """A new one, with nothing of ours but three pipes."""
-    errors, path = tempfile.mkstemp(prefix="supaclaw-")
-    os.unlink(path)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-m",
-        "gateway.background.cpu_process",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=errors,
-        cwd="/",
-        env=environment(os.environ),
-    )
-    return Child(process, errors)
+    """A new one, with nothing of ours but its pipes and the standard error."""
+    command = (sys.executable, "-P", "-m", "gateway.background.cpu_process")
+    pipe = asyncio.subprocess.PIPE
+    environ = environment(os.environ)
+    return Child(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, cwd="/", env=environ))
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -102,6 +74,4 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 def _ending(code: int) -> str:
     if code >= 0:
         return f"the process ended with code {code}"
-    if -code == signal.SIGKILL:
-        return "the process was killed (SIGKILL); it may have run out of memory"
-    return f"the process was ended by {signal.Signals(-code).name if -code in {*signal.Signals} else f'signal {-code}'}"
+    return f"the process was ended by signal {-code} ({signal.strsignal(-code)}); it may have run out of memory"

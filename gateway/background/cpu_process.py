@@ -1,11 +1,11 @@
 """The child process that does CPU-heavy work, one job after another; `cpu.py` starts it and speaks to it.
 
-A message is four bytes of length and that much JSON. Nothing is imported but the module of the job at hand, and a
-defect in a job ends the process: its last words on standard error are what the parent tells.
+A message is four bytes of length and that much JSON. Nothing is imported but the module of the job at hand.
 """
 
 import importlib
 import json
+import logging
 import os
 import resource
 import select
@@ -21,6 +21,8 @@ from gateway.domain.json import Json, JsonObject
 
 NICENESS = 10
 LENGTH = struct.Struct(">I")
+
+log = logging.getLogger(__name__)
 
 
 class Request(NamedTuple):
@@ -40,7 +42,7 @@ def main() -> None:
     threading.Thread(target=_die_with_parent, args=(requests.fileno(),), daemon=True).start()
     with suppress(BrokenPipeError):
         while (request := _receive(requests)) is not None:
-            replies.write(packed(answer(request)))
+            replies.write(answer(request))
 
 
 def packed(message: Request | JsonObject) -> bytes:
@@ -49,15 +51,19 @@ def packed(message: Request | JsonObject) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
-def answer(request: Request) -> JsonObject:
-    """Do the job: `{"value": …}`, or `{"failed": kind, "text": one line}` for what a job may refuse."""
+def answer(request: Request) -> bytes:
+    """Do the job: `{"value": …}`, or `{"failed": kind, "text": one line}`."""
     try:
-        value = _run(request)
-    except MemoryError:
-        return {"failed": "memory", "text": "needs more memory than it may take"}
+        return packed({"value": _run(request)})
     except SupaclawError as exc:
-        return {"failed": _kind(exc), "text": str(exc)}
-    return {"value": value}
+        kinds = {"owner": OwnerMustAct, "later": TryAgainLater, "job": SupaclawError}
+        failed, text = next(kind for kind, error in kinds.items() if isinstance(exc, error)), str(exc)
+    except MemoryError:
+        failed, text = "job", "needs more memory than it may take"
+    except Exception as exc:
+        log.exception("cpu.job_broken")
+        failed, text = "job", " ".join(f"{type(exc).__name__}: {exc}".split())
+    return packed({"failed": failed, "text": text})
 
 
 def _run(request: Request) -> Json:
@@ -67,16 +73,6 @@ def _run(request: Request) -> Json:
         resource.setrlimit(resource.RLIMIT_AS, (request.memory, hard))
     job: Callable[..., Json] = getattr(importlib.import_module(request.module), request.name)
     return job(*request.arguments)
-
-
-def _kind(error: SupaclawError) -> str:
-    match error:
-        case OwnerMustAct():
-            return "owner"
-        case TryAgainLater():
-            return "later"
-        case _:
-            return "job"
 
 
 def _receive(stream: BinaryIO) -> Request | None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
@@ -15,15 +15,14 @@ from gateway.background.cpu import Cpu
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_json, print_rows
 from gateway.config.environment import Environment
-from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
+from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.ids import MessageId
 from gateway.domain.json import Json
 from gateway.store import messages
 from gateway.store.pool import Database
-from gateway.workspace.checkpoints import jobs as checkpoints
+from gateway.workspace.checkpoints import jobs
 
 SECONDS = 600.0
-SHORT = 10
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The beginning of its id is enough.")]
 
@@ -48,47 +47,21 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What a commit did."""
-
-    id: str | None
-    added: int
-    changed: int
-    removed: int
-    files: int
-    skipped: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """A path that could not be restored."""
-
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did."""
+    """What `restore` did; `before` is the checkpoint of what was there."""
 
-    restored: str
-    before: Made
+    before: str | None
     written: int
     removed: int
-    left: list[Left]
+    left: list[str]
 
 
 def show(
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 20, as_json: AsJson = False
 ) -> None:
     """List checkpoints of the workspace, the latest first."""
-    _, store = _places()
-    rows = TypeAdapter(list[Row]).validate_python(_done(checkpoints.listing, store, limit))
-    print_rows(
-        rows if as_json else [replace(row, id=row.id[:SHORT]) for row in rows],
-        ("id", "made_at", "reason", "changes", "last_message"),
-        as_json=as_json,
-    )
+    rows = TypeAdapter(list[Row]).validate_python(_done(jobs.listing, _places()[1], limit))
+    print_rows(rows, ("id", "made_at", "reason", "changes", "last_message"), as_json=as_json)
 
 
 def diff(
@@ -99,17 +72,17 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """List what differs from a checkpoint. The other side is ID2, or the workspace as it is now."""
-    told = _done(checkpoints.diff, *_places(), id, other)
+    told = _done(jobs.diff, *_places(), id, other)
     print_rows(TypeAdapter(list[Difference]).validate_python(told), ("change", "path"), as_json=as_json)
 
 
 def create(as_json: AsJson = False) -> None:
     """Make a checkpoint now."""
-    made = TypeAdapter(Made).validate_python(_done(checkpoints.commit, *_places(), _last_message(), "asked"))
-    if as_json:
-        print_json(TypeAdapter(Made).dump_python(made))
-    else:
-        print(_told(made))
+    told = _done(jobs.commit, *_places(), _last_message(), "asked")
+    made = TypeAdapter(dict[str, str | None]).validate_python(told)
+    done = f"made {made['id']}: {made['changes']}" if made["id"] else "nothing has changed since the last checkpoint"
+    left_out = f" (left out: {made['left_out']})" if made["left_out"] else ""
+    print_json(told) if as_json else print(f"{done}{left_out}")
 
 
 def restore(
@@ -120,25 +93,17 @@ def restore(
 ) -> None:
     """Make the workspace what it was. What it is now becomes a checkpoint first."""
     if not yes:
-        _ask(id, path)
-    told = _done(checkpoints.restore, *_places(), id, path, _last_message())
+        if not _at_a_terminal():
+            raise OwnerMustAct("this changes files of the workspace; say --yes")
+        question = f"Make {path or 'all files'} what {id} holds? What is there now becomes a checkpoint first."
+        typer.confirm(question, abort=True)
+    told = _done(jobs.restore, *_places(), id, path, _last_message())
     done = TypeAdapter(Restored).validate_python(told)
-    if as_json:
-        print_json(TypeAdapter(Restored).dump_python(done))
-    else:
-        print(_told(done.before))
-        print(f"restored {done.restored[:SHORT]}: {done.written} written, {done.removed} removed")
+    kept = f"; what was there is {done.before}" if done.before else ""
+    print_json(told) if as_json else print(f"restored {id}: {done.written} written, {done.removed} removed{kept}")
     for left in done.left:
-        print(f"supaclaw: {left.path} is left as it is: {left.reason}", file=sys.stderr)
+        print(f"supaclaw: {left} is left as it is: what is there now is in no checkpoint", file=sys.stderr)
     if done.left:
-        raise typer.Exit(1)
-
-
-def _ask(id: str, path: str | None) -> None:
-    if not _at_a_terminal():
-        raise OwnerMustAct("this changes files of the workspace; say --yes")
-    what = path or "all files of the workspace"
-    if not typer.confirm(f"Make {what} what {id} holds? What is there now becomes a checkpoint first."):
         raise typer.Exit(1)
 
 
@@ -166,25 +131,11 @@ def _last_message() -> MessageId | None:
 
 
 def _done(job: Callable[..., Json], *arguments: Json) -> Json:
-    """What the job says; a lock that another program holds is waited for."""
-
-    async def run(wait: float) -> Json:
+    async def run() -> Json:
         cpu = Cpu()
         try:
-            return await cpu.run(job, *arguments, wait, seconds=SECONDS)
+            return await cpu.run(job, *arguments, seconds=SECONDS)
         finally:
             await cpu.close()
 
-    try:
-        return asyncio.run(run(0))
-    except TryAgainLater:
-        print("another program is at work on the checkpoints; waiting for it, 30 seconds at most", file=sys.stderr)
-        return asyncio.run(run(checkpoints.WAIT_SECONDS))
-
-
-def _told(made: Made) -> str:
-    skipped = ", ".join(f"{count} {reason}" for reason, count in made.skipped.items())
-    left_out = f" (left out: {skipped})" if skipped else ""
-    if made.id is None:
-        return f"nothing has changed since the last checkpoint{left_out}"
-    return f"made {made.id[:SHORT]}: {made.added} added, {made.changed} changed, {made.removed} removed{left_out}"
+    return asyncio.run(run())

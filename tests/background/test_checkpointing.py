@@ -12,7 +12,7 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.json import JsonObject
 from gateway.store import messages
 from gateway.store.pool import Database
-from gateway.workspace.checkpoints import jobs as checkpoints
+from gateway.workspace.checkpoints import jobs
 from tests.store.world import World
 
 
@@ -50,7 +50,7 @@ async def checkpointing(database: Database, tmp_path: Path) -> AsyncIterator[Che
 
 
 def made(checkpointing: Checkpointing) -> list[JsonObject]:
-    return checkpoints.listing(str(checkpointing.store), 100)
+    return jobs.listing(str(checkpointing.store), 100)
 
 
 async def test_what_changed_is_kept_with_the_last_message(
@@ -58,12 +58,11 @@ async def test_what_changed_is_kept_with_the_last_message(
 ) -> None:
     (checkpointing.workspace / "a.md").write_text("one")
     said = await world.ask("hello")
-    await checkpointing.make("timer")
-    await checkpointing.make("timer")
+    assert await checkpointing.make() == "last"
+    assert await checkpointing.make() == "last"
 
     (row,) = made(checkpointing)
     assert (row["reason"], row["last_message"]) == ("timer", said)
-    assert checkpointing.state == "last at 2026-11-21 12:00:00 UTC"
 
 
 async def test_with_the_database_away_the_files_are_kept_all_the_same(
@@ -74,7 +73,7 @@ async def test_with_the_database_away_the_files_are_kept_all_the_same(
 
     monkeypatch.setattr(messages, "last_id", away)
     (checkpointing.workspace / "a.md").write_text("one")
-    await checkpointing.make("timer")
+    await checkpointing.make()
 
     assert [row["last_message"] for row in made(checkpointing)] == [None]
 
@@ -82,11 +81,10 @@ async def test_with_the_database_away_the_files_are_kept_all_the_same(
 async def test_a_failure_shows_and_the_next_time_it_works(checkpointing: Checkpointing) -> None:
     (checkpointing.workspace / "a.md").write_text("one")
     checkpointing.workspace.rename(checkpointing.workspace.with_name("away"))
-    await checkpointing.make("timer")
-    assert checkpointing.state.startswith("failed at 2026-11-21 12:00:00 UTC: checkpoints: ")
+    assert (await checkpointing.make()).startswith("failed (checkpoints: ")
 
     checkpointing.workspace.with_name("away").rename(checkpointing.workspace)
-    await checkpointing.make("timer")
+    await checkpointing.make()
     assert len(made(checkpointing)) == 1
 
 
@@ -95,9 +93,7 @@ async def test_a_defect_is_no_reason_to_stop(checkpointing: Checkpointing, monke
         raise ValueError("a defect")
 
     monkeypatch.setattr(messages, "last_id", broken)
-    await checkpointing.make("timer")
-
-    assert checkpointing.state == "failed at 2026-11-21 12:00:00 UTC: a defect"
+    assert await checkpointing.make() == "failed (a defect)"
 
 
 class TestTimer:
@@ -111,9 +107,9 @@ class TestTimer:
         """When it made checkpoints."""
         times: list[float] = []
 
-        async def make(self: Checkpointing, reason: str) -> None:
-            assert reason == "timer"
+        async def make(self: Checkpointing) -> str:
             times.append(clock.seconds)
+            return "last"
 
         monkeypatch.setattr(Checkpointing, "make", make)
         return times
@@ -131,6 +127,7 @@ class TestTimer:
         await self.run(checkpointing, clock, 1300)
         first = timing.FIRST_SECONDS
         assert times[:3] == [first, first + 600, first + 1200]
+        assert checkpointing.state == "last at 2026-11-21 12:00:00 UTC"
 
     async def test_an_interval_made_shorter_counts_at_once(
         self, checkpointing: Checkpointing, clock: Clock, times: list[float]

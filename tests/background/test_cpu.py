@@ -12,13 +12,11 @@ import pytest
 from gateway.background import cpu_process
 from gateway.background.cpu import Cpu, CpuJobFailed
 from gateway.background.cpu_child import environment
-from gateway.background.cpu_process import Request, answer
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from tests.background import cpu_jobs
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 30.0
-MEMORY = 2 * 1024**3
 
 
 @pytest.fixture
@@ -96,7 +94,7 @@ class TestJobs:
 
 
 class TestFailures:
-    async def test_a_defect_ends_the_process_and_is_told_in_a_line(self, cpu: Cpu) -> None:
+    async def test_a_defect_is_told_in_a_line(self, cpu: Cpu) -> None:
         with pytest.raises(CpuJobFailed, match=r"^broken failed: ValueError: the file is no picture$"):
             await cpu.run(cpu_jobs.broken, seconds=SECONDS)
         assert await cpu.run(cpu_jobs.double, 1, seconds=SECONDS) == 2
@@ -108,14 +106,14 @@ class TestFailures:
             await cpu.run(cpu_jobs.later, seconds=SECONDS)
 
     async def test_a_crash_kills_only_the_child(self, cpu: Cpu) -> None:
-        with pytest.raises(CpuJobFailed, match=r"crash failed: .*SIGSEGV"):
+        with pytest.raises(CpuJobFailed, match=r"crash failed: .*signal 11"):
             await cpu.run(cpu_jobs.crash, seconds=SECONDS)
         assert await cpu.run(cpu_jobs.double, 1, seconds=SECONDS) == 2
 
     async def test_a_job_gets_no_more_memory_than_it_may_take(self, cpu: Cpu) -> None:
         with pytest.raises(CpuJobFailed, match="needs more memory"):
             await cpu.run(cpu_jobs.hog, 600 * 1024**2, seconds=SECONDS, memory=512 * 1024**2)
-        assert await cpu.run(cpu_jobs.hog, 600 * 1024**2, seconds=SECONDS, memory=MEMORY) == 600 * 1024**2
+        assert await cpu.run(cpu_jobs.hog, 600 * 1024**2, seconds=SECONDS, memory=2 * 1024**3) == 600 * 1024**2
 
     @pytest.mark.parametrize("job", [cpu_jobs.hang, cpu_jobs.spin])
     async def test_a_job_that_takes_too_long_is_ended(self, cpu: Cpu, tmp_path: Path, job: object) -> None:
@@ -208,11 +206,3 @@ class TestEnvironment:
         assert "sk-secret" not in str(seen)
         assert isinstance(seen, dict)
         assert "PATH" in seen
-
-
-class TestTheJobItself:
-    def test_an_answer_holds_the_value_or_the_refusal(self) -> None:
-        jobs = cpu_jobs.__name__
-        assert answer(Request(jobs, "double", [4], MEMORY)) == {"value": 8}
-        assert answer(Request(jobs, "refused", [], MEMORY)) == {"failed": "owner", "text": "mend it"}
-        assert answer(Request(jobs, "later", [], MEMORY)) == {"failed": "later", "text": "not now"}

@@ -105,7 +105,7 @@ async def until(world: World, task: TaskId, status: Status) -> None:
             pass
 
 
-class TestOutages:
+class TestTroubleWithTheDatabase:
     async def test_a_run_that_meets_an_outage_is_tried_again_at_no_cost(
         self, world: World, worker: Worker, runner: Runner, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -13,146 +13,113 @@ from unicodedata import normalize
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.json import JsonObject
-from gateway.workspace.paths import WorkspaceError, WorkspacePath
+from gateway.workspace.paths import WorkspacePath
 
 if TYPE_CHECKING:
-    from dulwich.objects import Commit
+    from dulwich.objects import Commit, ObjectID
 
     from gateway.workspace.checkpoints.history import Made
-    from gateway.workspace.checkpoints.object_store import ObjectStore
-    from gateway.workspace.checkpoints.snapshot import Entry
+    from gateway.workspace.checkpoints.store import Store
 
-BEFORE_RESTORE = "before restore"
-WAIT_SECONDS = 30.0
-"""How long a job waits for one of another program."""
+SHORT = 10
+"""Letters of an id that are told: enough for as many checkpoints as there may be."""
 
-_Kept = TypeVar("_Kept")
+_File = TypeVar("_File")
 
 
-def commit(workspace: str, store: str, last_message: int | None, reason: str, wait: float = WAIT_SECONDS) -> JsonObject:
+def commit(workspace: str, store: str, last_message: int | None, reason: str) -> JsonObject:
     """Make a checkpoint; `id` is null when nothing has changed since the last one."""
-    from gateway.workspace import history
+    from gateway.workspace.checkpoints import history
 
-    with _opened(workspace, store, writing=True, wait=wait) as objects:
-        return _told(history.commit(objects, Path(workspace), reason, last_message))
-
-
-def repack(store: str, wait: float = WAIT_SECONDS) -> int:
-    """Put small packs together when there are many; how many there are then."""
-    from gateway.workspace import repacking
-
-    with _opened(None, store, writing=True, wait=wait) as objects:
-        return repacking.repack(objects)
+    with _opened(workspace, store) as opened:
+        made = history.commit(opened, Path(workspace), reason, last_message)
+        opened.repack()
+        return _told(made)
 
 
-def listing(store: str, limit: int, wait: float = WAIT_SECONDS) -> list[JsonObject]:
+def listing(store: str, limit: int) -> list[JsonObject]:
     """The last checkpoints, the newest first."""
-    from itertools import islice
+    from dulwich.walk import Walker
 
-    with _opened(None, store, writing=False, wait=wait) as objects:
-        return [_row(commit) for commit in islice(objects.history(), limit)]
+    with _opened(None, store) as opened:
+        head = opened.head
+        found = list(Walker(opened.objects, [head.id], max_entries=limit)) if head else []
+        return [_row(entry.commit) for entry in found]
 
 
-def diff(workspace: str, store: str, old: str, new: str | None, wait: float = WAIT_SECONDS) -> list[JsonObject]:
+def diff(workspace: str, store: str, old: str, new: str | None) -> list[JsonObject]:
     """What changed from one checkpoint to another, or to the workspace as it is now."""
-    from gateway.workspace import history
+    from gateway.workspace.checkpoints import history
 
-    with _opened(workspace, store, writing=False, wait=wait) as objects:
-        before = history.entries(objects, history.find(objects, old).tree)
-        if new is None:
-            after = _present(objects, Path(workspace))
-        else:
-            after = history.entries(objects, history.find(objects, new).tree)
-        return [{"change": change.what, "path": shown(change.path)} for change in history.compare(before, after)]
+    with _opened(workspace, store) as opened:
+        before = opened.find(old)
+        after = opened.find(new) if new else history.present(opened, Path(workspace), lambda _: None)
+        return [{"change": what, "path": _shown(path)} for what, path in history.compare(opened, before, after)]
 
 
-def restore(
-    workspace: str, store: str, id: str, path: str | None, last_message: int | None, wait: float = WAIT_SECONDS
-) -> JsonObject:
+def restore(workspace: str, store: str, id: str, path: str | None, last_message: int | None) -> JsonObject:
     """Make the workspace, or only `path`, what it was in a checkpoint; what it is now becomes a checkpoint first."""
-    from gateway.workspace import history
+    from gateway.workspace.checkpoints import history
     from gateway.workspace.checkpoints.restoring import make_equal
 
-    wanted = _wanted(path)
-    with _opened(workspace, store, writing=True, wait=wait) as objects:
-        found = history.find(objects, id)
-        target = _below(wanted, history.entries(objects, found.tree))
-        made = history.commit(objects, Path(workspace), BEFORE_RESTORE, last_message)
-        now = _below(wanted, made.snapshot.seen)
-        if wanted is not None and not target and not now:
+    wanted = WorkspacePath.parse(path or ".")
+    with _opened(workspace, store) as opened:
+        found = opened.find(id)
+        target = _below(wanted, history.contents(opened, found))
+        made = history.commit(opened, Path(workspace), "before restore", last_message)
+        now = _below(wanted, made.present.files)
+        if wanted.parts and not target and not now:
             raise OwnerMustAct(f"neither the checkpoint nor the workspace has {wanted}; `diff {id}` lists what differs")
-        done = make_equal(Path(workspace), now, target, objects.content)
-    return {
-        "restored": found.id.decode(),
-        "before": _told(made),
-        "written": done.written,
-        "removed": done.removed,
-        "left": [{"path": shown(path), "reason": reason} for path, reason in done.left.items()],
-    }
-
-
-def shown(path: str) -> str:
-    """A path for people: whatever could disturb a terminal or is no text is escaped."""
-    text = os.fsencode(path).decode("utf-8", "backslashreplace")
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+        done = make_equal(Path(workspace), now, target, lambda id: opened.objects[id].as_raw_string())
+    left = [_shown(path) for path in done.left]
+    return {"before": _short(made.id), "written": done.written, "removed": done.removed, "left": left}
 
 
 @contextmanager
-def _opened(workspace: str | None, store: str, *, writing: bool, wait: float) -> Iterator["ObjectStore"]:
-    """The store; the system's errors become ours."""
-    from gateway.workspace import object_store
+def _opened(workspace: str | None, store: str) -> Iterator["Store"]:
+    """The store; what is wrong with it or the workspace becomes an error of ours."""
+    from gateway.workspace.checkpoints.store import opened
 
     if workspace is not None and Path(store).resolve().is_relative_to(Path(workspace).resolve()):
         raise OwnerMustAct(f"the checkpoints in {store} are inside the workspace; set SUPACLAW_WORKSPACE elsewhere")
     try:
-        with object_store.opened(Path(store), writing=writing, wait=wait) as objects:
-            yield objects
+        with opened(Path(store)) as found:
+            yield found
+    except KeyError as error:
+        raise OwnerMustAct(f"{store} is damaged at {error}: restore it from a backup, or move it away") from error
     except OSError as error:
-        where = error.filename if isinstance(error.filename, str) else store
+        where = error.filename or store
         raise OwnerMustAct(f"checkpoints: {where}: {error.strerror}; free space or correct its mode") from error
 
 
-def _present(objects: "ObjectStore", workspace: Path) -> Mapping[str, "Entry"]:
-    from gateway.workspace import known_files
-    from gateway.workspace.checkpoints.snapshot import take
-
-    return take(workspace, known_files.load(objects.folder), lambda _: None).entries
-
-
-def _wanted(path: str | None) -> WorkspacePath | None:
-    if path is None:
-        return None
-    try:
-        wanted = WorkspacePath.parse(path)
-    except WorkspaceError as error:
-        raise OwnerMustAct(str(error)) from error
-    if wanted.read_only:
-        raise OwnerMustAct(f"{wanted} is in no checkpoint: the gateway writes it and can make it again")
-    return wanted if wanted.parts else None
-
-
-def _below(wanted: WorkspacePath | None, files: Mapping[str, _Kept]) -> dict[str, _Kept]:
+def _below(wanted: WorkspacePath, files: Mapping[str, _File]) -> dict[str, _File]:
     """The wanted part; names may be composed differently on disk."""
-    if wanted is None:
-        return dict(files)
-    prefix = f"{wanted}/"
-    return {path: kept for path, kept in files.items() if f"{normalize('NFC', path)}/".startswith(prefix)}
+    prefix = f"{wanted}/" if wanted.parts else ""
+    return {path: file for path, file in files.items() if f"{normalize('NFC', path)}/".startswith(prefix)}
 
 
 def _told(made: "Made") -> JsonObject:
-    counts = {what: sum(change.what == what for change in made.changes) for what in ("added", "changed", "removed")}
-    id = made.id.decode() if made.id else None
-    return {"id": id, **counts, "files": len(made.snapshot.seen), "skipped": dict(made.snapshot.skipped)}
+    skipped = ", ".join(f"{count} {reason}" for reason, count in made.present.skipped.items())
+    return {"id": _short(made.id), "changes": made.changes, "left_out": skipped}
+
+
+def _short(id: "ObjectID | None") -> str | None:
+    return id[:SHORT].decode() if id else None
 
 
 def _row(commit: "Commit") -> JsonObject:
-    from gateway.workspace.checkpoints.history import described
-
-    told = described(commit)
+    line, _, trailer = commit.message.decode().strip().partition("\n\nLast-Message: ")
+    reason, _, changes = line.partition(": ")
     return {
-        "id": commit.id.decode(),
+        "id": _short(commit.id),
         "made_at": datetime.fromtimestamp(commit.commit_time, UTC).isoformat(),
-        "reason": told.get("Reason", ""),
-        "changes": told["Line"].partition(": ")[2],
-        "last_message": int(told["Last-Message"]) if "Last-Message" in told else None,
+        "reason": reason,
+        "changes": changes,
+        "last_message": int(trailer) if trailer else None,
     }
+
+
+def _shown(path: str) -> str:
+    """A path for people: whatever could disturb a terminal or is no text is escaped."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

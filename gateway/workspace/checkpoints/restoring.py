@@ -1,91 +1,79 @@
-"""Making the workspace, or a path of it, what it was; only what a checkpoint holds is ever overwritten or removed."""
+"""Making the workspace, or a part of it, what it was; only what a checkpoint holds is ever overwritten or removed."""
 
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dulwich.objects import ObjectID
 
 from gateway.workspace.atomic import TEMPORARY
-from gateway.workspace.checkpoints.snapshot import Entry, Known, stamp_of
+from gateway.workspace.checkpoints.snapshot import Entry, Files, Stamp, stamp_of
 from gateway.workspace.descent import open_folder
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(slots=True)
-class Restored:
-    """What was done; what was `left` as it is, with the reason by path."""
+class Done:
+    """What was written and removed, and the paths that were left as they are."""
 
     written: int = 0
     removed: int = 0
-    left: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
 
 
-class _Changed(Exception):
-    """The file is not what the snapshot saw: its content is in no checkpoint."""
-
-
-def make_equal(root: Path, now: Known, target: Mapping[str, Entry], content: Callable[[ObjectID], bytes]) -> Restored:
+def make_equal(root: Path, now: Files, target: Mapping[str, Entry], content: Callable[[ObjectID], bytes]) -> Done:
     """Turn `now`, which a snapshot has just seen below `root`, into `target`.
 
-    What has changed since the snapshot, and what no snapshot can hold, is left as it is and reported.
+    What has changed since the snapshot, and what no snapshot can hold, is left.
     """
-    done = Restored()
-    for path in sorted(now.keys() - target.keys(), reverse=True):
-        with _reported(done, path):
-            _remove(root, path, now)
-            done.removed += 1
-    for path, entry in sorted(target.items()):
-        if path not in now or now[path].entry != entry:
-            with _reported(done, path):
-                _write(root, path, entry, now, content(entry.id))
+    done = Done()
+    gone = sorted(now.keys() - target.keys(), reverse=True)
+    changed = sorted(path for path, entry in target.items() if path not in now or now[path][0] != entry)
+    for path in (*gone, *changed):
+        seen = now[path][1] if path in now else None
+        try:
+            if path in target:
+                _write(root, path, seen, target[path].mode, content(target[path].id))
                 done.written += 1
+            else:
+                _remove(root, path, seen)
+                done.removed += 1
+        except OSError:
+            done.left.append(path)
     return done
 
 
-@contextmanager
-def _reported(done: Restored, path: str) -> Iterator[None]:
-    try:
-        yield
-    except _Changed:
-        done.left[path] = "what is there now is in no checkpoint; move it away, or restore again"
-    except OSError as error:
-        done.left[path] = error.strerror or "it cannot be written"
-
-
-def _remove(root: Path, path: str, now: Known) -> None:
+def _remove(root: Path, path: str, seen: Stamp | None) -> None:
     *parents, name = path.split("/")
     with open_folder(root, tuple(parents)) as folder:
-        _require_unchanged(folder, name, path, now)
+        _require_unchanged(folder, name, seen)
         os.unlink(name, dir_fd=folder)
         os.fsync(folder)
-    _remove_empty(root, tuple(parents))
-
-
-def _remove_empty(root: Path, parts: tuple[str, ...]) -> None:
-    """Folders are not kept, only files: one that has lost its last file goes with it."""
+    # Only files are kept: a folder that has lost its last one goes with it.
     with suppress(OSError):
-        while parts:
+        while parts := tuple(parents):
             with open_folder(root, parts[:-1]) as folder:
-                os.rmdir(parts[-1], dir_fd=folder)
-            parts = parts[:-1]
+                os.rmdir(parents.pop(), dir_fd=folder)
 
 
-def _write(root: Path, path: str, entry: Entry, now: Known, data: bytes) -> None:
+def _write(root: Path, path: str, seen: Stamp | None, mode: int, data: bytes) -> None:
     *parents, name = path.split("/")
+    draft = f"{TEMPORARY}{secrets.token_hex(8)}"
     with open_folder(root, tuple(parents), create=True) as folder:
-        _require_unchanged(folder, name, path, now)
-        draft = f"{TEMPORARY}{secrets.token_hex(8)}"
+        _require_unchanged(folder, name, seen)
         try:
-            if stat.S_ISLNK(entry.mode):
+            if stat.S_ISLNK(mode):
                 os.symlink(data, os.fsencode(draft), dir_fd=folder)
             else:
-                _fill(os.open(draft, _NEW, 0o600, dir_fd=folder), data, entry.mode & 0o777)
+                with open(os.open(draft, _NEW, mode & 0o777, dir_fd=folder), "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
             os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with suppress(OSError):
@@ -94,19 +82,8 @@ def _write(root: Path, path: str, entry: Entry, now: Known, data: bytes) -> None
         os.fsync(folder)
 
 
-def _fill(file: int, data: bytes, mode: int) -> None:
-    with open(file, "wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fchmod(file, mode)
-        os.fsync(file)
-
-
-def _require_unchanged(folder: int, name: str, path: str, now: Known) -> None:
-    try:
-        found = stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False))
-    except FileNotFoundError:
-        found = None
-    seen = now.get(path)
-    if found is not None and (seen is None or found != seen.stamp):
-        raise _Changed
+def _require_unchanged(folder: int, name: str, seen: Stamp | None) -> None:
+    """Raises `OSError` if something is there that the snapshot did not see: its content is in no checkpoint."""
+    with suppress(FileNotFoundError):
+        if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != seen:
+            raise FileExistsError(name)

@@ -1,0 +1,125 @@
+"""The Git store of the checkpoints: dulwich keeps it, one program at a time opens it, and a crash tears nothing.
+
+A bare repository: `git --git-dir` reads it. Packs are on disk before the branch moves. What a kill leaves is a pack
+that nothing refers to, or drafts and lock files that the next one to open the store clears away.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+from dulwich.object_store import DiskObjectStore
+from dulwich.objects import Commit, ObjectID, ShaFile
+from dulwich.pack import full_unpacked_object
+from dulwich.refs import HEADREF, DiskRefsContainer, Ref
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.workspace.descent import open_folder
+
+MANY_PACKS = 100
+PACKED_AGAIN = 64 * 1024**2
+"""Bytes that are packed again at most, so that neither time nor memory grows with the years."""
+
+MAPPED = 512 * 1024**2
+"""Bytes of packs that are open at a time."""
+
+TOGETHER = 16 * 1024**2
+"""Bytes of content held in memory before they are written as a pack."""
+
+_BRANCH = Ref(b"refs/heads/main")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """An open store; whoever has it is alone."""
+
+    folder: Path
+    objects: DiskObjectStore
+    refs: DiskRefsContainer
+
+    @property
+    def head(self) -> Commit | None:
+        """The newest checkpoint."""
+        return self.find(self.refs[_BRANCH].decode()) if _BRANCH in self.refs else None
+
+    def move_head(self, commit: ObjectID) -> None:
+        """Make `commit`, which is written with all it refers to, the newest checkpoint."""
+        self.sync()
+        self.refs[_BRANCH] = commit
+
+    def find(self, text: str) -> Commit:
+        """The checkpoint whose id begins with `text`; raises `OwnerMustAct` unless there is exactly one."""
+        if len(text) < 4 or not set(text) <= set("0123456789abcdef"):
+            raise OwnerMustAct(f"{text} is no id: take at least 4 letters of one from `supaclaw checkpoints list`")
+        found = [self.objects[id] for id in self.objects.iter_prefix(text.encode())]
+        commits = [object for object in found if isinstance(object, Commit)]
+        if len(commits) > 1:
+            raise OwnerMustAct(f"{text} begins the ids of {len(commits)} checkpoints; give more letters of it")
+        if not commits:
+            raise OwnerMustAct(f"there is no checkpoint {text}; `supaclaw checkpoints list` shows them")
+        return commits[0]
+
+    def sync(self) -> None:
+        """Have the names of the packs on disk; what they hold is."""
+        with open_folder(self.folder, ("objects", "pack")) as packs:
+            os.fsync(packs)
+
+    def repack(self) -> None:
+        """Put the small packs together when there are many."""
+        packs = {self.folder / "objects" / "pack" / f"pack-{p.name().decode()}.pack": p for p in self.objects.packs}
+        by_size = sorted((path.stat().st_size, path) for path in packs)
+        totals = accumulate(size for size, _ in by_size)
+        small = [path for (_, path), total in zip(by_size, totals, strict=True) if total <= PACKED_AGAIN]
+        if len(small) < MANY_PACKS:
+            return
+        ids = {id for path in small for id in packs[path]}
+        made = self.objects.add_pack_data(len(ids), (full_unpacked_object(self.objects[id]) for id in ids))
+        self.sync()
+        for path in small:
+            if made is not None and path.stem != f"pack-{made.name().decode()}":
+                path.with_suffix(".idx").unlink()
+                path.unlink()
+
+
+class Additions:
+    """Objects on their way into a store."""
+
+    def __init__(self, objects: DiskObjectStore) -> None:
+        self._objects = objects
+        self._waiting: dict[ObjectID, ShaFile] = {}
+        self._size = 0
+
+    def add(self, object: ShaFile) -> None:
+        """Take it, unless the store has it."""
+        if object.id not in self._waiting and object.id not in self._objects:
+            self._waiting[object.id] = object
+            self._size += object.raw_length()
+            if self._size >= TOGETHER:
+                self.write()
+
+    def write(self) -> None:
+        """Make a pack of all that were taken."""
+        self._objects.add_objects([(object, None) for object in self._waiting.values()])
+        self._waiting, self._size = {}, 0
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Store]:
+    """The store, made if it is missing, once nobody else has it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(folder / "lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for part in ("objects/pack", "refs/heads"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        for left in folder.rglob("*.lock"):
+            left.unlink()
+        objects = DiskObjectStore(folder / "objects", fsync_object_files=True, packed_git_limit=MAPPED)
+        with closing(objects):
+            objects.prune(grace_period=0)
+            refs = DiskRefsContainer(folder)
+            refs.set_symbolic_ref(HEADREF, _BRANCH)
+            yield Store(folder, objects, refs)
