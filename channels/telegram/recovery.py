@@ -33,7 +33,7 @@ class Recovery:
         self._failures, self._trouble = 0, ""
 
     async def after(self, error: Exception) -> None:
-        """Report `error`, then wait: as long as Telegram asks, else a second, doubling; for our own database not long."""
+        """Report `error`, then wait: as long as Telegram asks, else a second, doubling up to a bound."""
         self._failures += 1
         self._report(error)
         await self._pause(self._seconds(error))
