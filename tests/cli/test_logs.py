@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,11 @@ def test_following_shows_what_is_there_and_what_comes_until_it_is_interrupted(pl
     said(place, "before")
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-m", "gateway", "logs", "--follow", "--json"]
-    with subprocess.Popen(command, cwd=place, env=environ, stdout=subprocess.PIPE, text=True) as following:
+    # a shell starts what runs in the background deaf to Ctrl-C, and that would be inherited
+    hear = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, cwd=place, env=environ, stdout=subprocess.PIPE, text=True, preexec_fn=hear
+    ) as following:
         assert following.stdout is not None
         assert json.loads(following.stdout.readline())["event"] == "before"
         said(place, "after")
