@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, date, datetime
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,12 @@ from gateway.logs import SecretMask, logging_to
 from tests.cli.conftest import Supaclaw
 
 ONE, OTHER = "0b0c1111-1111-4111-8111-111111111111", "0b0d1111-1111-4111-8111-111111111111"
+WILL_HEAR = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("gateway", run_name="__main__", alter_sys=True)
+"""
+"""`python -m gateway`, though whoever started us in the background made us deaf to Ctrl-C."""
 EARLIER = date(2026, 1, 1)
 TODAY = datetime.now(UTC).date()
 
@@ -107,12 +112,8 @@ def test_a_day_that_is_over_cannot_be_followed(supaclaw: Supaclaw, place: Path) 
 def test_following_shows_what_is_there_and_what_comes_until_it_is_interrupted(place: Path) -> None:
     said(place, "before")
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, "-m", "gateway", "logs", "--follow", "--json"]
-    # a shell starts what runs in the background deaf to Ctrl-C, and that would be inherited
-    hear = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(
-        command, cwd=place, env=environ, stdout=subprocess.PIPE, text=True, preexec_fn=hear
-    ) as following:
+    command = [sys.executable, "-c", WILL_HEAR, "logs", "--follow", "--json"]
+    with subprocess.Popen(command, cwd=place, env=environ, stdout=subprocess.PIPE, text=True) as following:
         assert following.stdout is not None
         assert json.loads(following.stdout.readline())["event"] == "before"
         said(place, "after")
