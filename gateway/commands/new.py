@@ -5,7 +5,7 @@ from gateway.domain.ids import SessionId
 from gateway.domain.principals import label_of
 from gateway.store import addresses, journals, messages, principals, sessions, tasks
 from gateway.store.pool import Connection
-from gateway.workspace.journal.summary import Outline, summarise
+from gateway.workspace.journal.summary import summarise
 
 
 async def run(ctx: CommandContext) -> CommandReply:
@@ -24,8 +24,7 @@ async def run(ctx: CommandContext) -> CommandReply:
 
 
 async def _close_journal(tx: Connection, session: SessionId) -> None:
-    said = await journals.outline(tx, session)
-    await journals.close(tx, session, summarise(Outline(said.asked, said.answered, said.messages)))
+    await journals.close(tx, session, summarise(*await journals.outline(tx, session)))
 
 
 command = Command("new", "end this session and start a fresh one", run)

@@ -1,13 +1,12 @@
 """Entries: the rows a journal's file is a copy of, and what the database has of what is in the files."""
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from gateway.domain.ids import EntryId, JournalId
-from gateway.domain.inbound import Inbound
+from gateway.domain.inbound import Arrival
 from gateway.store.pool import Connection
 
 CLIPPED = 4_000
@@ -38,38 +37,28 @@ class Mark:
     arrival: int = 0
 
 
-async def adopt(tx: Connection, journal: JournalId, entries: Sequence[EntryId]) -> None:
-    """Take in commands and edits that arrived before the file was opened."""
-    await tx.execute(
-        "update inbox set journal_id = $1 where entry_id = any($2) and journal_id is null and kind <> 'message'",
-        journal,
-        list(entries),
-    )
-
-
 async def lines(conn: Connection, journal: JournalId, after: Mark) -> list[Line]:
     """What the file should hold after this mark; tool calls and results cut, `length` being that of the whole."""
-    said = await conn.fetch(
+    # By time, but never against the order within a table: a row's time is when its transaction began.
+    rows = await conn.fetch(
         """select id, false as arrived, entry_id, kind, created_at as at,
                   case when kind in ('tool_intent', 'tool_result') then coalesce(tool, '') else sender end as who,
-                  case when kind in ('tool_intent', 'tool_result') then left(text, $3) else text end as text,
-                  length(text) as length
-           from messages where journal_id = $1 and id > $2 order by id""",
+                  case when kind in ('tool_intent', 'tool_result') then left(text, $4) else text end as text,
+                  length(text) as length, max(created_at) over (order by id) as placed
+           from messages where journal_id = $1 and id > $2
+           union all
+           select id, true, entry_id, kind, received_at, '', text, length(text), max(received_at) over (order by id)
+           from inbox where journal_id = $1 and id > $3 and kind in ('command', 'edit')
+           order by placed, arrived, id""",
         journal,
         after.message,
+        after.arrival,
         CLIPPED,
     )
-    arrived = await conn.fetch(
-        """select id, true as arrived, entry_id, kind, received_at as at, '' as who, text, length(text) as length
-           from inbox where journal_id = $1 and id > $2 and kind in ('command', 'edit') order by id""",
-        journal,
-        after.arrival,
-    )
-    # By time, but never against the order within a table: a row's time is when its transaction began.
-    return [Line(**row) for row in heapq.merge(said, arrived, key=lambda row: row["at"])]
+    return [Line(*line) for *line, _ in rows]
 
 
-async def known(conn: Connection, arrivals: Sequence[tuple[EntryId, Inbound]]) -> set[EntryId]:
+async def known(conn: Connection, arrivals: Sequence[Arrival]) -> set[EntryId]:
     """Which of these the database has: under their own id, or under another as the same thing on the platform."""
     rows = await conn.fetch(
         """select a.id from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[])
@@ -77,10 +66,10 @@ async def known(conn: Connection, arrivals: Sequence[tuple[EntryId, Inbound]]) -
            where exists (select from inbox i where i.entry_id = a.id)
               or exists (select from inbox i where (i.channel, i.account, i.chat, i.platform_id)
                          = (a.channel, a.account, a.chat, a.platform_id))""",
-        [entry for entry, _ in arrivals],
-        [inbound.address.channel for _, inbound in arrivals],
-        [inbound.address.account for _, inbound in arrivals],
-        [inbound.address.chat for _, inbound in arrivals],
-        [inbound.platform_id for _, inbound in arrivals],
+        [arrival.id for arrival in arrivals],
+        [arrival.inbound.address.channel for arrival in arrivals],
+        [arrival.inbound.address.account for arrival in arrivals],
+        [arrival.inbound.address.chat for arrival in arrivals],
+        [arrival.inbound.platform_id for arrival in arrivals],
     )
     return {EntryId(row["id"]) for row in rows}

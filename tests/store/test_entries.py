@@ -1,6 +1,9 @@
+from datetime import UTC, datetime
+
 import pytest
 
 from gateway.domain.ids import EntryId, JournalId
+from gateway.domain.inbound import Arrival
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.domain.transcript import ToolIntent, ToolResult
@@ -9,9 +12,9 @@ from gateway.store.entries import Mark
 from tests.store.world import HOME, World, arrival, fresh
 
 
-async def opened(world: World) -> JournalId:
+async def opened(world: World, *arrived: EntryId) -> JournalId:
     async with world.database.transaction() as tx:
-        row = await journals.begin(tx, world.session, world.principal, "sessions/2026-03-01/12-30-15.md")
+        row = await journals.begin(tx, world.session, world.principal, "sessions/2026-03-01/12-30-15.md", arrived)
     assert row is not None
     return row.id
 
@@ -28,14 +31,16 @@ async def enter(world: World, text: str, kind: inbox.Kind, entry: EntryId, id: s
         await inbox.enter(tx, arrival(text, id=id), kind, at, entry, handled=True)
 
 
+def arrived(entry: EntryId, id: str) -> Arrival:
+    return Arrival(entry, arrival(id=id), datetime.now(UTC))
+
+
 class TestAdopting:
     async def test_commands_that_came_before_the_file_are_taken_in(self, world: World) -> None:
         command, message = fresh(), fresh()
         await enter(world, "/ping", "command", command, "m1")
         await enter(world, "", "message", message, "m2")
-        journal = await opened(world)
-        async with world.database.transaction() as tx:
-            await entries.adopt(tx, journal, [command, message])
+        journal = await opened(world, command, message)
         assert await lines(world, journal) == [("command", "/ping")]
         assert await world.value("select journal_id from inbox where entry_id = $1", message) is None
 
@@ -89,10 +94,9 @@ class TestKnown:
     async def test_an_arrival_is_known_by_its_id_and_by_its_key(self, world: World, same: str) -> None:
         entry = fresh()
         await enter(world, "", "message", entry, "m1")
-        asked = (entry, arrival(id="other")) if same == "id" else (fresh(), arrival(id="m1"))
-        stranger = (fresh(), arrival(id="m2"))
+        asked = arrived(entry, "other") if same == "id" else arrived(fresh(), "m1")
         async with world.database.connection() as conn:
-            assert await entries.known(conn, [asked, stranger]) == {asked[0]}
+            assert await entries.known(conn, [asked, arrived(fresh(), "m2")]) == {asked.id}
 
     async def test_nothing_asked_nothing_known(self, world: World) -> None:
         async with world.database.connection() as conn:

@@ -1,12 +1,13 @@
 from datetime import datetime, timedelta
+from uuid import uuid4
 
-from gateway.domain.ids import JournalId
+from gateway.domain.ids import JournalId, SessionId
 from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
 from gateway.domain.transcript import AssistantText, Notice
 from gateway.store import entries, journals, messages, sessions
 from gateway.store.entries import Mark
-from gateway.store.journals import JournalRow, Said
+from gateway.store.journals import JournalRow
 from tests.store.world import HOME, World
 
 PATH = "sessions/2026-03-01/12-30-15.md"
@@ -41,31 +42,37 @@ class TestOpening:
         async with world.database.transaction() as tx:
             assert await journals.begin(tx, world.session, world.principal, "sessions/x.md") is None
             assert await journals.open_for(tx, world.session) == first
-            assert await journals.all_open(tx) == [first]
+            assert await journals.all_open(tx) == [(first, None)]
 
     async def test_a_path_is_taken_once(self, world: World) -> None:
         await opened(world)
         async with world.database.transaction() as tx:
             other = await sessions.start(tx, world.principal, Label.OWNER)
             assert await journals.begin(tx, other, world.principal, PATH) is None
-            assert await journals.taken(tx, world.principal, PATH)
-            assert not await journals.taken(tx, world.principal, "sessions/x.md")
+            found = await journals.at_path(tx, world.principal, PATH)
+            assert found is not None
+            assert found.session_id == world.session
+            assert await journals.at_path(tx, world.principal, "sessions/x.md") is None
+
+    async def test_open_ones_tell_the_time_of_their_newest_message(self, world: World) -> None:
+        journal = await opened(world)
+        for text in ("one", "two"):
+            await world.ask(text)
+        newest = await world.value("select max(created_at) from messages")
+        async with world.database.connection() as conn:
+            assert await journals.all_open(conn) == [(journal, newest)]
 
 
 class TestWhereItGoes:
-    async def test_an_address_tells_its_session_and_file(self, world: World) -> None:
+    async def test_an_address_tells_whose_it_is_and_the_file(self, world: World) -> None:
         async with world.database.connection() as conn:
-            before = await journals.current(conn, HOME)
-            assert before is not None
-            assert (before.principal_id, before.session_id, before.path) == (world.principal, world.session, None)
+            assert await journals.current(conn, HOME) == (world.principal, None)
         await opened(world)
         async with world.database.connection() as conn:
-            after = await journals.current(conn, HOME)
-            assert after is not None
-            assert after.path == PATH
+            assert await journals.current(conn, HOME) == (world.principal, PATH)
         await closed(world)
         async with world.database.connection() as conn:
-            assert await journals.current(conn, HOME) == before
+            assert await journals.current(conn, HOME) == (world.principal, None)
 
     async def test_where_nothing_was_said_there_is_none(self, world: World) -> None:
         async with world.database.connection() as conn:
@@ -103,44 +110,46 @@ class TestClosing:
         await world.ask("and?")
         await world.answer("this")
         async with world.database.connection() as conn:
-            assert await journals.outline(conn, world.session) == Said("what?", "this", 4)
+            assert await journals.outline(conn, world.session) == ("what?", "this", 4)
 
     async def test_the_outline_counts_what_was_said_and_cuts_it(self, world: World) -> None:
         async with world.database.transaction() as tx:
-            assert await journals.outline(tx, world.session) == Said("", "", 0)
+            assert await journals.outline(tx, world.session) == ("", "", 0)
             for entry in (Notice("hello"), AssistantText("let me look", final=False), AssistantText("a" * 1000)):
                 await messages.say(tx, world.session, world.principal, entry, label=Label.OWNER)
-            assert await journals.outline(tx, world.session) == Said("", "a" * 400, 1)
+            assert await journals.outline(tx, world.session) == ("", "a" * 400, 1)
 
-    async def test_filed_ones_are_listed_the_newest_first_with_their_channel(self, world: World) -> None:
-        for day in ("01", "02"):
-            journal = await opened(world, f"sessions/2026-03-{day}/00-00-00.md")
-            async with world.database.connection() as conn:
-                assert await journals.channel_of(conn, journal.id) == ""
-            await world.ask("hello")
-            await closed(world, f"on {day}")
-            async with world.database.connection() as conn:
-                assert await journals.channel_of(conn, journal.id) == "fake"
-                await journals.file_away(conn, journal.id, f"memory/202603{day}000000.md")
-        await opened(world)
+    async def test_filed_ones_and_the_one_to_file_are_listed_with_their_channel(self, world: World) -> None:
+        await opened(world, "sessions/2026-03-01/00-00-00.md")
+        await world.ask("hello")
+        await closed(world, "talk")
         async with world.database.connection() as conn:
+            [first] = await journals.unfiled(conn, 10)
+            assert [row.path for row in await journals.listed(conn, first)] == [first.path]
+            await journals.file_away(conn, first.id, "memory/20260301000000.md")
             assert await journals.unfiled(conn, 10) == []
-            filed = await journals.of_principal(conn, world.principal)
-        assert [(row.path, row.channel, row.summary) for row in filed] == [
-            ("memory/20260302000000.md", "fake", "on 02"),
-            ("memory/20260301000000.md", "fake", "on 01"),
-        ]
+        await opened(world)
+        await closed(world, "nothing")
+        await opened(world, "sessions/x.md")
+        async with world.database.connection() as conn:
+            [second] = await journals.unfiled(conn, 10)
+            rows = await journals.listed(conn, second)
+        assert {(row.path, row.channel, row.summary) for row in rows} == {
+            ("memory/20260301000000.md", "fake", "talk"),
+            (PATH, "", "nothing"),
+        }
 
 
 class TestUnopened:
     async def test_sessions_with_rows_and_no_file(self, world: World) -> None:
         async with world.database.connection() as conn:
             assert await journals.unopened(conn, 10) == []
-            assert await journals.unopened_in(conn, world.session) is None
+            assert await journals.unopened(conn, 1, world.session) == []
         await world.ask("hello")
         async with world.database.connection() as conn:
             [left] = await journals.unopened(conn, 10)
-            assert await journals.unopened_in(conn, world.session) == left
+            assert await journals.unopened(conn, 1, world.session) == [left]
+            assert await journals.unopened(conn, 1, SessionId(uuid4())) == []
         assert (left.session_id, left.principal_id, left.ended) == (world.session, world.principal, False)
         since: datetime = await world.value("select created_at from messages")
         assert abs(left.since - since) < timedelta(microseconds=1)
@@ -154,9 +163,3 @@ class TestUnopened:
             await sessions.end(tx, world.session)
             [left] = await journals.unopened(tx, 10)
         assert left.ended
-
-    async def test_a_file_is_known_by_its_path_and_principal(self, world: World) -> None:
-        await opened(world)
-        async with world.database.connection() as conn:
-            found = await journals.registered(conn, world.principal, [PATH, "sessions/x.md"])
-        assert found == {PATH: world.session}

@@ -1,8 +1,8 @@
 """The copyist: goes after sessions whose rows changed, files that look wrong, and journals that were closed."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Set
+from uuid import UUID
 
 import structlog
 
@@ -10,14 +10,14 @@ from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import EntryId, SessionId
 from gateway.flow.journal.copies import Copies
-from gateway.flow.journal.filing import Filing
 from gateway.flow.journal.places import Places
-from gateway.flow.journal.strays import Strays
 from gateway.flow.wakeup import Wakeup
-from gateway.store import entries, journals
-from gateway.store.journals import JournalRow
-from gateway.store.pool import Database
+from gateway.store import journals, sessions
+from gateway.store.journals import JournalRow, Unopened
+from gateway.store.pool import Connection, Database
 from gateway.workspace.journal.files import Place
+from gateway.workspace.journal.summary import summarise
+from gateway.workspace.journal.writer import JournalWriter
 from gateway.workspace.paths import WorkspaceError
 
 AT_ONCE = 100
@@ -28,51 +28,31 @@ IDLE = 30.0
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """Something that was stored, and where it had been written."""
-
-    entry: EntryId
-    place: Place | None
-
-
 class Copyist:
-    """Works through sessions that changed, one at a time; what fails is tried again."""
+    """Works through what changed, one thing at a time; what fails is tried again."""
 
-    def __init__(
-        self,
-        database: Database,
-        places: Places,
-        copies: Copies,
-        strays: Strays,
-        filing: Filing,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, database: Database, places: Places, writer: JournalWriter, copies: Copies, clock: Clock) -> None:
         self._database = database
         self._places = places
+        self._writer = writer
         self._copies = copies
-        self._strays = strays
-        self._filing = filing
         self._clock = clock
-        self._changed: dict[SessionId, list[_Stored]] = {}
-        self._suspects: set[Place] = set()
+        self._due: dict[SessionId | Place, set[tuple[EntryId, Place | None]]] = {}
         self._troubled: set[object] = set()
         self._wakeup = Wakeup()
         self._one_round = asyncio.Lock()
 
-    def changed(self, session: SessionId) -> None:
-        """Rows of this session were committed; never blocks."""
-        self._changed.setdefault(session, [])
-        self._wakeup.set()
+    @property
+    def behind(self) -> bool:
+        """Whether something is still to be done."""
+        return bool(self._due) or self._one_round.locked()
 
-    def stored(self, session: SessionId, entry: EntryId, place: Place | None) -> None:
-        """This arrival was committed after it had been written there; never blocks."""
-        self._changed.setdefault(session, []).append(_Stored(entry, place))
-        self._wakeup.set()
+    def changed(self, what: SessionId | Place, *stored: tuple[EntryId, Place | None]) -> None:
+        """Rows of this session were committed, these after they had been written there; never blocks.
 
-    def suspect(self, place: Place) -> None:
-        """Something is in this file that does not belong there."""
-        self._suspects.add(place)
+        A file that may not be right is named itself; these in it will never be stored.
+        """
+        self._due.setdefault(what, set()).update(stored)
         self._wakeup.set()
 
     async def run(self) -> None:
@@ -96,75 +76,74 @@ class Copyist:
         async with self._database.connection() as conn:
             unopened = await journals.unopened(conn, AT_ONCE)
         for left in unopened:
-            self._changed.setdefault(left.session_id, [])
-        done = len(unopened) < AT_ONCE
-        for session in list(self._changed):
-            done = await self._copied(session) and done
-        for place in list(self._suspects):
-            done = await self._looked_at(place) and done
+            self._due.setdefault(left.session_id, set())
+        for kind in (UUID, Place):  # a session may tell of a file
+            for what in [each for each in self._due if isinstance(each, kind)]:
+                await self._tried(what, self._done(what))
         async with self._database.connection() as conn:
             unfiled = await journals.unfiled(conn, AT_ONCE)
-        for journal in unfiled:
-            done = await self._filed(journal) and done
-        return done and len(unfiled) < AT_ONCE
+        filed = [await self._tried(journal.path, self._copies.file(journal)) for journal in unfiled]
+        return not self._due and all(filed) and max(len(unopened), len(unfiled)) < AT_ONCE
 
-    async def _copied(self, session: SessionId) -> bool:
-        stored = self._changed.pop(session)
+    async def _tried(self, what: object, work: Awaitable[None]) -> bool:
         try:
-            await self._copy(session, stored)
+            await work
         except (OSError, WorkspaceError) as exc:
-            self._put_back(session, stored)
-            return self._trouble(session, exc)
-        except TryAgainLater:
-            self._put_back(session, stored)
-            raise
-        self._troubled.discard(session)
-        return True
-
-    async def _looked_at(self, place: Place) -> bool:
-        try:
-            session = await self._strays.session_of(place)
-            if session is None:
-                await self._strays.clear(place)
-        except (OSError, WorkspaceError) as exc:
-            return self._trouble(place.path, exc)
-        self._suspects.discard(place)
-        self._troubled.discard(place.path)
-        if session is None:
-            return True
-        self._copies.forget(place)
-        self._changed.setdefault(session, [])
-        return False
-
-    async def _filed(self, journal: JournalRow) -> bool:
-        """What waits to be stored keeps a journal from being filed; that is no trouble."""
-        try:
-            await self._filing.file(journal)
-        except (OSError, WorkspaceError) as exc:
-            return self._trouble(journal.path, exc)
-        self._copies.forget(Place(self._places.root_of(journal.principal_id), journal.path))
-        self._troubled.discard(journal.path)
-        return True
-
-    async def _copy(self, session: SessionId, stored: Sequence[_Stored]) -> None:
-        journal = await self._copies.open(session)
-        place = Place(self._places.root_of(journal.principal_id), journal.path) if journal else None
-        self._suspects |= {each.place for each in stored if each.place is not None and each.place != place}
-        if journal is None or place is None:
-            return
-        if stored:
-            async with self._database.connection() as conn:
-                await entries.adopt(conn, journal.id, [each.entry for each in stored])
-        await self._copies.bring(journal, place)
-        # What was stored as no row of this journal had arrived before, under another id.
-        if self._copies.ahead(place, [each.entry for each in stored]):
-            self._suspects.add(place)
-
-    def _put_back(self, session: SessionId, stored: list[_Stored]) -> None:
-        self._changed[session] = [*stored, *self._changed.get(session, [])]
-
-    def _trouble(self, what: object, exc: Exception) -> bool:
-        if what not in self._troubled:
+            if what not in self._troubled:
+                log.warning("journal.not_copied", of=str(what), error=str(exc))
             self._troubled.add(what)
-            log.warning("journal.not_copied", of=str(what), error=str(exc))
-        return False
+            return False
+        self._troubled.discard(what)
+        return True
+
+    async def _done(self, what: SessionId | Place) -> None:
+        stored = self._due.pop(what)
+        try:
+            await (self._look_at(what, stored) if isinstance(what, Place) else self._copy(what, stored))
+        except (OSError, WorkspaceError, TryAgainLater):
+            self.changed(what, *stored)
+            raise
+
+    async def _copy(self, session: SessionId, stored: Set[tuple[EntryId, Place | None]]) -> None:
+        arrived = [entry for entry, _ in stored]
+        journal = await self._open(session, arrived)
+        place = self._places.place_of(journal) if journal else None
+        for _, written in stored:
+            if written is not None and written != place:
+                self._due.setdefault(written, set())
+        if journal is not None:
+            await self._copies.bring(journal, arrived)
+
+    async def _look_at(self, place: Place, stored: Set[tuple[EntryId, Place | None]]) -> None:
+        journal = await self._places.journal_at(place)
+        done_with = {entry for entry, _ in stored}
+        if journal is None:
+            await self._copies.clear(place, done_with)
+        else:
+            await self._copies.put_right(journal, done_with)
+
+    async def _open(self, session: SessionId, stored: list[EntryId]) -> JournalRow | None:
+        """The session's open journal, opened now if it has rows that are in none; None if it has no rows to copy."""
+        async with self._database.connection() as conn:
+            journal = await journals.open_for(conn, session)
+            unopened = [] if journal else await journals.unopened(conn, 1, session)
+        return await self._begin(unopened[0], stored) if unopened else journal
+
+    async def _begin(self, unopened: Unopened, stored: list[EntryId]) -> JournalRow | None:
+        place = await self._writer.create(self._places.root_of(unopened.principal_id), unopened.since)
+        journal = await self._database.run(lambda tx: _begin(tx, unopened, place.path, stored))
+        if journal is None or journal.path != place.path:
+            await self._writer.remove(place, set())
+        return journal
+
+
+async def _begin(tx: Connection, unopened: Unopened, path: str, stored: list[EntryId]) -> JournalRow | None:
+    """The session's open journal; one that was made after the session ended is closed at once."""
+    session = unopened.session_id
+    await sessions.lock(tx, session)
+    journal = await journals.begin(tx, session, unopened.principal_id, path, stored)
+    if journal is None:
+        return await journals.open_for(tx, session)
+    if unopened.ended:
+        await journals.close(tx, session, summarise(*await journals.outline(tx, session)))
+    return journal

@@ -4,31 +4,35 @@ The database is canonical. The files are its copy for people, and its spool whil
 """
 
 import asyncio
+from datetime import datetime
 from pathlib import Path
+from uuid import UUID
 
 import structlog
 
 from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.ids import SessionId
+from gateway.domain.ids import EntryId, SessionId
 from gateway.domain.inbound import Arrival
 from gateway.domain.principals import Role
 from gateway.flow.journal.copies import Copies
 from gateway.flow.journal.copyist import Copyist
-from gateway.flow.journal.filing import Filing
+from gateway.flow.journal.mark import read_since, write_mark
 from gateway.flow.journal.places import Places
-from gateway.flow.journal.reconcile import Reconcile
-from gateway.flow.journal.strays import Strays
 from gateway.flow.people import People
 from gateway.store import journals
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
-from gateway.workspace.journal.entry import Entry, entry_of
-from gateway.workspace.journal.files import Place
+from gateway.workspace.journal.entry import entry_of
+from gateway.workspace.journal.files import Place, sessions
 from gateway.workspace.journal.writer import JournalWriter
 from gateway.workspace.paths import WorkspaceError
 
-__all__ = ["Journal", "Place"]
+MARK_EVERY = 600.0
+RETRY = 5.0
+OPEN = 10_000
+
+_TOO_MANY = EntryId(UUID(int=0))
 
 log = structlog.get_logger(__name__)
 
@@ -39,13 +43,13 @@ class Journal:
     def __init__(self, database: Database, people: People, workspace: Path, data: Path, clock: Clock) -> None:
         self._writer = JournalWriter(data / "keys" / "journal", data / "journal" / "damaged")
         self._places = Places(database, people, self._writer, workspace, data / "principals")
-        strays = Strays(database, self._places, self._writer)
-        filing = Filing(database, self._places, self._writer, strays)
-        self._strays = strays
-        self._copies = Copies(database, self._places, self._writer, strays)
-        self._copyist = Copyist(database, self._places, self._copies, strays, filing, clock)
-        mark = data / "journal" / "checked"
-        self._reconcile = Reconcile(database, self._places, self._writer, strays, self._copyist, mark, clock)
+        self._copies = Copies(database, self._places, self._writer)
+        self._copyist = Copyist(database, self._places, self._writer, self._copies, clock)
+        self._database = database
+        self._clock = clock
+        self._mark = data / "journal" / "checked"
+        self._open: set[EntryId] = set()
+        self._checked = False
         self._failing = False
 
     async def write(self, arrival: Arrival, role: Role) -> Place | None:
@@ -72,60 +76,108 @@ class Journal:
 
     async def bind(self, tx: Connection, at: AddressRow, place: Place) -> None:
         """Make a fresh file the session's, if it has none; the caller holds the session and stores into it next."""
-        if place.fresh and place.root == self._places.root_of(at.principal_id):
+        if place in self._places.fresh and place.root == self._places.root_of(at.principal_id):
             await journals.begin(tx, at.session_id, at.principal_id, place.path)
 
     def stored(self, arrival: Arrival, place: Place | None, session: SessionId | None) -> None:
         """It was committed; without a session nothing of it was stored, and nothing will be. Never blocks."""
-        self._reconcile.stored(arrival.id)
+        self._open.discard(arrival.id)
         if session is not None:
-            self._copyist.stored(session, arrival.id, place)
+            self._copyist.changed(session, (arrival.id, place))
             if place is not None:
-                self._places.bound(arrival.inbound.address, place)
+                self._places.fresh.discard(place)
         elif place is not None:
-            self._strays.settle(arrival.id)
-            self._copyist.suspect(place)
+            self._copyist.changed(place, (arrival.id, place))
 
     def changed(self, session: SessionId) -> None:
         """Rows of this session were committed; never blocks."""
         self._copyist.changed(session)
 
-    async def unstored(self) -> list[tuple[Arrival, Place]]:
-        """At the start, before anything is taken in: what is in the files and not in the database, the oldest first."""
-        return await self._reconcile.unstored()
-
-    async def checked(self) -> None:
-        """What `unstored` returned is stored, or never will be."""
-        await self._reconcile.checked()
-
     async def run(self) -> None:
         """Copy what is committed, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._copyist.run(), name="journal copyist")
-            group.create_task(self._reconcile.keep_marking(), name="journal mark")
+            group.create_task(self._keep_marking(), name="journal mark")
 
     async def catch_up(self) -> bool:
         """Copy once what is committed by now, as at an orderly stop; False if some of it has to be tried again."""
-        return await self._copyist.catch_up()
+        done = await self._copyist.catch_up()
+        await self._move_mark()
+        return done
 
-    async def mark(self) -> bool:
-        """Note that the files need not be read again at the next start; False while something in them is not stored."""
-        return await self._reconcile.mark()
+    async def unstored(self) -> list[tuple[Arrival, Place]]:
+        """At the start, before anything is taken in: what is in the files and not in the database, the oldest first.
+
+        Only files changed since the mark are read. The copyist puts right those, and what lags or is gone.
+        """
+        try:
+            await self._writer.open()
+        except OSError as exc:
+            log.warning("journal.unreadable", error=str(exc))
+        since, there = await asyncio.to_thread(lambda: (read_since(self._mark, self._clock.now()), self._there()))
+        async with self._database.connection() as conn:
+            opened = await journals.all_open(conn)
+        for journal, newest in opened:
+            if self._places.place_of(journal) not in there or (newest is not None and newest >= since):
+                self._copyist.changed(journal.session_id)
+        unstored = [each for place, at in there.items() if at >= since for each in await self._unstored_in(place)]
+        return sorted(unstored, key=lambda each: each[0].at)
+
+    async def checked(self) -> None:
+        """What `unstored` returned is stored, or will be found again by the next start."""
+        self._checked = True
 
     async def _written(self, arrival: Arrival, role: Role) -> Place | None:
-        entry = entry_of(arrival)
-        place = await self._places.of(arrival, role)
-        if place is None:
-            return None
-        try:
-            return await self._append(place, entry)
-        except FileNotFoundError:  # it was closed and filed meanwhile, or somebody deleted it
-            self._places.forget(place)
-        again = await self._places.of(arrival, role)
-        return None if again is None else await self._append(again, entry, create=True)
+        for create in (False, True):
+            place = await self._places.of(arrival, role)
+            if place is None:
+                return None
+            self._remember(arrival)
+            try:
+                await self._writer.append(place, [entry_of(arrival)], create=create)
+            except FileNotFoundError:  # it was closed and filed meanwhile, or somebody deleted it
+                self._places.forget(place)
+                continue
+            self._copies.written(place, arrival.id)
+            return place
+        return None
 
-    async def _append(self, place: Place, entry: Entry, *, create: bool = False) -> Place:
-        self._reconcile.written(entry)
-        await self._writer.append(place, [entry], create=create)
-        self._copies.written(place, entry.id)
-        return place
+    def _remember(self, arrival: Arrival) -> None:
+        """This is in a file and not yet in the database; where that is too much to remember, the mark stays."""
+        self._open.add(arrival.id if len(self._open) < OPEN else _TOO_MANY)
+
+    async def _unstored_in(self, place: Place) -> list[tuple[Arrival, Place]]:
+        self._copyist.changed(place)
+        try:
+            held, stored = await self._copies.held(place)
+        except (OSError, WorkspaceError) as exc:
+            log.warning("journal.unreadable", path=str(place.root / place.path), error=str(exc))
+            return []
+        unstored = [(arrival, place) for arrival in held.arrivals if arrival.id not in stored]
+        if unstored and await self._places.journal_at(place) is None:
+            self._places.fresh.add(place)
+        for arrival, _ in unstored:
+            self._remember(arrival)
+        return unstored
+
+    def _there(self) -> dict[Place, datetime]:
+        """Every session file and when it was last written."""
+        there: dict[Place, datetime] = {}
+        for root in self._places.roots():
+            try:
+                there.update(sessions(root))
+            except OSError as exc:
+                log.warning("journal.unreadable", path=str(root), error=str(exc))
+        return there
+
+    async def _keep_marking(self) -> None:
+        while True:
+            await self._clock.sleep(MARK_EVERY if await self._move_mark() else RETRY)
+
+    async def _move_mark(self) -> bool:
+        """The next start need not read the files again if all that was written is stored, and all stored is copied."""
+        now = self._clock.now()
+        if self._open or self._copyist.behind or not self._checked:
+            return False
+        await asyncio.to_thread(write_mark, self._mark, now)
+        return True

@@ -1,8 +1,6 @@
 """Places: which journal file is written into at an address."""
 
 import asyncio
-from collections import OrderedDict
-from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -12,6 +10,7 @@ from gateway.domain.inbound import Address, Arrival
 from gateway.domain.principals import Role
 from gateway.flow.people import People
 from gateway.store import journals
+from gateway.store.journals import JournalRow
 from gateway.store.pool import Database
 from gateway.workspace.journal.files import Place
 from gateway.workspace.journal.writer import JournalWriter
@@ -31,15 +30,23 @@ class Places:
         self._writer = writer
         self._workspace = workspace
         self._others = others
-        self._used: OrderedDict[Address, Place] = OrderedDict()
+        self._used: dict[Address, Place] = {}
+        self.fresh: set[Place] = set()
+        """Files in use that the database knows nothing of."""
 
     def root_of(self, principal: PrincipalId) -> Path:
         """Where a principal's files lie."""
         return self._workspace if self._people.is_owner(principal) else self._others / str(principal)
 
-    def owner_of(self, place: Place) -> PrincipalId:
-        """Whose file it is."""
-        return self._people.owner.id if place.root == self._workspace else PrincipalId(UUID(place.root.name))
+    def place_of(self, journal: JournalRow) -> Place:
+        """Where a journal's file lies."""
+        return Place(self.root_of(journal.principal_id), journal.path)
+
+    async def journal_at(self, place: Place) -> JournalRow | None:
+        """The journal whose file this is, if it is one's."""
+        principal = self._people.owner.id if place.root == self._workspace else PrincipalId(UUID(place.root.name))
+        async with self._database.connection() as conn:
+            return await journals.at_path(conn, principal, place.path)
 
     def roots(self) -> list[Path]:
         """Every file root there is; reads one folder."""
@@ -49,40 +56,32 @@ class Places:
     async def of(self, arrival: Arrival, role: Role) -> Place | None:
         """The file of the conversation, a fresh one where there is none; None if nobody can say yet whose it is."""
         address = arrival.inbound.address
-        place = self._used.get(address) or await self._look_up(arrival, role)
+        place = self._used.pop(address, None) or await self._look_up(arrival, role)
         if place is not None:
             self._used[address] = place
-            self._used.move_to_end(address)
             if len(self._used) > REMEMBERED:
-                self._used.popitem(last=False)
+                del self._used[next(iter(self._used))]
         return place
 
     def forget(self, place: Place) -> None:
         """Nothing goes into this file any more."""
-        for address in [at for at, used in self._used.items() if used == place]:
-            del self._used[address]
-
-    def bound(self, address: Address, place: Place) -> None:
-        """The database knows the file now."""
-        if self._used.get(address) == place:
-            self._used[address] = replace(place, fresh=False)
+        self.fresh.discard(place)
+        self._used = {address: used for address, used in self._used.items() if used != place}
 
     async def _look_up(self, arrival: Arrival, role: Role) -> Place | None:
-        inbound = arrival.inbound
-        at = await self._current(inbound.address)
-        if at is not None:
-            root = self.root_of(at.principal_id)
-            return await self._writer.create(root, arrival.at) if at.path is None else Place(root, at.path)
-        if role is Role.OWNER and inbound.private:
-            return await self._writer.create(self._workspace, arrival.at)
-        return None
-
-    async def _current(self, address: Address) -> journals.Current | None:
         try:
             async with asyncio.timeout(LOOK_UP_WITHIN), self._database.connection() as conn:
-                return await journals.current(conn, address)
+                known = await journals.current(conn, arrival.inbound.address)
         except (SupaclawError, TimeoutError):  # the message is kept all the same, and its place put right later
+            known = None
+        if known is None and not (role is Role.OWNER and arrival.inbound.private):
             return None
+        principal, path = known or (self._people.owner.id, None)
+        if path is not None:
+            return Place(self.root_of(principal), path)
+        place = await self._writer.create(self.root_of(principal), arrival.at)
+        self.fresh.add(place)
+        return place
 
 
 def _is_principal(path: Path) -> bool:

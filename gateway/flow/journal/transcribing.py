@@ -2,13 +2,17 @@
 
 import re
 from collections.abc import Sequence
-from typing import assert_never
 
 from gateway.store.entries import Line
 from gateway.workspace.journal.entry import Entry
 
-AGENT = "SupaClaw"
-GATEWAY = "Gateway"
+_SHOWN = {
+    "assistant": "SupaClaw",
+    "tool_intent": "Tool call: {}",
+    "tool_result": "Tool result: {}",
+    "summary": "Summary",
+    "notice": "Gateway",
+}
 
 
 def transcribed(lines: Sequence[Line]) -> list[Entry]:
@@ -17,30 +21,13 @@ def transcribed(lines: Sequence[Line]) -> list[Entry]:
 
 
 def _who(line: Line) -> str:
-    match line.kind:
-        case "user" | "command" | "edit":
-            return line.who or "User"
-        case "assistant":
-            return AGENT
-        case "tool_intent":
-            return f"Tool call: {line.who}"
-        case "tool_result":
-            return f"Tool result: {line.who}"
-        case "summary":
-            return "Summary"
-        case "notice":
-            return GATEWAY
-        case _:
-            assert_never(line.kind)
+    return _SHOWN.get(line.kind, "{}").format(line.who or "User")
 
 
 def _text(line: Line) -> str:
-    return _fenced(line) if line.kind in ("tool_intent", "tool_result") else line.text
-
-
-def _fenced(line: Line) -> str:
-    longest = max((len(run) for run in re.findall("`+", line.text)), default=0)
-    fence = "`" * max(3, longest + 1)
+    if line.kind not in ("tool_intent", "tool_result"):
+        return line.text
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", line.text)), default=0))
     left_out = line.length - len(line.text)
     remark = f"\n\n[… {left_out:,} more characters; the database has the whole]" if left_out > 0 else ""
     return f"{fence}json\n{line.text}\n{fence}{remark}"

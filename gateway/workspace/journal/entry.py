@@ -31,13 +31,8 @@ class Entry:
 def entry_of(arrival: Arrival) -> Entry:
     """What arrived, before the database has it."""
     inbound = _storable(arrival.inbound)
-    return Entry(arrival.id, _kind(inbound), arrival.at, inbound.sender.name, inbound.text, inbound)
-
-
-def _kind(inbound: Inbound) -> Kind:
-    if inbound.edits is not None:
-        return "edit"
-    return "command" if inbound.text.startswith("/") else "message"
+    kind: Kind = "edit" if inbound.edits is not None else "command" if inbound.text.startswith("/") else "message"
+    return Entry(arrival.id, kind, arrival.at, inbound.sender.name, inbound.text, inbound)
 
 
 def _storable(inbound: Inbound) -> Inbound:

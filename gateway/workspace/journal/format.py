@@ -8,15 +8,15 @@ damage lets the parser look there; then it says what it always said, under an id
 import hashlib
 import hmac
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from gateway.domain.ids import EntryId
-from gateway.domain.inbound import Inbound
-from gateway.workspace.journal.entry import Entry, Kind
+from gateway.domain.inbound import Arrival
+from gateway.workspace.journal.entry import Entry
 
 NAME_LENGTH = 80
 
@@ -26,61 +26,54 @@ _MAC = b',"mac":"'
 _END = b'"}'
 _DIGITS = 64
 
-_INBOUND = TypeAdapter(Inbound)
+_ENTRY = TypeAdapter(Entry)
 
 
 class _Header(BaseModel):
-    """`length` and `sha256` are of the body: the heading, a blank line, the text."""
+    """`length` and `sha256` are of the body: the heading, a blank line, the text; the rest is the entry without it."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
-    id: EntryId
-    kind: Kind
-    at: AwareDatetime
-    who: str
     length: int
     sha256: str
-    inbound: dict[str, JsonValue] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a file holds, each entry once.
-
-    Not `intact` means that something in it is no verified entry; `repeated`, that one is there twice, as when what
-    was written came again.
-    """
+    """What a file holds, each entry once; not `intact` means that something in it is no verified entry."""
 
     entries: tuple[Entry, ...]
     intact: bool
-    repeated: bool = False
+
+    @property
+    def arrivals(self) -> list[Arrival]:
+        """What arrived, in the order of the file."""
+        return [arrival for entry in self.entries if (arrival := entry.arrival) is not None]
 
 
-def render(entry: Entry, key: bytes) -> bytes:
-    """One entry, the same bytes each time."""
-    body = f"{_heading(entry)}\n\n{entry.text}".encode()
-    signed = _signed(entry, body)
-    return b"".join((_OPENING, signed[:-1], _MAC, _mac(signed, key), _END, _CLOSING, body, b"\n\n"))
-
-
-def render_all(entries: Sequence[Entry], key: bytes) -> bytes:
-    """A whole file."""
-    return b"".join(render(entry, key) for entry in entries)
+def render(entries: Iterable[Entry], key: bytes) -> bytes:
+    """A whole file or a part of one; the same entry is the same bytes each time."""
+    return b"".join(_rendered(entry, key) for entry in entries)
 
 
 def parse(data: bytes, key: bytes) -> Content:
     """Every entry that verifies, each once; after damage the search goes on at what looks like the next header."""
     found: dict[EntryId, Entry] = {}
-    intact, repeated, place = True, False, 0
+    intact, place = True, 0
     while 0 <= place < len(data):
         block = _block(data, place, key)
         if block is None:
             intact, place = False, data.find(_OPENING, place + 1)
-            continue
-        entry, place = block
-        repeated = repeated or entry.id in found
-        found.setdefault(entry.id, entry)
-    return Content(tuple(found.values()), intact, repeated)
+        else:
+            entry, place = block
+            found.setdefault(entry.id, entry)
+    return Content(tuple(found.values()), intact)
+
+
+def _rendered(entry: Entry, key: bytes) -> bytes:
+    body = f"### {_one_line(entry.who)} · {entry.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC\n\n{entry.text}".encode()
+    signed = _signed(entry, body)
+    return b"".join((_OPENING, signed[:-1], _MAC, _mac(signed, key), _END, _CLOSING, body, b"\n\n"))
 
 
 def _block(data: bytes, start: int, key: bytes) -> tuple[Entry, int] | None:
@@ -106,7 +99,8 @@ def _header(data: bytes, start: int, key: bytes) -> tuple[_Header | None, int]:
     end = data.find(b"--", start + len(_OPENING)) - 1
     if end < 0 or not data.startswith(_CLOSING, end):
         return None, start
-    signed, mac = _split(data[start + len(_OPENING) : end])
+    head, _, rest = data[start + len(_OPENING) : end].rpartition(_MAC)
+    signed, mac = head + b"}", rest.removesuffix(_END) if len(rest) == _DIGITS + len(_END) else b""
     if not hmac.compare_digest(mac, _mac(signed, key)):
         return None, start
     try:
@@ -115,31 +109,25 @@ def _header(data: bytes, start: int, key: bytes) -> tuple[_Header | None, int]:
         return None, start
 
 
-def _split(written: bytes) -> tuple[bytes, bytes]:
-    signed, _, rest = written.rpartition(_MAC)
-    return signed + b"}", rest.removesuffix(_END) if len(rest) == _DIGITS + len(_END) else b""
-
-
 def _entry(header: _Header, text: str) -> Entry | None:
+    said = header.model_extra or {}
+    inbound = said.get("inbound")
     try:
-        inbound = None if header.inbound is None else _INBOUND.validate_python({**header.inbound, "text": text})
+        if isinstance(inbound, dict):
+            said = {**said, "inbound": {**inbound, "text": text}}
+        return _ENTRY.validate_python({**said, "text": text})
     except ValidationError:
         return None
-    return Entry(header.id, header.kind, header.at, header.who, text, inbound)
 
 
 def _signed(entry: Entry, body: bytes) -> bytes:
-    header = _Header(
-        id=entry.id,
-        kind=entry.kind,
-        at=entry.at,
-        who=entry.who,
-        length=len(body),
-        sha256=hashlib.sha256(body).hexdigest(),
-        inbound=None if entry.inbound is None else _INBOUND.dump_python(entry.inbound, mode="json", exclude={"text"}),
-    )
-    text = json.dumps(header.model_dump(mode="json", exclude_none=True), separators=(",", ":"))
+    header = {
+        **_ENTRY.dump_python(entry, mode="json", exclude_none=True, exclude={"text": True, "inbound": {"text"}}),
+        "length": len(body),
+        "sha256": hashlib.sha256(body).hexdigest(),
+    }
     # ASCII, and no value can end the comment.
+    text = json.dumps(header, separators=(",", ":"))
     return text.replace("--", "-\\u002d").replace(">", "\\u003e").encode("ascii")
 
 
@@ -147,14 +135,6 @@ def _mac(signed: bytes, key: bytes) -> bytes:
     return hmac.digest(key, signed, "sha256").hex().encode("ascii")
 
 
-def _heading(entry: Entry) -> str:
-    return f"### {_one_line(entry.who)} · {_stamp(entry.at)}"
-
-
 def _one_line(name: str) -> str:
     shown = " ".join("".join(char if char.isprintable() else " " for char in name).split())
     return shown.replace("<", "&lt;")[:NAME_LENGTH] or "?"
-
-
-def _stamp(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -12,11 +12,9 @@ KEY_BYTES = 32
 
 def journal_key(path: Path) -> bytes:
     """The key, made at first use; raises `OwnerMustAct` when the file holds something else."""
-    try:
-        key = path.read_bytes()
-    except FileNotFoundError:
+    if not path.exists():
         _make(path)
-        key = path.read_bytes()
+    key = path.read_bytes()
     if len(key) != KEY_BYTES:
         raise OwnerMustAct(f"{path} is damaged; restore it from a backup, or remove it to distrust the old journals")
     return key

@@ -1,11 +1,10 @@
-"""The journal's one writer: what is appended, replaced and removed happens in the order it was asked for."""
+"""The journal's one writer: what is appended, put right and removed happens in the order it was asked for."""
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -14,19 +13,14 @@ from gateway.domain.ids import EntryId
 from gateway.workspace.journal import files
 from gateway.workspace.journal.entry import Entry
 from gateway.workspace.journal.files import Place
-from gateway.workspace.journal.format import Content, parse, render_all
+from gateway.workspace.journal.format import Content, parse, render
 from gateway.workspace.journal.key import journal_key
-from gateway.workspace.journal.names import Seconds
+
+BURST = timedelta(hours=1)
+KEPT = 100
+"""Damaged originals that are kept, the newest."""
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What a file held when it was read; a missing one holds nothing and is not intact."""
-
-    content: Content
-    size: int
 
 
 class JournalWriter:
@@ -35,7 +29,7 @@ class JournalWriter:
     def __init__(self, key: Path, damaged: Path) -> None:
         self._key_file = key
         self._damaged = damaged
-        self._seconds = Seconds()
+        self._named: dict[Path, datetime] = {}
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-write")
 
     @cached_property
@@ -48,79 +42,78 @@ class JournalWriter:
 
     async def create(self, root: Path, at: datetime) -> Place:
         """A new, empty file named after this second or the next free one."""
-        return await self._in_order(lambda: files.create(root, self._seconds, at))
+        return await self._in_order(lambda: self._create(root, at))
 
-    async def append(self, place: Place, entries: Sequence[Entry], *, create: bool = False) -> None:
+    async def append(self, place: Place, entries: Iterable[Entry], *, create: bool = False) -> None:
         """Add entries, not yet on disk; raises `FileNotFoundError` for a file that is gone, unless `create` is set."""
 
         def work() -> None:
             if create:
-                files.recreate(place)
-            files.append(place, render_all(entries, self._key))
+                files.make(place)
+            files.append(place, render(entries, self._key))
 
         await self._in_order(work)
 
-    async def read(self, place: Place) -> Held:
-        """What the file holds now."""
-        return await asyncio.to_thread(self._read, place)
+    async def read(self, place: Place) -> Content:
+        """What the file holds now; nothing where there is none."""
+        return await asyncio.to_thread(lambda: parse(files.read(place) or b"", self._key))
 
     async def sync(self, place: Place) -> None:
         """Bring the file to disk, with everything that was appended before."""
         await self._in_order(lambda: files.sync(place))
 
-    async def rewrite(self, place: Place, entries: Sequence[Entry], strays: Set[EntryId]) -> None:
-        """Make the file hold these entries, then the arrivals it held besides, but for the `strays`; on disk after.
+    async def put_right(self, place: Place, rows: Sequence[Entry], stored: Set[EntryId]) -> set[EntryId]:
+        """Make the file hold these rows, then the arrivals it held besides that are not `stored`; returns the latter.
 
         A damaged original is kept aside. An arrival that says what its row says stays as it arrived.
         """
-
-        def work() -> None:
-            held = self._set_aside(place)
-            listed = {entry.id for entry in entries}
-            left = [e for e in held if e.arrival is not None and e.id not in listed and e.id not in strays]
-            files.replace(place, render_all([*_as_arrived(entries, held), *left], self._key))
-
-        await self._in_order(work)
-
-    async def copy(self, place: Place, target: Place, entries: Sequence[Entry]) -> None:
-        """Make `target` hold these entries, which are those of the file at `place`; on disk after."""
-
-        def work() -> None:
-            self._set_aside(place)
-            files.replace(target, render_all(entries, self._key))
-
-        await self._in_order(work)
+        return await self._in_order(lambda: self._put_right(place, rows, stored))
 
     async def write(self, place: Place, text: str) -> None:
         """Replace a file that is no journal; on disk after."""
         await self._in_order(lambda: files.replace(place, text.encode()))
 
-    async def remove(self, place: Place, *, size: int) -> bool:
-        """Delete the file unless it has grown; whether it is gone."""
-        return await self._in_order(lambda: files.remove(place, size=size))
+    async def remove(self, place: Place, stored: Set[EntryId]) -> bool:
+        """Delete the file unless an arrival in it is not `stored`; whether it is gone. A damaged one is kept aside."""
+        return await self._in_order(lambda: self._remove(place, stored))
 
-    def _read(self, place: Place) -> Held:
-        data = files.read(place)
-        return Held(Content((), intact=False), 0) if data is None else Held(parse(data, self._key), len(data))
+    def _create(self, root: Path, at: datetime) -> Place:
+        last = self._named.get(root, at - files.SECOND)  # a burst need not try again what was just taken
+        place = files.create(root, last + files.SECOND if at <= last + files.SECOND < at + BURST else at)
+        self._named[root] = files.began(place.path)
+        return place
 
-    def _set_aside(self, place: Place) -> tuple[Entry, ...]:
-        """The entries of the file, which is kept if it is damaged."""
+    def _put_right(self, place: Place, rows: Sequence[Entry], stored: Set[EntryId]) -> set[EntryId]:
         data = files.read(place)
-        if data is None:
-            return ()
-        content = parse(data, self._key)
-        if not content.intact:
-            name = f"{place.root.name}-{place.path.replace('/', '-').removesuffix('.md')}"
-            files.replace(Place(self._damaged, f"{name}-{hashlib.sha256(data).hexdigest()[:8]}.md"), data)
-        return content.entries
+        held = parse(data or b"", self._key)
+        arrived = {entry.id: entry for entry in held.entries if entry.inbound is not None}
+        whole = [first if (first := arrived.pop(row.id, row)).text == row.text else row for row in rows]
+        left = [entry for entry in arrived.values() if entry.id not in stored]
+        right = render([*whole, *left], self._key)
+        if data is not None and right.startswith(data):
+            files.append(place, right[len(data) :])
+        else:
+            self._set_aside(place, data, held)
+            files.replace(place, right)
+        return {entry.id for entry in left}
+
+    def _remove(self, place: Place, stored: Set[EntryId]) -> bool:
+        data = files.read(place)
+        held = parse(data or b"", self._key)
+        if any(arrival.id not in stored for arrival in held.arrivals):
+            return False
+        self._set_aside(place, data, held)
+        files.remove(place)
+        return True
+
+    def _set_aside(self, place: Place, data: bytes | None, held: Content) -> None:
+        """Keep the file if it is damaged."""
+        if data is None or held.intact:
+            return
+        name = f"{place.root.name}-{place.path.replace('/', '-').removesuffix('.md')}"
+        files.replace(Place(self._damaged, f"{name}-{hashlib.sha256(data).hexdigest()[:8]}.md"), data)
+        for old in sorted(self._damaged.iterdir(), key=lambda kept: kept.stat().st_mtime)[:-KEPT]:
+            old.unlink()
 
     async def _in_order(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
-
-def _as_arrived(entries: Sequence[Entry], held: Sequence[Entry]) -> list[Entry]:
-    arrived = {entry.id: entry for entry in held if entry.arrival is not None}
-    return [
-        first if (first := arrived.get(entry.id)) is not None and first.text == entry.text else entry
-        for entry in entries
-    ]

@@ -15,13 +15,14 @@ from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText, Summary, ToolIntent, ToolResult
-from gateway.flow.journal.journal import Journal, Place
+from gateway.flow.journal.journal import Journal
 from gateway.flow.people import People, meet
 from gateway.store import addresses, inbox, journals, messages, sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
 from gateway.workspace.journal.entry import Entry
-from gateway.workspace.journal.format import Content, parse
+from gateway.workspace.journal.files import Place
+from gateway.workspace.journal.format import Content, parse, render
 from gateway.workspace.journal.key import journal_key
 
 OWNER, MEMBER = "1", "2"
@@ -148,13 +149,16 @@ class Desk:
         return sorted(path for path in (self.workspace / folder).rglob("*.md") if path.name != "INDEX.md")
 
     def content(self, file: Path) -> Content:
-        return parse(file.read_bytes(), journal_key(self.data / "keys" / "journal"))
+        return parse(file.read_bytes(), self.key)
+
+    @property
+    def key(self) -> bytes:
+        return journal_key(self.data / "keys" / "journal")
 
     def entries(self, file: Path) -> list[Entry]:
-        content = self.content(file)
-        assert content.intact
-        assert not content.repeated
-        return list(content.entries)
+        entries = self.content(file).entries
+        assert render(entries, self.key) == file.read_bytes(), "each is there once, and nothing else"
+        return list(entries)
 
     def said(self, file: Path) -> list[tuple[str, str]]:
         return [(entry.kind, entry.text) for entry in self.entries(file)]

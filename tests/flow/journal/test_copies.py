@@ -1,32 +1,42 @@
-"""A file is made right that is not."""
+"""A file is kept up with its rows, made right where it is not, and filed when it is closed."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.flow.journal import copies as copies_module
-from gateway.store.pool import Database
+from gateway.workspace.journal import files
 from gateway.workspace.journal.files import Place
-from gateway.workspace.journal.writer import Held, JournalWriter
+from gateway.workspace.journal.format import Content
+from gateway.workspace.journal.writer import JournalWriter
 from tests.flow.journal.desk import MEMBER, Desk, arrival, desk
+from tests.flow.outage import AwayAtTimes
 
 
 @pytest.fixture
-async def here(database: Database, tmp_path: Path) -> Desk:
-    return await desk(database, tmp_path)
+async def away(dsn: str) -> AsyncIterator[AwayAtTimes]:
+    async with await AwayAtTimes.connect(dsn) as database:
+        yield database
+
+
+@pytest.fixture
+async def here(away: AwayAtTimes, tmp_path: Path) -> Desk:
+    return await desk(away, tmp_path)
 
 
 @pytest.fixture
 def rewrites(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that were written anew."""
-    paths, rewrite = list[str](), JournalWriter.rewrite
+    """The session files that were written anew."""
+    paths, replace = list[str](), files.replace
 
-    async def counted(self: JournalWriter, place: Place, *rest: Any) -> None:
-        paths.append(place.path)
-        await rewrite(self, place, *rest)
+    def counted(place: Place, data: bytes) -> None:
+        if place.path.startswith("sessions/"):
+            paths.append(place.path)
+        replace(place, data)
 
-    monkeypatch.setattr(JournalWriter, "rewrite", counted)
+    monkeypatch.setattr(files, "replace", counted)
     return paths
 
 
@@ -36,14 +46,27 @@ class TestDamage:
         await here.answer(session, "re: one")
         await here.settled()
         whole = here.file.read_bytes()
-        here.file.write_bytes(whole[:-30])
+        damaged = whole[:-5] + b"~" + whole[-4:]
+        here.file.write_bytes(damaged)
         again = await desk(here.database, here.workspace.parent)
         again.journal.changed(session)
         await again.settled()
         assert here.file.read_bytes() == whole
         assert len(rewrites) == 1
         [kept] = (here.data / "journal" / "damaged").iterdir()
-        assert kept.read_bytes() == whole[:-30]
+        assert kept.read_bytes() == damaged
+
+    async def test_a_file_that_was_cut_short_gets_its_end_again(self, here: Desk, rewrites: list[str]) -> None:
+        session = await here.hear("one")
+        await here.answer(session, "re: one")
+        await here.settled()
+        whole = here.file.read_bytes()
+        here.file.write_bytes(whole[:-30])
+        again = await desk(here.database, here.workspace.parent)
+        again.journal.changed(session)
+        await again.settled()
+        assert here.file.read_bytes() == whole
+        assert rewrites == []
 
     async def test_a_file_somebody_deleted_comes_back(self, here: Desk) -> None:
         session = await here.hear("one")
@@ -105,7 +128,7 @@ async def test_a_file_is_read_once_and_then_only_grows(
 ) -> None:
     reads, read = list[Place](), JournalWriter.read
 
-    async def counted(self: JournalWriter, place: Place) -> Held:
+    async def counted(self: JournalWriter, place: Place) -> Content:
         reads.append(place)
         return await read(self, place)
 
@@ -142,3 +165,190 @@ class TestLimits:
         await here.settled()
         assert [text for _, text in here.said(here.file)] == ["one", "two", "three"]
         assert await here.rows("select count(*) from journals where session_id = $1", session) == [(1,)]
+
+
+class TestStrays:
+    async def test_a_message_written_elsewhere_while_the_database_was_away_is_put_right(
+        self, here: Desk, away: AwayAtTimes
+    ) -> None:
+        session = await here.hear("one")
+        await here.settled()
+        again = await desk(here.database, here.workspace.parent)  # it does not remember the file
+        away.away = True
+        late = arrival("two")
+        place = await again.write(late)
+        assert place is not None
+        await again.journal.sync(place)
+        away.away = False
+        assert len(here.files()) == 2
+        assert await again.store(late, place) == session
+        await again.settled()
+        assert again.said(again.file) == [("message", "one"), ("user", "two")]
+        await again.hear("three")
+        assert len(again.said(again.file)) == 3
+
+    async def test_the_owners_first_words_are_kept_while_the_database_is_away(
+        self, here: Desk, away: AwayAtTimes
+    ) -> None:
+        away.away = True
+        kept = [arrival("one"), arrival("two")]
+        places = [await here.write(each) for each in kept]
+        away.away = False
+        for each, place in zip(kept, places, strict=True):
+            await here.store(each, place)
+        await here.settled()
+        assert here.said(here.file) == [("message", "one"), ("message", "two")]
+
+    @pytest.mark.parametrize("same", [True, False])
+    async def test_what_comes_twice_is_in_the_file_once(self, here: Desk, same: bool) -> None:
+        first = arrival("one", id="m-1")
+        await here.take(first)
+        await here.settled()
+        size = here.file.stat().st_size
+        await here.hear("one", id="m-1", entry=first.id if same else None)
+        assert here.file.stat().st_size == 2 * size
+        await here.journal.catch_up()
+        await here.settled()
+        assert here.said(here.file) == [("message", "one")]
+        assert not (here.data / "journal" / "damaged").exists()
+
+    async def test_what_is_ignored_leaves_nothing(self, here: Desk) -> None:
+        ignored = arrival("uno", edits="m-0", id="e-1")
+        place = await here.write(ignored)
+        here.journal.stored(ignored, place, None)
+        await here.settled()
+        assert here.files() == []
+
+    async def test_a_message_written_into_a_closed_file_goes_into_the_new_one(self, here: Desk) -> None:
+        await here.hear("one")
+        await here.settled()
+        await here.new()
+        late = arrival("two")
+        place = await here.write(late)
+        await here.settled()
+        assert place is not None
+        assert (place.root / place.path).exists(), "it holds something that is nowhere else"
+        await here.store(late, place)
+        await here.settled()
+        assert here.said(here.file) == [("user", "two")]
+        [filed] = here.files("memory")
+        assert here.said(filed) == [("user", "one")]
+
+
+class Crash(BaseException):
+    """The end of the process."""
+
+
+class TestFiling:
+    async def test_a_closed_file_moves_to_memory_and_the_index_grows(self, here: Desk) -> None:
+        for number in range(2):
+            session = await here.hear(f"question {number}")
+            await here.answer(session, f"answer {number}")
+            await here.settled()
+            opened = here.file.relative_to(here.workspace / "sessions")
+            await here.new(summary=f"talk {number}\n→ done")
+            await here.settled()
+            filed = here.files("memory")[-1]
+            assert filed.stem == str(opened).removesuffix(".md").replace("-", "").replace("/", "")
+            assert here.said(filed) == [("user", f"question {number}"), ("assistant", f"answer {number}")]
+        assert here.files() == []
+        index = (here.workspace / "memory" / "INDEX.md").read_text()
+        assert index.index("talk 1") < index.index("talk 0")
+        assert index.count("· fake ·") == 2
+        assert all(f"({file.name})" in index for file in here.files("memory"))
+        assert await here.rows("select count(*) from journals where filed_at is not null and path like 'memory/%'") == [
+            (2,)
+        ]
+
+    async def test_compaction_ends_the_file_and_not_the_session(self, here: Desk) -> None:
+        session = await here.hear("one")
+        await here.answer(session, "re: one")
+        await here.settled()
+        await here.compact(session, "They spoke of one.")
+        await here.settled()
+        assert await here.hear("two") == session
+        await here.settled()
+        [filed] = here.files("memory")
+        assert here.said(filed)[-1] == ("summary", "They spoke of one.")
+        assert here.said(here.file) == [("message", "two")]
+
+    async def test_a_session_that_ended_before_it_had_a_file_is_filed_all_the_same(self, here: Desk) -> None:
+        session = await here.store(arrival("one"), None)
+        await here.answer(session, "re: one")
+        await here.new()
+        await here.settled()
+        [filed] = here.files("memory")
+        assert here.said(filed) == [("user", "one"), ("assistant", "re: one")]
+        assert "one (2 messages)" in (here.workspace / "memory" / "INDEX.md").read_text()
+
+    @pytest.mark.parametrize("step", ["put_right", "write", "remove"])
+    async def test_a_crash_in_between_is_finished_by_the_next_start(
+        self, here: Desk, step: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = await here.hear("one")
+        await here.answer(session, "re: one")
+        await here.settled()
+        await here.new()
+        done = getattr(JournalWriter, step)
+
+        async def crashing(self: JournalWriter, *arguments: Any, **more: Any) -> None:
+            await done(self, *arguments, **more)
+            raise Crash
+
+        with monkeypatch.context() as patch:
+            patch.setattr(JournalWriter, step, crashing)
+            with pytest.raises(Crash):
+                await here.settled()
+        again = await desk(here.database, here.workspace.parent)
+        assert await again.journal.unstored() == []
+        await again.journal.checked()
+        await again.settled()
+        [filed] = again.files("memory")
+        assert again.said(filed) == [("user", "one"), ("assistant", "re: one")]
+        assert again.files() == []
+        assert (again.workspace / "memory" / "INDEX.md").read_text().count("\n- ") == 1
+
+    async def test_a_crash_before_anything_was_done_is_finished_too(self, here: Desk) -> None:
+        await here.hear("one")
+        await here.settled()
+        await here.new()
+        again = await desk(here.database, here.workspace.parent)
+        await again.settled()
+        assert [again.said(file) for file in again.files("memory")] == [[("user", "one")]]
+
+    async def test_a_damaged_closed_file_is_filed_from_the_database(self, here: Desk) -> None:
+        await here.hear("one")
+        await here.settled()
+        here.file.write_bytes(b"garbage")
+        await here.new()
+        await here.settled()
+        [filed] = here.files("memory")
+        assert here.said(filed) == [("user", "one")]
+        assert len(list((here.data / "journal" / "damaged").iterdir())) == 1
+
+    async def test_a_filed_name_that_is_taken_moves_to_the_next_second(self, here: Desk) -> None:
+        await here.hear("one")
+        await here.settled()
+        stamp = str(here.file.relative_to(here.workspace / "sessions"))
+        taken = f"memory/{stamp.removesuffix('.md').replace('-', '').replace('/', '')}.md"
+        async with here.database.connection() as conn:
+            await conn.execute(
+                """insert into journals (principal_id, session_id, path, closed_at, filed_at)
+                   select principal_id, session_id, $1, now(), now() from journals""",
+                taken,
+            )
+        await here.new()
+        await here.settled()
+        [filed] = here.files("memory")
+        assert f"memory/{filed.name}" > taken
+        assert await here.rows("select count(*) from journals where filed_at is not null") == [(2,)]
+
+    async def test_a_members_memory_is_in_their_own_root(self, here: Desk) -> None:
+        await here.hear("hello", chat=MEMBER)
+        await here.settled()
+        await here.new(chat=MEMBER)
+        await here.settled()
+        assert here.files("memory") == []
+        names = sorted(path.name for path in (here.data / "principals").rglob("memory/*.md"))
+        assert names[-1] == "INDEX.md"
+        assert len(names) == 2

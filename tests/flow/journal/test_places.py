@@ -7,10 +7,11 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Role
 from gateway.flow.journal import places as places_module
 from gateway.flow.journal.places import Places
+from gateway.store import journals
 from gateway.store.pool import Database
 from gateway.workspace.journal.files import Place
 from gateway.workspace.journal.writer import JournalWriter
-from tests.flow.journal.desk import Desk, arrival, desk
+from tests.flow.journal.desk import MEMBER, OWNER, Desk, arrival, desk
 
 
 @pytest.fixture
@@ -25,11 +26,22 @@ def places(here: Desk) -> Places:
 
 
 async def test_the_owners_files_lie_in_the_workspace_and_anothers_under_their_id(here: Desk, places: Places) -> None:
-    owner, other = here.people.owner.id, PrincipalId(uuid4())
-    assert places.root_of(owner) == here.workspace
+    other = PrincipalId(uuid4())
+    assert places.root_of(here.people.owner.id) == here.workspace
     assert places.root_of(other) == here.data / "principals" / str(other)
-    for principal in (owner, other):
-        assert places.owner_of(Place(places.root_of(principal), "x")) == principal
+
+
+async def test_a_file_tells_its_journal(here: Desk, places: Places) -> None:
+    for chat in (OWNER, MEMBER):
+        session = await here.hear("hello", chat=chat)
+        await here.settled()
+        async with here.database.connection() as conn:
+            journal = await journals.open_for(conn, session)
+        assert journal is not None
+        place = places.place_of(journal)
+        assert (place.root / place.path).exists()
+        assert await places.journal_at(place) == journal
+        assert await places.journal_at(Place(place.root, "sessions/x.md")) is None
 
 
 async def test_it_looks_through_the_roots_of_principals_and_nothing_else(here: Desk, places: Places) -> None:
@@ -48,17 +60,14 @@ async def test_a_new_conversation_stays_in_its_fresh_file(here: Desk, places: Pl
     second = await places.of(arrival("two"), Role.OWNER)
     assert first is not None
     assert second == first
-    assert first.fresh
-    places.bound(arrival("x").inbound.address, first)
-    bound = await places.of(arrival("three"), Role.OWNER)
-    assert bound == first
-    assert not bound.fresh
+    assert places.fresh == {first}
 
 
 async def test_a_file_that_is_closed_is_used_no_more(here: Desk, places: Places) -> None:
     first = await places.of(arrival("one"), Role.OWNER)
     assert first is not None
     places.forget(first)
+    assert not places.fresh
     assert await places.of(arrival("two"), Role.OWNER) != first
 
 
@@ -69,6 +78,6 @@ async def test_those_not_used_for_long_are_looked_up_again(
     await here.hear("one")
     known = await places.of(arrival("two"), Role.OWNER)
     assert known is not None
-    assert (known.path, known.fresh) == (str(here.file.relative_to(here.workspace)), False)
+    assert (known.path, places.fresh) == (str(here.file.relative_to(here.workspace)), set())
     await places.of(arrival("elsewhere", thread="t"), Role.OWNER)
     assert await places.of(arrival("three"), Role.OWNER) == known

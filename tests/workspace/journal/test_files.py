@@ -3,14 +3,13 @@ import resource
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from gateway.workspace.journal import files
-from gateway.workspace.journal.files import Place
-from gateway.workspace.journal.names import Seconds
+from gateway.workspace.journal.files import Place, began, filed_path
 from gateway.workspace.paths import WorkspaceError
 from tests.workspace.journal.entries import AT
 
@@ -23,7 +22,7 @@ def mode(path: Path) -> int:
 
 @pytest.fixture
 def place(root: Path) -> Place:
-    return files.create(root, Seconds(), AT)
+    return files.create(root, AT)
 
 
 @contextmanager
@@ -41,28 +40,32 @@ def disk_full_at(size: int) -> Iterator[None]:
 
 class TestNewFiles:
     def test_one_is_named_after_its_second_and_for_the_gateway_alone(self, root: Path, place: Place) -> None:
-        assert (place.path, place.fresh) == (PATH, True)
+        assert place.path == PATH
         assert files.read(place) == b""
         assert mode(root / PATH) == 0o600
         assert [mode(folder) for folder in (root / "sessions", (root / PATH).parent)] == [0o700, 0o700]
 
     def test_a_taken_name_moves_to_the_next_free_second(self, root: Path, place: Place) -> None:
-        assert files.create(root, Seconds(), AT).path == "sessions/2026-03-01/12-30-16.md"
+        assert files.create(root, AT).path == "sessions/2026-03-01/12-30-16.md"
         assert (root / PATH).exists()
 
     def test_nor_is_one_taken_that_was_filed(self, root: Path) -> None:
         (root / "memory").mkdir()
         (root / "memory" / "20260301123015.md").touch()
-        assert files.create(root, Seconds(), AT).path == "sessions/2026-03-01/12-30-16.md"
+        assert files.create(root, AT).path == "sessions/2026-03-01/12-30-16.md"
 
-    def test_a_burst_gets_a_thousand_names_and_moves_into_the_next_day(self, root: Path) -> None:
-        seconds, late = Seconds(), AT.replace(hour=23, minute=59, second=0)
-        given = [files.create(root, seconds, late).path for _ in range(1000)]
-        assert len(set(given)) == 1000
-        assert given[-1] == "sessions/2026-03-02/00-15-39.md"
+    def test_names_move_into_the_next_day(self, root: Path) -> None:
+        late = AT.replace(hour=23, minute=59, second=59)
+        given = [files.create(root, late).path for _ in range(2)]
+        assert given == ["sessions/2026-03-01/23-59-59.md", "sessions/2026-03-02/00-00-00.md"]
+
+    def test_a_second_of_utc_names_a_file_open_or_filed(self, root: Path) -> None:
+        place = files.create(root, AT.astimezone(timezone(timedelta(hours=5))))
+        assert (place.path, filed_path(AT)) == (PATH, "memory/20260301123015.md")
+        assert began(place.path) == began(filed_path(AT)) == AT.replace(microsecond=0)
 
     def test_a_missing_root_is_made(self, tmp_path: Path) -> None:
-        place = files.create(tmp_path / "principals" / "x", Seconds(), AT)
+        place = files.create(tmp_path / "principals" / "x", AT)
         assert mode(place.root) == 0o700
 
 
@@ -75,8 +78,8 @@ class TestLinks:
         (root / linked).symlink_to(outside)
         (outside / "12-30-15.md").write_text("theirs")
         with pytest.raises(OSError, match="directory"):
-            files.create(root, Seconds(), AT)
-        for work in (files.sync, files.read, files.recreate):
+            files.create(root, AT)
+        for work in (files.sync, files.read, files.make):
             with pytest.raises(OSError, match="directory"):
                 work(Place(root, PATH))
         assert os.listdir(outside) == ["12-30-15.md"]
@@ -89,7 +92,7 @@ class TestLinks:
             files.append(Place(root, PATH), b"x")
         with pytest.raises(OSError, match="symbolic"):
             files.read(Place(root, PATH))
-        assert list(files.sessions(root, 0)) == []
+        assert list(files.sessions(root)) == []
         assert (root.parent / "secret").read_text() == "theirs"
 
     def test_a_pipe_is_refused_and_nobody_waits_for_its_reader(self, root: Path) -> None:
@@ -126,12 +129,12 @@ class TestWriting:
             files.append(place, b"x" * 100)
         assert files.read(place) == b"whole"
 
-    def test_recreating_leaves_what_is_there(self, root: Path, place: Place) -> None:
+    def test_making_one_leaves_what_is_there(self, root: Path, place: Place) -> None:
         files.append(place, b"x")
-        files.recreate(place)
+        assert not files.make(place)
         assert files.read(place) == b"x"
         (root / PATH).unlink()
-        files.recreate(place)
+        assert files.make(place)
         assert files.read(place) == b""
 
     def test_a_replaced_file_is_the_gateways_alone_also_where_none_was(self, root: Path, place: Place) -> None:
@@ -149,19 +152,15 @@ class TestWriting:
 
 class TestRemoving:
     def test_its_empty_day_goes_with_it(self, root: Path, place: Place) -> None:
-        assert files.remove(place, size=0)
-        assert os.listdir(root / "sessions") == []
-        assert files.remove(place, size=0), "it is gone"
+        for _ in range(2):
+            files.remove(place)
+            assert os.listdir(root / "sessions") == []
 
     def test_a_day_with_others_stays(self, root: Path, place: Place) -> None:
-        other = files.create(root, Seconds(), AT)
-        assert files.remove(place, size=0)
+        other = files.create(root, AT)
+        files.remove(place)
+        assert files.read(place) is None
         assert files.read(other) == b""
-
-    def test_a_file_that_has_grown_stays(self, place: Place) -> None:
-        files.append(place, b"x")
-        assert not files.remove(place, size=0)
-        assert files.read(place) == b"x"
 
 
 class TestLookingThrough:
@@ -172,16 +171,9 @@ class TestLookingThrough:
         (root / "sessions" / "notes").mkdir()
         (root / "sessions" / "notes" / "12-30-15.md").touch()
         (day / "13-00-00.md").mkdir()
-        assert list(files.sessions(root, 0)) == [place]
-
-    def test_it_leaves_out_what_was_not_written_since(self, root: Path) -> None:
-        seconds = Seconds()
-        old, new = (files.create(root, seconds, AT + timedelta(days=day)) for day in (0, 1))
-        os.utime(root / old.path, (1000, 1000))
-        os.utime(root / new.path, (2000, 2000))
-        assert list(files.sessions(root, 1500)) == [new]
-        assert list(files.sessions(root, 2000)) == [new]
+        os.utime(root / PATH, (1000, 1000))
+        assert list(files.sessions(root)) == [(place, datetime.fromtimestamp(1000, UTC))]
 
     def test_no_sessions_are_none(self, root: Path) -> None:
-        assert list(files.sessions(root, 0)) == []
-        assert list(files.sessions(root / "missing", 0)) == []
+        assert list(files.sessions(root)) == []
+        assert list(files.sessions(root / "missing")) == []

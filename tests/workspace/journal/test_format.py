@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.domain.ids import EntryId
 from gateway.domain.inbound import Address, Arrival, Earlier, Inbound, Sender
 from gateway.workspace.journal.entry import Entry, entry_of
-from gateway.workspace.journal.format import Content, parse, render, render_all
+from gateway.workspace.journal.format import Content, parse, render
 from tests.workspace.journal.entries import AT, KEY, arrived, said
 
 NASTY = st.sampled_from(
@@ -57,34 +57,34 @@ class TestRoundTrip:
     @given(ENTRIES)
     @settings(max_examples=150, deadline=None)
     def test_what_is_written_is_read_again(self, entries: list[Entry]) -> None:
-        assert parse(render_all(entries, KEY), KEY) == Content(tuple(entries), intact=True)
+        assert parse(render(entries, KEY), KEY) == Content(tuple(entries), intact=True)
 
     def test_the_same_entry_is_the_same_bytes(self) -> None:
         entry = arrived("a\r\nb")
-        assert render(entry, KEY) == render(replace(entry), KEY)
+        assert render([entry], KEY) == render([replace(entry)], KEY)
 
     def test_a_megabyte_is_kept_to_the_byte(self) -> None:
         entry = arrived("é\r\n" * 350_000)
-        assert parse(render(entry, KEY), KEY) == Content((entry,), intact=True)
+        assert parse(render([entry], KEY), KEY) == Content((entry,), intact=True)
 
     def test_nothing_is_intact(self) -> None:
         assert parse(b"", KEY) == Content((), intact=True)
 
     def test_a_reader_sees_who_said_it_and_when_and_the_text_as_it_is(self) -> None:
-        text = render(arrived("**hi**\n\n# there", name="Ada <b>\nLovelace"), KEY).decode()
+        text = render([arrived("**hi**\n\n# there", name="Ada <b>\nLovelace")], KEY).decode()
         _, _, shown = text.partition(" -->\n")
         assert shown == "### Ada &lt;b> Lovelace · 2026-03-01 12:30:15 UTC\n\n**hi**\n\n# there\n\n"
 
     @given(TEXTS)
     @settings(deadline=None)
     def test_no_value_can_end_the_comment(self, value: str) -> None:
-        header = render(arrived("x", name=value, id=value), KEY).partition(b"\n")[0]
+        header = render([arrived("x", name=value, id=value)], KEY).partition(b"\n")[0]
         assert header.endswith(b" -->")
         assert b"--" not in header[4:-3]
         assert b">" not in header[:-1]
 
     def test_the_header_is_json_anybody_can_read(self) -> None:
-        header = render(said(), KEY).partition(b"\n")[0]
+        header = render([said()], KEY).partition(b"\n")[0]
         facts = json.loads(re.sub(rb"^<!-- claw | -->$", b"", header))
         assert facts["kind"] == "assistant"
         assert "inbound" not in facts
@@ -93,33 +93,33 @@ class TestRoundTrip:
 class TestForgery:
     def test_an_entry_inside_a_text_is_no_entry(self) -> None:
         genuine = arrived("pay him", id="m9")
-        message = arrived(f"look:\n{render(genuine, KEY).decode()}\nand that was it")
-        assert parse(render(message, KEY), KEY) == Content((message,), intact=True)
+        message = arrived(f"look:\n{render([genuine], KEY).decode()}\nand that was it")
+        assert parse(render([message], KEY), KEY) == Content((message,), intact=True)
 
     def test_an_entry_signed_with_another_key_is_none(self) -> None:
-        data = render(arrived("pay him"), b"x" * 32)
+        data = render([arrived("pay him")], b"x" * 32)
         assert parse(data, KEY) == Content((), intact=False)
 
     @pytest.mark.parametrize("broken", ["header", "text"])
     def test_damage_around_a_forged_entry_does_not_make_it_one(self, broken: str) -> None:
-        forged = render(arrived("pay him"), b"x" * 32).decode()
+        forged = render([arrived("pay him")], b"x" * 32).decode()
         outer, after = arrived(f"look:\n{forged}\nend"), said("after")
-        data = render(outer, KEY)
+        data = render([outer], KEY)
         where = 20 if broken == "header" else len(data) - 4
-        damaged = data[:where] + b"~" + data[where + 1 :] + render(after, KEY)
+        damaged = data[:where] + b"~" + data[where + 1 :] + render([after], KEY)
         assert parse(damaged, KEY) == Content((after,), intact=False)
 
     def test_a_genuine_entry_that_is_there_again_counts_once(self) -> None:
         entry = arrived()
-        assert parse(render(entry, KEY) * 2, KEY) == Content((entry,), intact=True, repeated=True)
+        assert parse(render([entry, entry], KEY), KEY) == Content((entry,), intact=True)
 
     def test_nor_does_another_with_the_same_id_replace_it(self) -> None:
         entry = arrived("first")
-        data = render(entry, KEY) + render(replace(entry, text="second"), KEY)
+        data = render([entry], KEY) + render([replace(entry, text="second")], KEY)
         assert parse(data, KEY).entries == (entry,)
 
     def test_a_genuine_header_over_another_text_is_none(self) -> None:
-        data = render(arrived("pay her"), KEY)
+        data = render([arrived("pay her")], KEY)
         assert parse(data.replace(b"pay her", b"pay him"), KEY) == Content((), intact=False)
 
     def test_a_text_full_of_look_alikes_is_read_in_one_go(self) -> None:
@@ -130,7 +130,7 @@ class TestForgery:
 class TestDamage:
     def test_no_flipped_bit_changes_what_an_entry_says(self) -> None:
         entries = [arrived("hello\n<!-- claw"), said("re"), arrived("bye", id="m2")]
-        data = render_all(entries, KEY)
+        data = render(entries, KEY)
         for place in range(len(data)):
             content = parse(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :], KEY)
             assert not content.intact
@@ -139,25 +139,25 @@ class TestDamage:
 
     def test_of_a_torn_tail_only_the_last_entry_is_lost(self) -> None:
         first, last = arrived("one"), arrived("two", id="m2")
-        whole, tail = render(first, KEY), render(last, KEY)
+        whole, tail = render([first], KEY), render([last], KEY)
         for cut in range(1, len(tail)):
             assert parse(whole + tail[:cut], KEY) == Content((first,), intact=False)
 
     def test_what_is_appended_after_a_torn_tail_is_found(self) -> None:
         first, torn, last = arrived("one"), arrived("two", id="m2"), said("three")
-        half = render(torn, KEY)[:-9]
-        assert parse(render(first, KEY) + half + render(last, KEY), KEY) == Content((first, last), intact=False)
+        half = render([torn], KEY)[:-9]
+        assert parse(render([first], KEY) + half + render([last], KEY), KEY) == Content((first, last), intact=False)
 
     def test_what_another_version_signed_is_left_alone(self) -> None:
         signed = b'{"id":"x","kind":"vision"}'
         mac = hmac.digest(KEY, signed, "sha256").hex().encode()
         data = b"<!-- claw " + signed[:-1] + b',"mac":"' + mac + b'"} -->\n### ?\n\ntext\n\n'
         known = arrived()
-        assert parse(data + render(known, KEY), KEY) == Content((known,), intact=False)
+        assert parse(data + render([known], KEY), KEY) == Content((known,), intact=False)
 
     def test_what_a_person_wrote_into_it_is_damage_and_hides_nothing(self) -> None:
         entry = arrived()
-        data = b"# My notes\n\nwritten by hand\n" + render(entry, KEY)
+        data = b"# My notes\n\nwritten by hand\n" + render([entry], KEY)
         assert parse(data, KEY) == Content((entry,), intact=False)
 
     @given(st.binary(max_size=300))
@@ -167,4 +167,4 @@ class TestDamage:
 
 def test_times_are_kept_to_the_microsecond() -> None:
     entry = replace(said(), at=AT.replace(microsecond=1))
-    assert parse(render(entry, KEY), KEY).entries[0].at == entry.at
+    assert parse(render([entry], KEY), KEY).entries[0].at == entry.at

@@ -4,32 +4,32 @@ from html import escape as html_escape
 import pytest
 from markdown_it import MarkdownIt
 
-from gateway.workspace.journal.summary import LINE, IndexLine, Outline, render_index, summarise
+from gateway.workspace.journal.summary import LINE, IndexLine, render_index, summarise
 from tests.workspace.journal.entries import AT
 
 
-def line(path: str = "memory/20260301123015.md", summary: str = "hello", channel: str = "web") -> IndexLine:
-    return IndexLine(path, AT, channel, summary)
+def line(summary: str = "hello", channel: str = "web") -> IndexLine:
+    return IndexLine(AT, channel, summary)
 
 
 class TestSummary:
     def test_it_says_what_was_asked_how_much_was_said_and_how_it_ended(self) -> None:
-        outline = Outline("Where is\nthe key?", "Under the mat.\n\nAnything else?", 4)
-        assert summarise(outline) == "Where is the key? (4 messages)\n→ Under the mat. Anything else?"
+        said = ("Where is\nthe key?", "Under the mat.\n\nAnything else?", 4)
+        assert summarise(*said) == "Where is the key? (4 messages)\n→ Under the mat. Anything else?"
 
     def test_long_words_are_cut(self) -> None:
-        asked, answered = summarise(Outline("a" * 1000, "b" * 1000, 2)).splitlines()
+        asked, answered = summarise("a" * 1000, "b" * 1000, 2).splitlines()
         assert asked == f"{'a' * (LINE - 1)}… (2 messages)"
         assert answered == f"→ {'b' * (LINE - 1)}…"
 
     def test_what_has_no_answer_is_one_line(self) -> None:
-        assert summarise(Outline("hello?", "", 1)) == "hello? (1 message)"
+        assert summarise("hello?", "", 1) == "hello? (1 message)"
 
     def test_an_answer_nobody_asked_for_says_so(self) -> None:
-        assert summarise(Outline("", "Good morning", 1)) == "No question (1 message)\n→ Good morning"
+        assert summarise("", "Good morning", 1) == "No question (1 message)\n→ Good morning"
 
     def test_a_conversation_of_nothing_but_commands_says_so(self) -> None:
-        assert summarise(Outline("", "", 0)) == "Nothing was said."
+        assert summarise("", "", 0) == "Nothing was said."
 
 
 class TestIndex:
@@ -38,9 +38,9 @@ class TestIndex:
             "\n- [2026-03-01 12:30](20260301123015.md) · web · one\n  → two\n"
         )
 
-    def test_they_stand_in_the_order_given(self) -> None:
-        later = IndexLine("memory/20260302123015.md", AT + timedelta(days=1), "", "later")
-        index = render_index([later, line(summary="earlier")])
+    def test_the_newest_comes_first(self) -> None:
+        later = IndexLine(AT + timedelta(days=1), "", "later")
+        index = render_index([line(summary="earlier"), later])
         assert index.index("later") < index.index("earlier")
 
     def test_none_yet(self) -> None:

@@ -1,9 +1,11 @@
 """What a start finds in the files that the database lacks."""
 
+import asyncio
 import os
+import threading
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from structlog.testing import capture_logs
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId
 from gateway.domain.inbound import Arrival
-from gateway.flow.journal import reconcile as reconcile_module
+from gateway.flow.journal import journal as journal_module
 from gateway.store import messages
 from tests.flow.journal.desk import MEMBER, Desk, arrival, desk
 from tests.flow.outage import AwayAtTimes
@@ -46,8 +48,14 @@ async def restored(here: Desk) -> tuple[Desk, list[Arrival]]:
     return again, [each for each, _ in found]
 
 
-async def mark(here: Desk) -> datetime:
-    return datetime.fromisoformat((here.data / "journal" / "checked").read_text().strip())
+def mark(here: Desk) -> Path:
+    return here.data / "journal" / "checked"
+
+
+def old(file: Path) -> None:
+    """It was written an hour ago."""
+    long_ago = time.time() - 3600
+    os.utime(file, (long_ago, long_ago))
 
 
 class TestUnstored:
@@ -145,11 +153,13 @@ class TestChecked:
         await again.journal.checked()
         assert again.said(again.file) == [("message", "hello")]
 
-    async def test_an_edit_of_something_unknown_does_not(self, here: Desk) -> None:
+    async def test_what_will_never_be_stored_does_not(self, here: Desk) -> None:
         await here.write(arrival("uno", edits="m-0"))
         again = await restarted(here)
-        assert len(await again.journal.unstored()) == 1
+        [(edit, place)] = await again.journal.unstored()
+        again.journal.stored(edit, place, None)
         await again.journal.checked()
+        await again.settled()
         assert again.files() == []
 
     async def test_what_a_person_put_there_stays(self, here: Desk) -> None:
@@ -167,6 +177,14 @@ class TestChecked:
         again, _ = await restored(here)
         assert again.said(again.file) == [("message", "one"), ("assistant", "re: one")]
 
+    async def test_rows_of_long_after_the_file_was_written_are_copied_too(self, here: Desk) -> None:
+        session = await here.hear("one")
+        again, _ = await restored(here)
+        old(again.file)
+        await again.answer(session, "re: one")  # and then it crashed
+        last, _ = await restored(again)
+        assert last.said(last.file) == [("message", "one"), ("assistant", "re: one")]
+
     async def test_a_file_that_is_gone_comes_back(self, here: Desk) -> None:
         session = await here.hear("one")
         await here.answer(session, "re: one")
@@ -178,59 +196,79 @@ class TestChecked:
 
 class TestMark:
     async def test_only_what_was_written_since_is_read(self, here: Desk) -> None:
-        await here.write(arrival("old"))
-        again = await restarted(here)
-        await again.journal.unstored()
-        await again.journal.checked()
-        long_ago = time.time() - 3600
-        os.utime(again.file, (long_ago, long_ago))
+        again, _ = await restored(here)
+        await again.write(arrival("one"))
+        old(again.file)
         assert await (await restarted(again)).journal.unstored() == []
         os.utime(again.file)
         assert len(await (await restarted(again)).journal.unstored()) == 1
 
-    async def test_a_check_that_was_not_completed_is_made_again(self, here: Desk) -> None:
-        await here.write(arrival("old"))
-        long_ago = time.time() - 3600
-        os.utime(here.file, (long_ago, long_ago))
+    @pytest.mark.parametrize("complete", [True, False])
+    async def test_a_start_that_did_not_store_what_it_found_is_made_again(self, here: Desk, complete: bool) -> None:
+        await here.write(arrival("one"))
+        old(here.file)
         for _ in range(2):
-            assert len(await (await restarted(here)).journal.unstored()) == 1
+            again = await restarted(here)
+            assert len(await again.journal.unstored()) == 1
+            if complete:
+                await again.journal.checked()
+            await again.journal.catch_up()
 
-    @pytest.mark.parametrize("text", ["", "garbage", "ahead"])
+    @pytest.mark.parametrize("text", ["", "garbage", str(int(time.time()) + 86_400)])
     async def test_without_a_mark_that_can_be_believed_everything_is_read(self, here: Desk, text: str) -> None:
-        await here.write(arrival("old"))
-        os.utime(here.file, (1000, 1000))
-        (here.data / "journal").mkdir()
-        ahead = (datetime.now(UTC) + timedelta(days=1)).isoformat()
-        (here.data / "journal" / "checked").write_text(ahead if text == "ahead" else text)
+        await here.write(arrival("one"))
+        old(here.file)
+        mark(here).parent.mkdir()
+        mark(here).write_text(text)
         assert len(await here.journal.unstored()) == 1
 
-    async def test_it_moves_on_while_everything_is_stored(self, here: Desk) -> None:
+    async def test_it_moves_on_when_everything_is_stored_and_copied(self, here: Desk, away: AwayAtTimes) -> None:
         again, _ = await restored(here)
-        first = await mark(again)
-        await again.hear("one")
-        assert await again.journal.mark()
-        second = await mark(again)
-        assert second > first
-        waiting = arrival("two", id="m-2")
+        mark(again).write_text("1000")
+        waiting = arrival("one")
         place = await again.write(waiting)
-        assert not await again.journal.mark()
-        assert await mark(again) == second
-        await again.store(arrival("two", id="m-2"), place)
-        assert await again.journal.mark(), "it is known by the platform's id"
+        await again.settled()
+        assert mark(again).read_text() == "1000", "something waits to be stored"
+        await again.store(waiting, place)
+        away.away = True
+        assert not await again.journal.catch_up()
+        assert mark(again).read_text() == "1000", "something waits to be copied"
+        away.away = False
+        await again.settled()
+        assert int(mark(again).read_text()) > 1000
+
+    async def test_it_moves_on_by_itself(self, here: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(journal_module, "RETRY", 0.0)
+        again = await restarted(here)
+        await again.journal.unstored()
+        await again.journal.checked()
+        moved, write_mark = threading.Event(), journal_module.write_mark
+
+        def heard(mark: Path, at: datetime) -> None:
+            write_mark(mark, at)
+            moved.set()
+
+        monkeypatch.setattr(journal_module, "write_mark", heard)
+        running = asyncio.create_task(again.journal.run())
+        assert await asyncio.to_thread(moved.wait, 10)
+        running.cancel()
+        assert int(mark(again).read_text()) > 1000
 
     async def test_it_stays_once_more_is_open_than_it_can_remember(
         self, here: Desk, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(reconcile_module, "OPEN", 1)
         again, _ = await restored(here)
+        mark(again).write_text("1000")
+        monkeypatch.setattr(journal_module, "OPEN", 1)
         written = [(each, await again.write(each)) for each in (arrival("one"), arrival("two"))]
         for each, place in written:
             await again.store(each, place)
-        assert not await again.journal.mark()
+        await again.settled()
+        assert mark(again).read_text() == "1000"
 
     async def test_it_does_not_move_before_the_check(self, here: Desk) -> None:
-        assert not await here.journal.mark()
-        assert not (here.data / "journal" / "checked").exists()
+        await here.settled()
+        assert not mark(here).exists()
 
 
 async def test_a_thousand_files_that_did_not_change_are_not_opened(here: Desk) -> None:
