@@ -29,6 +29,7 @@ from gateway.config.model import Config
 from gateway.config.starts import Starts
 from gateway.config.watch import ConfigWatch
 from gateway.domain.channel import WebhookChannel
+from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.inbound import Inbound
 from gateway.domain.tasks import Lane
@@ -90,7 +91,7 @@ class Gateway:
         self._commands = commands.discover()
         self._live = Live()
         self._outbound = Outbound(database, failpoints)
-        self._outages = Outages(self._outbound, self._clock)
+        self._outages = Outages(database, self._outbound, self._clock)
         self._doors = Doors(self._outbound)
         members = environment.data / "principals"
         self._homes = Homes(database, people, environment.workspace, members, tools.discover())
@@ -214,9 +215,9 @@ class Gateway:
             released = await tasks.release(conn, self._instance)
         if released:
             log.info("gateway.resumed", runs=released)
+        await self._dispatch.resume()
         await self._inbound.restore(await self._journal.unstored())
         await self._journal.checked()
-        await self._dispatch.resume()
 
     def _start(self, group: asyncio.TaskGroup, listener: Listener) -> list[asyncio.Task[None]]:
         work = {
@@ -273,12 +274,21 @@ class Gateway:
             group.create_task(self._retire(self._model), name="retired models")
             self._model = await build_client(config.models, os.environ, self._clock)
         self._config = config
-        await self._doors.apply(await self._admit(config), self._receive, group)
+        await self._doors.apply(await self._admitted(config), self._receive, group)
 
     async def _retire(self, model: ModelClient) -> None:
         """Close what the turns under way still use, once they are over."""
         await self.worker.settle()
         await model.close()
+
+    async def _admitted(self, config: Config) -> Mapping[str, Opening]:
+        """The same however long the database is away; who is shut out is shut out at once."""
+        while True:
+            try:
+                return await self._admit(config)
+            except TryAgainLater as exc:
+                log.warning("config.waits", error=str(exc))
+                await self._clock.sleep(1.0)
 
     async def _admit(self, config: Config) -> Mapping[str, Opening]:
         """Know who may come in; by which doors."""
@@ -291,8 +301,8 @@ class Gateway:
         for name, opening in opened.items():
             if opening.access.anyone:
                 log.warning("channel.open_to_all", channel=name, hint=f'"*" or "open" lets anyone use {name}')
-        await self._people.learn(self._database, config.owner.name, owner_ids(config))
         self._people.allow({name: opening.access for name, opening in opened.items()})
+        await self._people.learn(self._database, config.owner.name, owner_ids(config))
         return opened
 
     async def _receive(self, batch: Sequence[Inbound]) -> None:

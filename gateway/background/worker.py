@@ -93,6 +93,8 @@ class Worker:
                         await self._claim(group)
                     except TryAgainLater as exc:
                         log.warning("worker.waits", error=str(exc))
+                    except Exception:  # no run under way may suffer
+                        log.exception("worker.broken")
                     await self._awake.wait(POLL_SECONDS)
         finally:
             await self._release()
@@ -203,6 +205,9 @@ class Worker:
                     self.wake()
             except TryAgainLater as exc:
                 log.warning("worker.beat_missed", error=str(exc))
+                continue
+            except Exception:
+                log.exception("worker.beat_missed")
                 continue
             self.cancel(task for task in sent if task not in owned and self._same(sent[task]))
 

@@ -1,8 +1,10 @@
 """Answers: wait for what was said to one inbound message, wherever and whenever it is committed."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 
+from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import MessageId
 from gateway.flow.inbound import Accepted
 from gateway.flow.live import Live, MessageStored, Overrun, Subscription, TurnEnded
@@ -34,12 +36,15 @@ class Answers:
 
     async def wait(self, accepted: Accepted) -> Answer:
         """The answer to exactly this message, however long it takes; works for a duplicate and after a restart."""
+        accepted = await accepted.stored()
         if accepted.session_id is None:
             return Answer("", notice=True)
         with self._live.subscribe(accepted.session_id) as events:
             while True:
-                async with self._database.connection() as conn:
-                    answer = await _answer_to(conn, accepted)
+                answer = None
+                with suppress(TryAgainLater):  # it was accepted: the answer comes when the database does
+                    async with self._database.connection() as conn:
+                        answer = await _answer_to(conn, accepted)
                 if answer is not None:
                     return answer
                 await _something_stored(events)

@@ -67,6 +67,7 @@ class Dispatch:
         self._limits = limits
         self._started_at = clock.now()
         self._unfinished = asyncio.Event()
+        self._interrupted: dict[InboxId, SessionId] = {}
 
     async def resume(self) -> None:
         """Run the commands that a crash or a database outage left without an effect."""
@@ -86,20 +87,22 @@ class Dispatch:
             except TryAgainLater:
                 self._unfinished.set()
 
-    async def run(self, arrival: InboxId) -> None:
-        """Run one stored command, once. What goes wrong in it becomes its reply; a database outage only delays it."""
+    async def run(self, arrival: InboxId) -> bool:
+        """Run one stored command, once; False while the database is away. What goes wrong in it becomes its reply."""
         self._failpoints.reach(Step.COMMAND_ACCEPTED)
         try:
             with structlog.contextvars.bound_contextvars(session_id=str(await self._session(arrival))):
                 done = await self._committed(arrival)
         except TryAgainLater:
             self._unfinished.set()
-            return
+            return False
+        self._interrupted.pop(arrival, None)
         self._failpoints.reach(Step.COMMAND_COMMITTED)
         self._cancel(done.cancelled)
         for session, event in done.events:
             self._live.publish(session, event)
         self._outbound.wake()
+        return True
 
     async def _session(self, arrival: InboxId) -> SessionId:
         """Where the command was said: its log lines go there."""
@@ -120,7 +123,8 @@ class Dispatch:
         at = await addresses.lock_by_id(tx, row.address_id)
         await sessions.lock(tx, at.session_id)
         if not await inbox.still_open(tx, arrival):
-            return Done()
+            return self._done_before(row, at)
+        self._interrupted[arrival] = at.session_id
         reply = await effect(tx, at, row)
         session = reply.successor or at.session_id
         notice = await messages.say(tx, session, at.principal_id, Notice(reply.text), label=Label.OWNER, address=at.id)
@@ -128,6 +132,13 @@ class Dispatch:
         await inbox.handled(tx, arrival, notice.id)
         moved: Events = () if reply.successor is None else ((at.session_id, SessionReplaced(reply.successor)),)
         return Done(reply.cancelled, (*moved, (session, MessageStored(notice.id))))
+
+    def _done_before(self, row: InboxRow, at: AddressRow) -> Done:
+        """Its effect was committed, and nobody heard of that: those who watch are told now."""
+        left = self._interrupted.get(row.id, at.session_id)
+        moved: Events = () if left == at.session_id else ((left, SessionReplaced(at.session_id)),)
+        said: Events = () if row.message_id is None else ((at.session_id, MessageStored(row.message_id)),)
+        return Done(events=(*moved, *said))
 
     async def _effect(self, tx: Connection, at: AddressRow, row: InboxRow) -> CommandReply:
         name, argument = parse_command(row.text)

@@ -65,7 +65,7 @@ class Wake(Protocol):
 class RunsCommands(Protocol):
     """The dispatcher, as inbound sees it."""
 
-    async def run(self, arrival: InboxId) -> None:
+    async def run(self, arrival: InboxId) -> bool:
         """Commit the effect of a stored command; never raises for what the command does."""
         ...
 
@@ -107,7 +107,7 @@ class InboundFlow:
         self._journal = journal
         self._notices = notices
         self._clock = clock
-        self._spool = Spool[Accepted](journal, outages, self._store)
+        self._spool = Spool[Accepted](journal, outages, self._store, self._put_aside)
         self._quarantine = Quarantine()
         self._busy = asyncio.Semaphore(CHATS_AT_ONCE)
         self._seen: OrderedDict[tuple[str, ...], Accepted] = OrderedDict()
@@ -154,8 +154,9 @@ class InboundFlow:
     async def _accept(self, inbound: Inbound) -> Accepted:
         self._failpoints.reach(Step.INBOUND_RECEIVED)
         key = (*_chat(inbound), inbound.platform_id)
-        if key in self._seen:
-            return replace(self._seen[key], duplicate=True)
+        if (seen := self._seen.get(key)) is not None:
+            known = seen.later.result() if seen.later is not None and seen.later.done() else seen
+            return replace(known, duplicate=True)
         role, decision = self._decide(inbound)
         if isinstance(decision, Ignore):
             return Accepted(decision)
@@ -192,10 +193,13 @@ class InboundFlow:
         """Acknowledge what failed again and again, so that what comes after it gets its turn."""
         channel = arrival.inbound.address.channel
         log.error("inbound.quarantined", entry=str(arrival.id), channel=channel, error=f"{type(exc).__name__}: {exc}")
-        await self._notices.tell_owner(
-            f"A message on {channel} could not be stored and is put aside: {type(exc).__name__}. "
-            "Its text is in sessions/, the reason in the log."
-        )
+        try:
+            await self._notices.tell_owner(
+                f"A message on {channel} could not be stored and is put aside: {type(exc).__name__}. "
+                "Its text is in sessions/, the reason in the log."
+            )
+        except Exception:  # what keeps a message from being stored may keep a notice from it as well
+            log.exception("inbound.owner_not_told")
         return Accepted(Ignore("quarantined"))
 
     async def _store(self, arrival: Arrival, place: Place | None) -> Accepted:
@@ -266,14 +270,15 @@ class InboundFlow:
         await sessions.set_digest(tx, session, digest.of([(e.role, e.text) for e in inbound.earlier]))
 
     async def _follow(self, accepted: Accepted) -> None:
-        if accepted.duplicate or accepted.session_id is None:
-            return
         match accepted.decision:
             case RunCommand() if accepted.inbox_id is not None:
-                await self._dispatch.run(accepted.inbox_id)
-            case StartTurn() | Steer() | Edit() if accepted.message_id is not None:
+                # Also one that was stored before: whether its effect was committed, only its row knows.
+                if not await self._dispatch.run(accepted.inbox_id):
+                    raise TryAgainLater("a command waits for the database, and what follows it waits with it")
+            case StartTurn() | Steer() | Edit() if accepted.message_id is not None and not accepted.duplicate:
                 self._wake()
-                self._live.publish(accepted.session_id, MessageStored(accepted.message_id))
+                if accepted.session_id is not None:
+                    self._live.publish(accepted.session_id, MessageStored(accepted.message_id))
             case _:
                 pass
 

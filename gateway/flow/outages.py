@@ -6,9 +6,10 @@ import structlog
 
 from gateway.domain.channel import Outgoing
 from gateway.domain.clock import Clock
-from gateway.domain.errors import SupaclawError
+from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.inbound import Address
 from gateway.flow.outbound import Outbound
+from gateway.store.pool import Database
 
 KEPT = "I have kept your message, but my database does not answer. I will reply as soon as it is back."
 PATIENCE = 5.0
@@ -22,7 +23,8 @@ log = structlog.get_logger(__name__)
 class Outages:
     """Words that go straight to a channel: no row can be written for them, so they are said at most once."""
 
-    def __init__(self, outbound: Outbound, clock: Clock) -> None:
+    def __init__(self, database: Database, outbound: Outbound, clock: Clock) -> None:
+        self._database = database
         self._outbound = outbound
         self._clock = clock
         self._waiting: dict[Address, bool] = {}
@@ -46,9 +48,19 @@ class Outages:
             await self._noted.wait()
             await self._clock.sleep(PATIENCE)
             self._noted.clear()
+            if await self._answers():
+                self.over()
             for at, private in list(self._waiting.items()):
                 if at in self._waiting and at not in self._told:
                     await self._tell(at, private=private)
+
+    async def _answers(self) -> bool:
+        """Whether the database does; perhaps nobody has had a reason to notice."""
+        try:
+            async with asyncio.timeout(PATIENCE), self._database.connection() as conn:
+                return bool(await conn.fetchval("select true"))
+        except (TryAgainLater, TimeoutError):
+            return False
 
     async def _tell(self, at: Address, *, private: bool) -> None:
         """Best effort; what a platform does with it changes nothing."""

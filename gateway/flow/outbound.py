@@ -8,7 +8,7 @@ import structlog
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channel import Channel, Outgoing, SendDelayed, SendFailed, SendUncertain
-from gateway.domain.errors import DatabaseDown
+from gateway.domain.errors import DatabaseDown, TryAgainLater
 from gateway.domain.ids import AddressId, MessageId
 from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
@@ -93,8 +93,10 @@ class Outbound:
                 self._awake.clear()
                 try:
                     await self._start_due(group)
-                except DatabaseDown as exc:
+                except TryAgainLater as exc:
                     log.warning("outbound.waits", error=str(exc))
+                except Exception:  # it may not take down what is on its way
+                    log.exception("outbound.broken")
                 await self._awake.wait(POLL_SECONDS)
 
     async def drain(self, seconds: float) -> None:
@@ -195,7 +197,7 @@ class Outbound:
         while True:
             try:
                 return await self._database.run(write)
-            except DatabaseDown as exc:
+            except TryAgainLater as exc:
                 log.warning("outbound.waits", error=str(exc))
                 await asyncio.sleep(POLL_SECONDS)
 
@@ -215,7 +217,8 @@ class Outbound:
     async def _admit(self, tx: Connection, row: OutboxRow, error: str, text: str) -> None:
         at = await addresses.lock_by_id(tx, row.address_id)
         await sessions.lock(tx, at.session_id)
-        await outbox.uncertain(tx, row.id, error)
+        if not await outbox.uncertain(tx, row.id, error):
+            return
         if not row.notice and not await outbox.doubted_before(tx, row):
             said = await messages.say(
                 tx, at.session_id, at.principal_id, Notice(text), label=Label.OWNER, address=at.id

@@ -12,6 +12,7 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.inbound import Arrival
 from gateway.flow.journal.journal import Journal
 from gateway.flow.outages import Outages
+from gateway.flow.quarantine import TRIES
 from gateway.workspace.journal.files import Place
 
 LIMIT = 10_000
@@ -33,11 +34,17 @@ class Spool(Generic[Stored]):
     """Acknowledges by the disk, not the database. What a crash leaves in it, the next start finds in the journal."""
 
     def __init__(
-        self, journal: Journal, outages: Outages, store: Callable[[Arrival, Place], Awaitable[Stored]]
+        self,
+        journal: Journal,
+        outages: Outages,
+        store: Callable[[Arrival, Place], Awaitable[Stored]],
+        put_aside: Callable[[Arrival, Exception], Awaitable[Stored]],
     ) -> None:
         self._journal = journal
         self._outages = outages
         self._store = store
+        self._put_aside = put_aside
+        self._failures = 0
         self._waiting: deque[_Waiting[Stored]] = deque()
         self._filled = asyncio.Event()
 
@@ -60,12 +67,13 @@ class Spool(Generic[Stored]):
     async def run(self) -> None:
         """Store what waits as soon as the database takes it, until cancelled."""
         while True:
-            await self._filled.wait()
+            if self._waiting:
+                while self._waiting:
+                    await self._store_next(self._waiting[0])
+                self._outages.over()
+                log.info("spool.empty")
             self._filled.clear()
-            while self._waiting:
-                await self._store_next(self._waiting[0])
-            self._outages.over()
-            log.info("spool.empty")
+            await self._filled.wait()
 
     async def _store_next(self, entry: _Waiting[Stored]) -> None:
         try:
@@ -74,6 +82,14 @@ class Spool(Generic[Stored]):
             log.warning("spool.waits", entries=len(self._waiting), error=str(exc))
             await asyncio.sleep(AGAIN_AFTER)
             return
+        except Exception as exc:
+            self._failures += 1
+            log.exception("spool.broken", entry=str(entry.arrival.id))
+            if self._failures < TRIES:
+                await asyncio.sleep(AGAIN_AFTER)
+                return
+            stored = await self._put_aside(entry.arrival, exc)
+        self._failures = 0
         self._waiting.popleft()
         if not entry.stored.cancelled():
             entry.stored.set_result(stored)

@@ -6,19 +6,26 @@ from contextlib import contextmanager
 
 from asyncpg import InterfaceError, PostgresError
 
-from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, SupaclawError
+from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, SupaclawError, TryAgainLater
 
 RUN_LOST = "SW001"
 _DOWN = ("08", "25006", "53", "57P", "58")
 """SQLSTATE beginnings: connection, read-only server, out of disk or slots, shutdown, the server's own I/O."""
+_CONFLICT = ("40001", "40P01")
+_BUSY = ("55P03", "57014")
+"""A lock not to be had, a statement cancelled: the same may work in a moment."""
 _GONE = re.compile("clos(ed|ing)|released back to the pool")
 _REFUSED = ("28", "3D000")
 """Wrong user or password, no such database."""
 
 
+class Conflict(TryAgainLater):
+    """Two transactions were in each other's way (serialization failure, deadlock); the same works at once."""
+
+
 @contextmanager
 def translated(*also_down: type[Exception]) -> Iterator[None]:
-    """Raise `DatabaseDown`, `RunLost` or `OwnerMustAct` for what asyncpg raises; `also_down` counts as down too."""
+    """Raise one of our errors for what asyncpg raises, if there is one for it; `also_down` counts as down too."""
     foreign: tuple[type[Exception], ...] = (PostgresError, InterfaceError, ConnectionError, TimeoutError, *also_down)
     try:
         yield
@@ -49,4 +56,8 @@ def _translate_state(error: PostgresError) -> SupaclawError | None:
         return OwnerMustAct("A pooler stands before the database: add ?pool_mode=transaction to the database URL")
     if state.startswith(_REFUSED):
         return OwnerMustAct(f"The database refuses us: {error}; check the database URL")
+    if state.startswith(_CONFLICT):
+        return Conflict(f"The database is too busy: {error}")
+    if state.startswith(_BUSY):
+        return TryAgainLater(f"The database is too busy: {error}")
     return DatabaseDown(f"The database is not available: {error}") if state.startswith(_DOWN) else None

@@ -119,9 +119,14 @@ async def failed(conn: Connection, row: OutboxId, error: str) -> None:
     )
 
 
-async def uncertain(conn: Connection, row: OutboxId, error: str) -> None:
-    """It may have been shown; never sent again."""
-    await conn.execute("update outbox set state = 'uncertain', error = $2 where id = $1", row, error)
+async def uncertain(conn: Connection, row: OutboxId, error: str) -> bool:
+    """It may have been shown; never sent again. Whether that is new."""
+    doubted = await conn.fetchval(
+        "update outbox set state = 'uncertain', error = $2 where id = $1 and state <> 'uncertain' returning true",
+        row,
+        error,
+    )
+    return doubted is not None
 
 
 async def doubted_before(conn: Connection, row: OutboxRow) -> bool:

@@ -9,12 +9,11 @@ from types import TracebackType
 from typing import Self, TypeAlias, TypeVar
 
 import asyncpg
-from asyncpg.exceptions import DeadlockDetectedError, SerializationError
 from asyncpg.pool import PoolConnectionProxy
 
-from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.domain.errors import OwnerMustAct
 from gateway.store.dsn import Dsn, parse_dsn
-from gateway.store.failures import translated
+from gateway.store.failures import Conflict, translated
 
 Connection: TypeAlias = PoolConnectionProxy
 """A connection held for the length of one transaction or read."""
@@ -70,10 +69,10 @@ class Database:
             try:
                 async with self.transaction() as connection:
                     return await work(connection)
-            except (SerializationError, DeadlockDetectedError) as error:
+            except Conflict:
                 failures += 1
                 if failures == _TRIES:
-                    raise TryAgainLater(f"The database is too busy: {error}") from error
+                    raise
             await asyncio.sleep(random.uniform(0.0, 0.05))
 
     async def close(self) -> None:

@@ -16,8 +16,10 @@ KEY = r"^[^\x00-\x1f\x7f]+$"
 
 
 async def accept(site: Site, inbound: Inbound) -> Accepted:
-    """Committed when this returns; raises `TryAgainLater`."""
+    """Committed when this returns, however long the database is away; raises `TryAgainLater`, `Refused` at a stop."""
     [accepted] = await site.backend.inbox.accept([inbound])
+    if accepted.later is not None:
+        accepted = await site.while_running(accepted.stored())
     site.conversations.begun()
     return accepted
 

@@ -214,7 +214,7 @@ async def build(
     known = commands.discover()
     channel = channel or FakeChannel()
     outbound = Outbound(database, failpoints)
-    outages = Outages(outbound, clock)
+    outages = Outages(database, outbound, clock)
     of_all = [*tools.discover(), workshop.family] if families is None else families
     homes = Homes(database, people, workspace, workspace.parent / "principals", of_all)
     closed = ClosedJournals()

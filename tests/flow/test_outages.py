@@ -28,7 +28,7 @@ async def outages(database: Database, channel: FakeChannel, monkeypatch: pytest.
     monkeypatch.setattr(outages_module, "PATIENCE", 0.01)
     outbound = Outbound(database, Failpoints(None))
     await outbound.adopt("fake", channel)
-    outages = Outages(outbound, SystemClock())
+    outages = Outages(database, outbound, SystemClock())
     running = asyncio.create_task(outages.run())
     yield outages
     running.cancel()
