@@ -1,18 +1,21 @@
 """Slash commands beside a running turn, and when things go wrong."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from gateway.commands import Command, CommandContext, CommandReply
+from gateway.commands import Command, CommandContext, CommandReply, new
 from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import InboxId, TaskId
+from gateway.flow import spool as spool_module
 from gateway.flow.dispatch import Dispatch
 from gateway.flow.inbound import InboundFlow
+from gateway.flow.live import SessionReplaced
 from gateway.store import inbox
 from tests.flow.path import MessagePath, message
 
@@ -111,9 +114,98 @@ async def test_a_command_that_is_gone_after_an_update_is_answered_too(path: Mess
         raise DatabaseDown("not yet")
 
     inbound, _ = with_commands(path, {"old": Command("old", "was here", never)})
-    [accepted] = await inbound.accept([message("/old")])
+    await inbound.accept([message("/old")])
     await path.dispatch.resume()
-    assert (await path.answer(accepted)).text.startswith("That command failed")
+    [(reply,)] = await path.rows("select text from messages where kind = 'notice'")
+    assert reply.startswith("That command failed")
+
+
+async def test_what_follows_a_command_that_met_an_outage_waits_for_it(
+    path: MessagePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_module, "AGAIN_AFTER", 0.01)
+    outages = [DatabaseDown("away")]
+    really = new.run
+
+    async def delayed(ctx: CommandContext) -> CommandReply:
+        if outages:
+            raise outages.pop()
+        return await really(ctx)
+
+    inbound, _ = with_commands(path, {"new": Command("new", "", delayed)})
+    await inbound.accept([message("before")])
+    command, after = await inbound.accept([message("/new"), message("after it")])
+    async with background(inbound.run):
+        await command.stored()
+        stored = await after.stored()
+    assert await path.rows("select text, closed_at is not null from messages where kind = 'user' order by id") == [
+        ("before", True),
+        ("after it", False),
+    ]
+    assert await path.rows("select session_id from addresses") == [(stored.session_id,)]
+
+
+async def test_a_command_whose_commit_was_unknown_is_run_when_it_comes_again(path: MessagePath) -> None:
+    dying = InboundFlow(
+        path.database,
+        path.people,
+        {"ping"},
+        Unheard(),
+        path.worker.wake,
+        path.live,
+        path.instance,
+        Failpoints(None),
+        path.journal,
+        path.outages,
+        path.notices,
+        SystemClock(),
+    )
+    ping = message("/ping")
+    await dying.accept([ping])
+    [again] = await path.inbound.accept([ping])
+    assert again.duplicate
+    assert (await path.answer(again)).text.startswith("pong")
+
+
+async def test_who_watches_hears_of_a_new_session_though_its_commit_was_unknown(
+    path: MessagePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hello = await path.tell("hello")
+    assert hello.session_id is not None
+    really, lost = path.database.run, [True]
+
+    async def run(work: Any) -> Any:
+        done = await really(work)
+        if lost and await path.rows("select 1 from sessions where ended_at is not null"):
+            lost.clear()
+            raise DatabaseDown("gone at COMMIT")
+        return done
+
+    monkeypatch.setattr(path.database, "run", run)
+    with path.live.subscribe(hello.session_id) as events:
+        async with background(path.inbound.run):
+            await (await path.tell("/new")).stored()
+        [(current,)] = await path.rows("select session_id from addresses")
+        assert SessionReplaced(current) in events.ready()
+
+
+class Unheard:
+    """A dispatcher that is not told of a command, because the reply to its commit got lost."""
+
+    async def run(self, arrival: int) -> bool:
+        return True
+
+
+@asynccontextmanager
+async def background(*works: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """With these running."""
+    tasks = [asyncio.ensure_future(work()) for work in works]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 class Hurried(SystemClock):
@@ -131,10 +223,8 @@ async def test_a_command_that_met_an_outage_is_run_when_it_is_over(path: Message
 
     inbound, dispatch = with_commands(path, {"late": Command("late", "", at_last)})
     [accepted] = await inbound.accept([message("/late")])
-    retrying = asyncio.create_task(dispatch.retry())
-    assert (await path.answer(accepted)).text == "done"
-    retrying.cancel()
-    await asyncio.wait([retrying])
+    async with background(dispatch.retry, inbound.run):
+        assert (await path.answer(accepted)).text == "done"
     assert outages == []
 
 
@@ -172,7 +262,5 @@ async def test_an_outage_during_the_next_try_means_another_one(
     monkeypatch.setattr(inbox, "unhandled", unhandled)
     inbound, dispatch = with_commands(path, {"late": Command("late", "", second_time)})
     [accepted] = await inbound.accept([message("/late")])
-    retrying = asyncio.create_task(dispatch.retry())
-    assert (await path.answer(accepted)).text == "done"
-    retrying.cancel()
-    await asyncio.wait([retrying])
+    async with background(dispatch.retry, inbound.run):
+        assert (await path.answer(accepted)).text == "done"

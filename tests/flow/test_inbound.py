@@ -210,7 +210,8 @@ async def test_a_first_message_that_meets_its_like_leaves_no_empty_session(path:
 class Dead:
     """A dispatcher in a process that dies before it gets to work."""
 
-    async def run(self, arrival: int) -> None: ...
+    async def run(self, arrival: int) -> bool:
+        return True
 
 
 async def test_a_command_survives_a_crash_between_its_arrival_and_its_effect(path: MessagePath) -> None:
