@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.errors import DatabaseDown
+from gateway.domain.channel import SendUncertain
+from gateway.domain.errors import DatabaseDown, TryAgainLater
 from gateway.flow import outbound as outbound_module
 from gateway.store import outbox
 from tests.flow.path import MessagePath
@@ -45,8 +46,11 @@ async def test_looking_for_work_goes_on_when_the_database_is_back(
     assert await sent(path, count=2) == ["one", "two"]
 
 
-async def test_a_receipt_is_written_however_long_that_takes(path: MessagePath, breaks: Break) -> None:
-    breaks("sent", *[DatabaseDown("away")] * 5)
+@pytest.mark.parametrize("trouble", [DatabaseDown("away"), TryAgainLater("too busy")])
+async def test_a_receipt_is_written_however_long_that_takes(
+    path: MessagePath, breaks: Break, trouble: TryAgainLater
+) -> None:
+    breaks("sent", *[trouble] * 5)
     await unsent(path, "hello")
     await sent(path, count=1)
     assert (path.channel.asked, await path.rows(STATES)) == (1, [("hello", "sent")])
@@ -71,3 +75,30 @@ async def test_a_bug_here_stops_neither_this_chat_nor_another(path: MessagePath,
     breaks("next_for", ZeroDivisionError())
     await unsent(path, "one", "two")
     assert await sent(path, count=2) == ["one", "two"]
+
+
+async def test_a_doubt_whose_commit_was_unknown_is_told_once(
+    path: MessagePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, lost = path.database.run, [True]
+
+    async def run(work: Any) -> Any:
+        done = await really(work)
+        if lost and await path.rows("select 1 from outbox where state = 'uncertain'"):
+            lost.clear()
+            raise DatabaseDown("gone at COMMIT")
+        return done
+
+    monkeypatch.setattr(path.database, "run", run)
+    monkeypatch.setattr(outbound_module, "POLL_SECONDS", 0.01)
+    path.channel.faults = [SendUncertain("no reply")]
+    await unsent(path, "hello")
+    assert await sent(path, count=1) == [outbound_module.UNCONFIRMED]
+    assert await path.rows("select count(*) from outbox") == [(2,)]
+    assert lost == []
+
+
+async def test_a_defect_while_looking_for_work_ends_nothing(path: MessagePath, breaks: Break) -> None:
+    breaks("due", ZeroDivisionError())
+    await unsent(path, "one")
+    assert await sent(path, count=1) == ["one"]

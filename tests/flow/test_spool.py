@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.errors import TryAgainLater
+from gateway.domain.routing import Ignore
 from gateway.flow import outages as outages_module
 from gateway.flow import spool as spool_module
 from gateway.flow.outages import KEPT
 from tests.flow.outage import AwayAtTimes
 from tests.flow.path import MEMBER, OWNER, FakeModel, MessagePath, build, message, restarted
+from tests.flow.test_quarantine import poisoned
 
 TEXTS = "select text from messages where kind = 'user' order by id"
 
@@ -130,6 +132,30 @@ class TestAway:
             away.away = False
             assert (await path.answer(accepted)).text == "re: hello"
         assert path.channel.texts.count(KEPT) == 1
+
+    async def test_what_cannot_be_stored_is_put_aside_and_holds_up_nobody(
+        self, path: MessagePath, away: AwayAtTimes, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        away.away = True
+        poison, after = await path.tell("poison"), await path.tell("after it")
+        poisoned(monkeypatch, ValueError("no such thing"))
+        away.away = False
+        async with path.working():
+            assert (await poison.stored()).decision == Ignore("quarantined")
+            assert (await path.answer(await after.stored())).text == "re: after it"
+        assert await path.rows(TEXTS) == [("after it",)]
+
+    async def test_a_database_that_answers_again_before_anybody_noticed_is_no_outage(
+        self, path: MessagePath, away: AwayAtTimes
+    ) -> None:
+        async with path.working():
+            accepted = await path.tell("hello")
+            path.outages.note(message("hello").address, private=True)
+            await path.answer(accepted)
+            await path.channel.until(bool)
+            await path.tell("/ping")
+            await path.channel.until(lambda texts: len(texts) == 2)
+        assert KEPT not in path.channel.texts
 
 
 class TestCrash:

@@ -49,7 +49,7 @@ alter table memories enable row level security;
 alter table tasks add crashes int not null default 0;   -- how often in a row the process died under it
 create index tasks_suspect on tasks (lane) where status = 'pending' and crashes >= 2;
 
--- As before; but what two deaths in a row have met runs alone for a minute, so that only the culprit dies again and
+-- As before; but what two deaths in a row have met runs alone for five seconds, so that only the culprit dies again and
 -- its neighbours keep their last attempt.
 create or replace function claim(p_worker uuid, p_lane text, n int, p_lease interval) returns setof tasks
 language sql set search_path = supaclaw as $$
@@ -61,7 +61,7 @@ language sql set search_path = supaclaw as $$
         select from leases l where l.holder = t.instance_id and l.expires_at > now()))
       and not exists (
         select from tasks r where r.status = 'running' and r.worker = p_worker and r.crashes >= 2
-          and r.updated_at > now() - interval '60 seconds')
+          and r.updated_at > now() - interval '5 seconds')
     order by t.priority desc, t.run_at, t.seq
     limit 1
   ), due as (
