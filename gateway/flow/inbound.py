@@ -29,7 +29,7 @@ from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
 from gateway.workspace.journal.files import Place
 
-REMEMBERED = 10_000
+REMEMBERED = 1_000
 CHATS_AT_ONCE = 8
 """Whose messages are stored side by side; the others have connections left to answer with."""
 _ENTRIES = UUID("6f1f7c50-6d6e-4b0f-9a3c-5d2f6a2f0c11")
