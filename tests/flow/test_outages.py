@@ -12,8 +12,8 @@ from gateway.domain.inbound import Address
 from gateway.flow import outages as outages_module
 from gateway.flow.outages import KEPT, Outages
 from gateway.flow.outbound import Outbound
-from gateway.store.pool import Database
 from tests.fakes.channel import FakeChannel
+from tests.flow.outage import AwayAtTimes
 
 HERE, THERE, PAGE = Address("fake", "bot", "1"), Address("fake", "bot", "2"), Address("web", "owner", "main")
 
@@ -24,11 +24,18 @@ def channel() -> FakeChannel:
 
 
 @pytest.fixture
-async def outages(database: Database, channel: FakeChannel, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Outages]:
+async def away(dsn: str) -> AsyncIterator[AwayAtTimes]:
+    async with await AwayAtTimes.connect(dsn) as database:
+        yield database
+
+
+@pytest.fixture
+async def outages(away: AwayAtTimes, channel: FakeChannel, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Outages]:
     monkeypatch.setattr(outages_module, "PATIENCE", 0.01)
-    outbound = Outbound(database, Failpoints(None))
+    outbound = Outbound(away, Failpoints(None))
     await outbound.adopt("fake", channel)
-    outages = Outages(database, outbound, SystemClock())
+    away.away = True
+    outages = Outages(away, outbound, SystemClock())
     running = asyncio.create_task(outages.run())
     yield outages
     running.cancel()
@@ -64,3 +71,13 @@ async def test_a_platform_that_refuses_is_left_alone(outages: Outages, channel: 
     outages.note(THERE, private=True)
     await channel.until(lambda texts: len(texts) == 1)
     assert channel.asked == 2
+
+
+async def test_a_database_that_answers_is_no_outage(outages: Outages, away: AwayAtTimes, channel: FakeChannel) -> None:
+    away.away = False
+    outages.note(HERE, private=True)
+    await asyncio.sleep(0.1)
+    away.away = True
+    outages.note(THERE, private=True)
+    await channel.until(lambda texts: len(texts) == 1)
+    assert [message.address for message in channel.shown] == [THERE]
