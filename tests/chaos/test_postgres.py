@@ -13,6 +13,7 @@ import asyncpg
 import httpx
 import pytest
 
+from gateway.config.failpoints import Step
 from tests.chaos.conftest import FULL, Judge
 from tests.chaos.faults import Fault
 from tests.chaos.ledger import Ledger, answered_after
@@ -141,6 +142,20 @@ async def test_a_kill_while_the_database_is_away_loses_nothing(scene: Scene, jud
     await scene.proxy.refuse()
     await scene.people.go_on(3.0, pause=0.5)
     await scene.process.kill()
+    await scene.proxy.listen()
+    await scene.process.start()
+    await scene.close(judge, Fault.STOPPED_KILLED, time.time())
+
+
+@pytest.mark.fault(Fault.STOPPED_KILLED)
+async def test_a_kill_between_disk_and_platform_while_the_database_is_away_loses_nothing(
+    scene: Scene, judge: Judge
+) -> None:
+    await scene.process.start(SUPACLAW_FAIL=Step.INBOUND_SPOOLED)
+    await scene.people.go_on(1.0)
+    await scene.proxy.refuse()
+    scene.people.say()
+    assert (await scene.process.ended()).code == -9
     await scene.proxy.listen()
     await scene.process.start()
     await scene.close(judge, Fault.STOPPED_KILLED, time.time())
