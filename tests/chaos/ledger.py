@@ -167,6 +167,7 @@ select 'hole in transcript' as what, session_id::text as which from messages whe
   group by session_id having max(seq) <> count(*) or min(seq) <> 1
 union all
 select 'call without its result', task_id || '/' || ordinal from messages where ordinal is not null
+    and task_id not in (select id from tasks where status = 'failed') -- given up in the middle of the call
   group by task_id, ordinal having array_agg(kind order by seq) <> '{tool_intent,tool_result}'
 union all
 select 'task lives on', id::text from tasks where kind = 'chat' and status in ('pending', 'running')

@@ -22,7 +22,7 @@ from tests.chaos.proxy import Proxy, Trap, Weather, before_postgres
 from tests.conftest import Server
 from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
-from tests.journeys.process import GatewayProcess
+from tests.journeys.process import OWNER, GatewayProcess
 
 AWAY = 30.0 if FULL else 5.0
 STRIKES = 30 if FULL else 4
@@ -154,7 +154,7 @@ async def test_a_kill_between_disk_and_platform_while_the_database_is_away_loses
     await scene.process.start(SUPACLAW_FAIL=Step.INBOUND_SPOOLED)
     await scene.people.go_on(1.0)
     await scene.proxy.refuse()
-    scene.people.say()
+    scene.people.say(OWNER)  # who has a file already, or gets one at once
     assert (await scene.process.ended()).code == -9
     await scene.proxy.listen()
     await scene.process.start()
