@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     pass
 
 DRAIN_SECONDS = 10.0
-TASK_READY = "supaclaw_task"
-TASK_CANCELLED = "supaclaw_cancel"
 
 log = structlog.get_logger("gateway")
 

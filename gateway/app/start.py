@@ -10,7 +10,7 @@ import structlog
 from gateway.app.archive.place import check_finished
 from gateway.app.database import postgres
 from gateway.app.local import listening, owner_ids
-from gateway.app.wiring import Gateway
+from gateway.app.wiring import TASK_CANCELLED, TASK_READY, Gateway
 from gateway.background.health import being_the_gateway
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
@@ -27,9 +27,6 @@ from gateway.store.listener import Listener
 from gateway.store.migrate import migrate
 from gateway.store.pool import Database
 from gateway.workspace.template import fill_new_workspace
-
-TASK_READY = "supaclaw_task"
-TASK_CANCELLED = "supaclaw_cancel"
 
 log = structlog.get_logger("gateway")
 

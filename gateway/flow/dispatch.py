@@ -91,8 +91,7 @@ class Dispatch:
         """Run one stored command, once; False while the database is away. What goes wrong in it becomes its reply."""
         self._failpoints.reach(Step.COMMAND_ACCEPTED)
         try:
-            with structlog.contextvars.bound_contextvars(session_id=str(await self._session(arrival))):
-                done = await self._committed(arrival)
+            done = await self._committed(arrival)
         except TryAgainLater:
             self._unfinished.set()
             return False
@@ -115,7 +114,7 @@ class Dispatch:
         except TryAgainLater:
             raise
         except Exception:  # a broken command may not take its channel down
-            log.exception("command.failed", inbox_id=arrival)
+            log.exception("command.failed", inbox_id=arrival, session_id=str(await self._session(arrival)))
             return await self._database.run(lambda tx: self._commit(tx, arrival, _failure))
 
     async def _commit(self, tx: Connection, arrival: InboxId, effect: Effect) -> Done:

@@ -12,7 +12,7 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.inbound import Arrival
 from gateway.flow.journal.journal import Journal
 from gateway.flow.outages import Outages
-from gateway.flow.quarantine import TRIES
+from gateway.flow.quarantine import Quarantine
 from gateway.workspace.journal.files import Place
 
 LIMIT = 10_000
@@ -44,7 +44,7 @@ class Spool(Generic[Stored]):
         self._outages = outages
         self._store = store
         self._put_aside = put_aside
-        self._failures = 0
+        self._quarantine = Quarantine()
         self._waiting: deque[_Waiting[Stored]] = deque()
         self._filled = asyncio.Event()
 
@@ -83,13 +83,11 @@ class Spool(Generic[Stored]):
             await asyncio.sleep(AGAIN_AFTER)
             return
         except Exception as exc:
-            self._failures += 1
             log.exception("spool.broken", entry=str(entry.arrival.id))
-            if self._failures < TRIES:
+            if not self._quarantine.give_up((str(entry.arrival.id),)):
                 await asyncio.sleep(AGAIN_AFTER)
                 return
             stored = await self._put_aside(entry.arrival, exc)
-        self._failures = 0
         self._waiting.popleft()
         if not entry.stored.cancelled():
             entry.stored.set_result(stored)

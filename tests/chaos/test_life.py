@@ -102,16 +102,7 @@ async def test_another_gateway_takes_over_from_one_that_is_frozen_and_the_zombie
     process.running.send_signal(signal.SIGSTOP)
     frozen = time.monotonic()
 
-    async def it_starts() -> bool:
-        await second.spawn()
-        try:
-            await second.hears("ready")
-        except AssertionError:
-            await second.ended()
-            return False
-        return True
-
-    assert await holds(it_starts, 60)
+    assert await holds(lambda: starts(second), 60)
     ledger.recovery.append(time.monotonic() - frozen)
     models.latency_ms = 50
     process.running.send_signal(signal.SIGCONT)
@@ -142,16 +133,7 @@ async def test_a_second_gateway_takes_over_from_a_dead_one(
     await process.kill()
     died = time.monotonic()
 
-    async def it_starts() -> bool:
-        await second.spawn()
-        try:
-            await second.hears("ready")
-        except AssertionError:
-            await second.ended()
-            return False
-        return True
-
-    assert await holds(it_starts, 45)
+    assert await holds(lambda: starts(second), 45)
     took = time.monotonic() - died
     ledger.recovery.append(took)
     people.say()
@@ -233,3 +215,14 @@ async def test_a_message_that_kills_the_process_is_given_up_and_the_others_are_a
 
 def _given_up(telegram: FakeTelegram, chat: int) -> bool:
     return any(sent.chat == chat and "attempts failed" in sent.text for sent in telegram.sent)
+
+
+async def starts(process: GatewayProcess) -> bool:
+    """Whether it gets ready, or gives up by itself."""
+    await process.spawn()
+    try:
+        await process.hears("ready")
+    except AssertionError:
+        await process.ended()
+        return False
+    return True
