@@ -26,6 +26,7 @@ POLL_SECONDS = 2.0
 LANES = 200
 """Addresses that are sent to at once."""
 TRIES = 8
+NOTICE_TRIES = 3
 MAX_TEXT_ANYWHERE = 4000
 """What every messenger takes, in UTF-16 units: for answers to a channel that is shut at the moment."""
 INTERRUPTED = "I was restarted while sending my last answer; /last shows it again."
@@ -76,7 +77,7 @@ class Outbound:
         self._met.add(name)
         self._channels[name] = channel
         for row in left:
-            if channel.capabilities.idempotent_send:
+            if row.attempts < _tries(channel, row):
                 await self._again(row)
             else:
                 await self._doubt(row, "interrupted by a restart", INTERRUPTED)
@@ -202,7 +203,7 @@ class Outbound:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _unsure(self, channel: Channel, row: OutboxRow, exc: SendUncertain) -> bool:
-        if channel.capabilities.idempotent_send and row.attempts + 1 < TRIES:
+        if row.attempts + 1 < _tries(channel, row):
             return await self._delay(row, SendDelayed(str(exc)))
         await self._doubt(row, str(exc), UNCONFIRMED)
         return True
@@ -224,3 +225,10 @@ class Outbound:
                 tx, at.session_id, at.principal_id, Notice(text), label=Label.OWNER, address=at.id
             )
             await self.put(tx, at, said.id, text, notice=True)
+
+
+def _tries(channel: Channel, row: OutboxRow) -> int:
+    """How often a send that may have happened is made: an answer once, a notice rather twice than not at all."""
+    if channel.capabilities.idempotent_send:
+        return TRIES
+    return NOTICE_TRIES if row.notice else 1

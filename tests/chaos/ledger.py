@@ -117,8 +117,11 @@ class Ledger:
         return ""
 
     def _shown_twice(self, parts: Sequence[Part]) -> list[str]:
-        """An answer that a chat saw more often than there is an answer; a marker that it saw answered twice."""
-        shown = [sent for sent in self.telegram.sent if sent.text != KEPT] if self.telegram else []
+        """An answer that a chat saw more often than there is an answer; a marker that it saw answered twice.
+
+        A notice about a doubt may come twice: better than that the doubt is hidden.
+        """
+        shown = [sent for sent in self.telegram.sent if sent.text not in (KEPT, *TOLD)] if self.telegram else []
         seen = Counter((str(sent.chat), sent.text) for sent in shown)
         owed = Counter((part["chat"], part["text"]) for part in parts if part["state"] in ("sent", "uncertain"))
         twice = [f"{chat}: {text[-40:]!r} {n}×" for (chat, text), n in seen.items() if n > owed[chat, text]]

@@ -123,7 +123,23 @@ class TestDoubts:
         assert texts.count(UNCONFIRMED) == 1
         assert [state for _, state in await path.rows(STATES)] == ["uncertain"] * 2 + ["sent"] * (parts - 2 + 1)
 
-    async def test_a_notice_gets_no_notice(self, path: MessagePath) -> None:
+    async def test_a_doubtful_notice_is_sent_again_for_a_doubt_may_not_be_hidden(self, path: MessagePath) -> None:
+        path.channel.faults = [SendUncertain("no answer"), SendUncertain("no answer")]
+        await unsent(path, "hello")
+        running = await sending(path)
+        await path.channel.until_asked(2)
+        await path.outbound.drain(5)
+        await path.rows("update outbox set run_at = now() returning id")
+        path.outbound.wake()
+        assert await path.channel.until(bool) == [UNCONFIRMED]
+        await path.outbound.drain(5)
+        await stop(running)
+        assert await path.rows(STATES) == [("hello", "uncertain"), (UNCONFIRMED, "sent")]
+
+    async def test_but_not_for_ever_and_it_gets_no_notice_of_its_own(
+        self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(outbound_module, "NOTICE_TRIES", 1)
         path.channel.faults = [SendUncertain("no answer"), SendUncertain("no answer")]
         await unsent(path, "hello")
         running = await sending(path)
@@ -153,7 +169,7 @@ class TestDoubts:
         await stop(running)
         assert {message.key for message in channel.shown} == {"supaclaw-1"}
 
-    async def test_but_not_for_ever(
+    async def test_but_that_ends_too(
         self, database: Database, path: MessagePath, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(outbound_module, "TRIES", 1)
@@ -181,6 +197,16 @@ class TestRestarts:
         once_more = await restarted(again)
         await unsent(once_more, "later")
         assert await sent(once_more, count=1) == ["later"]
+
+    async def test_killed_while_it_says_so_it_says_so_again(self, path: MessagePath) -> None:
+        await self.half_sent(path)
+        again = await restarted(path)
+        again.channel.gates["1"] = asyncio.Event()
+        running = await sending(again)
+        await again.channel.until_asked(1)
+        await stop(running)
+        assert await path.rows(STATES) == [("hello", "uncertain"), (INTERRUPTED, "sending")]
+        assert await sent(await restarted(again), count=1) == [INTERRUPTED]
 
     async def test_the_chat_goes_on(self, path: MessagePath) -> None:
         await self.half_sent(path)
