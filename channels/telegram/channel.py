@@ -1,7 +1,7 @@
 """Telegram as a channel: the parts, put together."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,9 @@ from channels.telegram.raw import Take
 from channels.telegram.recovery import Recovery
 from channels.telegram.sdk import preload
 from channels.telegram.webhook import Webhook
-from gateway.domain.channel import Accept, Capabilities, Outgoing, WebhookReply
+from gateway.domain.channel import Accept, Capabilities, Drafts, FetchFailed, Outgoing, WebhookReply
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.inbound import Address
+from gateway.domain.inbound import Address, Attachment
 from gateway.domain.logging import Logger
 from gateway.domain.splitting import utf16_tail
 
@@ -49,7 +49,7 @@ class Telegram:
         self._logger = log
         self._patience = patience or Patience()
         silence = self._patience.silence if webhook_url is None else None
-        self.capabilities = Capabilities(max_text=MAX_TEXT, drafts=True, typing=True, silence=silence)
+        self.capabilities = Capabilities(max_text=MAX_TEXT, drafts=Drafts.PRIVATE, typing=True, silence=silence)
         self._recovery = Recovery(log, pause)
         self._opened: Client | None = None
         self._polling: Polling | None = None
@@ -122,6 +122,13 @@ class Telegram:
             self._no_drafts_before = now + error.retry_after
         except TelegramError:
             return
+
+    async def react(self, address: Address, platform_id: str, *, seen: bool) -> None:
+        """Telegram shows typing instead."""
+
+    def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """Not there yet."""
+        raise FetchFailed(f"{attachment.name or 'a file'} cannot be fetched from Telegram yet")
 
     async def close(self) -> None:
         """Close the HTTP sessions."""

@@ -92,6 +92,7 @@ class Limits(Section):
     memory_mb: int | None = Field(
         None, ge=128, description="Megabytes from which it sheds load; null: half of what the machine or container has."
     )
+    file_mb: int = Field(50, ge=1, le=2_000, description="Megabytes of the largest file that is taken in.")
 
 
 class Logs(Section):

@@ -1,14 +1,23 @@
 """A channel: a messenger behind one shape, with its differences stated as capabilities."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from enum import StrEnum
+from typing import Literal, Protocol, runtime_checkable
 
 from gateway.domain.errors import SupaclawError
-from gateway.domain.inbound import Address, Inbound
+from gateway.domain.inbound import Address, Attachment, Inbound
 
 Accept = Callable[[Sequence[Inbound]], Awaitable[None]]
 """Stores a batch in order; returning means committed. Raises `TryAgainLater` when nothing may be acknowledged."""
+
+
+class Drafts(StrEnum):
+    """Where a platform can show an answer while it is written."""
+
+    NOWHERE = "nowhere"
+    PRIVATE = "private"
+    THREADS = "threads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,23 +26,58 @@ class Capabilities:
 
     max_text: int
     """The longest message, in UTF-16 units."""
-    drafts: bool = False
-    """A private chat can show an answer while it is written."""
+    drafts: Drafts = Drafts.NOWHERE
     typing: bool = False
     idempotent_send: bool = False
     """A send that may have happened can safely be repeated."""
+    reactions: bool = False
+    """A message can be marked as seen; used where typing cannot be shown."""
+    buttons: bool = False
+    max_file: int = 0
+    """The largest file that can be sent, in bytes; 0: none."""
     silence: float | None = None
     """The longest time in seconds that a healthy connection can be silent; None: silence says nothing."""
+
+    def drafts_at(self, address: Address, *, private: bool) -> bool:
+        """Whether an unfinished answer can be shown there."""
+        return private if self.drafts is Drafts.PRIVATE else self.drafts is Drafts.THREADS and bool(address.thread)
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A choice under a message: pressing it says `value`, at most 64 bytes."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingFile:
+    """A file to send; `path` is absolute, `size` in bytes."""
+
+    path: str
+    name: str
+    mime: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One message to send. `text` is Markdown, already short enough; `key` is stable over retries."""
+    """One message to send. `text` is Markdown, already short enough; `key` is stable over retries.
+
+    With a `file` the text is its caption and may be empty. `again` says that an earlier send of the same key may have
+    been shown. `reply_to` is the platform id of the message it answers, where several people write. `buttons` are left
+    out where there are none: the text says everything they do.
+    """
 
     address: Address
     text: str
     key: str
     private: bool = True
+    again: bool = False
+    file: OutgoingFile | None = None
+    buttons: tuple[Button, ...] = ()
+    reply_to: str | None = None
 
 
 class SendFailed(SupaclawError):
@@ -50,6 +94,14 @@ class SendDelayed(SupaclawError):
 
 class SendUncertain(SupaclawError):
     """The request left and no answer came back: it may have been shown."""
+
+
+class FetchFailed(SupaclawError):
+    """The platform does not hand a file out, and never will: gone, too large, not for us. The text is for people."""
+
+
+class FetchDelayed(SupaclawError):
+    """The platform cannot be reached at the moment; the file may be fetched later."""
 
 
 class Channel(Protocol):
@@ -84,7 +136,18 @@ class Channel(Protocol):
         ...
 
     async def draft(self, address: Address, draft: int, text: str) -> None:
-        """Show an unfinished answer in a private chat; best effort, never raises for platform errors."""
+        """Show an unfinished answer where `capabilities.drafts` says; best effort, never raises for platform errors.
+
+        `send` to the same address ends it: people see the answer once.
+        """
+        ...
+
+    async def react(self, address: Address, platform_id: str, *, seen: bool) -> None:
+        """Mark a message as seen, or take the mark back; best effort, never raises for platform errors."""
+        ...
+
+    def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """The bytes of a file, in pieces; raises `FetchFailed` or `FetchDelayed`, also in the middle."""
         ...
 
     async def close(self) -> None:
@@ -118,4 +181,35 @@ class ProbedChannel(Protocol):
 
         Takes nothing in and disturbs no other connection; raises `SupaclawError` when the platform does not know us.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How far a person has come with connecting us to their own account on a platform.
+
+    `qr` is what a QR code has to say, `code` what has to be typed on the phone; both change while they wait.
+    """
+
+    state: Literal["starting", "waiting", "connected", "logged out"]
+    account: str = ""
+    qr: str = ""
+    code: str = ""
+    problem: str = ""
+
+
+@runtime_checkable
+class LoginChannel(Protocol):
+    """A channel that a person connects by a QR code or a code typed on the phone."""
+
+    def login(self) -> Login:
+        """How it stands now."""
+        ...
+
+    async def request_code(self, phone: str) -> str:
+        """A code to type on the phone with this number (digits, with the country); raises `OwnerMustAct`."""
+        ...
+
+    async def logout(self) -> None:
+        """Unlink this device and forget the account; a new login starts. Raises `OwnerMustAct`."""
         ...

@@ -1,6 +1,6 @@
 """What every channel's section of config.json has: who may talk."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -22,3 +22,7 @@ class ChannelSettings(BaseModel):
 
     access: AccessMode = Field("allowlist", description="Who gets answers: owner, allowlist, pairing or open.")
     allow: tuple[PlatformId, ...] = Field((), description='Platform ids of people let in; "*" lets anyone in.')
+    groups: Literal["off", "mention", "all"] = Field(
+        "mention",
+        description='In groups: "mention" answers what names or replies to the agent, "all" everything, "off" nothing.',
+    )

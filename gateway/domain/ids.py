@@ -8,6 +8,7 @@ SessionId = NewType("SessionId", UUID)
 TaskId = NewType("TaskId", UUID)
 InstanceId = NewType("InstanceId", UUID)
 EntryId = NewType("EntryId", UUID)
+FileId = NewType("FileId", UUID)
 
 AddressId = NewType("AddressId", int)
 JournalId = NewType("JournalId", int)

@@ -35,13 +35,29 @@ class Earlier:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file as the platform announces it; its bytes are fetched afterwards, through the channel it came by.
+
+    `mime` and `size` (bytes) are what was claimed, "" and None where nothing was. `ref` means something to its channel
+    only and stays good across restarts; at most 16 KB.
+    """
+
+    ref: str
+    name: str = ""
+    mime: str = ""
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Inbound:
-    """A message or an edit, as the platform told it.
+    """A message, an edit or the press of a button, as the platform told it.
 
     `platform_id` is unique within (channel, account, chat): it is the key of de-duplication, so an edit has one of
     its own and names the message it replaces in `edits`. `addressed` is false for group talk that is not meant for
     the agent. A `solo` message gets a turn and an answer of its own instead of joining a running turn. `earlier` is
-    taken over only where the address has no session yet.
+    taken over only where the address has no session yet. Messages with the same `album` are one message that the
+    platform cut up. `quoted` is what the message replies to, as its writer sees it. The press of a button is its
+    value, said by whoever pressed it.
     """
 
     address: Address
@@ -54,6 +70,9 @@ class Inbound:
     addressed: bool = True
     solo: bool = False
     earlier: tuple[Earlier, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    album: str = ""
+    quoted: str = ""
 
 
 @dataclass(frozen=True, slots=True)

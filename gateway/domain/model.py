@@ -1,7 +1,7 @@
 """The model as the loop sees it: a prompt in, a stream of events out."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from gateway.domain.errors import SupaclawError
@@ -34,10 +34,19 @@ class SystemMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """A picture shown to a model, already small enough."""
+
+    mime: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class UserMessage:
-    """Something a person (or an event) said."""
+    """Something a person (or an event) said; a model without eyes is shown the text only."""
 
     text: str
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

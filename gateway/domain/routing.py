@@ -55,7 +55,7 @@ def decide(inbound: Inbound, role: Role, commands: Set[str], *, turn_running: bo
         return _command(inbound.text, commands)
     if not inbound.addressed:
         return Ignore("not addressed to the agent")
-    if not inbound.text.strip():
+    if not inbound.text.strip() and not inbound.attachments:
         return Ignore("empty")
     return Steer() if turn_running else StartTurn()
 

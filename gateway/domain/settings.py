@@ -45,3 +45,6 @@ class ModelSettings(_Settings):
     )
     embedding: str = Field("local", min_length=1, description='The embedding model, or "local" for the bundled one.')
     summary: str | None = Field(None, description="The model that writes summaries; null means the primary.")
+    transcription: str | None = Field(
+        None, description="The model that writes down what is said in audio, such as `openai/whisper-1`; null: none."
+    )

@@ -11,11 +11,12 @@ class Lane(StrEnum):
 
     CHAT = "chat"
     AGENTS = "agents"
+    FILES = "files"
     CPU = "cpu"
 
 
-SLOTS = {Lane.CHAT: 200, Lane.AGENTS: 16, Lane.CPU: 1}
-"""Runs at once, per process."""
+SLOTS = {Lane.CHAT: 200, Lane.AGENTS: 16, Lane.FILES: 4, Lane.CPU: 1}
+"""Runs at once, per process; `FILES` are fetched side by side and then read one after another by the CPU process."""
 
 LEASE_SECONDS = 30.0
 BEAT_SECONDS = 5.0

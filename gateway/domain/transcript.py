@@ -4,18 +4,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
+from gateway.domain.attachments import Attached
 from gateway.domain.ids import MessageId
-from gateway.domain.model import ToolCall
+from gateway.domain.model import Image, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class UserText:
-    """What a person said. `id` is None for text that is not a stored message."""
+    """What a person said. `id` is None for text that is not a stored message. `images` are for this turn's eyes."""
 
     text: str
     sent_at: datetime
     sender: str = ""
     id: MessageId | None = None
+    attachments: tuple[Attached, ...] = ()
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ class Turns:
         stored = StepSink(self._database, run, opened.session, opened.label, self._failpoints)
         live = LiveSink(self._live, opened.session)
         channel = self._outbound.channel(opened.at)
-        if channel is None or not channel.capabilities.drafts or not opened.at.private:
+        if channel is None or not channel.capabilities.drafts_at(opened.at.address, private=opened.at.private):
             return stored, live, self._budgets
         return stored, live, self._budgets, DraftSink(channel, opened.at, opened.asked[-1].id, self._clock)
 

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
 
-from gateway.domain.ids import PrincipalId
+from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.store.pool import Connection
 
@@ -13,7 +12,7 @@ from gateway.store.pool import Connection
 class FileRow:
     """One file, by its path in its principal's root."""
 
-    id: UUID
+    id: FileId
     principal_id: PrincipalId
     path: str
     mime: str
@@ -24,6 +23,11 @@ class FileRow:
     description: str
     created_at: datetime
     updated_at: datetime
+    text_path: str
+    view_path: str
+    pages: int
+    problem: str
+    derived_at: datetime | None
 
 
 async def record(

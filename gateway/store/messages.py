@@ -53,6 +53,7 @@ class MessageRow:
     journal_id: JournalId | None
     tokens: int | None
     covers: int | None
+    album: str | None
 
     @property
     def size(self) -> int:
@@ -113,8 +114,8 @@ async def receive(
     return MessageId(
         await conn.fetchval(
             """insert into messages (session_id, principal_id, address_id, kind, text, label, origin, sender,
-                                     platform_id, sent_at, solo, entry_id, tokens, journal_id)
-               values ($1, $2, $3, 'user', $4, $5, $6, $7, $8, $9, $10, $11, $12,
+                                     platform_id, sent_at, solo, entry_id, tokens, album, journal_id)
+               values ($1, $2, $3, 'user', $4, $5, $6, $7, $8, $9, $10, $11, $12, nullif($13, ''),
                        (select id from journals where session_id = $1 and closed_at is null)) returning id""",
             session,
             principal,
@@ -128,6 +129,7 @@ async def receive(
             inbound.solo,
             entry,
             estimate(text),
+            storable(inbound.album),
         )
     )
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from gateway.domain.ids import AddressId, MessageId, OutboxId, PrincipalId
+from asyncpg import Record
+
+from gateway.domain.channel import Button
+from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId, PrincipalId
 from gateway.store.pool import Connection
 
 State = Literal["pending", "sending", "sent", "uncertain", "failed"]
@@ -33,6 +36,13 @@ class OutboxRow:
     created_at: datetime
     sending_at: datetime | None
     sent_at: datetime | None
+    file_id: FileId | None
+    buttons: tuple[Button, ...]
+    reply_to: str | None
+
+
+def _row(row: Record) -> OutboxRow:
+    return OutboxRow(**{**row, "buttons": tuple(Button(**button) for button in row["buttons"])})
 
 
 async def put(
@@ -67,7 +77,7 @@ async def due(conn: Connection, channels: Sequence[str], busy: Sequence[AddressI
         list(channels),
         list(busy),
     )
-    return [OutboxRow(**row) for row in rows]
+    return [_row(row) for row in rows]
 
 
 async def next_for(conn: Connection, address: AddressId) -> OutboxRow | None:
@@ -76,7 +86,7 @@ async def next_for(conn: Connection, address: AddressId) -> OutboxRow | None:
         "select * from outbox where address_id = $1 and state = 'pending' and run_at <= now() order by id limit 1",
         address,
     )
-    return OutboxRow(**row) if row else None
+    return _row(row) if row else None
 
 
 async def sending(conn: Connection, row: OutboxId) -> bool:
@@ -146,16 +156,16 @@ async def left_sending(conn: Connection, channel: str) -> list[OutboxRow]:
            where o.state = 'sending' and a.channel = $1 order by o.id""",
         channel,
     )
-    return [OutboxRow(**row) for row in rows]
+    return [_row(row) for row in rows]
 
 
 async def of_message(conn: Connection, message: MessageId) -> list[OutboxRow]:
     """The delivery of one message, part by part."""
     rows = await conn.fetch("select * from outbox where message_id = $1 order by part", message)
-    return [OutboxRow(**row) for row in rows]
+    return [_row(row) for row in rows]
 
 
 async def in_state(conn: Connection, state: State, limit: int = 100) -> list[OutboxRow]:
     """The latest parts in a state: dead letters and open questions are looked up here."""
     rows = await conn.fetch("select * from outbox where state = $1 order by id desc limit $2", state, limit)
-    return [OutboxRow(**row) for row in rows]
+    return [_row(row) for row in rows]

@@ -20,6 +20,21 @@ class ChannelUnderTest(Protocol):
     def says_in_group(self, text: str, *, to_us: bool) -> None:
         """Someone writes in a group, to the agent or to the others."""
 
+    def sends_file(self, data: bytes, name: str, mime: str, caption: str = "") -> None:
+        """Someone sends a document in the private chat."""
+
+    def loses_files(self) -> None:
+        """The platform hands out none of its files any more."""
+
+    def presses(self, value: str) -> None:
+        """Someone presses the button with this value, under the newest message of the agent."""
+
+    async def buttons(self, count: int) -> Sequence[str]:
+        """Wait until people see so many buttons; their labels."""
+
+    async def files(self, count: int) -> Sequence[tuple[str, bytes]]:
+        """Wait until people see so many files of the agent; their names and bytes."""
+
     def edits(self, text: str) -> None:
         """The writer changes the newest message."""
 

@@ -1,11 +1,11 @@
 """A messenger in memory: what it was asked to show, and the faults it was told to have."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
-from gateway.domain.channel import Accept, Capabilities, Outgoing
-from gateway.domain.inbound import Address
+from gateway.domain.channel import Accept, Capabilities, Drafts, FetchFailed, Outgoing
+from gateway.domain.inbound import Address, Attachment
 
 
 @dataclass
@@ -16,7 +16,9 @@ class FakeChannel:
     """
 
     name: str = "fake"
-    capabilities: Capabilities = field(default_factory=lambda: Capabilities(max_text=4096, drafts=True, typing=True))
+    capabilities: Capabilities = field(
+        default_factory=lambda: Capabilities(max_text=4096, drafts=Drafts.PRIVATE, typing=True)
+    )
     shown: list[Outgoing] = field(default_factory=list)
     drafts: list[str] = field(default_factory=list)
     faults: list[Exception] = field(default_factory=list)
@@ -24,6 +26,9 @@ class FakeChannel:
     heard_at: float | None = None
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     typed: list[Address] = field(default_factory=list)
+    reacted: list[tuple[Address, str, bool]] = field(default_factory=list)
+    files: dict[str, bytes | Exception] = field(default_factory=dict)
+    """What `fetch` hands out, by `ref`; an error is raised instead."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def open(self) -> None: ...
@@ -49,6 +54,16 @@ class FakeChannel:
 
     async def draft(self, address: Address, draft: int, text: str) -> None:
         self.drafts.append(text)
+
+    async def react(self, address: Address, platform_id: str, *, seen: bool) -> None:
+        self.reacted.append((address, platform_id, seen))
+
+    async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        found = self.files.get(attachment.ref, FetchFailed("no such file"))
+        if isinstance(found, Exception):
+            raise found
+        for start in range(0, len(found), 1000):
+            yield found[start : start + 1000]
 
     async def close(self) -> None: ...
 
