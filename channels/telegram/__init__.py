@@ -1,6 +1,7 @@
 """Telegram, by long polling or webhook, over aiogram."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from secrets import token_urlsafe
 from typing import Annotated, Literal, Self
 
@@ -36,8 +37,12 @@ class Settings(ChannelSettings):
         return self
 
 
-def create(settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger) -> Channel:
-    """The channel, not yet open; `commands` are names and descriptions for the menu. Raises `ConfigError`."""
+def create(settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path) -> Channel:
+    """The channel, not yet open; `commands` are names and descriptions for the menu. Raises `ConfigError`.
+
+    Telegram remembers everything itself: nothing is kept in `data`.
+    """
+    del data
     token = settings.token.get_secret_value()
     account, _, secret = token.partition(":")
     if not (account.isdecimal() and secret) or any(char.isspace() for char in token):

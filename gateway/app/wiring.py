@@ -293,7 +293,7 @@ class Gateway:
     async def _admit(self, config: Config) -> Mapping[str, Opening]:
         """Know who may come in; by which doors."""
         menu = [(command.name, command.summary) for command in self._commands.values()]
-        opened = openings(config.channels, menu)
+        opened = openings(config.channels, menu, self._environment.data)
         for part in (config, *(opening.settings for opening in opened.values())):
             self._mask.learn(part)
         for name in filter(is_secret, os.environ):

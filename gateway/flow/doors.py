@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 
 import structlog
 from pydantic import JsonValue
@@ -44,18 +45,28 @@ class Opening:
         return _without_access(self.settings) == _without_access(other.settings)
 
 
-def openings(sections: Mapping[str, Mapping[str, JsonValue]], menu: Sequence[tuple[str, str]]) -> dict[str, Opening]:
-    """The configured channels; `menu` is the slash commands they may show. Raises `ConfigError`."""
+def openings(
+    sections: Mapping[str, Mapping[str, JsonValue]], menu: Sequence[tuple[str, str]], data: Path
+) -> dict[str, Opening]:
+    """The configured channels; `menu` is the slash commands they may show. Raises `ConfigError`.
+
+    What a channel has to remember by itself goes into a folder of its own below `data`.
+    """
     missing = ANNOUNCED - set(channel_names())
     for name in missing & set(sections):
         log.warning("channel.missing", channel=name, hint="this version cannot open it yet")
-    return {name: _opening(name, raw, menu) for name, raw in sections.items() if name not in missing}
+    return {
+        name: _opening(name, raw, menu, data / "channels" / name)
+        for name, raw in sections.items()
+        if name not in missing
+    }
 
 
-def _opening(name: str, raw: Mapping[str, JsonValue], menu: Sequence[tuple[str, str]]) -> Opening:
+def _opening(name: str, raw: Mapping[str, JsonValue], menu: Sequence[tuple[str, str]], data: Path) -> Opening:
     module = import_module(f"channels.{known_channel(name, channel_names())}")
     settings: ChannelSettings = parse_channel(name, raw, module.Settings)
-    return Opening(settings, partial(module.create, settings, commands=menu, log=structlog.get_logger(name)))
+    log = structlog.get_logger(name)
+    return Opening(settings, partial(module.create, settings, commands=menu, log=log, data=data))
 
 
 def preload(names: Iterable[str]) -> None:

@@ -2,6 +2,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,12 +105,12 @@ def test_settings_refuse_what_they_do_not_know_and_keep_the_token_secret(wrong: 
 @pytest.mark.parametrize("token", ["", "abc", "x:abc", "12:", "12:a b"])
 def test_a_token_that_is_none_is_refused_before_anything_starts(token: str) -> None:
     with pytest.raises(ConfigError, match="@BotFather"):
-        create(Settings.model_validate({"token": token}), commands=(), log=Log())
+        create(Settings.model_validate({"token": token}), commands=(), log=Log(), data=Path("data"))
 
 
 def test_the_channel_is_what_the_gateway_expects() -> None:
     settings = {"token": "1:a", "mode": "webhook", "webhook_url": "https://me.example/webhook/telegram"}
-    channel = create(Settings.model_validate(settings), commands=(), log=Log())
+    channel = create(Settings.model_validate(settings), commands=(), log=Log(), data=Path("data"))
     assert isinstance(channel, WebhookChannel)
     assert (channel.name, channel.capabilities.max_text, channel.capabilities.idempotent_send) == (
         "telegram",
@@ -119,7 +120,9 @@ def test_the_channel_is_what_the_gateway_expects() -> None:
 
 
 async def test_a_channel_that_was_never_opened_can_be_closed_and_nothing_else() -> None:
-    channel = create(Settings.model_validate({"token": "1:a", "webhook_secret": "s"}), commands=(), log=Log())
+    channel = create(
+        Settings.model_validate({"token": "1:a", "webhook_secret": "s"}), commands=(), log=Log(), data=Path("data")
+    )
     await channel.close()
     with pytest.raises(RuntimeError, match="not open"):
         await channel.typing(ADA)

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from pydantic import Field
@@ -331,12 +332,12 @@ async def test_stopping_without_doors_is_easy(path: MessagePath) -> None:
 
 def test_configured_channels_become_openings() -> None:
     menu = [("ping", "is it alive")]
-    opened = openings({"telegram": {"token": "123456:" + "a" * 35, "allow": [5]}, "slack": {}}, menu)
+    opened = openings({"telegram": {"token": "123456:" + "a" * 35, "allow": [5]}, "slack": {}}, menu, Path("data"))
     assert list(opened) == ["telegram"]
     assert opened["telegram"].access == Access("allowlist", frozenset({"5"}))
     assert opened["telegram"].make().name == "telegram"
     with pytest.raises(ConfigError):
-        openings({"telegarm": {}}, menu)
+        openings({"telegarm": {}}, menu, Path("data"))
 
 
 def test_what_channels_need_is_imported_beforehand() -> None:

@@ -18,7 +18,7 @@ def check_channels(patient: Patient) -> Iterator[Finding]:
         yield Finding(Level.WARN, "no messenger, only the page and the terminal", fix)
     for name, section in patient.config.channels.items():
         try:
-            yield _examined(name, openings({name: section}, ()).get(name), live=patient.live)
+            yield _examined(name, openings({name: section}, (), patient.environment.data).get(name), live=patient.live)
         except ConfigError as error:
             for line in str(error).splitlines():
                 yield Finding(Level.FAIL, line, "mend config.json")
