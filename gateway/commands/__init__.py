@@ -17,9 +17,11 @@ from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.principals import Role
 from gateway.domain.vitals import Vitals
 from gateway.llm.client import Description
+from gateway.store import journals, messages, sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
 from gateway.store.pool import Connection
+from gateway.workspace.journal.summary import summarise
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class CommandReply:
     text: str
     cancelled: tuple[TaskId, ...] = ()
     successor: SessionId | None = None
+    admission: bool = False
+    """Who may talk has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,32 @@ class Command:
     name: str
     summary: str
     run: Callable[[CommandContext], Awaitable[CommandReply]]
+    owner_only: bool = False
+    """Others are neither shown it nor heard; nor is the owner in a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A session that was ended: the runs that were cancelled, and how many messages nobody will answer."""
+
+    cancelled: tuple[TaskId, ...]
+    unanswered: int
+
+    def __str__(self) -> str:
+        if not self.unanswered:
+            return ""
+        many = "s" * (self.unanswered != 1)
+        return f" {self.unanswered} unanswered message{many} of the old one will not be answered."
+
+
+async def end_session(tx: Connection, session: SessionId) -> Ended:
+    """Cancel what runs in it, close its messages and its journal; the caller holds it."""
+    task = await tasks.live_chat(tx, session)
+    cancelled = await tasks.cancel(tx, task) if task else []
+    closed = await messages.close(tx, session)
+    await journals.close(tx, session, summarise(*await journals.outline(tx, session)))
+    await sessions.end(tx, session)
+    return Ended(tuple(cancelled), closed)
 
 
 def discover() -> dict[str, Command]:

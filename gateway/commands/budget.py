@@ -2,7 +2,6 @@
 
 from gateway.agent.limits import dollars, used_up
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.domain.principals import Role
 from gateway.store import messages, spending, steps
 from gateway.store.spending import Account, Accounts, Period
 
@@ -11,8 +10,6 @@ WORDS = {Period.DAY: "Today", Period.MONTH: "This month"}
 
 async def run(ctx: CommandContext) -> CommandReply:
     """The day's and the month's money (UTC); `more` allows a used-up one its limit once more."""
-    if ctx.role is not Role.OWNER:
-        return CommandReply("Only the owner sees the budget.")
     if ctx.argument not in ("", "more"):
         return CommandReply("Write /budget to see what is left, /budget more to allow more of what is used up.")
     now = ctx.clock.now()
@@ -61,4 +58,6 @@ def _limit(ctx: CommandContext, period: Period) -> float | None:
     return ctx.limits.day_usd if period is Period.DAY else ctx.limits.month_usd
 
 
-command = Command("budget", "what the models cost and what is left; more: allow the limit once more", run)
+command = Command(
+    "budget", "what the models cost and what is left; more: allow the limit once more", run, owner_only=True
+)

@@ -1,11 +1,14 @@
 """/model: which model answers, and why."""
 
 from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.principals import Role
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """The chain in the order it is tried, with what is set aside after an error."""
+    """The chain in the order it is tried, with what is set aside after an error; the setup is the owner's business."""
     models = ctx.models
+    if ctx.role is not Role.OWNER:
+        return CommandReply(f"Model: {models.active}")
     lines = [f"Model: {models.active} ({models.why})"]
     others = [name for name in models.chain if name != models.active]
     if others:

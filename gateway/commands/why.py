@@ -1,6 +1,7 @@
 """/why: how the last answer came to be."""
 
 from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.principals import Role
 from gateway.store import messages, outbox, steps
 from gateway.store.outbox import OutboxRow
 from gateway.store.steps import StepRow
@@ -15,16 +16,17 @@ async def run(ctx: CommandContext) -> CommandReply:
     trace = await steps.of_task(ctx.tx, answer.task_id, asked_at)
     delivery = await outbox.of_message(ctx.tx, answer.id)
     lines = [f"Received {asked_at:%H:%M:%S}, answered after {(answer.created_at - asked_at).total_seconds():.1f} s"]
-    lines += [line for step in trace for line in _told(step)]
+    lines += [line for step in trace for line in _told(step, owner=ctx.role is Role.OWNER)]
     lines += [_delivered(part) for part in delivery] or ["Shown where you read it: nothing had to be sent"]
     return CommandReply("\n".join(lines))
 
 
-def _told(step: StepRow) -> list[str]:
-    tried = [f"{attempt.model} failed: {attempt.error}: {attempt.message}" for attempt in step.failed]
+def _told(step: StepRow, *, owner: bool) -> list[str]:
+    """What a provider says in an error may be about the owner's account, and the money is the owner's too."""
+    tried = [f"{a.model} failed: {a.error}{f': {a.message}' if owner else ''}" for a in step.failed]
     if step.kind == "model":
-        tokens = f"{step.tokens_in} tokens in, {step.tokens_out} out"
-        return [*tried, f"{step.name}: {step.latency_ms} ms, {tokens}, ${step.cost_usd:.4f}"]
+        cost = f", ${step.cost_usd:.4f}" if owner else ""
+        return [*tried, f"{step.name}: {step.latency_ms} ms, {step.tokens_in} tokens in, {step.tokens_out} out{cost}"]
     return [f"{step.name}: {step.latency_ms} ms"]
 
 
@@ -32,7 +34,8 @@ def _delivered(part: OutboxRow) -> str:
     tries = f" after {part.attempts} tries" if part.attempts > 1 else ""
     platform = f" as {part.platform_id}" if part.platform_id else ""
     error = f": {part.error}" if part.error else ""
-    return f"Part {part.part + 1}: {part.state}{platform}{tries}{error}"
+    file = " (a file)" if part.file_id else ""
+    return f"Part {part.part + 1}{file}: {part.state}{platform}{tries}{error}"
 
 
 command = Command("why", "how the last answer came to be: models, cost, delivery", run)

@@ -1,13 +1,14 @@
 """Who may talk: decided from platform ids alone."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gateway.domain.inbound import Inbound
 from gateway.domain.principals import Role
 
 AccessMode = Literal["owner", "allowlist", "pairing", "open"]
+GroupMode = Literal["off", "mention", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +17,26 @@ class Access:
 
     mode: AccessMode = "allowlist"
     allow: frozenset[str] = frozenset()
+    groups: GroupMode = "mention"
 
     @property
     def anyone(self) -> bool:
         """Strangers become members."""
         return self.mode == "open" or (self.mode != "owner" and "*" in self.allow)
+
+    def allows(self, id: str) -> bool:
+        """Whether the rule itself lets a person or a group in, by the platform's id."""
+        return self.anyone or (self.mode != "owner" and id in self.allow)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Identities of people: the owner's, those let in by a code, and which ones are one member's."""
+
+    owner: Collection[str] = frozenset()
+    paired: Collection[str] = frozenset()
+    linked: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """For each identity of a member with several, all of them."""
 
 
 def identity_of(inbound: Inbound) -> str:
@@ -33,10 +49,24 @@ def group_identity_of(inbound: Inbound) -> str:
     return f"{inbound.address.channel}:group:{inbound.address.chat}"
 
 
-def role_of(inbound: Inbound, owner: Collection[str], access: Access) -> Role:
-    """What the sender is to the owner, whose identities are given."""
-    if identity_of(inbound) in owner:
+def role_of(inbound: Inbound, known: Known, rules: Mapping[str, Access]) -> Role:
+    """What the sender is to the owner; a channel without a rule admits nobody else.
+
+    Whoever was let in on one channel is let in by every account joined to that one, unless a channel is the owner's.
+    In a group that is let in itself, everybody is.
+    """
+    identity = identity_of(inbound)
+    if identity in known.owner:
         return Role.OWNER
-    if access.anyone or (access.mode != "owner" and inbound.sender.id in access.allow):
+    rule = rules.get(inbound.address.channel)
+    if rule is None or rule.mode == "owner":
+        return Role.STRANGER
+    if any(_let_in(each, known, rules) for each in known.linked.get(identity, (identity,))):
         return Role.MEMBER
-    return Role.STRANGER
+    return Role.MEMBER if not inbound.private and rule.allows(inbound.address.chat) else Role.STRANGER
+
+
+def _let_in(identity: str, known: Known, rules: Mapping[str, Access]) -> bool:
+    channel, _, id = identity.partition(":")
+    rule = rules.get(channel, Access("owner"))
+    return rule.allows(id) or (rule.mode == "pairing" and identity in known.paired)

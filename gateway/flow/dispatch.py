@@ -13,7 +13,7 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import InboxId, SessionId, TaskId
-from gateway.domain.principals import Label
+from gateway.domain.principals import Label, Role
 from gateway.domain.routing import parse_command
 from gateway.domain.transcript import Notice
 from gateway.domain.vitals import Vitals
@@ -37,6 +37,11 @@ class Done:
 
     cancelled: tuple[TaskId, ...] = ()
     events: Events = ()
+    admission: bool = False
+
+
+async def _nobody_changes() -> None:
+    """The database tells of it."""
 
 
 class Dispatch:
@@ -54,6 +59,7 @@ class Dispatch:
         failpoints: Failpoints,
         vitals: Callable[[], Vitals] = Vitals,
         limits: Callable[[], Limits] = Limits,
+        admit: Callable[[], Awaitable[None]] = _nobody_changes,
     ) -> None:
         self._database = database
         self._commands = commands
@@ -65,6 +71,7 @@ class Dispatch:
         self._failpoints = failpoints
         self._vitals = vitals
         self._limits = limits
+        self._admit = admit
         self._started_at = clock.now()
         self._unfinished = asyncio.Event()
         self._interrupted: dict[InboxId, SessionId] = {}
@@ -92,6 +99,8 @@ class Dispatch:
         self._failpoints.reach(Step.COMMAND_ACCEPTED)
         try:
             done = await self._committed(arrival)
+            if done.admission:
+                await self._admit()
         except TryAgainLater:
             self._unfinished.set()
             return False
@@ -119,7 +128,7 @@ class Dispatch:
 
     async def _commit(self, tx: Connection, arrival: InboxId, effect: Effect) -> Done:
         row = await inbox.get(tx, arrival)
-        at = await addresses.lock_by_id(tx, row.address_id)
+        at = await addresses.lock_joined(tx, row.address_id)
         await sessions.lock(tx, at.session_id)
         if not await inbox.still_open(tx, arrival):
             return self._done_before(row, at)
@@ -130,7 +139,7 @@ class Dispatch:
         await self._outbound.put(tx, at, notice.id, reply.text)
         await inbox.handled(tx, arrival, notice.id)
         moved: Events = () if reply.successor is None else ((at.session_id, SessionReplaced(reply.successor)),)
-        return Done(reply.cancelled, (*moved, (session, MessageStored(notice.id))))
+        return Done(reply.cancelled, (*moved, (session, MessageStored(notice.id))), reply.admission)
 
     def _done_before(self, row: InboxRow, at: AddressRow) -> Done:
         """Its effect was committed, and nobody heard of that: those who watch are told now."""
@@ -155,7 +164,10 @@ class Dispatch:
             vitals=self._vitals(),
             commands=self._commands,
         )
-        return await self._commands[name].run(context)
+        command = self._commands[name]
+        if command.owner_only and role is not Role.OWNER:
+            return CommandReply(f"/{name} is for the owner alone, in a private chat.")
+        return await command.run(context)
 
 
 async def _failure(_tx: Connection, _at: AddressRow, _row: InboxRow) -> CommandReply:

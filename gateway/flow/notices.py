@@ -2,6 +2,7 @@
 
 import structlog
 
+from gateway.domain.channel import Button
 from gateway.domain.principals import Label
 from gateway.domain.transcript import Notice
 from gateway.flow.live import Live, MessageStored
@@ -23,21 +24,21 @@ class Notices:
         self._outbound = outbound
         self._live = live
 
-    async def tell_owner(self, text: str) -> None:
+    async def tell_owner(self, text: str, buttons: tuple[Button, ...] = ()) -> None:
         """Store and send a notice; an owner who has never written anywhere is told by the log alone."""
-        stored = await self._database.run(lambda tx: self._store(tx, text))
+        stored = await self._database.run(lambda tx: self._store(tx, text, buttons))
         if stored is None:
             log.warning("owner.unreachable", notice=text)
             return
         self._live.publish(stored.session_id, MessageStored(stored.id))
         self._outbound.wake()
 
-    async def _store(self, tx: Connection, text: str) -> MessageRow | None:
+    async def _store(self, tx: Connection, text: str, buttons: tuple[Button, ...]) -> MessageRow | None:
         last = await addresses.last_private(tx, self._people.owner.id)
         if last is None:
             return None
         at = await addresses.lock_by_id(tx, last.id)
         await sessions.lock(tx, at.session_id)
         said = await messages.say(tx, at.session_id, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
-        await self._outbound.put(tx, at, said.id, text)
+        await self._outbound.put(tx, at, said.id, text, buttons=buttons)
         return said

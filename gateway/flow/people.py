@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gateway.domain.access import Access, group_identity_of, identity_of, role_of
+from gateway.domain.access import Access, Known, group_identity_of, identity_of, role_of
 from gateway.domain.ids import PrincipalId
 from gateway.domain.inbound import Inbound
 from gateway.domain.principals import Principal, Role
-from gateway.store import principals
+from gateway.store import pairings, principals
 from gateway.store.pool import Connection, Database
 from gateway.store.principals import PrincipalRow
 
@@ -20,6 +20,7 @@ class People:
 
     def __init__(self, owner: PrincipalRow) -> None:
         self._owner = owner
+        self._known = Known(owner.identities)
         self._access: Mapping[str, Access] = {}
 
     @property
@@ -31,11 +32,13 @@ class People:
         """Take over the access rules of a new configuration."""
         self._access = access
 
+    def rule(self, channel: str) -> Access:
+        """How a channel lets people in; one without a rule admits nobody but the owner."""
+        return self._access.get(channel, Access("owner"))
+
     def role(self, inbound: Inbound) -> Role:
-        """What the sender is to the owner; a channel without a rule admits nobody but the owner."""
-        if inbound.address.channel in OWN_CHANNELS:
-            return Role.OWNER
-        return role_of(inbound, self._owner.identities, self._access.get(inbound.address.channel, Access("owner")))
+        """What the sender is to the owner, as far as this process knows."""
+        return Role.OWNER if inbound.address.channel in OWN_CHANNELS else role_of(inbound, self._known, self._access)
 
     async def principal(self, tx: Connection, inbound: Inbound, role: Role) -> PrincipalId:
         """Whose data a new conversation at this address is; a group is a principal of its own."""
@@ -44,6 +47,10 @@ class People:
         identity = identity_of(inbound) if inbound.private else group_identity_of(inbound)
         name = inbound.sender.name if inbound.private else f"group {inbound.address.chat}"
         return await principals.ensure_member(tx, name, identity)
+
+    def may_join(self, inbound: Inbound, principal: PrincipalId) -> bool:
+        """Whether an account on this channel can become one more of this person's."""
+        return self.is_owner(principal) or self.rule(inbound.address.channel).mode != "owner"
 
     def is_owner(self, principal: PrincipalId) -> bool:
         """Whether this is the owner's data."""
@@ -62,7 +69,16 @@ class People:
             owner = replace(stored, name=name, identities=(*stored.identities, *new))
             if owner != stored:
                 await principals.update(tx, owner)
-        self._owner = owner
+        await self.refresh(database)
+
+    async def refresh(self, database: Database) -> None:
+        """Learn who was let in, turned away or joined meanwhile, by whichever process."""
+        async with database.connection() as conn:
+            known = await principals.all_known(conn)
+            paired = frozenset(row.identity for row in await pairings.admitted(conn))
+        self._owner = next(row for row in known if row.role is Role.OWNER)
+        linked = {each: row.identities for row in known[1:] if len(row.identities) > 1 for each in row.identities}
+        self._known = Known(frozenset(self._owner.identities), paired, linked)
 
 
 async def meet(database: Database, name: str, identities: Mapping[str, str]) -> People:

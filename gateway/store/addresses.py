@@ -1,5 +1,6 @@
 """Where conversations are held, and which session is current there."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -53,6 +54,34 @@ async def lock_by_id(conn: Connection, address: AddressId) -> AddressRow:
     return AddressRow(**row)
 
 
+async def lock_joined(conn: Connection, address: AddressId) -> AddressRow:
+    """The same together with every address in its session, all in one order, so that nobody waits in a circle.
+
+    Whoever moves addresses out of a session or into one holds all that are in it.
+    """
+    while True:
+        with suppress(_Moved):
+            async with conn.transaction():  # what was locked in vain is let go before the next try
+                return await _locked_joined(conn, address)
+
+
+async def _locked_joined(conn: Connection, address: AddressId) -> AddressRow:
+    joined = "from addresses where session_id = (select session_id from addresses where id = $1) order by id"
+    held = await conn.fetch(f"select * {joined} for no key update", address)
+    if [row["id"] for row in held] != [row["id"] for row in await conn.fetch(f"select id {joined}", address)]:
+        raise _Moved
+    return next(AddressRow(**row) for row in held if row["id"] == address)
+
+
+class _Moved(Exception):
+    """Addresses were joined or parted while we waited for them."""
+
+
+async def shared(conn: Connection, session: SessionId) -> bool:
+    """Whether several addresses are in a session."""
+    return bool(await conn.fetchval("select count(*) > 1 from addresses where session_id = $1", session))
+
+
 async def get(conn: Connection, address: AddressId) -> AddressRow:
     """A known address by its id."""
     row = await conn.fetchrow("select * from addresses where id = $1", address)
@@ -87,6 +116,25 @@ async def add(conn: Connection, address: Address, principal: PrincipalId, sessio
     )
 
 
+async def place(conn: Connection, address: Address, principal: PrincipalId, session: SessionId) -> AddressRow:
+    """A private address, held, as this principal's in this session: made, or handed over if it was another's."""
+    await reserve(conn, address)
+    if at := await lock(conn, address):
+        await hand_over(conn, at.id, principal, session)
+    else:
+        await add(conn, address, principal, session, private=True)
+    at = await lock(conn, address)
+    assert at is not None, "it was just added"
+    return at
+
+
+async def hand_over(conn: Connection, address: AddressId, principal: PrincipalId, session: SessionId) -> None:
+    """From now on this address is this principal's, in this session; the caller holds it."""
+    await conn.execute(
+        "update addresses set principal_id = $2, session_id = $3 where id = $1", address, principal, session
+    )
+
+
 async def move(conn: Connection, session: SessionId, successor: SessionId) -> None:
     """Every address of a session goes on in its successor; the caller holds their locks."""
     await conn.execute("update addresses set session_id = $2 where session_id = $1", session, successor)
@@ -100,3 +148,24 @@ async def last_private(conn: Connection, principal: PrincipalId) -> AddressRow |
         principal,
     )
     return AddressRow(**row) if row else None
+
+
+async def last_spoken_at(conn: Connection, principal: PrincipalId, channel: str | None) -> AddressRow | None:
+    """Where this principal wrote last, on this channel or on any where something can be said unasked."""
+    row = await conn.fetchrow(
+        """select a.* from addresses a join inbox i on i.address_id = a.id
+           where a.principal_id = $1 and a.channel <> 'api' and a.channel = coalesce($2, a.channel)
+           order by i.id desc limit 1""",
+        principal,
+        channel,
+    )
+    return AddressRow(**row) if row else None
+
+
+async def channels(conn: Connection, principal: PrincipalId) -> list[str]:
+    """The channels on which something can be said to this principal unasked."""
+    rows = await conn.fetch(
+        "select distinct channel from addresses where principal_id = $1 and channel <> 'api' order by channel",
+        principal,
+    )
+    return [row["channel"] for row in rows]

@@ -14,6 +14,8 @@ from gateway.store.serverlog import reason
 
 SUPERUSER = "postgres"
 ROLE = "supaclaw"
+MEMBERS = "supaclaw_member"
+"""The role of members' tools; our own may take it on. The migrations say what it may do."""
 DATABASE = "supaclaw"
 SOCKETS = "socket"
 
@@ -128,6 +130,12 @@ def _initdb_arguments(where: str) -> list[str]:
 def _roles(password: str) -> list[str]:
     return [
         f"create role {ROLE} login password '{password}'",
+        *member_role(),
         f"create database {DATABASE} owner {ROLE}",
         f"revoke all on database {DATABASE}, postgres, template1 from public",
     ]
+
+
+def member_role() -> list[str]:
+    """What a superuser has to run; clusters of older versions lack it."""
+    return [f"create role {MEMBERS} nologin", f"grant {MEMBERS} to {ROLE}"]

@@ -9,6 +9,7 @@ from asyncpg import InterfaceError, PostgresError
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, SupaclawError, TryAgainLater
 
 RUN_LOST = "SW001"
+OWNER_MUST_ACT = "SW002"
 _DOWN = ("08", "25006", "53", "57P", "58")
 """SQLSTATE beginnings: connection, read-only server, out of disk or slots, shutdown, the server's own I/O."""
 _CONFLICT = ("40001", "40P01")
@@ -52,6 +53,8 @@ def _translate_state(error: PostgresError) -> SupaclawError | None:
     state: str = error.sqlstate or ""
     if state == RUN_LOST:
         return RunLost(str(error))
+    if state == OWNER_MUST_ACT:
+        return OwnerMustAct(str(error))
     if "unsupported startup parameter" in str(error):
         return OwnerMustAct("A pooler stands before the database: add ?pool_mode=transaction to the database URL")
     if state.startswith(_REFUSED):

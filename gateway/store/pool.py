@@ -12,6 +12,8 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import PrincipalId
+from gateway.store.cluster import MEMBERS
 from gateway.store.dsn import Dsn, parse_dsn
 from gateway.store.failures import Conflict, translated
 
@@ -21,6 +23,7 @@ Connection: TypeAlias = PoolConnectionProxy
 Result = TypeVar("Result")
 
 SEARCH_PATH = "supaclaw, public, extensions"
+_BIND = "select set_config('role', $1, true), set_config('supaclaw.principal', $2, true)"
 _ANSWER_WITHIN = 30.0
 _CLOSE_WITHIN = 5.0
 _TRIES = 3
@@ -29,8 +32,9 @@ _TRIES = 3
 class Database:
     """Pooled connections to one database, closed by `async with`; foreign errors are translated on the way out."""
 
-    def __init__(self, pool: asyncpg.Pool, *, direct: bool) -> None:
+    def __init__(self, pool: asyncpg.Pool, *, direct: bool, principal: PrincipalId | None = None) -> None:
         self._pool = pool
+        self._principal = principal
         self.direct = direct
         """False behind a transaction pooler: notifications do not arrive, poll instead."""
 
@@ -44,10 +48,14 @@ class Database:
             except (asyncpg.ClientConfigurationError, ValueError) as error:
                 raise OwnerMustAct(f"The database URL cannot be used: {error}") from error
 
+    def bound(self, principal: PrincipalId) -> "Database":
+        """The same connections for one member: whatever runs here, it reaches nobody else's rows."""
+        return Database(self._pool, direct=self.direct, principal=principal)
+
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection for single reads; nothing ties one statement to the next."""
-        if self.direct:
+        if self.direct and self._principal is None:
             async with self._held() as connection:
                 yield connection
         else:
@@ -60,6 +68,8 @@ class Database:
         async with self._held() as connection, connection.transaction():
             if not self.direct:
                 await connection.execute(f"set local search_path to {SEARCH_PATH}")
+            if self._principal is not None:
+                await connection.execute(_BIND, MEMBERS, str(self._principal))
             yield connection
 
     async def run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:

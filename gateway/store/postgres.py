@@ -8,10 +8,16 @@ from urllib.parse import quote, urlencode
 
 import asyncpg
 import structlog
-from asyncpg.exceptions import CannotConnectNowError, PostgresConnectionError, TooManyConnectionsError
+from asyncpg.exceptions import (
+    CannotConnectNowError,
+    DuplicateObjectError,
+    PostgresConnectionError,
+    TooManyConnectionsError,
+    UniqueViolationError,
+)
 
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, SupaclawError
-from gateway.store.cluster import DATABASE, ROLE, SOCKETS, SUPERUSER, ensure_cluster
+from gateway.store.cluster import DATABASE, MEMBERS, ROLE, SOCKETS, SUPERUSER, ensure_cluster, member_role
 from gateway.store.passwords import read_passwords
 from gateway.store.postmaster import Postmaster
 from gateway.store.serverlog import ServerLog
@@ -119,8 +125,28 @@ class EmbeddedPostgres:
             return False
         except asyncpg.PostgresError as error:
             raise OwnerMustAct(f"{self._keys} does not fit the database in {self._folder}: {error}") from error
+        try:
+            complete = await connection.fetchval("select exists (select from pg_roles where rolname = $1)", MEMBERS)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            connection.terminate()  # it died meanwhile
+            return False
         await connection.close()
+        if not complete:
+            await self._add_member_role()
         return True
+
+    async def _add_member_role(self) -> None:
+        """A cluster of an older version has none; of two processes that see that, one makes it."""
+        try:
+            connection = await asyncpg.connect(self.superuser_dsn(), timeout=_LOGIN_WITHIN)
+            try:
+                await connection.execute("; ".join(member_role()))
+            finally:
+                await connection.close()
+        except (DuplicateObjectError, UniqueViolationError):
+            pass
+        except asyncpg.PostgresError as error:
+            raise OwnerMustAct(f"The database in {self._folder} cannot be brought up to date: {error}") from error
 
     async def _gone(self) -> bool:
         give_up_at = time.monotonic() + _STOP_WITHIN

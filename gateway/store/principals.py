@@ -52,9 +52,20 @@ async def add(conn: Connection, role: Role, name: str, identities: Sequence[str]
 
 async def ensure_member(conn: Connection, name: str, identity: str) -> PrincipalId:
     """The member with this identity, made on first sight; two first sights at once make one member."""
+    known = await find(conn, identity)
+    return known if known is not None else await add(conn, Role.MEMBER, name, [identity])
+
+
+async def find(conn: Connection, identity: str) -> PrincipalId | None:
+    """Who has this identity; until the transaction ends nobody else gets one."""
     await conn.execute("select pg_advisory_xact_lock(hashtext('supaclaw.member'))")
     found = await conn.fetchval("select id from principals where $1 = any(identities)", identity)
-    return PrincipalId(found) if found else await add(conn, Role.MEMBER, name, [identity])
+    return PrincipalId(found) if found else None
+
+
+async def add_identity(conn: Connection, principal: PrincipalId, identity: str) -> None:
+    """One more account of a person; the caller has found that it is nobody's."""
+    await conn.execute("update principals set identities = identities || $2::text where id = $1", principal, identity)
 
 
 async def lock_owner(conn: Connection) -> PrincipalRow:

@@ -95,7 +95,7 @@ async def test_a_member_neither_sees_nor_raises_it(database: Database, workspace
     path = await limited(database, workspace, day_usd=2)
     await spent(path, 2)
     for said in ("/budget", "/budget more"):
-        assert await path.ask(said, chat=MEMBER, sender=MEMBER) == "Only the owner sees the budget."
+        assert await path.ask(said, chat=MEMBER, sender=MEMBER) == "/budget is for the owner alone, in a private chat."
     assert await path.rows("select count(*) from meta where key like 'budget:%'") == [(0,)]
 
 

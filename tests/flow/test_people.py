@@ -8,7 +8,7 @@ from gateway.domain.principals import Role
 from gateway.flow.people import People, meet
 from gateway.store import principals
 from gateway.store.pool import Database
-from tests.flow.path import MEMBER, OWNER, STRANGER, message
+from tests.flow.path import MEMBER, OWNER, STRANGER, MessagePath, message
 
 
 async def identities(database: Database) -> tuple[str, ...]:
@@ -76,3 +76,18 @@ async def test_data_belongs_to_the_person_or_to_the_group(people: People, databa
     assert len({mine, theirs, group}) == 3
     assert (again, names) == (group, {"Ada", "group g"})
     assert not people.is_owner(group)
+
+
+async def test_a_chat_goes_to_who_writes_there_now_and_what_was_said_stays_with_who_it_was(path: MessagePath) -> None:
+    before = await path.tell("my secret")
+    await path.rows("update principals set identities = '{fake:8}' where role = 'owner'")
+    await path.people.refresh(path.database)
+    after = await path.tell("hello")
+    assert path.people.role(message("hello")) is Role.MEMBER
+    assert after.session_id != before.session_id
+    [(mine,)] = await path.rows("select principal_id = $1 from messages where text = 'hello'", path.people.owner.id)
+    assert not mine
+    await path.rows("update principals set identities = '{fake:1}' where role = 'owner'")
+    await path.people.refresh(path.database)
+    again = await path.tell("it is me")
+    assert again.session_id not in (before.session_id, after.session_id)

@@ -84,3 +84,17 @@ async def test_the_last_private_address_is_where_the_person_wrote_last(world: Wo
         last = await addresses.last_private(tx, world.principal)
     assert last is not None
     assert last.address == phone
+
+
+async def test_something_is_said_where_they_wrote_last_on_any_channel_or_on_one(world: World) -> None:
+    page, api, silent = Address("web", "", "1"), Address("api", "key", "1"), Address("quiet", "", "1")
+    async with world.database.transaction() as tx:
+        assert await addresses.last_spoken_at(tx, world.principal, None) is None
+        for address in (page, api, silent):
+            await add(tx, world, address)
+        for address in (page, HOME, api):
+            await heard(tx, world, address)
+        asked = (None, "fake", "web", "api", "quiet", "nothing")
+        found = [await addresses.last_spoken_at(tx, world.principal, channel) for channel in asked]
+        assert await addresses.channels(tx, world.principal) == ["fake", "quiet", "web"]
+    assert [at and at.address for at in found] == [HOME, HOME, page, None, None, None]

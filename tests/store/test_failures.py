@@ -27,6 +27,7 @@ def of_state(state: str, text: str = "said the server") -> asyncpg.PostgresError
         (of_state("3D000"), OwnerMustAct),
         (of_state("08P01", "unsupported startup parameter: search_path"), OwnerMustAct),
         (of_state("SW001", "run lost"), RunLost),
+        (of_state("SW002", "run this"), OwnerMustAct),
     ],
 )
 def test_what_asyncpg_raises_becomes_ours(foreign: Exception, ours: type[SupaclawError]) -> None:

@@ -5,6 +5,7 @@ from uuid import uuid4
 import pytest
 
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, TryAgainLater
+from gateway.domain.ids import PrincipalId
 from gateway.store import pool as pool_module
 from gateway.store.pool import Connection, Database
 from tests.conftest import Server
@@ -164,3 +165,25 @@ async def test_closing_does_not_wait_for_ever_for_who_still_works(dsn: str, monk
     with pytest.raises(DatabaseDown):
         async with database.connection():
             pass
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_a_connection_is_nobodys_again_after_a_member_used_it(dsn: str, direct: bool) -> None:
+    mode = "session" if direct else "transaction"
+    async with await Database.connect(f"{dsn}&pool_mode={mode}", size=1) as database:
+        member = PrincipalId(uuid4())
+        for bound in (database.bound(member).connection, database.bound(member).transaction):
+            async with bound() as conn:
+                who = await conn.fetchrow("select current_user::text, current_setting('supaclaw.principal')")
+                assert tuple(who or ()) == ("supaclaw_member", str(member))
+            async with database.connection() as conn:
+                who = await conn.fetchrow("select current_user::text, current_setting('supaclaw.principal', true)")
+                assert tuple(who or ()) == ("supaclaw", "")
+
+
+async def test_a_member_who_is_nobody_sees_nothing(database: Database) -> None:
+    async with database.transaction() as tx:
+        await tx.execute("insert into principals (id, role, name) values ($1, 'owner', 'Ada')", uuid4())
+        await tx.execute("grant select on principals to supaclaw_member")
+        await tx.execute("set local role supaclaw_member")
+        assert await tx.fetch("select * from principals") == []

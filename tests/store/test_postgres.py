@@ -9,13 +9,17 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
 from gateway.domain.errors import DatabaseDown, OwnerMustAct
+from gateway.domain.ids import PrincipalId
 from gateway.store import postgres as postgres_module
+from gateway.store.migrate import migrate
+from gateway.store.pool import Database
 from gateway.store.postgres import EmbeddedPostgres
 from gateway.store.postmaster import Postmaster
 
@@ -349,3 +353,42 @@ async def test_a_server_that_will_not_end_is_reported(
         patched.setattr(Postmaster, "ask_to_stop", lambda *_: "it is busy")
         with pytest.raises(DatabaseDown, match="does not stop: it is busy"):
             await server.stop()
+
+
+TAKES_IT_ON = "select set_config('role', 'supaclaw_member', false)"
+
+
+async def test_a_cluster_of_an_older_version_gets_the_role_of_members(data: Path) -> None:
+    server = EmbeddedPostgres(data)
+    dsn = await server.start()
+    await ask(server.superuser_dsn(), "drop role supaclaw_member")
+    await asyncio.gather(*(EmbeddedPostgres(data).start() for _ in range(4)))
+    assert await ask(dsn, TAKES_IT_ON) == "supaclaw_member"
+    assert await ask(dsn, "select rolcanlogin or rolsuper from pg_roles where rolname = 'supaclaw_member'") is False
+
+
+async def test_on_a_server_of_others_the_role_is_made_by_who_may_and_asked_for_by_who_may_not(
+    server: EmbeddedPostgres,
+) -> None:
+    dsn, administrator = await server.start(), server.superuser_dsn("postgres")
+    await ask(administrator, "drop role supaclaw_member")
+    for name, may in (("plain", "nocreaterole"), ("able", "createrole")):
+        await ask(administrator, f"create role {name} login password 'x' {may}")
+        await ask(administrator, f"create database {name} owner {name}")
+    plain, able = (f"postgresql://{n}:x@/{n}?{dsn.partition('?')[2]}" for n in ("plain", "able"))
+    async with await Database.connect(plain) as database:
+        with pytest.raises(OwnerMustAct) as told:
+            await migrate(database)
+        [_, statements] = str(told.value).split("let an administrator run once: ")
+        await migrated(able)
+        for statement in statements.split(";")[1:-1]:
+            await ask(administrator, statement)
+        await migrated(plain)
+
+
+async def migrated(dsn: str) -> None:
+    async with await Database.connect(dsn) as database:
+        await migrate(database)
+        async with database.bound(PrincipalId(uuid4())).connection() as conn:
+            assert await conn.fetchval("select current_user::text") == "supaclaw_member"
+            assert await conn.fetch("select * from files") == []

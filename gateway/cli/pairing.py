@@ -1,0 +1,41 @@
+"""`supaclaw pairing`: who asks to be let in, and the owner's word on it."""
+
+from typing import Annotated
+
+import typer
+
+from gateway.cli.database import with_database
+from gateway.cli.output import AsJson, print_rows
+from gateway.flow.pairing import Pairing
+from gateway.store.pairings import PairingRow
+from gateway.store.pool import Database
+
+COLUMNS = ("id", "state", "name", "channel", "sender", "code", "asked_at", "expires_at")
+
+
+def show(as_json: AsJson = False) -> None:
+    """List who asks to be let in and who was."""
+
+    async def read(database: Database) -> list[PairingRow]:
+        pairing = Pairing(database)
+        return [*await pairing.open_requests(), *await pairing.admitted()]
+
+    print_rows(with_database(read), COLUMNS, as_json=as_json)
+
+
+def approve(code: Annotated[str, typer.Argument(help="The code the stranger was given.")]) -> None:
+    """Let a stranger in."""
+
+    async def write(database: Database) -> PairingRow:
+        return await Pairing(database).approve(code)
+
+    print(f"{with_database(write)} is let in")
+
+
+def deny(which: Annotated[str, typer.Argument(metavar="CODE|ID", help="The code, or the number of the list.")]) -> None:
+    """Turn a stranger down, or take back what was allowed."""
+
+    async def write(database: Database) -> PairingRow:
+        return await Pairing(database).deny(which)
+
+    print(f"{with_database(write)} is not let in")

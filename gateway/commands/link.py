@@ -1,0 +1,59 @@
+"""/link: one conversation on several accounts of the same person."""
+
+from gateway.commands import Command, CommandContext, CommandReply, end_session
+from gateway.domain.codes import Refusal, new_code, parse_code
+from gateway.domain.principals import label_of
+from gateway.store import addresses, links, sessions
+
+OFFER = (
+    "Write /link {code} on your other account or page within ten minutes: it then goes on in this conversation. "
+    "Whoever types this code is you to me from then on, so give it to nobody."
+)
+JOINED = "This chat now goes on in the conversation of the other one. /link off parts them again."
+
+
+async def run(ctx: CommandContext) -> CommandReply:
+    """A code for this session; with a code, this chat goes on in that session; `off` parts it from the others."""
+    if not ctx.at.private:
+        return CommandReply("Conversations are joined in private chats only; write /link there.")
+    match ctx.argument:
+        case "":
+            return await _offer(ctx)
+        case "off":
+            return await _part(ctx)
+        case typed:
+            return await _join(ctx, typed)
+
+
+async def _offer(ctx: CommandContext) -> CommandReply:
+    code = new_code()
+    await links.offer(ctx.tx, ctx.at, code)
+    return CommandReply(OFFER.format(code=code))
+
+
+async def _join(ctx: CommandContext, typed: str) -> CommandReply:
+    code = parse_code(typed) or ""
+    link = await links.redeem(ctx.tx, f"principal {ctx.at.principal_id}", code, ctx.at.id)
+    if isinstance(link, Refusal):
+        return CommandReply(link)
+    if link.principal_id != ctx.at.principal_id:
+        return CommandReply(Refusal.ANOTHERS)
+    other = await addresses.lock_joined(ctx.tx, link.address_id)
+    await links.used(ctx.tx, code, ctx.at.id)
+    if other.session_id == ctx.at.session_id:
+        return CommandReply("These chats share one conversation already.")
+    await sessions.lock(ctx.tx, other.session_id)
+    ended = await end_session(ctx.tx, ctx.at.session_id)
+    await addresses.move(ctx.tx, ctx.at.session_id, other.session_id)
+    return CommandReply(f"{JOINED}{ended}", ended.cancelled, other.session_id)
+
+
+async def _part(ctx: CommandContext) -> CommandReply:
+    if not await addresses.shared(ctx.tx, ctx.at.session_id):
+        return CommandReply("This chat has a conversation of its own already.")
+    session = await sessions.start(ctx.tx, ctx.at.principal_id, label_of(ctx.role, private=True))
+    await addresses.hand_over(ctx.tx, ctx.at.id, ctx.at.principal_id, session)
+    return CommandReply(f"This chat has a conversation of its own again ({str(session)[:8]}).", successor=session)
+
+
+command = Command("link", "go on with this conversation on another account of yours; off: part them again", run)

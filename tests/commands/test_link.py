@@ -1,0 +1,213 @@
+"""Accounts of one person, joined into one conversation and parted again."""
+
+import asyncio
+import re
+from dataclasses import replace
+
+import pytest
+
+from gateway.domain.access import Access
+from gateway.domain.codes import new_code
+from gateway.domain.inbound import Address, Inbound
+from gateway.domain.principals import Role
+from gateway.flow.gate import Gate
+from gateway.flow.joining import Joining
+from tests.fakes.channel import FakeChannel
+from tests.fakes.eventually import eventually
+from tests.flow.path import MEMBER, OWNER, STRANGER, MessagePath, message
+
+PHONE, SLACK, WEB = Address("fake", "bot", OWNER), Address("slack", "team", "D1"), Address("web", "", "main")
+
+
+def at(address: Address, text: str, sender: str) -> Inbound:
+    return replace(message(text, sender=sender), address=address)
+
+
+@pytest.fixture
+async def gate(path: MessagePath) -> Gate:
+    path.people.allow({"fake": Access(allow=frozenset({MEMBER})), "slack": Access(allow=frozenset({"U9"}))})
+    await path.outbound.adopt("slack", FakeChannel("slack"))
+    joining = Joining(path.database, path.people, path.outbound, path.live)
+    return Gate(path.database, path.people, path.inbound.accept, path.notices, path.outbound, joining)
+
+
+async def offered(path: MessagePath, **who: str) -> str:
+    """A fresh code, read out of the answer to /link."""
+    text = (await path.answer(await path.tell("/link", **who))).text
+    found = re.search(r"/link ([A-Z2-9]{8}) ", text)
+    assert found is not None, text
+    return found[1]
+
+
+async def last(path: MessagePath) -> str:
+    [(text,)] = await path.rows("select text from messages where kind = 'notice' order by id desc limit 1")
+    return str(text)
+
+
+async def sessions(path: MessagePath) -> dict[str, object]:
+    return dict(await path.rows("select channel || ' ' || chat, session_id from addresses"))
+
+
+async def test_a_strangers_account_becomes_the_persons_and_hears_what_was_said(gate: Gate, path: MessagePath) -> None:
+    async with path.working():
+        await path.ask("my name is Ada")
+        code = await offered(path)
+        await gate.receive([at(SLACK, f"/link {code}", "U1"), at(SLACK, "what is my name?", "U1")])
+        await eventually(lambda: len(path.model.prompts) == 2)
+    assert "my name is Ada" in repr(path.model.prompts[1])
+    assert len(set((await sessions(path)).values())) == 1
+    assert path.people.role(at(SLACK, "hi", "U1")) is Role.OWNER
+    assert await path.rows("select identities from principals") == [(["fake:1", "slack:U1"],)]
+
+
+async def test_the_web_page_goes_on_where_the_phone_was(path: MessagePath) -> None:
+    first = await path.tell("hello")
+    code = await offered(path)
+    await path.inbound.accept([at(WEB, "something else", "x"), at(WEB, f"/link {code}", "x")])
+    assert set((await sessions(path)).values()) == {first.session_id}
+    assert "1 unanswered message" in await last(path)
+    assert await path.rows("select ended_at is null from sessions where id <> $1", first.session_id) == [(False,)]
+
+
+async def test_what_runs_where_it_came_from_is_stopped_and_what_runs_here_goes_on(path: MessagePath) -> None:
+    path.model.gate = asyncio.Event()
+    async with path.working():
+        here = await path.tell("here")
+        await path.model.called.wait()
+        code = await offered(path)
+        path.model.called.clear()
+        [there] = await path.inbound.accept([at(WEB, "there", "x")])
+        await path.model.called.wait()
+        await path.inbound.accept([at(WEB, f"/link {code}", "x")])
+        assert (await path.answer(there)).text == "Stopped."
+        path.model.gate.set()
+        assert (await path.answer(here)).text == "re: here"
+
+
+async def test_off_parts_a_chat_from_the_others(path: MessagePath) -> None:
+    await path.tell("hello")
+    await path.inbound.accept([at(WEB, f"/link {await offered(path)}", "x")])
+    await path.inbound.accept([at(WEB, "/link off", "x")])
+    assert len(set((await sessions(path)).values())) == 2
+    await path.inbound.accept([at(WEB, "/link off", "x")])
+    assert await last(path) == "This chat has a conversation of its own already."
+
+
+async def test_a_code_is_good_once_for_one_chat_and_ten_minutes(path: MessagePath) -> None:
+    await path.tell("hello")
+    code = await offered(path)
+    other = replace(WEB, chat="other")
+    await path.inbound.accept([at(WEB, f"/link {code}", "x"), at(WEB, f"/link {code}", "x")])
+    assert await last(path) == "These chats share one conversation already."
+    await path.inbound.accept([at(other, f"/link {code}", "x")])
+    assert (await last(path)).startswith("Nothing is open under this code")
+    code = await offered(path)
+    await path.rows("update links set expires_at = now()")
+    await path.inbound.accept([at(other, f"/link {code}", "x")])
+    assert (await last(path)).startswith("Nothing is open under this code")
+    assert len(set((await sessions(path)).values())) == 2
+
+
+async def test_a_new_code_makes_the_one_before_void(path: MessagePath) -> None:
+    first = await offered(path)
+    await offered(path)
+    await path.inbound.accept([at(WEB, f"/link {first}", "x")])
+    assert (await last(path)).startswith("Nothing is open under this code")
+
+
+async def test_an_account_that_is_somebodys_stays_it(gate: Gate, path: MessagePath) -> None:
+    await path.tell("I was here", sender=MEMBER, chat=MEMBER)
+    code = await offered(path)
+    before = await sessions(path)
+    await gate.receive([message(f"/link {code}", sender=MEMBER, chat=MEMBER)])
+    assert (await last(path)).startswith("This account belongs to another person")
+    assert await sessions(path) == before
+
+
+async def test_an_allowed_account_that_is_nobodys_yet_can_be_joined_even_after_a_slip(
+    gate: Gate, path: MessagePath
+) -> None:
+    code = await offered(path)
+    await gate.receive([at(SLACK, f"/link {new_code()}", "U9")])
+    assert "slack D1" not in await sessions(path)
+    assert "Nothing is open under this code" in gate._answers.get_nowait().text
+    await gate.receive([at(SLACK, f"/link {code}", "U9")])
+    assert path.people.role(at(SLACK, "hi", "U9")) is Role.OWNER
+
+
+async def test_groups_are_not_joined(gate: Gate, path: MessagePath) -> None:
+    code = await offered(path)
+    await gate.receive([message(text, chat="g", private=False) for text in ("/link", f"/link {code}")])
+    assert (await last(path)).startswith("Conversations are joined in private chats only")
+    assert await path.rows("select count(*) from links where used_by is null") == [(1,)]
+
+
+async def test_guessing_is_answered_with_silence_and_then_not_heard_at_all(gate: Gate, path: MessagePath) -> None:
+    code = await offered(path)
+    for _ in range(5):
+        await gate.receive([message(f"/link {new_code()}", sender=STRANGER, chat=STRANGER)])
+    await gate.receive([message(f"/link {code}", sender=STRANGER, chat=STRANGER)])
+    assert path.people.role(message("hi", sender=STRANGER)) is Role.STRANGER
+    assert (gate._answers.qsize(), path.channel.asked) == (0, 0)
+    await gate.receive([message(f"/link {code}", sender="4", chat="4")])
+    assert path.people.role(message("hi", sender="4")) is Role.OWNER
+
+
+async def test_a_members_code_opens_no_door_that_is_the_owners(gate: Gate, path: MessagePath) -> None:
+    code = await offered(path, sender=MEMBER, chat=MEMBER)
+    path.people.allow({"fake": Access(allow=frozenset({MEMBER})), "slack": Access("owner")})
+    await gate.receive([at(SLACK, f"/link {code}", "U1")])
+    assert "slack D1" not in await sessions(path)
+
+
+async def test_a_members_other_account_goes_when_the_member_goes(gate: Gate, path: MessagePath) -> None:
+    code = await offered(path, sender=MEMBER, chat=MEMBER)
+    await gate.receive([at(SLACK, f"/link {code}", "U1"), at(SLACK, "hello", "U1")])
+    assert path.people.role(at(SLACK, "hi", "U1")) is Role.MEMBER
+    assert await path.rows("select count(distinct principal_id) from addresses") == [(1,)]
+    path.people.allow({"fake": Access(), "slack": Access()})
+    assert path.people.role(at(SLACK, "hi", "U1")) is Role.STRANGER
+
+
+async def test_joined_chats_never_wait_in_a_circle(path: MessagePath) -> None:
+    """Deadlocks would be retried in silence: the server counts them."""
+    await path.tell("hello")
+    chats = [PHONE, *(replace(WEB, chat=str(n)) for n in range(3))]
+    for chat in chats[1:]:
+        await path.inbound.accept([at(chat, f"/link {await offered(path)}", OWNER)])
+    assert len(set((await sessions(path)).values())) == 1
+
+    async def talk(chat: Address) -> None:
+        for n in range(12):
+            await path.inbound.accept([at(chat, "/new" if n % 3 == 0 else f"message {n}", OWNER)])
+
+    await asyncio.gather(*(talk(chat) for chat in chats))
+    assert await path.rows("select count(*) from inbox where handled_at is null") == [(0,)]
+    assert len(set((await sessions(path)).values())) == 1
+    await path.rows("select pg_stat_force_next_flush()")
+    assert await path.rows("select deadlocks from pg_stat_database where datname = current_database()") == [(0,)]
+
+
+async def test_chats_that_are_joined_and_parted_all_the_time_lose_nothing(path: MessagePath) -> None:
+    await path.tell("hello")
+    chats = [replace(WEB, chat=str(n)) for n in range(3)]
+
+    async def talk(chat: Address) -> None:
+        for n in range(8):
+            code = new_code()
+            await path.rows("insert into links select $1, principal_id, id from addresses where channel = 'fake'", code)
+            await path.inbound.accept(
+                [at(chat, text, OWNER) for text in (f"/link {code}", f"{n}", "/new", "/link off")]
+            )
+
+    await asyncio.gather(*(talk(chat) for chat in chats))
+    await path.dispatch.resume()
+    assert await path.rows("select count(*), count(handled_at) from inbox where channel = 'web'") == [(96, 96)]
+    assert await path.rows("select count(*) from links where used_by is null") == [(0,)]
+    assert await path.rows(
+        "select count(*) from messages where kind = 'notice' and text like 'That command failed%'"
+    ) == [(0,)]
+    assert await path.rows(
+        """select count(*) from addresses a join sessions s on s.id = a.session_id
+           where s.ended_at is not null or s.principal_id <> a.principal_id"""
+    ) == [(0,)]
