@@ -10,10 +10,11 @@ from gateway.agent.toolbox import Spill, Toolbox
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.flow.people import People
+from gateway.flow.posting import Posting
 from gateway.llm.tokens import estimate_tool
 from gateway.store import files
 from gateway.store.pool import Database
-from gateway.tools import Family, RecordFile, Services
+from gateway.tools import Family, FindRead, ReadFile, RecordFile, Services, nowhere
 from gateway.workspace.prompts import Persona, PersonaText
 from gateway.workspace.tree import Workspace
 
@@ -42,7 +43,13 @@ class Homes:
     """Builds each home once. The owner's files are the workspace; another's lie apart from it, under its own id."""
 
     def __init__(
-        self, database: Database, people: People, workspace: Path, others: Path, families: Sequence[Family]
+        self,
+        database: Database,
+        people: People,
+        workspace: Path,
+        others: Path,
+        families: Sequence[Family],
+        posting: Posting | None = None,
     ) -> None:
         self._database = database
         self._people = people
@@ -50,6 +57,7 @@ class Homes:
         self._personas = Persona(self._workspace)
         self._others = others
         self._families = families
+        self._posting = posting
         self._built: OrderedDict[PrincipalId, Home] = OrderedDict()
 
     def of(self, principal: PrincipalId) -> Home:
@@ -68,7 +76,11 @@ class Homes:
     def _build(self, principal: PrincipalId) -> Home:
         owner = self._people.is_owner(principal)
         workspace = self._workspace if owner else self._apart(principal)
-        services = Services(workspace, self._recorder(principal, Label.OWNER if owner else Label.KNOWN))
+        # Whoever is not the owner works on a store that holds nothing but their own.
+        database = self._database if owner else self._database.bound(principal)
+        post = self._posting.bound(database).of(principal, workspace) if self._posting else nowhere
+        recorder = _recorder(database, principal, Label.OWNER if owner else Label.KNOWN)
+        services = Services(workspace, recorder, post, _finder(database, principal))
         tools = [tool for family in self._families for tool in family(services)]
         return Home(workspace, Toolbox(tools, spill=_spill(workspace)), self._personas)
 
@@ -77,12 +89,22 @@ class Homes:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         return Workspace(root)
 
-    def _recorder(self, principal: PrincipalId, label: Label) -> RecordFile:
-        async def record(path: str, size: int, mime: str, sha256: str) -> None:
-            async with self._database.connection() as conn:
-                await files.record(conn, principal, path, size=size, mime=mime, sha256=sha256, label=label)
 
-        return record
+def _recorder(database: Database, principal: PrincipalId, label: Label) -> RecordFile:
+    async def record(path: str, size: int, mime: str, sha256: str) -> None:
+        async with database.connection() as conn:
+            await files.record(conn, principal, path, size=size, mime=mime, sha256=sha256, label=label)
+
+    return record
+
+
+def _finder(database: Database, principal: PrincipalId) -> FindRead:
+    async def find(path: str, /) -> ReadFile | None:
+        async with database.connection() as conn:
+            row = await files.get(conn, principal, path)
+        return ReadFile(row.text_path, row.pages, row.problem) if row and row.derived_at else None
+
+    return find
 
 
 def _spill(workspace: Workspace) -> Spill:

@@ -1,8 +1,8 @@
 """Sinks: what a turn emits becomes rows, a live view and a draft."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol, assert_never
 
 from gateway.config.failpoints import Failpoints, Step
@@ -17,12 +17,16 @@ from gateway.domain.transcript import AssistantText
 from gateway.flow.live import Live, TextDropped, TextWritten, ToolEnded, ToolStarted
 from gateway.store import messages, sessions, steps, tasks
 from gateway.store.addresses import AddressRow
+from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database
 
 DRAFT_AFTER = 0.8
 DRAFT_EVERY = 1.0
 TYPING_EVERY = 4.0
 TYPING_AT_MOST = 120.0
+MARKED_AT_MOST = 10
+"""Messages of one turn; more marks would say no more."""
+MARK_WITHIN = 5.0
 
 
 class Sink(Protocol):
@@ -152,6 +156,29 @@ async def typing(channel: Channel | None, at: AddressRow) -> AsyncIterator[None]
     finally:
         shown.cancel()
         await asyncio.wait([shown])
+
+
+@asynccontextmanager
+async def seen(channel: Channel | None, at: AddressRow, asked: Sequence[MessageRow]) -> AsyncIterator[None]:
+    """Where a platform has marks, mark what is being answered, and take the marks back: also those of a dead run."""
+    if channel is None or not channel.capabilities.reactions:
+        yield
+        return
+    ids = [row.platform_id for row in asked if row.address_id == at.id and row.platform_id][-MARKED_AT_MOST:]
+    marking = asyncio.create_task(_mark(channel, at, ids, seen=True), name=f"marking {at.id}")
+    try:
+        yield
+    finally:
+        await asyncio.wait([marking])
+        await _mark(channel, at, ids, seen=False)
+
+
+async def _mark(channel: Channel, at: AddressRow, ids: Sequence[str], *, seen: bool) -> None:
+    """Best effort, for 5 s at most."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(MARK_WITHIN):
+            for id in ids:
+                await channel.react(at.address, id, seen=seen)
 
 
 async def _keep_typing(channel: Channel, at: AddressRow) -> None:

@@ -4,7 +4,7 @@ pending → sending (committed before the request leaves) → sent | uncertain |
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -15,6 +15,16 @@ from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId, Principal
 from gateway.store.pool import Connection
 
 State = Literal["pending", "sending", "sent", "uncertain", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is sent at once: a text, or a file with the text as its caption."""
+
+    text: str
+    file: FileId | None = None
+    buttons: tuple[Button, ...] = ()
+    reply_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +60,23 @@ async def put(
     principal: PrincipalId,
     address: AddressId,
     message: MessageId,
-    parts: Sequence[str],
+    parts: Sequence[Part],
     *,
     notice: bool = False,
 ) -> None:
-    """Queue a message, already split; commits together with the message itself."""
+    """Queue a message, already in parts; commits together with the message itself."""
     await conn.execute(
-        """insert into outbox (principal_id, address_id, message_id, part, text, notice)
-           select $1, $2, $3, p.place - 1, p.text, $5 from unnest($4::text[]) with ordinality as p (text, place)""",
+        """insert into outbox (principal_id, address_id, message_id, part, text, notice, file_id, buttons, reply_to)
+           select $1, $2, $3, p.place - 1, p.text, $5, p.file, $7::jsonb -> p.place::int - 1, p.reply_to
+           from unnest($4::text[], $6::uuid[], $8::text[]) with ordinality as p (text, file, reply_to, place)""",
         principal,
         address,
         message,
-        list(parts),
+        [part.text for part in parts],
         notice,
+        [part.file for part in parts],
+        [[asdict(button) for button in part.buttons] for part in parts],
+        [part.reply_to for part in parts],
     )
 
 
@@ -115,6 +129,17 @@ async def delayed(conn: Connection, row: OutboxId, delay: float, error: str) -> 
            where id = $1 and state in ('pending', 'sending')""",
         row,
         timedelta(seconds=delay),
+        error,
+    )
+
+
+async def without_file(conn: Connection, row: OutboxId, text: str, error: str) -> None:
+    """Its file cannot go and nothing was shown: a text takes its place, and is due at once."""
+    await conn.execute(
+        """update outbox set state = 'pending', file_id = null, text = $2, error = $3
+           where id = $1 and state in ('pending', 'sending')""",
+        row,
+        text,
         error,
     )
 

@@ -7,8 +7,31 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.tools import AnyTool
+from gateway.domain.ids import MessageId
+from gateway.domain.tools import AnyTool, ToolFailed
 from gateway.workspace.tree import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """What was read out of a file that is no text: where the text is, "" when there is none, `problem` says why."""
+
+    text_path: str
+    pages: int
+    problem: str
+
+
+class FindRead(Protocol):
+    """Looks up what was read out of a file of the workspace."""
+
+    async def __call__(self, path: str, /) -> ReadFile | None:
+        """None when nobody has read it."""
+        ...
+
+
+async def nothing_read(_path: str) -> ReadFile | None:
+    """Where no file is ever read."""
+    return None
 
 
 class RecordFile(Protocol):
@@ -20,11 +43,34 @@ class RecordFile(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Posted:
+    """Where something was said, and which entry of the transcript it became."""
+
+    channel: str
+    message_id: MessageId
+
+
+class Post(Protocol):
+    """Says something in a chat of the principal's own, with the file at `path` if there is one."""
+
+    async def __call__(self, text: str, to: str | None, path: str | None = None, /) -> Posted:
+        """Queued when it returns. `to` is a channel, None where the principal wrote last; raises `ToolFailed`."""
+        ...
+
+
+async def nowhere(_text: str, _to: str | None, _path: str | None = None) -> Posted:
+    """Where there are no chats."""
+    raise ToolFailed("unavailable", "Nothing can be sent from here.")
+
+
+@dataclass(frozen=True, slots=True)
 class Services:
     """What the tools of one principal may use."""
 
     workspace: Workspace
     record_file: RecordFile
+    post: Post = nowhere
+    find_read: FindRead = nothing_read
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from gateway.domain.json import JsonObject
 from gateway.domain.tools import AnyTool, Effect, Tool, ToolFailed
 from gateway.tools import Services
-from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.names import PAGES
+from gateway.workspace.paths import WorkspaceError, WorkspacePath
 from gateway.workspace.tree import MAX_WRITE_BYTES, Written
 
 PAGE_BYTES = 20_000
@@ -74,12 +75,36 @@ class _Files:
         return {"entries": entries} | ({"left_out": listing.left_out} if listing.left_out else {})
 
     async def read_file(self, arguments: ReadArguments) -> JsonObject:
+        try:
+            if arguments.offset:  # further on, what is no text may look like one
+                await self._page(arguments.path, ReadArguments(path=arguments.path))
+            return await self._page(arguments.path, arguments)
+        except ToolFailed as failure:
+            if failure.error != "binary":
+                raise
+            return await self._page_of_its_text(arguments, failure)
+
+    async def _page(self, path: str, arguments: ReadArguments) -> JsonObject:
         with _answered():
-            page = await self.services.workspace.page(arguments.path, arguments.offset, arguments.limit)
+            page = await self.services.workspace.page(path, arguments.offset, arguments.limit)
         if page is None:
             return {"exists": False, "content": None}
         answer: JsonObject = {"exists": True, "content": page.text, "size": page.size}
         return answer if page.next_offset is None else {**answer, "next_offset": page.next_offset}
+
+    async def _page_of_its_text(self, arguments: ReadArguments, failure: ToolFailed) -> JsonObject:
+        """What was read out of a file that is no text itself; sizes and offsets are those of that text."""
+        path = str(WorkspacePath.parse(arguments.path))
+        read = await self.services.find_read(path)
+        if read is None:
+            raise failure
+        if not read.text_path:
+            raise ToolFailed(
+                "binary", f"{path} is no text, and none was read out of it: {read.problem or 'none there'}."
+            )
+        pages = f", {read.pages} pages, each also in {path}{PAGES}/001.txt and so on" if read.pages > 1 else ""
+        found = f"text of {path}{pages}{f'; {read.problem}' if read.problem else ''}"
+        return {"what": found, **await self._page(read.text_path, arguments)}
 
     async def write_file(self, arguments: WriteArguments) -> JsonObject:
         with _answered():
@@ -147,7 +172,8 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
         Tool("list_files", "List one folder, without its subfolders.", ListArguments, files.list_files),
         Tool(
             "read_file",
-            "Read a text file. content is null when it does not exist; next_offset means there is more.",
+            "Read a text file, or the text found in a PDF, picture or other file that was sent. "
+            "content is null when it does not exist; next_offset means there is more.",
             ReadArguments,
             files.read_file,
             max_result=3 * PAGE_BYTES,

@@ -13,7 +13,7 @@ from tests.fakes.log import Log
 from tests.fakes.telegram import FakeTelegram
 
 
-def telegram_on(platform: FakeTelegram, log: Log, *, webhook_url: str | None = None) -> Telegram:
+def telegram_on(platform: FakeTelegram, log: Log, *, webhook_url: str | None = None, rich: bool = True) -> Telegram:
     """The channel with little patience."""
     return Telegram(
         token=platform.token,
@@ -22,6 +22,7 @@ def telegram_on(platform: FakeTelegram, log: Log, *, webhook_url: str | None = N
         webhook_secret="hook-secret",
         commands=[("new", "Start afresh")],
         log=log,
+        rich=rich,
         patience=Patience(poll=5, stall=2),
         pause=lambda _: asyncio.sleep(0.01),
     )
@@ -47,6 +48,24 @@ class TelegramUnderTest:
 
     def says_in_group(self, text: str, *, to_us: bool) -> None:
         self._platform.say(f"@{self._platform.username} {text}" if to_us else text, -5, sender=77, group=True)
+
+    def sends_file(self, data: bytes, name: str, mime: str, caption: str = "") -> None:
+        document = self._platform.keep(data) | {"file_name": name, "mime_type": mime}
+        self._newest = self._platform.say(None, document=document, **({"caption": caption} if caption else {}))
+
+    def loses_files(self) -> None:
+        self._platform.lose_files()
+
+    def presses(self, value: str) -> None:
+        self._platform.press(self._platform.sent[-1], value)
+
+    async def buttons(self, count: int) -> Sequence[str]:
+        await self._platform.wait_for(lambda platform: len(_labels(platform)) >= count)
+        return _labels(self._platform)
+
+    async def files(self, count: int) -> Sequence[tuple[str, bytes]]:
+        await self._platform.wait_for(lambda platform: len(_files(platform)) >= count)
+        return _files(self._platform)
 
     def edits(self, text: str) -> None:
         self._platform.edit(self._newest, text)
@@ -81,3 +100,11 @@ class TelegramUnderTest:
 
     def nowhere(self) -> Address:
         return Address("telegram", str(self._platform.bot_id), "77")
+
+
+def _labels(platform: FakeTelegram) -> Sequence[str]:
+    return [label for keyboard in platform.keyboards.values() for label, _ in keyboard]
+
+
+def _files(platform: FakeTelegram) -> Sequence[tuple[str, bytes]]:
+    return [(sent.file.name, sent.file.data) for sent in platform.sent if sent.file is not None]

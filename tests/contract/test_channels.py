@@ -4,15 +4,28 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from gateway.domain.channel import Outgoing, SendDelayed, SendFailed, SendUncertain
+from gateway.domain.channel import (
+    Button,
+    FetchDelayed,
+    FetchFailed,
+    Outgoing,
+    OutgoingFile,
+    SendDelayed,
+    SendFailed,
+    SendUncertain,
+)
+from gateway.domain.inbound import Address, Inbound
 from gateway.domain.splitting import split, utf16_len
+from tests.contract.slack import slack
 from tests.contract.telegram import telegram
 from tests.contract.under_test import ChannelUnderTest, Gateway
+from tests.contract.whatsapp import whatsapp
 
-CHANNELS = {"telegram": telegram}
+CHANNELS = {"slack": slack, "telegram": telegram, "whatsapp": whatsapp}
 
 HOSTILE = [
     "a < b && c > d",
@@ -24,6 +37,30 @@ HOSTILE = [
     "```\nnever closed",
     "&lt; &#0; &nbsp; \\* 🙂",
     "***",
+    "> " * 1000 + "deep",
+    "- " * 1000 + "deep",
+    "[a](" * 700,
+    "| a | b |\n" * 150,
+    "\u202eright to left \u200bzero \ufeffwidth \u2028lines",
+    "<@U1> <!channel> @everyone #general :smile: /new",
+    "e" + "\u0301" * 1000,
+]
+
+KINDS = [
+    ("report.pdf", "application/pdf", b"%PDF-1.4 " + bytes(range(256)) * 40),
+    ("picture.png", "image/png", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8),
+    ("voice.ogg", "audio/ogg", b"OggS" + bytes(range(256)) * 8),
+    ("notes.txt", "text/plain", "Grüße 🙂\n".encode() * 100),
+    ("large.bin", "application/octet-stream", bytes(range(256)) * 12_000),
+    ("no extension", "application/octet-stream", b"\0" * 1000),
+]
+HOSTILE_NAMES = [
+    "../../etc/passwd",
+    "a\"b<c>&d;e'f.txt",
+    "\u202egnp.exe",
+    "new\nline\tand tab.txt",
+    "x" * 250 + ".txt",
+    "~$%(){}[]|*?.txt",
 ]
 
 
@@ -99,6 +136,17 @@ async def test_what_was_not_accepted_comes_again_as_the_same_message(
     assert len({(inbound.address, inbound.platform_id) for inbound in gateway.attempts}) == 1
 
 
+async def test_one_message_delivered_fifty_times_is_the_same_each_time(
+    platform: ChannelUnderTest, gateway: Gateway
+) -> None:
+    gateway.failures_left = 49
+    platform.says("keep me")
+    await gateway.received(1)
+    assert len(gateway.attempts) == 50
+    assert len({(inbound.address, inbound.platform_id) for inbound in gateway.attempts}) == 1
+    await platform.all_acknowledged()
+
+
 async def test_different_messages_have_different_ids(platform: ChannelUnderTest, gateway: Gateway) -> None:
     for _ in range(3):
         platform.says("again")
@@ -133,6 +181,24 @@ async def test_a_message_of_a_megabyte_arrives_whole(platform: ChannelUnderTest,
     platform.says("x" * 1_000_000)
     (inbound,) = await gateway.received(1)
     assert len(inbound.text) == 1_000_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a\x00b", "half a pair \ud83d", "\u202ertl \u200b\ufeff", "@somebody *b* _i_ https://x.test " * 3000, "\n" * 5000],
+    ids=["NUL", "surrogate", "invisible", "entities", "lines"],
+)
+async def test_an_odd_text_holds_up_nothing(platform: ChannelUnderTest, gateway: Gateway, text: str) -> None:
+    """Whether it arrives is for the platform to say: some cannot carry it at all."""
+    platform.says("before")
+    with suppress(UnicodeError):
+        platform.says(text)
+    platform.says("after")
+    async with asyncio.timeout(10):
+        while [inbound.text for inbound in gateway.accepted][-1:] != ["after"]:
+            await gateway.received(len(gateway.accepted) + 1)
+    assert gateway.accepted[0].text == "before"
+    await platform.all_acknowledged()
 
 
 async def test_what_cannot_be_read_blocks_nothing(platform: ChannelUnderTest, gateway: Gateway) -> None:
@@ -198,7 +264,7 @@ async def test_an_answer_may_be_delayed_for_as_long_as_the_platform_says(platfor
     platform.delays_next_send(7)
     with pytest.raises(SendDelayed) as delayed:
         await platform.channel.send(answer(platform, "hello"))
-    assert delayed.value.retry_after == 7
+    assert delayed.value.retry_after >= 7
     await platform.channel.send(answer(platform, "hello"))
     assert await platform.shown(1) == ["hello"]
 
@@ -217,6 +283,194 @@ async def test_an_answer_that_never_left_is_only_delayed(platform: ChannelUnderT
     await platform.comes_back()
     await platform.channel.send(answer(platform, "hello"))
     assert await platform.shown(1) == ["hello"]
+
+
+async def test_a_doubtful_answer_is_shown_once_where_it_can_be_repeated(platform: ChannelUnderTest) -> None:
+    if not platform.channel.capabilities.idempotent_send:
+        pytest.skip("a send that may have happened is not repeated there")
+    platform.loses_next_answer()
+    with pytest.raises(SendUncertain):
+        await platform.channel.send(answer(platform, "once"))
+    again = replace(answer(platform, "once"), again=True)
+    assert await platform.channel.send(again)
+    assert await platform.shown(1) == ["once"]
+
+
+async def test_a_repeated_answer_that_never_arrived_is_shown(platform: ChannelUnderTest) -> None:
+    await platform.goes_down()
+    with pytest.raises(SendDelayed):
+        await platform.channel.send(answer(platform, "once"))
+    await platform.comes_back()
+    await platform.channel.send(replace(answer(platform, "once"), again=True))
+    assert await platform.shown(1) == ["once"]
+
+
+async def test_an_answer_that_grew_in_a_draft_is_seen_once(platform: ChannelUnderTest, gateway: Gateway) -> None:
+    platform.says("hello")
+    (inbound,) = await gateway.received(1)
+    address = _drafted(platform, inbound)
+    for text in ("O", "One", "One answer"):
+        await platform.channel.draft(address, 7, text)
+    await platform.channel.send(Outgoing(address, "One answer.", "k"))
+    assert await platform.shown(1) == ["One answer."]
+
+
+def _drafted(platform: ChannelUnderTest, inbound: Inbound) -> Address:
+    capabilities, address = platform.channel.capabilities, inbound.address
+    for each in (address, replace(address, thread=inbound.platform_id)):
+        if capabilities.drafts_at(each, private=inbound.private):
+            return each
+    pytest.skip("there are no drafts there")
+
+
+async def test_reactions_never_raise(platform: ChannelUnderTest, gateway: Gateway) -> None:
+    platform.says("hello")
+    (inbound,) = await gateway.received(1)
+    for seen in (True, True, False, False):
+        await platform.channel.react(inbound.address, inbound.platform_id, seen=seen)
+    await platform.channel.react(inbound.address, "no such message", seen=True)
+    await platform.goes_down()
+    await platform.channel.react(inbound.address, inbound.platform_id, seen=True)
+    await platform.comes_back()
+    assert await platform.shown(0) == []
+
+
+async def fetched(platform: ChannelUnderTest, inbound: Inbound) -> bytes:
+    (attachment,) = inbound.attachments
+    return b"".join([piece async for piece in platform.channel.fetch(attachment)])
+
+
+@pytest.mark.parametrize(("name", "mime", "data"), KINDS, ids=[name for name, *_ in KINDS])
+async def test_a_file_of_any_kind_arrives_byte_for_byte(
+    platform: ChannelUnderTest, gateway: Gateway, name: str, mime: str, data: bytes
+) -> None:
+    platform.sends_file(data, name, mime, "Look at this.")
+    (inbound,) = await gateway.received(1)
+    assert (inbound.text, inbound.address) == ("Look at this.", platform.nowhere())
+    (attachment,) = inbound.attachments
+    assert (attachment.name, attachment.mime) == (name, mime)
+    assert attachment.size in {None, len(data)}
+    assert len(attachment.ref.encode()) <= 16_384
+    assert await fetched(platform, inbound) == data
+    assert await fetched(platform, inbound) == data, "a file can be fetched again"
+
+
+async def test_a_file_needs_no_words_and_keeps_its_place(platform: ChannelUnderTest, gateway: Gateway) -> None:
+    platform.says("before")
+    platform.sends_file(b"data", "a.bin", "application/octet-stream")
+    platform.says("after")
+    received = await gateway.received(3)
+    assert [(inbound.text, len(inbound.attachments)) for inbound in received] == [("before", 0), ("", 1), ("after", 0)]
+
+
+async def test_an_empty_file_is_empty_or_explained(platform: ChannelUnderTest, gateway: Gateway) -> None:
+    platform.sends_file(b"", "empty.txt", "text/plain", "Nothing.")
+    platform.says("after")
+    received = await gateway.received(2)
+    assert [inbound.text for inbound in received] == ["Nothing.", "after"]
+    with suppress(FetchFailed):
+        assert await fetched(platform, received[0]) == b""
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+async def test_a_hostile_name_is_only_a_name(platform: ChannelUnderTest, gateway: Gateway, name: str) -> None:
+    platform.sends_file(b"data", name, "text/plain", "Look.")
+    (inbound,) = await gateway.received(1)
+    assert inbound.text == "Look."
+    assert await fetched(platform, inbound) == b"data"
+
+
+async def test_a_lost_file_is_explained_in_one_line(platform: ChannelUnderTest, gateway: Gateway) -> None:
+    platform.sends_file(b"data", "a.bin", "application/octet-stream", "Look.")
+    (inbound,) = await gateway.received(1)
+    platform.loses_files()
+    with pytest.raises(FetchFailed, match=r"^[^\n]+$"):
+        await fetched(platform, inbound)
+
+
+async def test_a_file_waits_for_the_platform_to_come_back(platform: ChannelUnderTest, gateway: Gateway) -> None:
+    platform.sends_file(b"data", "a.bin", "application/octet-stream", "Look.")
+    (inbound,) = await gateway.received(1)
+    await platform.goes_down()
+    with pytest.raises(FetchDelayed):
+        await fetched(platform, inbound)
+    await platform.comes_back()
+    assert await fetched(platform, inbound) == b"data"
+
+
+def enclosed(platform: ChannelUnderTest, folder: Path, name: str, mime: str, data: bytes) -> Outgoing:
+    if len(data) > platform.channel.capabilities.max_file:
+        pytest.skip("such files cannot be sent there")
+    (folder / name).write_bytes(data)
+    file = OutgoingFile(str(folder / name), name, mime, len(data))
+    return replace(answer(platform, "Here it is."), file=file)
+
+
+@pytest.mark.parametrize(("name", "mime", "data"), KINDS, ids=[name for name, *_ in KINDS])
+async def test_a_file_of_any_kind_is_shown_byte_for_byte_with_its_caption(
+    platform: ChannelUnderTest, tmp_path: Path, name: str, mime: str, data: bytes
+) -> None:
+    assert await platform.channel.send(enclosed(platform, tmp_path, name, mime, data))
+    [(shown, received)] = await platform.files(1)
+    assert received == data
+    assert shown in {"", name}, "some platforms show pictures without a name"
+    assert "Here it is." in await platform.shown(1)
+
+
+async def test_a_file_is_shown_without_words_too(platform: ChannelUnderTest, tmp_path: Path) -> None:
+    message = enclosed(platform, tmp_path, 'odd "name" & more;.txt', "text/plain", b"data")
+    await platform.channel.send(replace(message, text=""))
+    assert [data for _, data in await platform.files(1)] == [b"data"]
+
+
+async def test_a_file_that_never_left_is_only_delayed(platform: ChannelUnderTest, tmp_path: Path) -> None:
+    message = enclosed(platform, tmp_path, "a.txt", "text/plain", b"data")
+    await platform.goes_down()
+    with pytest.raises(SendDelayed):
+        await platform.channel.send(message)
+    await platform.comes_back()
+    await platform.channel.send(replace(message, again=True))
+    assert await platform.files(1) == [("a.txt", b"data")]
+
+
+async def test_a_file_that_is_gone_is_refused_in_one_line(platform: ChannelUnderTest, tmp_path: Path) -> None:
+    message = enclosed(platform, tmp_path, "a.txt", "text/plain", b"data")
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(SendFailed, match=r"^[^\n]+$"):
+        await platform.channel.send(message)
+    assert await platform.shown(0) == []
+
+
+async def test_a_button_says_its_value_for_whoever_presses_it(platform: ChannelUnderTest, gateway: Gateway) -> None:
+    if not platform.channel.capabilities.buttons:
+        pytest.skip("there are no buttons there")
+    choices = (Button("Yes, do it", "/yes A17"), Button("No", "/no " + "x" * 60))
+    await platform.channel.send(replace(answer(platform, "Really?"), buttons=choices))
+    assert await platform.buttons(2) == ["Yes, do it", "No"]
+    assert await platform.shown(1) == ["Really?"]
+    platform.presses("/yes A17")
+    (pressed,) = await gateway.received(1)
+    assert (pressed.text, pressed.address, pressed.sender.id) == ("/yes A17", platform.nowhere(), "77")
+    assert (pressed.private, pressed.addressed, pressed.edits) == (True, True, None)
+    await platform.all_acknowledged()
+
+
+async def test_a_press_that_was_not_accepted_comes_again_as_the_same(
+    platform: ChannelUnderTest, gateway: Gateway
+) -> None:
+    if not platform.channel.capabilities.buttons:
+        pytest.skip("there are no buttons there")
+    await platform.channel.send(replace(answer(platform, "Really?"), buttons=(Button("Yes", "/yes"),)))
+    await platform.buttons(1)
+    gateway.failures_left = 2
+    platform.presses("/yes")
+    await gateway.received(1)
+    assert len({inbound.platform_id for inbound in gateway.attempts}) == 1
+
+
+async def test_where_there_are_no_buttons_the_text_says_everything(platform: ChannelUnderTest) -> None:
+    await platform.channel.send(replace(answer(platform, "Really? /yes or /no"), buttons=(Button("Yes", "/yes"),)))
+    assert await platform.shown(1) == ["Really? /yes or /no"]
 
 
 async def test_typing_and_drafts_never_raise(platform: ChannelUnderTest) -> None:

@@ -14,6 +14,15 @@ from tests.contract.ways_in import Api, Browser, Telegram, Terminal, WayIn
 from tests.web.conftest import Running, Started
 from tests.web.scripted import ScriptedModel, Wait
 
+KINDS = [
+    ("notes.txt", "text/plain", b"words of a file"),
+    ("broken.pdf", "application/pdf", b"%PDF-1.4 and no more"),
+    ("broken.png", "image/png", b"\x89PNG\r\n\x1a\n and no more"),
+    ("data.bin", "application/octet-stream", bytes(range(256)) * 1000),
+    ("../../escape.txt", "text/plain", b"words of a file"),
+]
+ODD = ["a\x00b", "\u202ertl \u200b\ufeff", "<b>*_`[](" * 1000]
+
 WAYS_IN = {"telegram": Telegram, "web": Browser, "terminal": Terminal, "api": Api}
 
 
@@ -89,7 +98,8 @@ async def test_a_message_that_comes_again_is_the_same_message(way: WayIn, gatewa
     await way.say("hello", id=7)
     await way.say("hello", id=7)
     await way.answers("re: hello")
-    await way.say("hello", id=7)
+    for _ in range(50):
+        await way.say("hello", id=7)
     await gateway.restart()
     await way.say("hello", id=7)
     await way.say("again", id=8)
@@ -149,6 +159,30 @@ async def test_a_megabyte_is_answered_or_refused(way: WayIn, gateway: Gateway) -
     assert len(await way.answers("re: hello")) == 1 + taken
     assert [len(text) for text in await gateway.stored()] == [1_000_000] * taken + [5]
     assert all(len(message.text) < 100_000 for message in gateway.model.prompts[-1].messages)
+
+
+@pytest.mark.parametrize("text", ODD, ids=["NUL", "invisible", "markup"])
+async def test_an_odd_text_is_answered_or_refused(way: WayIn, gateway: Gateway, text: str) -> None:
+    await way.say(text)
+    await way.say("hello")
+    await way.answers("hello")
+    assert (await gateway.stored())[-1] == "hello"
+
+
+@pytest.mark.parametrize(("name", "mime", "data"), KINDS, ids=[name for name, *_ in KINDS])
+async def test_a_file_comes_with_its_message_byte_for_byte(
+    way: WayIn, gateway: Gateway, name: str, mime: str, data: bytes
+) -> None:
+    await way.say_with_file("look at this", data, name, mime)
+    await way.answers("look at this")
+    path = gateway.started.web.path
+    [(kept, text)] = await path.rows(
+        """select f.path, m.text from attachments a join files f on f.id = a.file_id
+           join messages m on m.id = a.message_id"""
+    )
+    assert text == "look at this"
+    assert (path.workspace / kept).read_bytes() == data
+    assert (path.workspace / kept).resolve().is_relative_to((path.workspace / "uploads").resolve())
 
 
 async def test_what_nobody_can_read_is_refused(way: WayIn, gateway: Gateway) -> None:

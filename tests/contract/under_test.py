@@ -33,7 +33,7 @@ class ChannelUnderTest(Protocol):
         """Wait until people see so many buttons; their labels."""
 
     async def files(self, count: int) -> Sequence[tuple[str, bytes]]:
-        """Wait until people see so many files of the agent; their names and bytes."""
+        """Wait until people see so many files of the agent; their names, "" where none is shown, and bytes."""
 
     def edits(self, text: str) -> None:
         """The writer changes the newest message."""

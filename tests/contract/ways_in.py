@@ -1,6 +1,7 @@
 """The ways in to a whole gateway, as whoever writes there sees them."""
 
 import asyncio
+import base64
 import itertools
 import json
 import re
@@ -31,6 +32,9 @@ class WayIn(Protocol):
 
     async def say(self, text: str, id: int | None = None) -> bool:
         """Hand a message over; whether it was taken. The same `id` means the same message again."""
+
+    async def say_with_file(self, text: str, data: bytes, name: str, mime: str) -> None:
+        """Hand a message over that has a file."""
 
     async def say_nonsense(self) -> None:
         """Send something nobody can read; returns once it was turned away."""
@@ -77,6 +81,11 @@ class Telegram:
         await self._all_acknowledged()
         return True
 
+    async def say_with_file(self, text: str, data: bytes, name: str, mime: str) -> None:
+        document = self._platform.keep(data) | {"file_name": name, "mime_type": mime}
+        self._platform.say(None, OWNER, message_id=next(self._ids), caption=text, document=document)
+        await self._all_acknowledged()
+
     async def say_nonsense(self) -> None:
         self._platform.push({"message": {"message_id": "x", "chat": []}})
         await self._all_acknowledged()
@@ -97,6 +106,7 @@ class _OverHttp(ABC):
     """A client that posts what it says, and keeps each answer by the id it came with."""
 
     path: str
+    files_path: str
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         self._group = group
@@ -114,6 +124,14 @@ class _OverHttp(ABC):
 
     async def say(self, text: str, id: int | None = None) -> bool:
         return _taken(await self._client.post(self.path, **self._message(text, str(id or next(self._ids)))))
+
+    async def say_with_file(self, text: str, data: bytes, name: str, mime: str) -> None:
+        kept = await self._client.post(self.files_path, files={"file": (name, data, mime)})
+        assert kept.status_code == 201
+        message = self._message(text, str(next(self._ids)))
+        for fields in message.values():
+            fields["files"] = [kept.json()["id"]]
+        assert _taken(await self._client.post(self.path, **message))
 
     async def say_nonsense(self) -> None:
         assert not _taken(await self._client.post(self.path, content=b"{"))
@@ -155,6 +173,7 @@ class Terminal(_OverHttp):
     """A program with the local token."""
 
     path = "/api/messages"
+    files_path = "/api/files"
 
     async def connect(self, web: Web) -> None:
         await super().connect(web)
@@ -175,6 +194,7 @@ class Browser(_OverHttp):
     """The chat page of someone who signed in once."""
 
     path = "/chat"
+    files_path = "/chat/files"
     _answer = re.compile(r'<article class="message (?:assistant|notice)" id="(\w+)">(.*?)</article>', re.DOTALL)
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
@@ -213,13 +233,25 @@ class Api(_OverHttp):
 
     async def say(self, text: str, id: int | None = None) -> bool:
         id = id or next(self._ids)
-        request = self._client.build_request("POST", self.path, **self._message(text, str(id)))
+        taken = await self._ask(id, self._message(text, str(id)))
+        if taken:
+            self._unanswered[id] = text
+        return taken
+
+    async def say_with_file(self, text: str, data: bytes, name: str, mime: str) -> None:
+        id, encoded = next(self._ids), base64.b64encode(data).decode()
+        file = {"filename": name, "file_data": f"data:{mime};base64,{encoded}"}
+        message = self._message(text, str(id))
+        message["json"]["messages"][0]["content"] = [{"type": "text", "text": text}, {"type": "file", "file": file}]
+        assert await self._ask(id, message)
+
+    async def _ask(self, id: int, message: dict[str, Any]) -> bool:
+        request = self._client.build_request("POST", self.path, **message)
         answer = await self._client.send(request, stream=True)
         if answer.is_error:
             await answer.aread()
         if not _taken(answer):
             return False
-        self._unanswered[id] = text
         self._running.append(self._group.create_task(self._read(id, answer)))
         return True
 

@@ -44,7 +44,7 @@ async def test_what_a_crash_left_on_its_way_belongs_to_its_run_too(path: Message
     path.model.answer = in_turn(said("hello"))
     asked = await path.tell("go")
     await path.turns.run(await path.claim())
-    await path.rows("update outbox set state = 'sending' returning id")
+    await path.rows("update outbox set state = 'sending', attempts = 1 returning id")
 
     again = await restarted(path)
     await again.outbound.adopt("fake", again.channel)

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from gateway.domain.channel import Capabilities, SendDelayed, SendFailed, SendUncertain
-from gateway.flow import outbound as outbound_module
-from gateway.flow.outbound import INTERRUPTED, UNCONFIRMED
+from gateway.flow import delivery as delivery_module
+from gateway.flow.delivery import INTERRUPTED, UNCONFIRMED
 from gateway.store.pool import Database
 from tests.fakes.channel import FakeChannel
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, in_turn, restarted, said
@@ -139,7 +139,7 @@ class TestDoubts:
     async def test_but_not_for_ever_and_it_gets_no_notice_of_its_own(
         self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(outbound_module, "NOTICE_TRIES", 1)
+        monkeypatch.setattr(delivery_module, "NOTICE_TRIES", 1)
         path.channel.faults = [SendUncertain("no answer"), SendUncertain("no answer")]
         await unsent(path, "hello")
         running = await sending(path)
@@ -172,7 +172,7 @@ class TestDoubts:
     async def test_but_that_ends_too(
         self, database: Database, path: MessagePath, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(outbound_module, "TRIES", 1)
+        monkeypatch.setattr(delivery_module, "TRIES", 1)
         channel = FakeChannel(capabilities=SURE, faults=[SendUncertain("no answer")])
         path = await build(database, path.workspace, FakeModel(), channel=channel)
         await unsent(path, "hello")

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.domain.channel import SendUncertain
 from gateway.domain.errors import DatabaseDown, TryAgainLater
+from gateway.flow import delivery as delivery_module
 from gateway.flow import outbound as outbound_module
 from gateway.store import outbox
 from tests.flow.path import MessagePath
@@ -20,6 +21,7 @@ Break = Callable[..., None]
 def breaks(monkeypatch: pytest.MonkeyPatch) -> Break:
     """Make a statement fail at its first calls, before or after it took effect."""
     monkeypatch.setattr(outbound_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(delivery_module, "POLL_SECONDS", 0.01)
 
     def breaking(name: str, *errors: Exception, afterwards: bool = False) -> None:
         really, left = getattr(outbox, name), list(errors)
@@ -91,9 +93,10 @@ async def test_a_doubt_whose_commit_was_unknown_is_told_once(
 
     monkeypatch.setattr(path.database, "run", run)
     monkeypatch.setattr(outbound_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(delivery_module, "POLL_SECONDS", 0.01)
     path.channel.faults = [SendUncertain("no reply")]
     await unsent(path, "hello")
-    assert await sent(path, count=1) == [outbound_module.UNCONFIRMED]
+    assert await sent(path, count=1) == [delivery_module.UNCONFIRMED]
     assert await path.rows("select count(*) from outbox") == [(2,)]
     assert lost == []
 

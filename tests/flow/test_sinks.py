@@ -1,18 +1,22 @@
 """What a turn emits reaches the chat while it runs."""
 
 import asyncio
+from dataclasses import replace
+
+import pytest
 
 from gateway.config.clock import SystemClock
 from gateway.domain.channel import Capabilities
 from gateway.domain.events import Answered, ModelReplied, Steered
 from gateway.domain.inbound import Address
 from gateway.domain.model import Attempt, Restarted, TextDelta
+from gateway.flow import sinks as sinks_module
 from gateway.flow.live import Live, TextDropped, TextWritten
 from gateway.flow.sinks import DRAFT_AFTER, DRAFT_EVERY, DraftSink, LiveSink, typing
-from gateway.store import addresses
+from gateway.store import addresses, tasks
 from gateway.store.addresses import AddressRow
 from tests.fakes.channel import FakeChannel
-from tests.flow.path import FakeModel, MessagePath, build, call, in_turn, said
+from tests.flow.path import FakeModel, MessagePath, build, call, crash, in_turn, said
 
 
 class Hand(SystemClock):
@@ -95,3 +99,70 @@ async def test_a_channel_that_shows_neither_typing_nor_drafts_is_asked_for_neith
     async with typing(plain, at), typing(None, at):
         await asyncio.sleep(0)
     assert (plain.typed, plain.drafts) == ([], [])
+
+
+MARKING = Capabilities(max_text=4096, reactions=True)
+HERE = Address("fake", "bot", "1")
+
+
+class TestMarks:
+    async def test_what_is_being_answered_is_marked_until_it_is_answered(self, path: MessagePath) -> None:
+        channel, model = FakeChannel(capabilities=MARKING), FakeModel(gate=asyncio.Event())
+        path = await build(path.database, path.workspace, model, channel=channel)
+        await path.tell("one", id="m1")
+        accepted = await path.tell("two", id="m2")
+        async with path.working():
+            await model.called.wait()
+            assert channel.reacted == [(HERE, "m1", True), (HERE, "m2", True)]
+            assert model.gate is not None
+            model.gate.set()
+            await path.answer(accepted)
+            await path.worker.settle()
+        assert channel.reacted[2:] == [(HERE, "m1", False), (HERE, "m2", False)]
+
+    async def test_a_turn_that_was_killed_leaves_no_mark_for_ever(self, path: MessagePath) -> None:
+        channel, model = FakeChannel(capabilities=MARKING), FakeModel(gate=asyncio.Event())
+        path = await build(path.database, path.workspace, model, channel=channel)
+        await path.tell("hello", id="m1")
+        run = asyncio.create_task(path.turns.run(await path.claim()))
+        await model.called.wait()
+        await crash(run)
+        again = FakeChannel(capabilities=MARKING)
+        path = await build(path.database, path.workspace, FakeModel(), path.instance, channel=again)
+        async with path.database.connection() as conn:
+            await tasks.release(conn, path.instance)
+        await path.turns.run(await path.claim())
+        assert again.reacted == [(HERE, "m1", True), (HERE, "m1", False)]
+
+    async def test_what_is_given_up_is_not_marked_any_more(self, path: MessagePath) -> None:
+        channel = FakeChannel(capabilities=MARKING)
+        path = await build(path.database, path.workspace, FakeModel(), channel=channel)
+        await path.tell("hello", id="m1")
+        await path.turns.give_up(await path.claim())
+        assert channel.reacted[-1] == (HERE, "m1", False)
+
+    async def test_a_platform_that_hangs_delays_no_answer(
+        self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sinks_module, "MARK_WITHIN", 0.05)
+        channel = Hanging(capabilities=MARKING)
+        path = await build(path.database, path.workspace, FakeModel(), channel=channel)
+        await path.tell("hello", id="m1")
+        await path.turns.run(await path.claim())
+        assert channel.reacted == [(HERE, "m1", True), (HERE, "m1", False)]
+        assert await path.rows("select text from outbox") == [("re: hello",)]
+
+    async def test_a_platform_without_marks_is_asked_for_none(self, path: MessagePath) -> None:
+        channel = FakeChannel(capabilities=replace(MARKING, reactions=False))
+        path = await build(path.database, path.workspace, FakeModel(), channel=channel)
+        await path.tell("hello", id="m1")
+        await path.turns.run(await path.claim())
+        assert channel.reacted == []
+
+
+class Hanging(FakeChannel):
+    """A platform that never says whether it took a reaction."""
+
+    async def react(self, address: Address, platform_id: str, *, seen: bool) -> None:
+        await super().react(address, platform_id, seen=seen)
+        await asyncio.Event().wait()

@@ -1,17 +1,18 @@
 from uuid import uuid4
 
+from gateway.domain.channel import Button
 from gateway.domain.ids import AddressId, MessageId
 from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
-from gateway.store import addresses, outbox, sessions
-from gateway.store.outbox import OutboxRow, State
+from gateway.store import addresses, files, outbox, sessions
+from gateway.store.outbox import OutboxRow, Part, State
 from tests.store.world import World
 
 
 async def put(world: World, *parts: str, at: AddressId | None = None) -> MessageId:
     message = await world.answer("whole")
     async with world.database.transaction() as tx:
-        await outbox.put(tx, world.principal, at or world.address, message, parts)
+        await outbox.put(tx, world.principal, at or world.address, message, [Part(part) for part in parts])
     return message
 
 
@@ -150,3 +151,29 @@ async def test_the_next_part_is_the_oldest_that_may_go(world: World) -> None:
     row = await next_for(world)
     assert row is not None
     assert row.text == "one"
+
+
+async def test_a_part_keeps_its_file_its_buttons_and_what_it_answers(world: World) -> None:
+    yes, message = Button("Yes \u2713", "/yes"), await world.answer("whole")
+    async with world.database.transaction() as tx:
+        file = await files.keep(
+            tx, world.principal, "a.txt", size=1, mime="", sha256="", label=Label.OWNER, origin="agent"
+        )
+        parts = [Part("first", buttons=(yes, yes), reply_to="m1"), Part("", file=file.id), Part("last", buttons=(yes,))]
+        await outbox.put(tx, world.principal, world.address, message, parts)
+        rows = await outbox.of_message(tx, message)
+    assert [Part(row.text, row.file_id, row.buttons, row.reply_to) for row in rows] == parts
+
+
+async def test_words_in_place_of_a_file_are_due_at_once_and_before_what_follows(world: World) -> None:
+    await put(world, "caption", "later")
+    [head] = await rows_due(world)
+    async with world.database.connection() as conn:
+        await outbox.sending(conn, head.id)
+        await outbox.without_file(conn, head.id, "caption and why", "refused")
+    [again] = await rows_due(world)
+    assert (again.id, again.text, again.error, again.attempts) == (head.id, "caption and why", "refused", 1)
+    async with world.database.connection() as conn:
+        await outbox.uncertain(conn, head.id, "no answer")
+        await outbox.without_file(conn, head.id, "too late", "")
+    assert await states(world) == [("caption and why", "uncertain"), ("later", "pending")]

@@ -10,24 +10,29 @@ import pytest
 from gateway.agent.toolbox import Toolbox, ToolOutcome
 from gateway.domain.model import ToolCall
 from gateway.domain.tools import Effect, ToolFailed
-from gateway.tools import Services
+from gateway.tools import ReadFile, Services
 from gateway.tools.files import PAGE_BYTES, Edit, apply_edits, tools
 from gateway.workspace.tree import MAX_WRITE_BYTES, Workspace
 
 
 @dataclass
 class Desk:
-    """The file tools as a model uses them, and what they recorded."""
+    """The file tools as a model uses them, what they recorded, and what was read out of files that are no text."""
 
     root: Path
+    read: dict[str, ReadFile] = field(default_factory=dict)
     recorded: list[tuple[str, int, str, str]] = field(default_factory=list)
     spilled: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.toolbox = Toolbox(tools(Services(Workspace(self.root), self.record)), self.spill)
+        services = Services(Workspace(self.root), self.record, find_read=self.find_read)
+        self.toolbox = Toolbox(tools(services), self.spill)
 
     async def record(self, path: str, size: int, mime: str, sha256: str) -> None:
         self.recorded.append((path, size, mime, sha256))
+
+    async def find_read(self, path: str, /) -> ReadFile | None:
+        return self.read.get(path)
 
     async def spill(self, name: str, text: str) -> str:
         self.spilled.append(text)
@@ -159,3 +164,35 @@ def test_an_edit_cannot_blow_a_file_up() -> None:
     grow = Edit(old_text="a", new_text="a" * 1000, replace_all=True)
     with pytest.raises(ToolFailed, match="larger than 5 MB"):
         apply_edits("a" * (MAX_WRITE_BYTES // 100), [grow])
+
+
+class TestFilesThatAreNoText:
+    @pytest.fixture
+    def desk(self, desk: Desk) -> Desk:
+        (desk.root / "a.pdf").write_bytes(b"%PDF\xff\0")
+        (desk.root / "a.pdf.txt").write_text("The rent is 700 euros.")
+        return desk
+
+    async def test_their_text_is_read_and_said_to_be_that(self, desk: Desk) -> None:
+        desk.read["a.pdf"] = ReadFile("a.pdf.txt", 3, "")
+        assert await desk.call("read_file", path="./a.pdf") == {
+            "what": "text of a.pdf, 3 pages, each also in a.pdf.pages/001.txt and so on",
+            "exists": True,
+            "content": "The rent is 700 euros.",
+            "size": 22,
+        }
+
+    async def test_a_part_of_it_by_its_own_offsets(self, desk: Desk) -> None:
+        (desk.root / "a.pdf.txt").write_text("x" * 250)
+        desk.read["a.pdf"] = ReadFile("a.pdf.txt", 1, "only the first pages were read")
+        page = await desk.call("read_file", path="a.pdf", offset=200, limit=100)
+        assert (page["what"], page["content"]) == ("text of a.pdf; only the first pages were read", "x" * 50)
+
+    async def test_one_without_a_text_says_why(self, desk: Desk) -> None:
+        desk.read["a.pdf"] = ReadFile("", 0, "it is locked with a password")
+        answer = await desk.call("read_file", path="a.pdf")
+        assert answer["error"] == "binary"
+        assert "it is locked with a password" in answer["message"]
+
+    async def test_one_that_nobody_has_read_is_refused_as_ever(self, desk: Desk) -> None:
+        assert (await desk.call("read_file", path="a.pdf"))["message"].endswith("cannot be read as text.")

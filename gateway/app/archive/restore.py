@@ -19,6 +19,7 @@ from gateway.domain.transcript import Notice
 from gateway.store import addresses, messages, outbox, sessions
 from gateway.store.loading import addresses_in_doubt, lacks_rows, load
 from gateway.store.migrate import migrate
+from gateway.store.outbox import Part
 from gateway.store.pool import Connection, Database
 from gateway.workspace.descent import open_folder
 
@@ -58,7 +59,7 @@ async def _tell_about_doubts(tx: Connection) -> None:
         said = await messages.say(
             tx, at.session_id, at.principal_id, Notice(RESTORED), label=Label.OWNER, address=at.id
         )
-        await outbox.put(tx, at.principal_id, at.id, said.id, [RESTORED], notice=True)
+        await outbox.put(tx, at.principal_id, at.id, said.id, [Part(RESTORED)], notice=True)
 
 
 def unpack(path: Path, into: Path | None) -> Manifest:

@@ -1,0 +1,69 @@
+"""Messages and files to the user's own chats."""
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.domain.json import JsonObject
+from gateway.domain.tools import AnyTool, Effect, Tool
+from gateway.tools import Post, Posted, Services
+
+MAX_MESSAGE = 12_000
+MAX_CAPTION = 900
+
+_TO = Field(default=None, max_length=64, description="Channel, e.g. telegram or web; default: where they wrote last")
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+
+
+class MessageArguments(_Arguments):
+    """Arguments of send_message."""
+
+    text: str = Field(min_length=1, max_length=MAX_MESSAGE, description="Markdown")
+    to: str | None = _TO
+
+
+class FileArguments(_Arguments):
+    """Arguments of send_file."""
+
+    path: str = Field(description="Relative to the workspace root")
+    caption: str = Field(default="", max_length=MAX_CAPTION)
+    to: str | None = _TO
+
+
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    post: Post
+
+    async def send_message(self, arguments: MessageArguments) -> JsonObject:
+        return _receipt(await self.post(arguments.text, arguments.to))
+
+    async def send_file(self, arguments: FileArguments) -> JsonObject:
+        return _receipt(await self.post(arguments.caption, arguments.to, arguments.path))
+
+
+def _receipt(posted: Posted) -> JsonObject:
+    return {"ok": True, "to": posted.channel, "message_id": posted.message_id}
+
+
+def tools(services: Services) -> tuple[AnyTool, ...]:
+    """The tools that speak in other chats of the same person."""
+    messages = _Messages(services.post)
+    return (
+        Tool(
+            "send_message",
+            "Send a message to one of the user's own chats. Your answer reaches the chat it belongs to without this.",
+            MessageArguments,
+            messages.send_message,
+            Effect.ONCE,
+        ),
+        Tool(
+            "send_file",
+            "Send a workspace file to one of the user's own chats.",
+            FileArguments,
+            messages.send_file,
+            Effect.ONCE,
+        ),
+    )
