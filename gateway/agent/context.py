@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import assert_never
 
-from gateway.domain.model import AssistantMessage, PromptMessage, ToolCall, ToolMessage, UserMessage
+from gateway.agent.files import reference
+from gateway.domain.model import AssistantMessage, Image, PromptMessage, ToolCall, ToolMessage, UserMessage
 from gateway.domain.principals import Principal
 from gateway.domain.transcript import AssistantText, Entry, Notice, Summary, ToolIntent, ToolResult, UserText
 from gateway.workspace.prompts import PersonaText
@@ -15,7 +16,7 @@ from gateway.workspace.prompts import PersonaText
 PREAMBLE = """\
 You are the user's personal agent, run by SupaClaw. The files below say who you are and how you work.
 Each user message starts with a stamp in brackets: when it was sent and, where several people write, by whom. \
-The gateway writes stamps; you never do."""
+The gateway writes stamps; you never do. Lines in brackets below a message tell of files that came with it."""
 
 NO_RESULT = json.dumps({"error": "no_result", "message": "No result was stored; the call may have run."})
 
@@ -40,9 +41,10 @@ def system_prompt(
 
 
 def stamped(message: UserText) -> str:
-    """The text with its stamp, which never changes once the message is stored."""
+    """The text with its stamp and what is known of its files; it does not change once they are read."""
     sender = f" {_one_line(message.sender)}" if message.sender else ""
-    return f"[{_minute(message.sent_at)}{sender}] {message.text}"
+    said = f"[{_minute(message.sent_at)}{sender}] {message.text}"
+    return "\n".join([said, *map(reference, message.attachments)])
 
 
 def to_messages(entries: Sequence[Entry]) -> tuple[PromptMessage, ...]:
@@ -51,7 +53,7 @@ def to_messages(entries: Sequence[Entry]) -> tuple[PromptMessage, ...]:
     for place, entry in enumerate(entries):
         match entry:
             case UserText():
-                written.user(stamped(entry))
+                written.user(stamped(entry), entry.images)
             case Summary(text):
                 written.user(f"[Summary of the conversation before this]\n{text}")
             case AssistantText(text):
@@ -77,12 +79,12 @@ class _Messages:
     calls: list[ToolCall] = field(default_factory=list)
     answers: list[ToolMessage] = field(default_factory=list)
 
-    def user(self, text: str) -> None:
+    def user(self, text: str, images: tuple[Image, ...] = ()) -> None:
         self._close()
         if self.messages and isinstance(last := self.messages[-1], UserMessage):
-            self.messages[-1] = UserMessage(f"{last.text}\n\n{text}")
+            self.messages[-1] = UserMessage(f"{last.text}\n\n{text}", (*last.images, *images))
         else:
-            self.messages.append(UserMessage(text))
+            self.messages.append(UserMessage(text, images))
 
     def assistant(self, text: str) -> None:
         self.end_of_calls()

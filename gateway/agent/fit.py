@@ -15,6 +15,8 @@ Round: TypeAlias = tuple[PromptMessage, ...]
 
 MAX_MESSAGE_TOKENS = 20_000
 MESSAGE_OVERHEAD = 4
+IMAGE_TOKENS = 1_100
+"""What a picture takes, about: providers count by its size."""
 LEFT_OUT = "[Older messages are left out here: the conversation is longer than the model can read.]"
 
 
@@ -42,7 +44,8 @@ def message_tokens(message: PromptMessage, estimate: Estimate) -> int:
     """Tokens of one message with its envelope."""
     calls = message.calls if isinstance(message, AssistantMessage) else ()
     parts = chain([message.text], *((call.id, call.name, call.arguments) for call in calls))
-    return MESSAGE_OVERHEAD * (1 + len(calls)) + sum(map(estimate, parts))
+    images = IMAGE_TOKENS * len(message.images) if isinstance(message, UserMessage) else 0
+    return MESSAGE_OVERHEAD * (1 + len(calls)) + images + sum(map(estimate, parts))
 
 
 def even_out(texts: Sequence[str], room: int, estimate: Estimate) -> list[str]:
@@ -117,8 +120,9 @@ def _shrink(message: PromptMessage, limit: int, estimate: Estimate) -> PromptMes
     match message:
         case SystemMessage(text):
             return SystemMessage(cut(text, room, estimate))
-        case UserMessage(text):
-            return UserMessage(cut(text, room, estimate))
+        case UserMessage(text, images):
+            kept = images[-(room // 2 // IMAGE_TOKENS) :] if room >= 2 * IMAGE_TOKENS else ()
+            return UserMessage(cut(text, room - IMAGE_TOKENS * len(kept), estimate), kept)
         case ToolMessage(call_id, text):
             return ToolMessage(call_id, cut(text, room, estimate))
         case AssistantMessage():
@@ -170,8 +174,8 @@ def _rounds(messages: Sequence[PromptMessage]) -> list[Round]:
 def _marked(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
     """The line about what is missing comes first, as part of a user message: providers want those to alternate."""
     match messages:
-        case [UserMessage(text), *later]:
-            return (UserMessage(f"{LEFT_OUT}\n\n{text}"), *later)
+        case [UserMessage(text, images), *later]:
+            return (UserMessage(f"{LEFT_OUT}\n\n{text}", images), *later)
     return (UserMessage(LEFT_OUT), *messages)
 
 

@@ -105,9 +105,11 @@ def _lines(sections: Sections, title: str) -> list[str]:
 
 
 def _files(rows: Sequence[MessageRow]) -> list[str]:
-    """Paths that tools were called with."""
+    """Files that people sent, and paths that tools were called with."""
+    sent = [f"{file.path}: {file.name}; {file.description}" for row in rows for file in row.attached if file.path]
     calls = [row.text for row in rows if row.kind == "tool_intent" and "path" in row.text]
-    return [f"- {_one_line(path, LONGEST_LINE)}" for text in calls for path in _paths(text)]
+    paths = [*sent, *(path for text in calls for path in _paths(text))]
+    return [f"- {_one_line(path, LONGEST_LINE)}" for path in paths]
 
 
 def _paths(arguments: str) -> list[str]:

@@ -13,9 +13,6 @@ from gateway.domain.errors import ConfigError
 
 Settings = TypeVar("Settings", bound=BaseModel)
 
-ANNOUNCED = frozenset({"slack", "whatsapp"})
-"""Channels whose sections may be there already; they stay shut until this program has them."""
-
 
 def channel_names(package: str = "channels") -> tuple[str, ...]:
     """The channels that could be configured: the modules of the package, found without importing any."""
@@ -39,14 +36,22 @@ def parse_channel(name: str, raw: Mapping[str, JsonValue], model: type[Settings]
         raise ConfigError("\n".join(explain(error, model, ("channels", name)))) from None
 
 
+def switched_on(sections: Mapping[str, Mapping[str, JsonValue]]) -> tuple[str, ...]:
+    """The channels whose section does not say `"enabled": false`."""
+    return tuple(name for name, raw in sections.items() if raw.get("enabled") is not False)
+
+
 def check_channels(sections: Mapping[str, Mapping[str, JsonValue]]) -> None:
-    """Validate every channel's section by its own model; raises `ConfigError` with a line for each problem."""
+    """Validate the section of every channel that is switched on by the channel's own model.
+
+    Raises `ConfigError` with a line for each problem.
+    """
     known, problems = channel_names(), []
     for name, raw in sections.items():
-        if name in ANNOUNCED - set(known):
-            continue
         try:
-            parse_channel(name, raw, settings_model(known_channel(name, known)))
+            model = settings_model(known_channel(name, known))
+            if name in switched_on(sections):
+                parse_channel(name, raw, model)
         except ConfigError as error:
             problems.append(str(error))
     if problems:

@@ -24,6 +24,8 @@ class Step(StrEnum):
     INBOUND_JOURNALED = "inbound.journaled", "the message is in its session's journal, the database does not have it"
     INBOUND_SPOOLED = "inbound.spooled", "with the database away the message is on disk, the platform has not been told"
     INBOUND_COMMITTED = "inbound.committed", "the batch is stored, the platform has not been told"
+    INGEST_KEPT = "ingest.kept", "the bytes of an attachment are a file, its message does not know"
+    INGEST_READ = "ingest.read", "what was read out of a file lies beside it, the database does not know"
     COMMAND_ACCEPTED = "command.accepted", "a slash command is stored, its effect is not"
     COMMAND_COMMITTED = "command.committed", "a slash command's effect and reply are stored"
     TURN_CLAIMED = "turn.claimed", "a turn holds its lease and has read nothing"

@@ -14,7 +14,8 @@ class Attached:
 
     While it is `waiting` there is neither `id` nor `path`. `path` lies below the principal's file root, and so do
     `text_path`, the assembled text ("" when there is none, `problem` says why), and `view_path`, a picture small enough
-    for a model. `description` is one line. `size` is in bytes, 0 while unknown.
+    for a model. `description` is one line. `size` is in bytes, 0 while unknown. `excerpt` is the text itself, where it
+    is short and was asked for.
     """
 
     message_id: MessageId
@@ -30,3 +31,4 @@ class Attached:
     pages: int = 0
     description: str = ""
     problem: str = ""
+    excerpt: str = ""

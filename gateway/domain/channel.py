@@ -31,7 +31,7 @@ class Capabilities:
     idempotent_send: bool = False
     """A send that may have happened can safely be repeated."""
     reactions: bool = False
-    """A message can be marked as seen; used where typing cannot be shown."""
+    """A message is marked as seen while it is being answered."""
     buttons: bool = False
     max_file: int = 0
     """The largest file that can be sent, in bytes; 0: none."""
@@ -203,7 +203,12 @@ class LoginChannel(Protocol):
     """A channel that a person connects by a QR code or a code typed on the phone."""
 
     def login(self) -> Login:
-        """How it stands now."""
+        """How it stands now; without an account, a code is fetched for whoever looks."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can arrive, "" when something can; to ask changes nothing."""
         ...
 
     async def request_code(self, phone: str) -> str:

@@ -1,10 +1,10 @@
 """What every channel's section of config.json has: who may talk."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from gateway.domain.access import AccessMode
+from gateway.domain.access import AccessMode, GroupMode
 
 
 def _as_text(value: object) -> object:
@@ -20,9 +20,12 @@ class ChannelSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
+    enabled: bool = Field(True, description="false leaves the section unused.")
     access: AccessMode = Field("allowlist", description="Who gets answers: owner, allowlist, pairing or open.")
-    allow: tuple[PlatformId, ...] = Field((), description='Platform ids of people let in; "*" lets anyone in.')
-    groups: Literal["off", "mention", "all"] = Field(
+    allow: tuple[PlatformId, ...] = Field(
+        (), description='Platform ids of people and groups let in; "*" lets anyone in.'
+    )
+    groups: GroupMode = Field(
         "mention",
         description='In groups: "mention" answers what names or replies to the agent, "all" everything, "off" nothing.',
     )

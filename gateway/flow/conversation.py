@@ -1,23 +1,26 @@
 """A conversation: the agent's loop, wired to one turn's transcript, tools and model."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Sequence, Set
 from contextlib import aclosing
 from typing import Protocol
 
 from gateway.agent.context import system_prompt, to_messages
+from gateway.agent.files import index
 from gateway.agent.fit import fit, message_tokens
 from gateway.agent.limits import Limits
 from gateway.agent.loop import run_turn
 from gateway.domain.events import TurnEvent
+from gateway.domain.ids import MessageId
 from gateway.domain.model import Model, Prompt, SystemMessage
 from gateway.domain.tasks import Claim
 from gateway.domain.tokens import estimate
 from gateway.domain.transcript import Entry, Summary, UserText
+from gateway.flow.exhibits import exhibited
 from gateway.flow.homes import Home
 from gateway.flow.live import Live, TurnStarted
 from gateway.flow.long_messages import shortened
 from gateway.flow.opening import Opened
-from gateway.store import messages, sessions, tasks
+from gateway.store import attachments, messages, sessions, tasks
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database
 
@@ -55,7 +58,8 @@ class Conversation:
         self._model = model
         self._limits = limits
         self._most = budget
-        self._system = SystemMessage(system_prompt(home.persona(), opened.principal))
+        listed = index(opened.files, opened.all_files)
+        self._system = SystemMessage(system_prompt(home.persona(), opened.principal, sections=(listed,)))
         self._pending = opened.pending(run)
         self._fresh = not self._pending
         self._asked: Prompt | None = None
@@ -74,7 +78,7 @@ class Conversation:
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """As `run_turn`; raises `ModelsExhausted` and `RunLost`."""
-        entries = await shortened(self._opened.transcript, self._home.workspace)
+        entries = await self._shown(self._opened.transcript, set(self._opened.asked_ids))
         turn = run_turn(
             entries,
             model=self._model,
@@ -115,10 +119,14 @@ class Conversation:
             self._live.publish(
                 self._opened.session, TurnStarted(tuple(row.id for row in rows), self._opened.at.address)
             )
-        entries = await shortened(rows, self._home.workspace)
+        entries = await self._shown(rows, {row.id for row in rows})
         return [entry for entry in entries if isinstance(entry, UserText)]
+
+    async def _shown(self, rows: Sequence[MessageRow], asked: Set[MessageId]) -> list[Entry]:
+        entries = await shortened(rows, self._home.workspace)
+        return await exhibited(entries, self._home.workspace, asked)
 
     async def _take(self, tx: Connection) -> list[MessageRow]:
         await sessions.lock(tx, self._opened.session)
         await tasks.hold(tx, self._run)
-        return await messages.take(tx, self._opened.session, joining=True)
+        return await attachments.joined(tx, await messages.take(tx, self._opened.session, joining=True))

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -11,9 +11,9 @@ from pathlib import Path
 import structlog
 from pydantic import JsonValue
 
-from gateway.config.channels import ANNOUNCED, channel_names, known_channel, parse_channel
+from gateway.config.channels import channel_names, known_channel, parse_channel, switched_on
 from gateway.domain.access import Access
-from gateway.domain.channel import Accept, Channel
+from gateway.domain.channel import Accept, Channel, LoginChannel
 from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.tasks import backoff
@@ -28,6 +28,9 @@ _MOST_PATIENT = 3
 log = structlog.get_logger(__name__)
 
 
+TellOwner = Callable[[str], Awaitable[None]]
+
+
 @dataclass(frozen=True, slots=True)
 class Opening:
     """A configured channel: its settings, and how it is made from them."""
@@ -38,7 +41,7 @@ class Opening:
     @property
     def access(self) -> Access:
         """Who may come in."""
-        return Access(self.settings.access, frozenset(self.settings.allow))
+        return Access(self.settings.access, frozenset(self.settings.allow), self.settings.groups)
 
     def same(self, other: "Opening") -> bool:
         """Whether nothing changed that the channel itself sees: who may talk is decided behind the door."""
@@ -52,14 +55,7 @@ def openings(
 
     What a channel has to remember by itself goes into a folder of its own below `data`.
     """
-    missing = ANNOUNCED - set(channel_names())
-    for name in missing & set(sections):
-        log.warning("channel.missing", channel=name, hint="this version cannot open it yet")
-    return {
-        name: _opening(name, raw, menu, data / "channels" / name)
-        for name, raw in sections.items()
-        if name not in missing
-    }
+    return {name: _opening(name, sections[name], menu, data / "channels" / name) for name in switched_on(sections)}
 
 
 def _opening(name: str, raw: Mapping[str, JsonValue], menu: Sequence[tuple[str, str]], data: Path) -> Opening:
@@ -85,8 +81,11 @@ class _Door:
 class Doors:
     """Opens, keeps and shuts channels, and tells the sender which there are."""
 
-    def __init__(self, outbound: Outbound, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, outbound: Outbound, tell_owner: TellOwner, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._outbound = outbound
+        self._tell_owner = tell_owner
         self._monotonic = monotonic
         self._doors: dict[str, _Door] = {}
         self._states: dict[str, str] = {}
@@ -152,7 +151,8 @@ class Doors:
     async def _keep(self, name: str, channel: Channel, accept: Accept) -> None:
         """Receive for ever; a channel that breaks is opened again, one that only the owner can mend stays shut.
 
-        Nothing is sent through a channel that is not open.
+        Nothing is sent through a channel that is not open. One that waits for a login is opened again and rests by
+        itself.
         """
         failures = silences = 0
         while True:
@@ -171,9 +171,12 @@ class Doors:
                 await _close(channel)
             except OwnerMustAct as exc:
                 self._outbound.abandon(name)
-                self._states[name] = f"shut: {exc}"
-                log.warning("channel.shut", channel=name, problem=str(exc))
-                return
+                await self._report(name, exc)
+                if not isinstance(channel, LoginChannel):
+                    return
+                failures += 1
+                await _close(channel)
+                await asyncio.sleep(backoff(failures))
             except Exception as exc:
                 failures += 1
                 self._outbound.abandon(name)
@@ -182,7 +185,22 @@ class Doors:
                 await _close(channel)
                 await asyncio.sleep(backoff(failures))
 
+    async def _report(self, name: str, problem: OwnerMustAct) -> None:
+        """The owner has to mend it, and is told once, wherever he can be told."""
+        state = f"shut: {problem}"
+        if self._states[name] == state:
+            return
+        self._states[name] = state
+        log.warning("channel.shut", channel=name, problem=str(problem))
+        try:
+            await self._tell_owner(f"{name}: {problem}")
+        except Exception:  # the log has it; the other channels go on
+            log.exception("channel.owner_not_told", channel=name)
+
     def _state(self, name: str) -> str:
+        channel = self._doors[name].channel
+        if isinstance(channel, LoginChannel) and channel.trouble:
+            return channel.trouble
         reception = self._receptions.get(name)
         return "open" if reception is not None and reception.hears else self._states[name]
 
@@ -201,4 +219,4 @@ async def _close(channel: Channel) -> None:
 
 
 def _without_access(settings: ChannelSettings) -> ChannelSettings:
-    return settings.model_copy(update={"access": "allowlist", "allow": ()})
+    return settings.model_copy(update={"access": "allowlist", "allow": (), "groups": "mention"})

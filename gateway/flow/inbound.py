@@ -14,17 +14,18 @@ from gateway.domain import digest
 from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import AddressId, EntryId, InboxId, InstanceId, MessageId, SessionId
-from gateway.domain.inbound import Arrival, Earlier, Inbound
+from gateway.domain.inbound import Arrival, Attachment, Earlier, Inbound
 from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer, decide
+from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText, UserText
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live, MessageStored
 from gateway.flow.outages import Outages
-from gateway.flow.people import People
+from gateway.flow.people import OWN_CHANNELS, People
 from gateway.flow.quarantine import Quarantine
 from gateway.flow.spool import Spool
-from gateway.store import addresses, inbox, messages, sessions, tasks
+from gateway.store import addresses, attachments, inbox, messages, sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
 from gateway.workspace.journal.files import Place
@@ -32,6 +33,12 @@ from gateway.workspace.journal.files import Place
 REMEMBERED = 1_000
 CHATS_AT_ONCE = 8
 """Whose messages are stored side by side; the others have connections left to answer with."""
+MOST_FILES = 50
+"""Files of one message that are looked at."""
+ALBUM_SECONDS = 1.0
+"""How long the parts of an album may come apart."""
+QUOTED = 1_000
+"""Characters of a message that another one replies to."""
 _ENTRIES = UUID("6f1f7c50-6d6e-4b0f-9a3c-5d2f6a2f0c11")
 
 log = structlog.get_logger(__name__)
@@ -210,7 +217,7 @@ class InboundFlow:
         accepted = await self._database.run(lambda tx: self._enter(tx, arrival, place, role, decision))
         self._failpoints.reach(Step.INBOUND_COMMITTED)
         self._journal.stored(arrival, place, accepted.session_id)
-        await self._follow(accepted)
+        await self._follow(accepted, arrival)
         return accepted
 
     async def _enter(
@@ -231,7 +238,7 @@ class InboundFlow:
             case StartTurn() | Steer():
                 return replace(accepted, message_id=await self._queue(tx, at, arrived, arrival, role))
             case Edit(platform_id):
-                edited = await messages.replace_unread(tx, at.id, platform_id, inbound.text)
+                edited = await messages.replace_unread(tx, at.id, platform_id, _as_said(inbound).text)
                 return replace(accepted, message_id=edited)
             case RunCommand() | Ignore():
                 return accepted
@@ -239,14 +246,35 @@ class InboundFlow:
                 assert_never(decision)
 
     async def _queue(self, tx: Connection, at: AddressRow, arrived: InboxId, arrival: Arrival, role: Role) -> MessageId:
-        inbound = arrival.inbound
-        label = label_of(role, private=inbound.private)
-        message = await messages.receive(tx, at.session_id, at.principal_id, at.id, inbound, label, arrival.id)
+        inbound = _as_said(arrival.inbound)
+        label = Label.UNTRUSTED if inbound.attachments else label_of(role, private=inbound.private)
+        message = await messages.join(tx, at.id, inbound.album, inbound.text) if inbound.album else None
+        if message is None:
+            message = await messages.receive(tx, at.session_id, at.principal_id, at.id, inbound, label, arrival.id)
         await inbox.became(tx, arrived, message)
+        if inbound.attachments:
+            await self._attach(tx, at, message, inbound.attachments)
         if label > Label.OWNER:
             await sessions.taint(tx, at.session_id, label)
-        await tasks.create_chat(tx, at.principal_id, at.session_id, self._instance)
+        delay = ALBUM_SECONDS if inbound.album else 0.0
+        await tasks.create_chat(tx, at.principal_id, at.session_id, self._instance, delay=delay)
         return message
+
+    async def _attach(
+        self, tx: Connection, at: AddressRow, message: MessageId, announced: Sequence[Attachment]
+    ) -> None:
+        """Note the files of a message and have them brought in; on our own channels they were stored beforehand."""
+        add = attachments.add_kept if at.channel in OWN_CHANNELS else attachments.add
+        await add(tx, at.principal_id, message, at.channel, announced[:MOST_FILES])
+        await tasks.create(
+            tx,
+            at.principal_id,
+            "ingest",
+            Lane.FILES,
+            payload={"message": message},
+            dedupe=f"ingest:{message}",
+            instance=self._instance,
+        )
 
     async def _locked_address(self, tx: Connection, inbound: Inbound, role: Role) -> AddressRow:
         at = await addresses.lock(tx, inbound.address)
@@ -256,8 +284,17 @@ class InboundFlow:
                 await self._open(tx, inbound, role)
             at = await addresses.lock(tx, inbound.address)
             assert at is not None, "it was just added"
+        elif at.private and self._people.is_owner(at.principal_id) is not (role is Role.OWNER):
+            at = await self._handed_over(tx, at, inbound, role)
         await sessions.lock(tx, at.session_id)
         return at
+
+    async def _handed_over(self, tx: Connection, at: AddressRow, inbound: Inbound, role: Role) -> AddressRow:
+        """Who writes here became the owner, or is it no more: what was said here stays with whoever it was."""
+        principal = await self._people.principal(tx, inbound, role)
+        session = await sessions.start(tx, principal, label_of(role, private=True))
+        await addresses.hand_over(tx, at.id, principal, session)
+        return replace(at, principal_id=principal, session_id=session)
 
     async def _open(self, tx: Connection, inbound: Inbound, role: Role) -> None:
         principal = await self._people.principal(tx, inbound, role)
@@ -269,7 +306,7 @@ class InboundFlow:
             await messages.say(tx, session, principal, entry, label=label, origin=messages.EARLIER)
         await sessions.set_digest(tx, session, digest.of([(e.role, e.text) for e in inbound.earlier]))
 
-    async def _follow(self, accepted: Accepted) -> None:
+    async def _follow(self, accepted: Accepted, arrival: Arrival) -> None:
         match accepted.decision:
             case RunCommand() if accepted.inbox_id is not None:
                 # Also one that was stored before: whether its effect was committed, only its row knows.
@@ -277,6 +314,8 @@ class InboundFlow:
                     raise TryAgainLater("a command waits for the database, and what follows it waits with it")
             case StartTurn() | Steer() | Edit() if accepted.message_id is not None and not accepted.duplicate:
                 self._wake()
+                if arrival.inbound.album:
+                    asyncio.get_running_loop().call_later(ALBUM_SECONDS, self._wake)
                 if accepted.session_id is not None:
                     self._live.publish(accepted.session_id, MessageStored(accepted.message_id))
             case _:
@@ -286,6 +325,17 @@ class InboundFlow:
         self._seen[key] = accepted
         if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
+
+
+def _as_said(inbound: Inbound) -> Inbound:
+    """With what it replies to quoted before it, and word of files that are too many."""
+    parts = [inbound.text]
+    if quoted := inbound.quoted.strip():
+        cut = quoted if len(quoted) <= QUOTED else f"{quoted[:QUOTED]}…"
+        parts.insert(0, "\n".join(f"> {line}".rstrip() for line in cut.splitlines()))
+    if (more := len(inbound.attachments) - MOST_FILES) > 0:
+        parts.append(f"[{more} more files were left out; a message may have {MOST_FILES}.]")
+    return replace(inbound, text="\n\n".join(filter(None, parts)))
 
 
 def _chat(inbound: Inbound) -> tuple[str, str, str]:

@@ -1,6 +1,7 @@
 """A message too long to be read at once becomes a file the agent reads in pages."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gateway.domain.tokens import estimate
 from gateway.domain.transcript import Entry, UserText
@@ -32,4 +33,4 @@ async def _shortened(row: MessageRow, workspace: Workspace) -> Entry:
         where = f"the whole message, {len(entry.text):,} characters, is in {path}"
     except WorkspaceError as exc:
         where = f"the rest of {len(entry.text):,} characters could not be stored: {exc}"
-    return UserText(f"{entry.text[:HEAD]}\n[… {where}]", entry.sent_at, entry.sender, entry.id)
+    return replace(entry, text=f"{entry.text[:HEAD]}\n[… {where}]")

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.agent.compaction import own_turn, turn_after
+from gateway.agent.files import LISTED
 from gateway.agent.limits import Spent
+from gateway.domain.attachments import Attached
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.principals import Label, Principal
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import ToolIntent
-from gateway.store import addresses, messages, principals, sessions, steps, tasks
+from gateway.store import addresses, attachments, messages, principals, sessions, steps, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection
@@ -28,6 +30,9 @@ class Opened:
     spent: Spent
     first_ordinal: int
     """The first free key for a tool call of its task."""
+    files: Sequence[Attached] = ()
+    """Those of the conversation, the newest `LISTED`, out of `all_files`."""
+    all_files: int = 0
 
     @property
     def solo(self) -> bool:
@@ -47,18 +52,22 @@ class Opened:
 
 
 async def open_turn(tx: Connection, run: Claim) -> Opened | None:
-    """Take what is unread; None when nothing is open, and the task is finished. Raises `RunLost`."""
+    """Take what is unread and complete; None when nothing is open, and the task is over. Raises `RunLost`."""
     assert run.session_id is not None, "a chat task has a session"
     await sessions.lock(tx, run.session_id)
     await tasks.hold(tx, run)
     await messages.take(tx, run.session_id, joining=False)
-    transcript = await messages.transcript(tx, run.session_id)
+    transcript = await attachments.joined(tx, await messages.transcript(tx, run.session_id))
     asked = [row for row in transcript if row.open]
+    if not asked and await messages.unread(tx, run.session_id):
+        await tasks.renew(tx, run)  # its files are on their way
+        return None
     if not asked:
         await tasks.finish(tx, run, Status.COMPLETED)
         return None
     last = asked[-1]
     assert last.address_id is not None, "what a person said came from somewhere"
+    files, all_files = await attachments.index(tx, run.session_id, LISTED)
     return Opened(
         session=run.session_id,
         principal=await principals.get(tx, run.principal_id),
@@ -68,6 +77,8 @@ async def open_turn(tx: Connection, run: Claim) -> Opened | None:
         asked=asked,
         spent=await _spent(tx, run, run.session_id, transcript),
         first_ordinal=await messages.next_ordinal(tx, run.id),
+        files=files,
+        all_files=all_files,
     )
 
 

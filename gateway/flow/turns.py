@@ -13,23 +13,28 @@ from gateway.domain.clock import Clock
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.events import Answered, ModelReplied
 from gateway.domain.model import ModelsExhausted, Reply
+from gateway.domain.principals import Role
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import AssistantText, Notice
+from gateway.flow.arrivals import Arrivals
 from gateway.flow.budgets import Budgets
 from gateway.flow.compacting import Compacting
 from gateway.flow.conversation import Conversation, SizedModel
 from gateway.flow.homes import Homes
 from gateway.flow.live import Live, MessageStored, TurnEnded, TurnStarted
+from gateway.flow.long_answers import Abridged, abridged
 from gateway.flow.opening import Opened, open_turn
 from gateway.flow.outages import Outages
 from gateway.flow.outbound import Outbound
-from gateway.flow.sinks import DraftSink, LiveSink, Sink, StepSink, typing
+from gateway.flow.sinks import DraftSink, LiveSink, Sink, StepSink, seen, typing
 from gateway.store import messages, sessions, steps, tasks
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database
 
 AFTER_OVERFLOW = 0.6
 """What of a prompt that was too long for its model the next one may have."""
+NO_MODEL = "No model could answer. Wait a little and write again; if it goes on, tell the owner."
+"""For everybody else: what providers say may be about the owner's accounts."""
 
 log = structlog.get_logger(__name__)
 
@@ -70,32 +75,44 @@ class Turns:
         self._failpoints = failpoints
         self._compacting = compacting
         self._outages = outages
+        self._arrivals = Arrivals(database, live)
 
     async def run(self, run: Claim) -> None:
         """Answer what is unread in the session; raises `RunLost` when the run was cancelled or taken over."""
         self._failpoints.reach(Step.TURN_CLAIMED)
+        await self._await_files(run)
         opened = await self._database.run(lambda tx: open_turn(tx, run))
         if opened is None:
             return
         self._failpoints.reach(Step.TURN_TAKEN)
         self._live.publish(opened.session, TurnStarted(opened.asked_ids, opened.at.address))
+        channel = self._outbound.channel(opened.at)
         try:
-            async with typing(self._outbound.channel(opened.at), opened.at):
-                said = await self._converse(run, opened)
-            self._failpoints.reach(Step.ANSWER_READY)
-            await self._commit(run, opened, said)
+            async with seen(channel, opened.at, opened.asked):
+                async with typing(channel, opened.at):
+                    said = await self._converse(run, opened)
+                self._failpoints.reach(Step.ANSWER_READY)
+                await self._commit(run, opened, said)
         except DatabaseDown:
             self._outages.note(opened.at.address, private=opened.at.private)
             raise
         finally:
             self._live.publish(opened.session, TurnEnded())
 
+    async def _await_files(self, run: Claim) -> None:
+        """Nothing is taken before the files of its messages are there; meanwhile people see that it was heard."""
+        assert run.session_id is not None, "a chat task has a session"
+        if at := await self._arrivals.awaited(run.session_id):
+            async with typing(self._outbound.channel(at), at):
+                await self._arrivals.settled(run.session_id)
+
     async def give_up(self, run: Claim) -> None:
         """Out of attempts: one message says so, and the next one starts afresh."""
         opened = await self._database.run(lambda tx: open_turn(tx, run))
         if opened is not None:
             text = f"I could not answer: {run.max_attempts} attempts failed. Write again and I start afresh."
-            await self._commit(run, opened, Said(Notice(text), status=Status.FAILED, error="out of attempts"))
+            async with seen(self._outbound.channel(opened.at), opened.at, opened.asked):
+                await self._commit(run, opened, Said(Notice(text), status=Status.FAILED, error="out of attempts"))
 
     async def _converse(self, run: Claim, opened: Opened) -> Said:
         """The answer; without money no model is asked. A prompt too long for its provider is shortened once."""
@@ -110,7 +127,8 @@ class Turns:
             except ModelsExhausted as exc:
                 if not exc.overflow or budget is not None:
                     log.warning("turn.no_model", attempts=len(exc.attempts))
-                    return Said(Notice(str(exc)), status=Status.FAILED, error="no model answered")
+                    words = str(exc) if opened.principal.role is Role.OWNER else NO_MODEL
+                    return Said(Notice(words), status=Status.FAILED, error="no model answered")
             budget = int(conversation.prompted * AFTER_OVERFLOW)
             log.warning("turn.too_long", tokens=conversation.prompted)
 
@@ -153,14 +171,18 @@ class Turns:
         return stored, live, self._budgets, DraftSink(channel, opened.at, opened.asked[-1].id, self._clock)
 
     async def _commit(self, run: Claim, opened: Opened, said: Said) -> None:
-        stored, more = await self._database.run(lambda tx: self._store(tx, run, opened, said))
+        channel, home = self._outbound.channel(opened.at), self._homes.of(run.principal_id)
+        sent = await abridged(said.entry.text, channel, home.workspace, self._clock.now())
+        stored, more = await self._database.run(lambda tx: self._store(tx, run, opened, said, sent))
         self._failpoints.reach(Step.ANSWER_COMMITTED)
         log.info("turn.answered", task_id=str(run.id), message_id=stored.id, status=said.status.value, more=more)
         self._live.publish(opened.session, MessageStored(stored.id))
         self._outages.over()
         self._outbound.wake()
 
-    async def _store(self, tx: Connection, run: Claim, opened: Opened, said: Said) -> tuple[MessageRow, bool]:
+    async def _store(
+        self, tx: Connection, run: Claim, opened: Opened, said: Said, sent: Abridged
+    ) -> tuple[MessageRow, bool]:
         """One transaction: the answer, its outbox rows, which messages it answers, the task's new status."""
         session = opened.session
         await sessions.lock(tx, session)
@@ -180,7 +202,8 @@ class Turns:
             await steps.model_called(tx, run.id, run.principal_id, said.reply)
         if opened.solo:
             await self._remember(tx, opened, said)
-        await self._outbound.put(tx, opened.at, answer.id, said.entry.text)
+        files, asked = await sent.keep(tx, run.principal_id, opened.label), opened.asked[-1].platform_id
+        await self._outbound.put(tx, opened.at, answer.id, sent.text, files=files, reply_to=asked)
         more = await messages.unread(tx, session)
         if more:
             await tasks.renew(tx, run)

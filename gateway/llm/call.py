@@ -19,6 +19,7 @@ from gateway.llm.prices import Prices
 from gateway.llm.provider import ProviderReply
 from gateway.llm.registry import Providers
 from gateway.llm.scrub import scrub
+from gateway.llm.sight import has_pictures, refused_pictures, without_pictures
 from gateway.llm.tokens import estimate_prompt
 
 log = structlog.get_logger(__name__)
@@ -43,6 +44,14 @@ class Means:
     clock: Clock
     cooldowns: Cooldowns
     patience: Patience
+    blind: set[str] = field(default_factory=set)
+    """Models that refused pictures, although nobody had said that they would."""
+
+    def seen_by(self, model: str, prompt: Prompt) -> Prompt:
+        """The prompt as the model can take it."""
+        if has_pictures(prompt) and (model in self.blind or self.prices.of(model).vision is False):
+            return without_pictures(prompt)
+        return prompt
 
 
 @dataclass(slots=True)
@@ -95,10 +104,10 @@ class Call:
 
     async def _try(self, model: str) -> AsyncGenerator[ModelEvent, None]:
         means, started, streamed = self.means, self.means.clock.monotonic(), False
-        params = _within(means.params, means.prices.of(model).output)
+        params, prompt = _within(means.params, means.prices.of(model).output), means.seen_by(model, self.prompt)
         try:
             provider = means.providers.of(model)
-            async with aclosing(one_try(provider, model, self.prompt, params, means.patience.silence)) as events:
+            async with aclosing(one_try(provider, model, prompt, params, means.patience.silence)) as events:
                 async for event in events:
                     if isinstance(event, TextDelta):
                         streamed = True
@@ -106,6 +115,12 @@ class Call:
                     else:
                         yield self._reply(model, event, means.clock.monotonic() - started)
         except ModelError as error:
+            if has_pictures(prompt) and refused_pictures(error) and not streamed:
+                means.blind.add(model)
+                async with aclosing(self._try(model)) as events:
+                    async for again in events:
+                        yield again
+                return
             attempt = self._note(model, error)
             if streamed:
                 yield Restarted(attempt)

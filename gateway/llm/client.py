@@ -10,9 +10,12 @@ from gateway.llm.auto import GUIDE, Choice, choose
 from gateway.llm.call import Call, Means, Patience
 from gateway.llm.cooldown import Cooldowns, Cooling
 from gateway.llm.endpoint import endpoint_of
+from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.ollama import installed_models
 from gateway.llm.prices import Prices
+from gateway.llm.provider import Hears
 from gateway.llm.registry import Providers
+from gateway.llm.scrub import scrub
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,16 @@ class ModelClient:
         chain = tuple(dict.fromkeys((model or self._chain[0], *self._chain)))
         connected = tuple(name for name in chain if name != GUIDE)
         return ModelClient(connected, self._why, self._means) if connected else None
+
+    async def transcribe(self, model: str, name: str, audio: bytes) -> str:
+        """What is said in a sound file, by a model of its own; `name` tells the format. Raises `ModelError`."""
+        provider = self._means.providers.of(model)
+        if not isinstance(provider, Hears):
+            raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot write down what is said")
+        try:
+            return await provider.transcribe(model, name, audio)
+        except ModelError as error:
+            raise ModelError(error.kind, scrub(error.message, self._means.providers.secrets(model))) from error
 
     async def warm(self) -> None:
         """Import what the next call needs; meant for the time after start."""

@@ -27,17 +27,22 @@ class _Entry(BaseModel):
     input_cost_per_token: float | None = None
     output_cost_per_token: float | None = None
     cache_read_input_token_cost: float | None = None
+    supports_vision: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """One model: tokens that fit in and out (`output` None: unknown), USD per token."""
+    """One model: tokens that fit in and out (`output` None: unknown), USD per token.
+
+    `vision` says whether it takes pictures; None: nobody knows.
+    """
 
     window: int
     output: int | None = None
     per_input: float = 0.0
     per_output: float = 0.0
     per_cached: float = 0.0
+    vision: bool | None = None
 
 
 class Prices:
@@ -108,4 +113,5 @@ def _price(entry: _Entry, default: Price) -> Price:
         per_input=per_input,
         per_output=entry.output_cost_per_token or 0.0,
         per_cached=per_input if cached is None else cached,
+        vision=entry.supports_vision,
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from gateway.domain.model import Prompt, TextDelta, ToolCall, Usage
 from gateway.domain.settings import Params
@@ -39,4 +39,13 @@ class Provider(Protocol):
 
     async def close(self) -> None:
         """Let go of every connection; calls under way fail."""
+        ...
+
+
+@runtime_checkable
+class Hears(Protocol):
+    """A provider whose models write down what is said."""
+
+    async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
+        """The words in a sound file; `name` tells its format. Raises `ModelError`."""
         ...

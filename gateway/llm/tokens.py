@@ -16,6 +16,7 @@ from gateway.domain.tokens import estimate
 
 _PER_MESSAGE = 4
 _PER_TOOL = 8
+_PER_IMAGE = 1_100
 
 
 def estimate_prompt(prompt: Prompt) -> int:
@@ -30,8 +31,10 @@ def estimate_tool(spec: ToolSpec) -> int:
 
 def _message(message: PromptMessage) -> int:
     match message:
-        case SystemMessage(text) | UserMessage(text) | ToolMessage(_, text):
+        case SystemMessage(text) | ToolMessage(_, text):
             return _PER_MESSAGE + estimate(text)
+        case UserMessage(text, images):
+            return _PER_MESSAGE + estimate(text) + _PER_IMAGE * len(images)
         case AssistantMessage(text, calls):
             made = sum(_PER_TOOL + estimate(call.name) + estimate(call.arguments) for call in calls)
             return _PER_MESSAGE + estimate(text) + made

@@ -1,7 +1,7 @@
 """Prompts as the OpenAI chat format writes them; litellm takes the same."""
 
 import re
-from base64 import b32encode
+from base64 import b32encode, b64encode
 from hashlib import sha256
 from json import dumps, loads
 from typing import assert_never
@@ -9,6 +9,7 @@ from typing import assert_never
 from gateway.domain.json import JsonObject
 from gateway.domain.model import (
     AssistantMessage,
+    Image,
     Prompt,
     PromptMessage,
     SystemMessage,
@@ -50,8 +51,10 @@ def _message(message: PromptMessage, short_ids: bool) -> JsonObject:
     match message:
         case SystemMessage(text):
             return {"role": "system", "content": text}
-        case UserMessage(text):
+        case UserMessage(text, ()):
             return {"role": "user", "content": text}
+        case UserMessage(text, images):
+            return {"role": "user", "content": [*map(_image, images), {"type": "text", "text": text}]}
         case AssistantMessage(text, ()):
             return {"role": "assistant", "content": text}
         case AssistantMessage(text, calls):
@@ -61,6 +64,11 @@ def _message(message: PromptMessage, short_ids: bool) -> JsonObject:
             return {"role": "tool", "tool_call_id": call_id(original, short=short_ids), "content": text}
         case unreachable:
             assert_never(unreachable)
+
+
+def _image(image: Image) -> JsonObject:
+    address = f"data:{image.mime};base64,{b64encode(image.data).decode()}"
+    return {"type": "image_url", "image_url": {"url": address}}
 
 
 def _call(call: ToolCall, short_ids: bool) -> JsonObject:

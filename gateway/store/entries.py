@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from asyncpg import Record
+
 from gateway.domain.ids import EntryId, JournalId
 from gateway.domain.inbound import Arrival
 from gateway.store.pool import Connection
@@ -17,7 +19,10 @@ Kind = Literal["user", "assistant", "tool_intent", "tool_result", "summary", "no
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row to copy: a message, or a command or an edit that arrived; `id` counts within its table."""
+    """A row to copy: a message, or a command or an edit that arrived; `id` counts within its table.
+
+    `files` says in a line each what came with it, and where it is.
+    """
 
     id: int
     arrived: bool
@@ -27,6 +32,7 @@ class Line:
     who: str
     text: str
     length: int
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +50,15 @@ async def lines(conn: Connection, journal: JournalId, after: Mark) -> list[Line]
         """select id, false as arrived, entry_id, kind, created_at as at,
                   case when kind in ('tool_intent', 'tool_result') then coalesce(tool, '') else sender end as who,
                   case when kind in ('tool_intent', 'tool_result') then left(text, $4) else text end as text,
-                  length(text) as length, max(created_at) over (order by id) as placed
+                  length(text) as length, max(created_at) over (order by id) as placed,
+                  array(select concat(coalesce(nullif(a.name, ''), 'file'), ' → ' || f.path,
+                                      ': ' || nullif(a.error, ''))
+                        from attachments a left join files f on f.id = a.file_id
+                        where a.message_id = messages.id order by a.place) as files
            from messages where journal_id = $1 and id > $2
            union all
-           select id, true, entry_id, kind, received_at, '', text, length(text), max(received_at) over (order by id)
+           select id, true, entry_id, kind, received_at, '', text, length(text), max(received_at) over (order by id),
+                  '{}'
            from inbox where journal_id = $1 and id > $3 and kind in ('command', 'edit')
            order by placed, arrived, id""",
         journal,
@@ -55,7 +66,7 @@ async def lines(conn: Connection, journal: JournalId, after: Mark) -> list[Line]
         after.arrival,
         CLIPPED,
     )
-    return [Line(*line) for *line, _ in rows]
+    return [_line(row) for row in rows]
 
 
 async def known(conn: Connection, arrivals: Sequence[Arrival]) -> set[EntryId]:
@@ -73,3 +84,8 @@ async def known(conn: Connection, arrivals: Sequence[Arrival]) -> set[EntryId]:
         [arrival.inbound.platform_id for arrival in arrivals],
     )
     return {EntryId(row["id"]) for row in rows}
+
+
+def _line(row: Record) -> Line:
+    known = {name: value for name, value in row.items() if name != "placed"}
+    return Line(**{**known, "files": tuple(row["files"])})

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
+from gateway.domain.texts import storable
 from gateway.store.pool import Connection
 
 
@@ -51,3 +52,82 @@ async def get(conn: Connection, principal: PrincipalId, path: str) -> FileRow | 
     """What is known about one file."""
     row = await conn.fetchrow("select * from files where principal_id = $1 and path = $2", principal, path)
     return FileRow(**{**row, "label": Label(row["label"])}) if row else None
+
+
+async def by_id(conn: Connection, principal: PrincipalId, file: FileId) -> FileRow | None:
+    """What is known about one file, if it is this principal's."""
+    row = await conn.fetchrow("select * from files where principal_id = $1 and id = $2", principal, file)
+    return FileRow(**{**row, "label": Label(row["label"])}) if row else None
+
+
+async def recent(conn: Connection, principal: PrincipalId, limit: int) -> list[FileRow]:
+    """A principal's files, the last written first."""
+    rows = await conn.fetch(
+        "select * from files where principal_id = $1 order by updated_at desc, path limit $2", principal, limit
+    )
+    return [FileRow(**{**row, "label": Label(row["label"])}) for row in rows]
+
+
+async def same(conn: Connection, principal: PrincipalId, sha256: str, folder: str) -> list[FileRow]:
+    """The principal's files of this content below a folder, the oldest first."""
+    rows = await conn.fetch(
+        """select * from files where principal_id = $1 and sha256 = $2 and starts_with(path, $3 || '/')
+           order by created_at, path""",
+        principal,
+        sha256,
+        folder,
+    )
+    return [FileRow(**{**row, "label": Label(row["label"])}) for row in rows]
+
+
+async def keep(
+    conn: Connection, principal: PrincipalId, path: str, *, size: int, mime: str, sha256: str, label: Label, origin: str
+) -> FileRow:
+    """Note a file that came from outside; another content at the same path has yet to be read."""
+    row = await conn.fetchrow(
+        """insert into files as f (principal_id, path, size, mime, sha256, label, origin)
+           values ($1, $2, $3, $4, $5, $6, $7)
+           on conflict (principal_id, path) do update set size = excluded.size, mime = excluded.mime,
+             sha256 = excluded.sha256, label = greatest(f.label, excluded.label),
+             derived_at = case when f.sha256 = excluded.sha256 then f.derived_at end, updated_at = now()
+           returning *""",
+        principal,
+        path,
+        size,
+        mime,
+        sha256,
+        label,
+        origin,
+    )
+    assert row is not None, "it was inserted or updated"
+    return FileRow(**{**row, "label": Label(row["label"])})
+
+
+async def derived(
+    conn: Connection,
+    file: FileId,
+    *,
+    mime: str = "",
+    text_path: str = "",
+    view_path: str = "",
+    pages: int = 0,
+    description: str = "",
+    problem: str = "",
+) -> None:
+    """Note what was read out of a file; without a `mime` the claimed one stays."""
+    await conn.execute(
+        """update files set mime = coalesce(nullif($2, ''), mime), text_path = $3, view_path = $4, pages = $5,
+             description = $6, problem = $7, derived_at = now(), updated_at = now() where id = $1""",
+        file,
+        storable(mime),
+        text_path,
+        view_path,
+        pages,
+        storable(description),
+        storable(problem),
+    )
+
+
+async def describe(conn: Connection, file: FileId, description: str) -> None:
+    """Another line about what is in it."""
+    await conn.execute("update files set description = $2 where id = $1", file, storable(description))

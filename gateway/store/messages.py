@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, assert_never
 
 from asyncpg import Record
 
+from gateway.domain.attachments import Attached
 from gateway.domain.ids import AddressId, EntryId, JournalId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.inbound import Inbound
 from gateway.domain.model import ToolCall
@@ -18,6 +19,12 @@ from gateway.store.pool import Connection
 
 EARLIER = "earlier"
 """Where texts come from that were said before the conversation reached us."""
+
+REFERENCE_TOKENS, TEXT_TOKENS = 100, 1_000
+"""What a file takes of a prompt at most: what is said of it, with its text where that is short."""
+
+PATIENCE = timedelta(seconds=90)
+"""How long a message waits for its files before a turn takes it without them."""
 
 STOPPED = "[The user stopped this; it needs no answer any more.]"
 
@@ -54,11 +61,14 @@ class MessageRow:
     tokens: int | None
     covers: int | None
     album: str | None
+    attached: tuple[Attached, ...] = ()
+    """Its files, where they were asked for: they are rows of their own."""
 
     @property
     def size(self) -> int:
         """Its tokens, estimated."""
-        return estimate(self.text) if self.tokens is None else self.tokens
+        own = estimate(self.text) if self.tokens is None else self.tokens
+        return own + sum(TEXT_TOKENS if file.text_path else REFERENCE_TOKENS for file in self.attached)
 
     @property
     def open(self) -> bool:
@@ -81,7 +91,7 @@ class MessageRow:
         match self.kind:
             case "user":
                 text = f"{self.text}\n{STOPPED}" if self.stopped else self.text
-                return UserText(text, self.sent_at, self.sender, self.id)
+                return UserText(text, self.sent_at, self.sender, self.id, self.attached)
             case "assistant":
                 return AssistantText(self.text, self.final)
             case "tool_intent":
@@ -134,6 +144,25 @@ async def receive(
     )
 
 
+async def join(conn: Connection, address: AddressId, album: str, text: str) -> MessageId | None:
+    """Add a further part to the album's message, unless a turn has taken it or it has not come yet: then None.
+
+    The caller holds the session.
+    """
+    first = await conn.fetchrow(
+        """select id, text from messages
+           where address_id = $1 and album = $2 and kind = 'user' and seq is null and closed_at is null
+           order by id limit 1""",
+        address,
+        storable(album),
+    )
+    if first is None:
+        return None
+    whole = "\n".join(part for part in (first["text"], storable(text)) if part)
+    await conn.execute("update messages set text = $2, tokens = $3 where id = $1", first["id"], whole, estimate(whole))
+    return MessageId(first["id"])
+
+
 async def replace_unread(conn: Connection, address: AddressId, platform_id: str, text: str) -> MessageId | None:
     """Apply an edit to a message that no turn has taken; None when it is too late."""
     found = await conn.fetchval(
@@ -163,19 +192,24 @@ async def take(conn: Connection, session: SessionId, *, joining: bool) -> list[M
     """Give unread messages their place in the transcript; the caller holds the session.
 
     A solo message is taken alone, at the start of a turn: it joins no turn that runs or that has open messages, and
-    nothing joins its turn.
+    nothing joins its turn. One whose files are on their way stays unread, and so does what came after it.
     """
     rows = await conn.fetch(
         """with open as (
-             select id, seq, solo from messages
+             select id, seq, solo, created_at from messages
              where session_id = $1 and kind = 'user' and answered_by is null and closed_at is null
+           ), incomplete as (
+             select o.id from open o
+             join attachments a on a.message_id = o.id left join files f on f.id = a.file_id
+             where a.state <> 'failed' and f.derived_at is null and o.created_at > now() - $3::interval
            ), waiting as (
              select id, row_number() over (order by id) as place,
-                    bool_or(solo) over (order by id) as behind_solo
+                    bool_or(solo) over (order by id) as behind_solo,
+                    bool_or(id in (select id from incomplete)) over (order by id) as behind_files
              from open where seq is null
            ), chosen as (
              select id, place from waiting
-             where case when exists (select from open where seq is not null and solo) then false
+             where not behind_files and case when exists (select from open where seq is not null and solo) then false
                         when $2 or exists (select from open where seq is not null) then not behind_solo
                         else not behind_solo or place = 1 end
            ), counted as (
@@ -187,6 +221,7 @@ async def take(conn: Connection, session: SessionId, *, joining: bool) -> list[M
            from chosen where m.id = chosen.id returning m.*""",
         session,
         joining,
+        PATIENCE,
     )
     return sorted((_row(row) for row in rows), key=lambda row: row.seq or 0)
 

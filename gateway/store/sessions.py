@@ -50,6 +50,17 @@ async def label(conn: Connection, session: SessionId) -> Label:
     return Label(await conn.fetchval("select label from sessions where id = $1", session))
 
 
+async def label_at_work(conn: Connection, principal: PrincipalId) -> Label:
+    """The highest label of the principal's sessions in which a task runs now: what one of them says may carry it."""
+    return Label(
+        await conn.fetchval(
+            """select coalesce(max(s.label), 0) from tasks t join sessions s on s.id = t.session_id
+               where t.principal_id = $1 and t.status = 'running'""",
+            principal,
+        )
+    )
+
+
 async def digest(conn: Connection, session: SessionId) -> str:
     """The digest of what was said so far."""
     return str(await conn.fetchval("select digest from sessions where id = $1", session))

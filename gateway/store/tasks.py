@@ -25,18 +25,21 @@ class TaskSummary:
     error: str | None
 
 
-async def create_chat(conn: Connection, principal: PrincipalId, session: SessionId, instance: InstanceId) -> None:
-    """Make sure a live task answers the session; one that waits in backoff runs now. The caller holds the session."""
+async def create_chat(
+    conn: Connection, principal: PrincipalId, session: SessionId, instance: InstanceId, *, delay: float = 0.0
+) -> None:
+    """Make sure a live task answers the session, after `delay` seconds at the latest. The caller holds the session."""
     task = TaskId(uuid4())
     await conn.execute(
-        """insert into tasks (id, master_id, kind, lane, principal_id, session_id, instance_id)
-           values ($1, $1, 'chat', 'chat', $2, $3, $4)
+        """insert into tasks (id, master_id, kind, lane, principal_id, session_id, instance_id, run_at)
+           values ($1, $1, 'chat', 'chat', $2, $3, $4, now() + $5::interval)
            on conflict (session_id) where kind = 'chat' and status in ('pending', 'running')
-           do update set run_at = now() where tasks.status = 'pending' and tasks.run_at > now()""",
+           do update set run_at = excluded.run_at where tasks.status = 'pending' and tasks.run_at > excluded.run_at""",
         task,
         principal,
         session,
         instance,
+        timedelta(seconds=delay),
     )
 
 
@@ -50,16 +53,21 @@ async def create(
     parent: TaskId | None = None,
     dedupe: str | None = None,
     max_attempts: int = 3,
+    instance: InstanceId | None = None,
 ) -> TaskId | None:
-    """Queue a task; None if a live one has the same `dedupe`. A child counts at its parent in the same transaction."""
+    """Queue a task; None if a live one has the same `dedupe`. A child counts at its parent in the same transaction.
+
+    It is left to `instance` for as long as that lives.
+    """
     task = TaskId(uuid4())
     found = await conn.fetchval(
         """with parent as (
              select master_id, depth from tasks where id = $7
            ), child as (
-             insert into tasks (id, master_id, parent_id, depth, kind, lane, principal_id, input, dedupe, max_attempts)
+             insert into tasks (id, master_id, parent_id, depth, kind, lane, principal_id, input, dedupe, max_attempts,
+                                instance_id)
              select $1, coalesce((select master_id from parent), $1), $7, coalesce((select depth + 1 from parent), 0),
-                    $3, $4, $2, $5, $6, $8
+                    $3, $4, $2, $5, $6, $8, $9
              on conflict do nothing returning id, parent_id
            ), counted as (
              update tasks set open_children = open_children + 1 where id = (select parent_id from child)
@@ -73,6 +81,7 @@ async def create(
         dedupe,
         parent,
         max_attempts,
+        instance,
     )
     return TaskId(found) if found else None
 
@@ -88,6 +97,12 @@ async def claim(conn: Connection, worker: InstanceId, lane: Lane, slots: int) ->
         LEASE,
     )
     return [Claim(**row) for row in rows]
+
+
+async def payload(conn: Connection, task: TaskId) -> JsonObject:
+    """What the task was queued with."""
+    found: JsonObject | None = await conn.fetchval("select input from tasks where id = $1", task)
+    return found or {}
 
 
 async def hold(conn: Connection, run: Claim) -> None:

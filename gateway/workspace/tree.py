@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -70,6 +71,14 @@ class Workspace:
             except FileNotFoundError:
                 return None
 
+    async def content(self, path: str, limit: int) -> bytes | None:
+        """The first `limit` bytes; None when there is no such file."""
+        return await asyncio.to_thread(self._content, WorkspacePath.parse(path), limit)
+
+    async def copy(self, path: str, target: Path) -> None:
+        """Copy a file to a place outside."""
+        await asyncio.to_thread(self._copy, WorkspacePath.parse(path), target)
+
     async def listing(self, path: str = ".") -> Listing:
         """The names directly in a folder."""
         return await asyncio.to_thread(self._listing, WorkspacePath.parse(path))
@@ -95,6 +104,23 @@ class Workspace:
                     return read_page(file, path, offset, limit)
             except FileNotFoundError:
                 return None
+
+    def _content(self, path: WorkspacePath, limit: int) -> bytes | None:
+        with explained(path):
+            try:
+                with open_file(self.root, path) as file:
+                    return read_bytes(file, limit)
+            except FileNotFoundError:
+                return None
+
+    def _copy(self, path: WorkspacePath, target: Path) -> None:
+        with (
+            explained(path),
+            open_file(self.root, path) as file,
+            open(file, "rb", closefd=False) as stream,
+            target.open("xb") as copy,
+        ):
+            shutil.copyfileobj(stream, copy)
 
     def _whole(self, path: WorkspacePath) -> str:
         with explained(path), open_file(self.root, path) as file:

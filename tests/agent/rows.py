@@ -82,6 +82,7 @@ class Spoken:
             "journal_id": None,
             "tokens": None,
             "covers": None,
+            "album": None,
         }
         self.rows.append(MessageRow(kind=kind, text=text, **(whole | fields)))
         return self

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from gateway.agent.context import NO_RESULT, OPENING, PREAMBLE, stamped, system_prompt, to_messages
 from gateway.agent.toolbox import Toolbox
-from gateway.domain.ids import PrincipalId
-from gateway.domain.model import AssistantMessage, PromptMessage, ToolCall, ToolMessage, UserMessage
+from gateway.domain.attachments import Attached
+from gateway.domain.ids import MessageId, PrincipalId
+from gateway.domain.model import AssistantMessage, Image, PromptMessage, ToolCall, ToolMessage, UserMessage
 from gateway.domain.principals import Principal, Role
 from gateway.domain.transcript import AssistantText, Entry, Notice, Summary, ToolIntent, ToolResult, UserText
 from gateway.tools import Services, discover
@@ -214,3 +215,26 @@ def test_a_transcript_that_grows_by_a_turn_keeps_its_prefix(before: list[Entry],
     settled = [*before, said("?"), AssistantText("done")]
     grown = [*settled, said("next"), *(entry for entry in after if not isinstance(entry, ToolResult))]
     assert to_messages(grown)[: len(to_messages(settled))] == to_messages(settled)
+
+
+def picture(data: bytes) -> Image:
+    return Image("image/jpeg", data)
+
+
+def file(name: str) -> Attached:
+    return Attached(MessageId(1), 0, "stored", name, "text/plain", path=f"uploads/{name}")
+
+
+class TestFiles:
+    def test_they_stand_below_the_words_they_came_with(self) -> None:
+        told = stamped(UserText("two", NOON, attachments=(file("a.txt"), file("b.txt"))))
+        assert told == (
+            "[2026-11-21 12:00 UTC] two\n[file a.txt: text/plain; stored as uploads/a.txt]\n"
+            "[file b.txt: text/plain; stored as uploads/b.txt]"
+        )
+
+    def test_pictures_stay_with_the_messages_that_are_told_as_one(self) -> None:
+        entries = [UserText("a", NOON, images=(picture(b"1"),)), UserText("b", NOON, images=(picture(b"2"),))]
+        [message] = to_messages(entries)
+        assert isinstance(message, UserMessage)
+        assert message.images == (picture(b"1"), picture(b"2"))

@@ -4,8 +4,25 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.agent.fit import LEFT_OUT, MAX_MESSAGE_TOKENS, cut, even_out, fit, message_tokens
-from gateway.domain.model import AssistantMessage, PromptMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
+from gateway.agent.fit import (
+    IMAGE_TOKENS,
+    LEFT_OUT,
+    MAX_MESSAGE_TOKENS,
+    MESSAGE_OVERHEAD,
+    cut,
+    even_out,
+    fit,
+    message_tokens,
+)
+from gateway.domain.model import (
+    AssistantMessage,
+    Image,
+    PromptMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 
 
 def by_length(text: str) -> int:
@@ -211,3 +228,28 @@ def test_the_next_prompt_always_fits(
     asked_for = [call.id for message in fitted if isinstance(message, AssistantMessage) for call in message.calls]
     assert [message.call_id for message in fitted if isinstance(message, ToolMessage)] == asked_for
     assert fit(messages, budget, estimate, pinned=pinned) == fitted
+
+
+PICTURE = Image("image/jpeg", b"x")
+
+
+def test_pictures_count() -> None:
+    assert message_tokens(UserMessage("", (PICTURE, PICTURE)), by_length) == 2 * IMAGE_TOKENS + MESSAGE_OVERHEAD
+
+
+def test_where_there_is_no_room_the_oldest_pictures_go_before_the_words() -> None:
+    newest = Image("image/jpeg", b"newest")
+    asked = UserMessage("what is it? " + words(400), (*[PICTURE] * 7, newest))
+    [fitted] = fit((asked,), 3000, by_length)
+    assert isinstance(fitted, UserMessage)
+    assert (fitted.images, fitted.text) == ((newest,), asked.text)
+    [smaller] = fit((asked,), 1000, by_length)
+    assert smaller == UserMessage(asked.text)
+
+
+def test_the_line_about_older_messages_leaves_the_pictures() -> None:
+    messages = (UserMessage(words(5000)), AssistantMessage("b"), UserMessage("c", (PICTURE,)))
+    assert fit(messages, 3000, by_length)[-1] == UserMessage("c", (PICTURE,))
+    assert fit(
+        (UserMessage(words(2500)), AssistantMessage(words(2500)), UserMessage("c", (PICTURE,))), 3000, by_length
+    ) == (UserMessage(f"{LEFT_OUT}\n\nc", (PICTURE,)),)

@@ -1,7 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from gateway.agent.compaction import Cut, cut_of
-from gateway.agent.summary import TITLES, goal, lasting, read, without_model, written
+from gateway.agent.summary import FILES, TITLES, goal, lasting, read, without_model, written
+from gateway.domain.attachments import Attached
+from gateway.domain.ids import MessageId
 from gateway.domain.tokens import estimate
 from tests.agent.rows import NOW, Spoken
 
@@ -132,3 +136,11 @@ class TestWithoutModel:
         for arguments in ('["path"]', '{"path": 3}', '{"path": " "}', '{"path": "broken', '{"path":' + "[" * 100_000):
             spoken.call("{}").rows[-2] = Spoken().ask(arguments).rows[0]
         assert without_model(what(spoken.answer("b").ask("c").answer("d")), 500)["Files"] == ""
+
+
+def test_without_a_model_the_files_people_sent_are_named() -> None:
+    spoken = Spoken().ask("look at this").answer("ok")
+    sent = Attached(MessageId(1), 0, "stored", "a.pdf", "x/y", path="uploads/d/a.pdf", description="a report")
+    lost = Attached(MessageId(1), 1, "failed", "b.pdf", "x/y", problem="gone")
+    covered = (replace(spoken.rows[0], attached=(sent, lost)), *spoken.rows[1:])
+    assert without_model(Cut(None, covered), 2_000)[FILES] == "- uploads/d/a.pdf: a.pdf; a report"

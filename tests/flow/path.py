@@ -13,12 +13,17 @@ from uuid import uuid4
 
 from gateway import commands, tools
 from gateway.agent.limits import Limits
-from gateway.background.worker import Worker
+from gateway.background.cpu import MEMORY, Cpu
+from gateway.background.jobs.describe import Describe
+from gateway.background.jobs.ingest import Ingest
+from gateway.background.reading import Hear, Reading
+from gateway.background.worker import Runner, Worker
 from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
 from gateway.domain.access import Access
-from gateway.domain.ids import InstanceId, SessionId
+from gateway.domain.ids import InstanceId, MessageId, SessionId
 from gateway.domain.inbound import Address, Inbound, Sender
+from gateway.domain.json import Json
 from gateway.domain.model import ModelEvent, Prompt, Reply, TextDelta, ToolCall, ToolMessage, Usage, UserMessage
 from gateway.domain.tasks import Claim, Lane
 from gateway.flow.answers import Answer, Answers
@@ -27,12 +32,14 @@ from gateway.flow.dispatch import Dispatch
 from gateway.flow.homes import Homes
 from gateway.flow.inbound import Accepted, InboundFlow
 from gateway.flow.journal.journal import Journal
-from gateway.flow.live import Live
+from gateway.flow.live import Live, MessageStored
 from gateway.flow.notices import Notices
 from gateway.flow.outages import Outages
 from gateway.flow.outbound import Outbound
 from gateway.flow.people import People, meet
+from gateway.flow.posting import Posting
 from gateway.flow.turns import Turns
+from gateway.flow.uploads import Uploads
 from gateway.llm.client import Description
 from gateway.store import journals, tasks
 from gateway.store.pool import Connection, Database
@@ -115,6 +122,13 @@ def message(text: str, *, chat: str = OWNER, sender: str = OWNER, id: str | None
     )
 
 
+class InProcess(Cpu):
+    """Does the work of the CPU process right here: most tests need no process of its own."""
+
+    async def run(self, function: Callable[..., Json], *arguments: Json, seconds: float, memory: int = MEMORY) -> Json:
+        return await asyncio.to_thread(function, *arguments)
+
+
 @dataclass
 class ClosedJournals:
     """What each file that was closed had been about."""
@@ -148,6 +162,8 @@ class MessagePath:
     journals: ClosedJournals
     journal: Journal
     outages: Outages
+    uploads: Uploads
+    ingest: Ingest
 
     async def say(self, *texts: str, **more: Any) -> Sequence[Accepted]:
         return await self.inbound.accept([message(text, **more) for text in texts])
@@ -164,10 +180,10 @@ class MessagePath:
         """Say it and wait for what is answered."""
         return (await self.answer(await self.tell(text, **more))).text
 
-    async def claim(self) -> Claim:
-        """Take the one chat that waits, as the worker would."""
+    async def claim(self, lane: Lane = Lane.CHAT) -> Claim:
+        """Take the one task that waits in a lane, as the worker would."""
         async with self.database.connection() as conn:
-            [run] = await tasks.claim(conn, self.instance, Lane.CHAT, 1)
+            [run] = await tasks.claim(conn, self.instance, lane, 1)
         return run
 
     async def rows(self, question: str, *arguments: object) -> list[Any]:
@@ -206,6 +222,9 @@ async def build(
     adopt: bool = True,
     at_tokens: int = 64_000,
     summaries: FakeModel | None = None,
+    most: int = 1024**2,
+    cpu: Cpu | None = None,
+    hear: Hear | None = None,
 ) -> MessagePath:
     people = await meet(database, "Ada", {"fake": OWNER})
     people.allow({"fake": Access("allowlist", frozenset({OWNER, MEMBER}))})
@@ -213,19 +232,48 @@ async def build(
     instance = instance or InstanceId(uuid4())
     known = commands.discover()
     channel = channel or FakeChannel()
-    outbound = Outbound(database, failpoints)
+    outbound = Outbound(database, failpoints, lambda principal: homes.of(principal).workspace.root)
     outages = Outages(database, outbound, clock)
     of_all = [*tools.discover(), workshop.family] if families is None else families
-    homes = Homes(database, people, workspace, workspace.parent / "principals", of_all)
+    posting = Posting(database, outbound, live)
+    homes = Homes(database, people, workspace, workspace.parent / "principals", of_all, posting)
     closed = ClosedJournals()
     compacting = Compacting(database, lambda: summaries, lambda: at_tokens, closed.close, live, failpoints)
     bounds = limits or Limits()
     turns = Turns(
         database, lambda: model, lambda: bounds, homes, outbound, live, clock, failpoints, compacting, outages
     )
-    worker = Worker(database, instance, {"chat": turns}, [Lane.CHAT])
+    uploads = Uploads(database, homes, clock, lambda: most)
+    scratch = workspace.parent / "ingest"
+    reading = Reading(database, homes, cpu or InProcess(), scratch, lambda: hear, failpoints)
+
+    def changed(session: SessionId, message: MessageId) -> None:
+        live.publish(session, MessageStored(message))
+        journal.rewrite(session)
+
+    ingest = Ingest(
+        database,
+        lambda name: outbound.channel(Address(name, "", "")),
+        uploads,
+        reading,
+        changed,
+        clock,
+        failpoints,
+    )
+    describe = Describe(database, homes, lambda: summaries, lambda: bounds, clock)
+    runners: dict[str, Runner] = {"chat": turns, "ingest": ingest, "describe": describe}
+    worker = Worker(database, instance, runners, [Lane.CHAT, Lane.FILES, Lane.AGENTS])
     dispatch = Dispatch(
-        database, known, model.describe, outbound, worker.cancel, live, clock, failpoints, limits=lambda: bounds
+        database,
+        known,
+        model.describe,
+        outbound,
+        worker.cancel,
+        live,
+        clock,
+        failpoints,
+        limits=lambda: bounds,
+        admit=lambda: people.refresh(database),
     )
     journal, notices = (
         Journal(database, people, workspace, workspace.parent, clock),
@@ -267,6 +315,8 @@ async def build(
         closed,
         journal,
         outages,
+        uploads,
+        ingest,
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field
 
 from gateway.domain.access import Access
-from gateway.domain.channel import Accept, Capabilities
+from gateway.domain.channel import Accept, Capabilities, Login
 from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.inbound import Inbound
@@ -18,6 +18,7 @@ from gateway.domain.vitals import ChannelVitals
 from gateway.flow import doors as doors_module
 from gateway.flow.doors import Doors, Opening, openings, preload
 from tests.fakes.channel import FakeChannel
+from tests.fakes.eventually import eventually
 from tests.flow.path import MessagePath, in_turn, message, said
 
 
@@ -62,6 +63,7 @@ class House:
     path: MessagePath
     doors: Doors
     group: asyncio.TaskGroup
+    told: list[str]
     made: list[Doorway] = field(default_factory=list)
     got: list[Inbound] = field(default_factory=list)
     open: asyncio.Event = field(default_factory=asyncio.Event)
@@ -88,7 +90,12 @@ class House:
 async def house(path: MessagePath) -> AsyncIterator[House]:
     path.outbound.abandon("fake")
     async with asyncio.TaskGroup() as group:
-        house = House(path, Doors(path.outbound, lambda: house.now), group)
+        told: list[str] = []
+
+        async def tell_owner(text: str) -> None:
+            told.append(text)
+
+        house = House(path, Doors(path.outbound, tell_owner, lambda: house.now), group, told)
         house.open.set()
         yield house
         await house.doors.shut()
@@ -139,6 +146,36 @@ async def test_what_only_the_owner_can_mend_stays_shut_until_the_settings_change
     await house.apply(fake=house.opening(token="better"))
     await house.made[1].receiving.get()
     assert (channel.opened, channel.closed) == (1, 1)
+
+
+async def test_the_owner_is_told_of_what_only_he_can_mend(house: House) -> None:
+    await house.apply(fake=house.opening(lambda channel: channel.opens.append(OwnerMustAct("wrong token"))))
+    await house.made[0].refused.wait()
+    await eventually(lambda: house.told == ["fake: wrong token"])
+    assert house.doors.states == {"fake": "shut: wrong token"}
+
+
+class LinkedDoorway(Doorway):
+    """Waits for a login once its account is gone."""
+
+    trouble = ""
+
+    def login(self) -> Login:
+        return Login("waiting")
+
+    async def request_code(self, phone: str) -> str:
+        return phone
+
+    async def logout(self) -> None: ...
+
+
+async def test_a_channel_that_waits_for_a_login_is_opened_again_and_its_trouble_is_told_once(house: House) -> None:
+    linked = LinkedDoorway(opens=[OwnerMustAct("unlinked"), OwnerMustAct("unlinked")])
+    await house.doors.apply({"fake": Opening(Settings(), lambda: linked)}, house.accept, house.group)
+    await linked.receiving.get()
+    assert (linked.opened, linked.closed, house.told) == (3, 2, ["fake: unlinked"])
+    linked.trouble = "waits for a login"
+    assert house.doors.states == {"fake": "waits for a login"}
 
 
 async def test_nothing_is_sent_through_a_door_that_is_not_open(house: House) -> None:
@@ -324,7 +361,7 @@ async def test_a_stop_takes_nothing_more_in_and_still_sends(house: House) -> Non
 
 
 async def test_stopping_without_doors_is_easy(path: MessagePath) -> None:
-    doors = Doors(path.outbound)
+    doors = Doors(path.outbound, path.notices.tell_owner)
     await doors.stop_receiving()
     await doors.shut()
     assert doors.channels == {}
@@ -332,7 +369,9 @@ async def test_stopping_without_doors_is_easy(path: MessagePath) -> None:
 
 def test_configured_channels_become_openings() -> None:
     menu = [("ping", "is it alive")]
-    opened = openings({"telegram": {"token": "123456:" + "a" * 35, "allow": [5]}, "slack": {}}, menu, Path("data"))
+    opened = openings(
+        {"telegram": {"token": "123456:" + "a" * 35, "allow": [5]}, "slack": {"enabled": False}}, menu, Path("data")
+    )
     assert list(opened) == ["telegram"]
     assert opened["telegram"].access == Access("allowlist", frozenset({"5"}))
     assert opened["telegram"].make().name == "telegram"

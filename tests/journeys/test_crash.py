@@ -13,6 +13,7 @@ from tests.journeys.process import OWNER, GatewayProcess, Json, configured, said
 NOTICE = "I was restarted while sending my last answer; /last shows it again."
 WITH_TOOLS = {Step.STEP_COMMITTED, Step.TOOL_RAN, Step.RESULT_COMMITTED}
 WITH_SUMMARY = {Step.SUMMARY_READY, Step.SUMMARY_COMMITTED}
+WITH_A_FILE = {Step.INGEST_KEPT, Step.INGEST_READ}
 COMMANDS = {Step.COMMAND_ACCEPTED, Step.COMMAND_COMMITTED}
 DELIVERY = {Step.OUTBOX_SENDING, Step.OUTBOX_REQUESTED, Step.OUTBOX_SENT}
 SHOWN = {Step.OUTBOX_SENDING: [NOTICE], Step.OUTBOX_REQUESTED: ["answer", NOTICE]}
@@ -62,7 +63,10 @@ async def check_transcript(process: GatewayProcess, step: Step) -> None:
     assert len(calls) == (step in WITH_TOOLS)
     facts = await process.rows("select text from memories")
     assert [row["text"] for row in facts] == ["Ada says hello."] * (step in WITH_SUMMARY)
-    live = await process.rows("select status, error from tasks where status not in ('completed')")
+    sent = await process.rows("select f.path from attachments a join files f on f.id = a.file_id")
+    assert [row["path"].rpartition("/")[2] for row in sent] == ["letter.txt"] * (step in WITH_A_FILE)
+    # A line about the file is written when the turn is over, and nobody waits for it.
+    live = await process.rows("select status, error from tasks where status <> 'completed' and kind <> 'describe'")
     assert live == []
 
 
@@ -77,7 +81,11 @@ async def crash(process: GatewayProcess, telegram: FakeTelegram, step: Step) -> 
     for text in before(step):
         telegram.say(text, OWNER)
         await telegram.wait_for(lambda tg: bool(tg.sent), 20)
-    telegram.say(words_for(step), OWNER)
+    if step in WITH_A_FILE:
+        letter = {**telegram.keep(b"Dear Ada"), "file_name": "letter.txt", "mime_type": "text/plain"}
+        telegram.say(None, OWNER, document=letter, caption=words_for(step))
+    else:
+        telegram.say(words_for(step), OWNER)
     assert (await process.ended()).code == -9
     await process.start()
 
@@ -119,7 +127,7 @@ async def test_the_embedded_postgres_is_found_running(
     await check_transcript(embedded, step)
 
 
-@pytest.mark.parametrize("step", [step for step in Step if step not in DELIVERY | {Step.INBOUND_SPOOLED}])
+@pytest.mark.parametrize("step", [step for step in Step if step not in DELIVERY | WITH_A_FILE | {Step.INBOUND_SPOOLED}])
 async def test_a_request_to_the_api_survives(process: GatewayProcess, models: FakeModels, step: Step) -> None:
     process.configure(configured(models=models, **settings_for(step)))
     await process.start(SUPACLAW_FAIL=step)

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from gateway.domain.model import AssistantMessage, Prompt, ToolCall, ToolMessage
+from gateway.domain.model import AssistantMessage, Image, Prompt, ToolCall, ToolMessage, UserMessage
 from gateway.domain.settings import Params
 from gateway.llm.wire import call_id, messages_json, sampling_json
 
@@ -40,3 +40,14 @@ def test_only_sampling_that_says_something_is_sent() -> None:
     assert sampling_json(Params()) == {"temperature": 0.7}
     assert sampling_json(Params(temperature=None, top_p=None)) == {}
     assert sampling_json(Params(temperature=1.0, top_p=0.9)) == {"temperature": 1.0, "top_p": 0.9}
+
+
+def test_pictures_come_before_the_words_about_them() -> None:
+    [message] = messages_json(Prompt((UserMessage("what is it?", (Image("image/jpeg", b"\xff\xd8"),)),)))
+    assert message == {
+        "role": "user",
+        "content": [
+            {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,/9g="}},
+            {"type": "text", "text": "what is it?"},
+        ],
+    }

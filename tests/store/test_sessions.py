@@ -1,9 +1,9 @@
 from uuid import uuid4
 
-from gateway.domain.ids import SessionId
+from gateway.domain.ids import InstanceId, SessionId
 from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
-from gateway.store import addresses, sessions
+from gateway.store import addresses, sessions, tasks
 from tests.store.world import HOME, World, blocked, held
 
 SAID = """insert into messages (session_id, principal_id, kind, text, label, origin)
@@ -96,3 +96,14 @@ async def test_an_ended_session_is_listed_under_the_chat_it_was_held_in(world: W
         by_id = {s.id: s for s in await sessions.recent(conn, 10)}
     assert (by_id[world.session].chat, by_id[world.session].ended_at is None) == ("1", False)
     assert SessionId(uuid4()) not in by_id
+
+
+async def test_what_one_turn_says_may_carry_the_highest_label_at_work(world: World) -> None:
+    async with world.database.transaction() as tx:
+        elsewhere = await sessions.start(tx, world.principal, Label.UNTRUSTED)
+        await tasks.create_chat(tx, world.principal, world.session, InstanceId(uuid4()))
+        assert await sessions.label_at_work(tx, world.principal) == Label.OWNER
+        await tasks.create_chat(tx, world.principal, elsewhere, InstanceId(uuid4()))
+        assert await sessions.label_at_work(tx, world.principal) == Label.OWNER
+        await tx.execute("update tasks set status = 'running' where session_id = $1", elsewhere)
+        assert await sessions.label_at_work(tx, world.principal) == Label.UNTRUSTED

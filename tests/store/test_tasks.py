@@ -12,7 +12,7 @@ import pytest
 from gateway.domain.errors import RunLost
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.tasks import Claim, Lane, Status
-from gateway.store import leases, tasks
+from gateway.store import leases, sessions, tasks
 from gateway.store.pool import Connection
 from gateway.store.tasks import LEASE
 from tests.store.world import World, blocked, held, somebody
@@ -431,6 +431,15 @@ class TestChats:
                 """insert into tasks (id, master_id, kind, lane, principal_id, session_id)
                    select gen_random_uuid(), id, 'chat', 'chat', principal_id, session_id from tasks"""
             )
+
+    async def test_a_chat_may_wait_for_more_and_no_longer_than_the_shortest_wait(self, world: World) -> None:
+        waits = []
+        for delay in (5.0, 9.0, 1.0, 0.0):
+            async with world.database.transaction() as tx:
+                await sessions.lock(tx, world.session)
+                await tasks.create_chat(tx, world.principal, world.session, somebody(), delay=delay)
+                waits.append(round(await tx.fetchval("select extract(epoch from run_at - now()) from tasks")))
+        assert waits == [5, 5, 1, 0]
 
     async def test_a_message_wakes_the_chat_that_waits_in_backoff(self, world: World) -> None:
         me = somebody()

@@ -38,6 +38,7 @@ class Copyist:
         self._copies = copies
         self._clock = clock
         self._due: dict[SessionId | Place, set[tuple[EntryId, Place | None]]] = {}
+        self._rewritten: set[SessionId] = set()
         self._troubled: set[object] = set()
         self._wakeup = Wakeup()
         self._one_round = asyncio.Lock()
@@ -54,6 +55,11 @@ class Copyist:
         """
         self._due.setdefault(what, set()).update(stored)
         self._wakeup.set()
+
+    def rewrite(self, session: SessionId) -> None:
+        """Rows of this session are not what they were when they were copied; never blocks."""
+        self._rewritten.add(session)
+        self.changed(session)
 
     async def run(self) -> None:
         """Until cancelled; looks by itself every 30 s, for what another process or a crash left."""
@@ -111,7 +117,10 @@ class Copyist:
         for _, written in stored:
             if written is not None and written != place:
                 self._due.setdefault(written, set())
-        if journal is not None:
+        if journal is not None and session in self._rewritten:
+            self._rewritten.discard(session)
+            await self._copies.put_right(journal)
+        elif journal is not None:
             await self._copies.bring(journal, arrived)
 
     async def _look_at(self, place: Place, stored: Set[tuple[EntryId, Place | None]]) -> None:

@@ -93,6 +93,10 @@ class Journal:
         """Rows of this session were committed; never blocks."""
         self._copyist.changed(session)
 
+    def rewrite(self, session: SessionId) -> None:
+        """Rows of this session are not what they were when they were copied; never blocks."""
+        self._copyist.rewrite(session)
+
     async def run(self) -> None:
         """Copy what is committed, until cancelled."""
         async with asyncio.TaskGroup() as group:

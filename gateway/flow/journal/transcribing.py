@@ -17,7 +17,7 @@ _SHOWN = {
 
 def transcribed(lines: Sequence[Line]) -> list[Entry]:
     """The rows as entries, in the same order."""
-    return [Entry(line.entry_id, line.kind, line.at, _who(line), _text(line)) for line in lines]
+    return [Entry(line.entry_id, line.kind, line.at, _who(line), _text(line), files=line.files) for line in lines]
 
 
 def _who(line: Line) -> str:

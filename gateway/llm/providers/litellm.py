@@ -19,6 +19,7 @@ from gateway.llm.errors import ModelError, classify
 from gateway.llm.provider import Alive, Provider, ProviderEvent
 from gateway.llm.wire import messages_json, sampling_json, tools_json
 
+_HEARING_S = 120.0
 _ENVIRONMENT = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
 _INNER_MESSAGE = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)"')
 _PREFIXES = re.compile(r"^(?:litellm\.\w+:\s*|\w+(?:Error|Exception)\s*[:-]\s*)+")
@@ -34,6 +35,10 @@ class Litellm(Protocol):
 
     async def acompletion(self, **request: Json) -> AsyncGenerator[object, None]:
         """Start one streamed answer."""
+        ...
+
+    async def atranscription(self, *, file: tuple[str, bytes], **request: Json) -> object:
+        """Write down what is said."""
         ...
 
 
@@ -70,6 +75,22 @@ class LitellmProvider:
         except Exception as error:
             raise translate(error) from error
         yield answer.reply()
+
+    async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
+        """One request, without the answer being streamed."""
+        litellm = self._module or await self._open()
+        try:
+            heard = await litellm.atranscription(
+                file=(name, audio),
+                model=model,
+                api_key=self._endpoint.key,
+                api_base=self._endpoint.base_url,
+                max_retries=0,
+                timeout=_HEARING_S,
+            )
+        except Exception as error:
+            raise translate(error) from error
+        return str(getattr(heard, "text", None) or "")
 
     async def _open(self) -> Litellm:
         async with self._opening:
@@ -117,8 +138,13 @@ def cacheable(messages: Sequence[JsonObject]) -> list[JsonObject]:
 
 
 def _marked(message: JsonObject) -> JsonObject:
-    part = {"type": "text", "text": message["content"], "cache_control": {"type": "ephemeral"}}
-    return {**message, "content": [part]}
+    match message["content"]:
+        case [*pictures, {"text": text}]:
+            pass
+        case text:
+            pictures = []
+    part = {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
+    return {**message, "content": [*pictures, part]}
 
 
 def translate(error: Exception) -> ModelError:

@@ -27,6 +27,7 @@ _OPTIONAL = frozenset({"temperature", "top_p", "stream_options", "max_tokens", "
 _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _CONNECT_S = 20.0
 _KEPT_OPEN_S = 60.0
+_HEARING_S = 120.0
 
 
 def build(endpoint: Endpoint) -> Provider:
@@ -66,6 +67,23 @@ class OpenAIProvider:
                 answered = True
             except _ParameterRefused as refusal:
                 self._refused[name] = self._refused.get(name, frozenset()) | {refusal.field}
+
+    async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
+        """One request, without the answer being streamed."""
+        if self._endpoint.lacks_key:
+            raise ModelError(ErrorKind.AUTH, "no API key is configured")
+        client = self._client or await self._open()
+        import httpx
+        from openai import APIStatusError, OpenAIError
+
+        _, listener = split(model)
+        try:
+            heard = await client.audio.transcriptions.create(model=listener, file=(name, audio), timeout=_HEARING_S)
+        except APIStatusError as error:
+            raise _status_error(error) from error
+        except (OpenAIError, httpx.HTTPError) as error:
+            raise ModelError(ErrorKind.NETWORK, f"{client.base_url.host}: {error.__cause__ or error}") from error
+        return heard.text
 
     async def _open(self) -> "AsyncOpenAI":
         async with self._opening:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Literal
 
 from gateway.domain.ids import EntryId
-from gateway.domain.inbound import Address, Arrival, Earlier, Inbound, Sender
+from gateway.domain.inbound import Address, Arrival, Attachment, Earlier, Inbound, Sender
 from gateway.domain.texts import storable
 
 Kind = Literal["message", "command", "edit", "user", "assistant", "tool_intent", "tool_result", "summary", "notice"]
@@ -13,7 +13,7 @@ Kind = Literal["message", "command", "edit", "user", "assistant", "tool_intent",
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What was said once. With `inbound` it can be stored again; without, it is a copy of a row."""
+    """What was said once, and which files came with it. With `inbound` it can be stored again; else it copies a row."""
 
     id: EntryId
     kind: Kind
@@ -21,6 +21,7 @@ class Entry:
     who: str
     text: str
     inbound: Inbound | None = None
+    files: tuple[str, ...] = ()
 
     @property
     def arrival(self) -> Arrival | None:
@@ -32,7 +33,8 @@ def entry_of(arrival: Arrival) -> Entry:
     """What arrived, before the database has it."""
     inbound = _storable(arrival.inbound)
     kind: Kind = "edit" if inbound.edits is not None else "command" if inbound.text.startswith("/") else "message"
-    return Entry(arrival.id, kind, arrival.at, inbound.sender.name, inbound.text, inbound)
+    files = tuple(attachment.name or "file" for attachment in inbound.attachments)
+    return Entry(arrival.id, kind, arrival.at, inbound.sender.name, inbound.text, inbound, files)
 
 
 def _storable(inbound: Inbound) -> Inbound:
@@ -45,4 +47,12 @@ def _storable(inbound: Inbound) -> Inbound:
         platform_id=storable(inbound.platform_id),
         edits=None if inbound.edits is None else storable(inbound.edits),
         earlier=tuple(Earlier(said.role, storable(said.text)) for said in inbound.earlier),
+        attachments=tuple(map(_file, inbound.attachments)),
+        album=storable(inbound.album),
+        quoted=storable(inbound.quoted),
     )
+
+
+def _file(attachment: Attachment) -> Attachment:
+    ref, name, mime = map(storable, (attachment.ref, attachment.name, attachment.mime))
+    return Attachment(ref, name, mime, attachment.size)

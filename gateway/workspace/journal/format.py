@@ -19,6 +19,7 @@ from gateway.domain.inbound import Arrival
 from gateway.workspace.journal.entry import Entry
 
 NAME_LENGTH = 80
+FILE_LENGTH = 500
 
 _OPENING = b"<!-- claw "
 _CLOSING = b" -->\n"
@@ -30,7 +31,7 @@ _ENTRY = TypeAdapter(Entry)
 
 
 class _Header(BaseModel):
-    """`length` and `sha256` are of the body: the heading, a blank line, the text; the rest is the entry without it."""
+    """`length` and `sha256` are of the body: heading and files, a blank line, the text; the rest is the entry."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -71,7 +72,9 @@ def parse(data: bytes, key: bytes) -> Content:
 
 
 def _rendered(entry: Entry, key: bytes) -> bytes:
-    body = f"### {_one_line(entry.who)} · {entry.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC\n\n{entry.text}".encode()
+    heading = f"### {_one_line(entry.who)} · {entry.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    lines = "\n".join([heading, *(f"📎 {_one_line(file, FILE_LENGTH)}" for file in entry.files)])
+    body = f"{lines}\n\n{entry.text}".encode()
     signed = _signed(entry, body)
     return b"".join((_OPENING, signed[:-1], _MAC, _mac(signed, key), _END, _CLOSING, body, b"\n\n"))
 
@@ -122,7 +125,7 @@ def _entry(header: _Header, text: str) -> Entry | None:
 
 def _signed(entry: Entry, body: bytes) -> bytes:
     header = {
-        **_ENTRY.dump_python(entry, mode="json", exclude_none=True, exclude={"text": True, "inbound": {"text"}}),
+        **_ENTRY.dump_python(entry, mode="json", exclude_none=True, exclude=_left_out(entry)),
         "length": len(body),
         "sha256": hashlib.sha256(body).hexdigest(),
     }
@@ -131,10 +134,15 @@ def _signed(entry: Entry, body: bytes) -> bytes:
     return text.replace("--", "-\\u002d").replace(">", "\\u003e").encode("ascii")
 
 
+def _left_out(entry: Entry) -> dict[str, bool | set[str]]:
+    """The text stands in the body, and what was never there is not told."""
+    return {"text": True, "inbound": {"text"}, **({} if entry.files else {"files": True})}
+
+
 def _mac(signed: bytes, key: bytes) -> bytes:
     return hmac.digest(key, signed, "sha256").hex().encode("ascii")
 
 
-def _one_line(name: str) -> str:
+def _one_line(name: str, most: int = NAME_LENGTH) -> str:
     shown = " ".join("".join(char if char.isprintable() else " " for char in name).split())
-    return shown.replace("<", "&lt;")[:NAME_LENGTH] or "?"
+    return shown.replace("<", "&lt;")[:most] or "?"

@@ -87,7 +87,7 @@ class JournalWriter:
         data = files.read(place)
         held = parse(data or b"", self._key)
         arrived = {entry.id: entry for entry in held.entries if entry.inbound is not None}
-        whole = [first if (first := arrived.pop(row.id, row)).text == row.text else row for row in rows]
+        whole = [first if _says_the_same(first := arrived.pop(row.id, row), row) else row for row in rows]
         left = [entry for entry in arrived.values() if entry.id not in stored]
         right = render([*whole, *left], self._key)
         if data is not None and right.startswith(data):
@@ -117,3 +117,7 @@ class JournalWriter:
 
     async def _in_order(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _says_the_same(arrived: Entry, row: Entry) -> bool:
+    return (arrived.text, arrived.files) == (row.text, row.files)

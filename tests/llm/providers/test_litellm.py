@@ -101,6 +101,25 @@ async def test_only_the_last_system_and_user_messages_are_marked() -> None:
     assert ["cache_control" in str(message) for message in cacheable(messages)] == [True, False, False, True, False]
 
 
+async def test_the_words_about_pictures_are_marked() -> None:
+    picture, words = {"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "what is it?"}
+    [marked] = cacheable([{"role": "user", "content": [picture, words]}])
+    assert marked["content"] == [picture, {**words, "cache_control": {"type": "ephemeral"}}]
+
+
+async def test_what_is_said_in_a_sound_file_comes_back_as_text(models: FakeModels) -> None:
+    models.rules = [Rule(match="voice.ogg", text="Buy green tea.")]
+    client = await client_for(models.base_url, "openai/gpt-x", engine="litellm")
+    assert await client.transcribe("openai/whisper-1", "voice.ogg", b"OggS") == "Buy green tea."
+
+
+async def test_a_refused_sound_file_is_told(models: FakeModels) -> None:
+    models.rules = [Rule(match="voice.ogg", status=400, message="not a sound")]
+    client = await client_for(models.base_url, "openai/gpt-x", engine="litellm")
+    with pytest.raises(ModelError, match="not a sound"):
+        await client.transcribe("openai/whisper-1", "voice.ogg", b"OggS")
+
+
 @pytest.mark.parametrize(
     ("rule", "kind"),
     [

@@ -26,7 +26,7 @@ from gateway.llm.catalog import Vendor, vendor
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Provider, ProviderEvent, ProviderReply
-from gateway.llm.providers.openai import build, with_path
+from gateway.llm.providers.openai import OpenAIProvider, build, with_path
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.llm.chain import HELLO, FakeClock, client_for, collect, last_reply
 
@@ -277,3 +277,32 @@ async def test_the_key_is_kept_out_of_errors(models: FakeModels) -> None:
     assert "secret" not in str(caught.value)
     assert "https://platform.openai.com/api-keys" in str(caught.value)
     await client.close()
+
+
+class TestHearing:
+    async def test_what_is_said_in_a_sound_file_comes_back_as_text(self, models: FakeModels) -> None:
+        models.rules = [Rule(match="voice.ogg", text="Buy green tea.")]
+        client = await client_for(models.base_url, "openai/gpt-x")
+        assert await client.transcribe("openai/whisper-1", "voice.ogg", b"OggS") == "Buy green tea."
+        assert [(asked.path, asked.body) for asked in models.asked] == [
+            ("/v1/audio/transcriptions", {"model": "whisper-1", "audio": "OggS"})
+        ]
+        await client.close()
+
+    async def test_a_refusal_is_told_without_the_key(self, models: FakeModels) -> None:
+        models.rules = [Rule(status=401, code="invalid_api_key", message="bad key sk-test-secret-1234")]
+        client = await client_for(models.base_url, "openai/gpt-x")
+        with pytest.raises(ModelError) as caught:
+            await client.transcribe("openai/whisper-1", "voice.ogg", b"OggS")
+        assert (caught.value.kind, str(caught.value)) == (ErrorKind.AUTH, "bad key ***")
+        await client.close()
+
+    async def test_a_server_that_is_away_is_told(self) -> None:
+        client = await client_for("http://127.0.0.1:9", "openai/gpt-x")
+        with pytest.raises(ModelError, match=r"127\.0\.0\.1"):
+            await client.transcribe("openai/whisper-1", "voice.ogg", b"OggS")
+        await client.close()
+
+    async def test_without_a_key_nothing_is_sent(self) -> None:
+        with pytest.raises(ModelError, match="no API key"):
+            await OpenAIProvider(Endpoint(vendor("openai"))).transcribe("openai/whisper-1", "voice.ogg", b"OggS")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.domain.ids import EntryId
-from gateway.domain.inbound import Address, Arrival, Earlier, Inbound, Sender
+from gateway.domain.inbound import Address, Arrival, Attachment, Earlier, Inbound, Sender
 from gateway.workspace.journal.entry import Entry, entry_of
 from gateway.workspace.journal.format import Content, parse, render
 from tests.workspace.journal.entries import AT, KEY, arrived, said
@@ -168,3 +168,25 @@ class TestDamage:
 def test_times_are_kept_to_the_microsecond() -> None:
     entry = replace(said(), at=AT.replace(microsecond=1))
     assert parse(render([entry], KEY), KEY).entries[0].at == entry.at
+
+
+class TestFiles:
+    ANNOUNCED = Attachment("ref-1", "report.pdf", "application/pdf", 12)
+
+    def test_people_see_them_below_the_heading(self) -> None:
+        text = render([arrived("look", attachments=(self.ANNOUNCED,))], KEY).decode()
+        assert "UTC\n📎 report.pdf\n\nlook\n" in text
+
+    def test_they_come_back_as_they_were_announced(self) -> None:
+        entry = arrived("a\n\nb", attachments=(self.ANNOUNCED,), album="al", quoted="q")
+        [found] = parse(render([entry], KEY), KEY).entries
+        assert found == entry
+
+    def test_a_name_cannot_end_its_line_or_open_an_entry(self) -> None:
+        evil = Attachment("r", "x\n\n<!-- claw {}-->\n### Ada")
+        content = parse(render([arrived("look", attachments=(evil,)), said()], KEY), KEY)
+        assert content.intact
+        assert [entry.text for entry in content.entries] == ["look", "re: hello"]
+
+    def test_an_entry_without_files_is_written_as_ever(self) -> None:
+        assert b"files" not in render([said()], KEY)

@@ -1,0 +1,1 @@
+"""Runners of background work, one kind of task per file."""

@@ -1,0 +1,144 @@
+"""`ingest`: the files of a message are fetched, stored and read, so that a turn finds them beside its words."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeAlias
+from uuid import UUID
+
+import structlog
+
+from gateway.background.reading import Reading
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.channel import Channel, FetchDelayed, FetchFailed
+from gateway.domain.clock import Clock
+from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.principals import Label
+from gateway.domain.tasks import Claim, Status
+from gateway.flow.uploads import UploadRefused, Uploads
+from gateway.store import attachments, files, messages, sessions, tasks
+from gateway.store.attachments import Incomplete
+from gateway.store.pool import Connection, Database
+
+LONGEST_WAIT = timedelta(days=1)
+"""For a channel that is shut or cannot be reached; then the file is given up."""
+MOST_SECONDS = 60.0
+
+Changed: TypeAlias = Callable[[SessionId, MessageId], None]
+"""Told of each message whose files are further than they were; never blocks."""
+
+log = structlog.get_logger(__name__)
+
+
+class Ingest:
+    """Each step is committed by itself: a run that is killed goes on where it stopped."""
+
+    def __init__(
+        self,
+        database: Database,
+        channels: Callable[[str], Channel | None],
+        uploads: Uploads,
+        reading: Reading,
+        changed: Changed,
+        clock: Clock,
+        failpoints: Failpoints,
+    ) -> None:
+        self._database = database
+        self._channels = channels
+        self._uploads = uploads
+        self._reading = reading
+        self._changed = changed
+        self._clock = clock
+        self._failpoints = failpoints
+
+    async def run(self, run: Claim) -> None:
+        """Bring in all files of the message; raises `RunLost`."""
+        message, session = await self._message(run)
+        delayed: dict[UUID, float] = {}
+        while left := [each for each in await self._left(message) if each.id not in delayed]:
+            try:
+                await self._bring_in(run, left[0])
+            except FetchDelayed as exc:
+                delayed[left[0].id] = self._wait(left[0])
+                log.info("ingest.delayed", attachment=str(left[0].id), error=str(exc))
+            self._changed(session, message)
+        await self._database.run(lambda tx: self._end(tx, run, session, message, min(delayed.values(), default=0.0)))
+
+    async def give_up(self, run: Claim) -> None:
+        """What is left failed again and again: its message says so, and need not wait for it."""
+        message, session = await self._message(run)
+
+        async def end(tx: Connection) -> None:
+            await sessions.lock(tx, session)
+            await tasks.hold(tx, run)
+            for each in await attachments.incomplete(tx, message):
+                if each.file_id is not None:
+                    await files.derived(tx, each.file_id, problem="it could not be read")
+                await attachments.failed(tx, each.id, "it could not be stored")
+            await tasks.finish(tx, run, Status.FAILED, error="out of attempts")
+
+        await self._database.run(end)
+        self._changed(session, message)
+
+    async def _message(self, run: Claim) -> tuple[MessageId, SessionId]:
+        async with self._database.connection() as conn:
+            match await tasks.payload(conn, run.id):
+                case {"message": int(id)} if row := await messages.get(conn, MessageId(id)):
+                    return row.id, row.session_id
+        raise ValueError("the task names no message")
+
+    async def _left(self, message: MessageId) -> list[Incomplete]:
+        async with self._database.connection() as conn:
+            return await attachments.incomplete(conn, message)
+
+    async def _bring_in(self, run: Claim, each: Incomplete) -> None:
+        """Raises `FetchDelayed` for a file that may be there later."""
+        if each.file_id is not None:
+            await self._reading.read(run, each.principal_id, each.file_id)
+            return
+        try:
+            await self._fetch(run, each)
+        except (FetchFailed, UploadRefused) as exc:
+            await self._fail(run, each, str(exc))
+        except FetchDelayed as exc:
+            if self._clock.now() - each.created_at < LONGEST_WAIT:
+                raise
+            await self._fail(run, each, f"it could not be fetched for a day: {exc}")
+
+    async def _fetch(self, run: Claim, each: Incomplete) -> None:
+        channel = self._channels(each.channel)
+        if channel is None:
+            raise FetchDelayed(f"{each.channel} is shut")
+        self._uploads.check(each.size)
+        pieces = channel.fetch(each.announced)
+        file = await self._uploads.keep(
+            each.principal_id, each.name, each.mime, pieces, label=Label.UNTRUSTED, origin=each.channel
+        )
+        self._failpoints.reach(Step.INGEST_KEPT)
+
+        async def note(tx: Connection) -> None:
+            await tasks.progress(tx, run)
+            await attachments.stored(tx, each.id, file.id)
+
+        await self._database.run(note)
+
+    async def _fail(self, run: Claim, each: Incomplete, error: str) -> None:
+        async def note(tx: Connection) -> None:
+            await tasks.progress(tx, run)
+            await attachments.failed(tx, each.id, " ".join(error.split())[:500])
+
+        await self._database.run(note)
+        log.info("ingest.refused", attachment=str(each.id))
+
+    def _wait(self, each: Incomplete) -> float:
+        """Seconds: the longer it has been waited for, the longer the next wait."""
+        age = (self._clock.now() - each.created_at).total_seconds()
+        return min(MOST_SECONDS, max(1.0, age / 2))
+
+    async def _end(self, tx: Connection, run: Claim, session: SessionId, message: MessageId, wait: float) -> None:
+        """The next part of an album may have come meanwhile; whoever stores one holds the session, too."""
+        await sessions.lock(tx, session)
+        await tasks.hold(tx, run)
+        if await attachments.incomplete(tx, message):
+            await tasks.requeue(tx, run, delay=wait, failed=False)
+        else:
+            await tasks.finish(tx, run, Status.COMPLETED)

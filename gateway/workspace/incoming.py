@@ -1,0 +1,140 @@
+"""Files on their way in: a piece at a time beside where they will lie, then there under a free name, whole or not."""
+
+import asyncio
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from io import BufferedWriter
+from pathlib import Path
+
+from gateway.workspace.atomic import TEMPORARY
+from gateway.workspace.descent import explained, open_folder
+from gateway.workspace.measure import measure
+from gateway.workspace.names import TEXT, candidates, taken
+from gateway.workspace.paths import WorkspaceError, WorkspacePath
+
+UPLOADS = "uploads"
+STALE_SECONDS = 3600.0
+"""After so long without a write, what is being written was left by a crash."""
+
+_HERE = WorkspacePath((UPLOADS,))
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A file that is here whole and has no name yet; `size` is in bytes."""
+
+    root: Path
+    temporary: str
+    size: int
+    sha256: str
+
+    def settle(self, day: str, name: str) -> str:
+        """Its path below the root: under a name like this one, or where the same content lies from an earlier try.
+
+        Blocks. Raises `WorkspaceError`.
+        """
+        folder = WorkspacePath((UPLOADS, day))
+        with (
+            explained(folder),
+            open_folder(self.root, _HERE.parts) as above,
+            open_folder(self.root, folder.parts, create=True) as below,
+        ):
+            for candidate in candidates(name):
+                if self._settled(above, below, candidate) or self._is(below, f"{folder}/{candidate}"):
+                    os.fsync(below)
+                    os.fsync(above)
+                    return f"{folder}/{candidate}"
+        raise WorkspaceError("exists", f"{folder} has too many files named like {name}.")
+
+    def _settled(self, above: int, below: int, name: str) -> bool:
+        if taken(name, set(os.listdir(below))):
+            return False
+        with suppress(FileExistsError):
+            os.link(self.temporary, name, src_dir_fd=above, dst_dir_fd=below, follow_symlinks=False)
+            return True
+        return False
+
+    def _is(self, below: int, path: str) -> bool:
+        """Whether this very content lies there, as a file of its own and not as another's text."""
+        name = path.rpartition("/")[2]
+        try:
+            alike = os.stat(name, dir_fd=below, follow_symlinks=False).st_size == self.size
+        except FileNotFoundError:
+            return False
+        return alike and unchanged(self.root, path, self.sha256) and not _beside(name, below)
+
+
+@asynccontextmanager
+async def received(root: Path, pieces: AsyncIterator[bytes], most: int) -> AsyncGenerator[Incoming, None]:
+    """All of it, on disk; gone after the block unless it was settled.
+
+    Raises `WorkspaceError`, with code `too_large` for more than `most` bytes, and whatever `pieces` raises.
+    """
+    temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
+    file = await asyncio.to_thread(_begin, root, temporary)
+    try:
+        digest, size = hashlib.sha256(), 0
+        try:
+            async for piece in pieces:
+                size += len(piece)
+                if size > most:
+                    raise WorkspaceError("too_large", f"it is larger than {most / 1024**2:g} MB")
+                digest.update(piece)
+                await asyncio.to_thread(_write, file, piece)
+            await asyncio.to_thread(_sync, file)
+        finally:
+            with suppress(OSError):  # of a disk that is full the write has told already
+                await asyncio.to_thread(file.close)
+        yield Incoming(root, temporary, size, digest.hexdigest())
+    finally:
+        await asyncio.to_thread(_discard, root, temporary)
+
+
+def unchanged(root: Path, path: str, sha256: str) -> bool:
+    """Whether the file is there with this content. Blocks."""
+    try:
+        return measure(root, path, 2**63).sha256 == sha256
+    except (WorkspaceError, FileNotFoundError):
+        return False
+
+
+def _begin(root: Path, temporary: str) -> BufferedWriter:
+    with explained(_HERE), open_folder(root, _HERE.parts, create=True) as folder:
+        for name in _left_over(folder):
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+        return open(os.open(temporary, _NEW, 0o666, dir_fd=folder), "wb")
+
+
+def _left_over(folder: int) -> Iterator[str]:
+    for name in os.listdir(folder):
+        if name.startswith(TEMPORARY):
+            with suppress(OSError):
+                if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < time.time() - STALE_SECONDS:
+                    yield name
+
+
+def _write(file: BufferedWriter, piece: bytes) -> None:
+    with explained(_HERE):
+        file.write(piece)
+
+
+def _sync(file: BufferedWriter) -> None:
+    with explained(_HERE):
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _discard(root: Path, temporary: str) -> None:
+    with suppress(OSError), open_folder(root, _HERE.parts) as folder:
+        os.unlink(temporary, dir_fd=folder)
+
+
+def _beside(name: str, below: int) -> bool:
+    return name.endswith(TEXT) and name.removesuffix(TEXT) in os.listdir(below)
