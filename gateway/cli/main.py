@@ -12,14 +12,17 @@ from gateway.cli import (
     config,
     doctor,
     down,
+    files,
     logs,
     owner,
+    pairing,
     sessions,
     status,
     token,
     up,
     version,
     web,
+    whatsapp,
 )
 
 Run = Callable[..., object]
@@ -46,11 +49,16 @@ COMMANDS: Mapping[str, Run | Group] = {
         {"schema": config.schema, "validate": config.validate, "get": config.get, "set": config.set},
     ),
     "owner": Group("Say who the gateway belongs to.", {"show": owner.show, "set": owner.set}),
+    "pairing": Group(
+        "Let strangers in who asked for it.",
+        {"list": pairing.show, "approve": pairing.approve, "deny": pairing.deny},
+    ),
     "token": Group(
         "Let programs use the gateway.",
         {"create": token.create, "list": token.show, "revoke": token.revoke},
     ),
     "sessions": sessions.sessions,
+    "files": Group("The files of your conversations.", {"list": files.show, "get": files.get}),
     "checkpoints": Group(
         "The workspace as it was.",
         {
@@ -59,6 +67,10 @@ COMMANDS: Mapping[str, Run | Group] = {
             "restore": checkpoints.restore,
             "create": checkpoints.create,
         },
+    ),
+    "whatsapp": Group(
+        "The WhatsApp account of the agent.",
+        {"login": whatsapp.login, "logout": whatsapp.logout, "status": whatsapp.status},
     ),
     "backup": backup.backup,
     "restore": backup.restore,

@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.cli.attach import completions
+
 KEPT = 1000
 
 
@@ -22,6 +24,10 @@ class Prompt:
         with suppress(OSError):
             readline.read_history_file(self.history)
         readline.set_history_length(KEPT)
+        readline.set_completer_delims("")
+        readline.set_completer(_completion)
+        # macOS brings another library under the same name
+        readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
         try:
             while True:
                 if text := input(self.sign).strip():
@@ -36,3 +42,9 @@ class Prompt:
             self.history.touch(mode=0o600)
             os.chmod(self.history, 0o600)
             readline.write_history_file(self.history)
+
+
+def _completion(line: str, place: int) -> str | None:
+    """The whole line with the path in it completed."""
+    found = completions(line)
+    return found[place] if place < len(found) else None

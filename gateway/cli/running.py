@@ -1,6 +1,8 @@
 """The running gateway, asked over HTTP."""
 
+import json
 import os
+from collections.abc import Mapping
 from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -16,17 +18,20 @@ from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 _OBJECT = TypeAdapter(dict[str, JsonValue])
 
 
-def ask(path: str, *, method: str = "GET", timeout: float) -> dict[str, JsonValue]:
+def ask(
+    path: str, *, method: str = "GET", body: Mapping[str, JsonValue] | None = None, timeout: float
+) -> dict[str, JsonValue]:
     """What the gateway of this data directory answers; raises `SupaclawError` saying why there is no answer."""
     environment = Environment.read(os.environ)
     address = web_address(load(environment.config, os.environ).web)
-    headers = {"Authorization": f"Bearer {local_token(environment)}"}
+    headers = {"Authorization": f"Bearer {local_token(environment)}", "Content-Type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
     try:
-        with urlopen(Request(f"{address}{path}", headers=headers, method=method), timeout=timeout) as answer:
-            return _OBJECT.validate_json(answer.read())
+        with urlopen(Request(f"{address}{path}", data, headers, method=method), timeout=timeout) as answer:
+            return _OBJECT.validate_json(answer.read() or b"{}")
     except HTTPError as error:
-        error.close()
-        raise _refused(environment, address, error.code) from error
+        with error:
+            raise _told(error) or _refused(environment, address, error.code) from error
     except (ValueError, HTTPException) as error:
         raise _another(address, "does not answer like a gateway") from error
     except OSError as error:
@@ -48,6 +53,14 @@ def local_token(environment: Environment) -> str:
         raise OwnerMustAct(f"nothing runs on {environment.data} yet; `supaclaw up` starts the gateway") from None
     except OSError as error:
         raise OwnerMustAct(f"{path} cannot be read: {error.strerror}; run this as the gateway's user") from error
+
+
+def _told(error: HTTPError) -> SupaclawError | None:
+    """What a gateway says about a request that it understood."""
+    try:
+        return OwnerMustAct(str(json.loads(error.read())["error"]["message"])) if error.code != 401 else None
+    except (ValueError, KeyError, TypeError, OSError):
+        return None
 
 
 def _refused(environment: Environment, address: str, code: int) -> SupaclawError:

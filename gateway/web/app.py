@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
-from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
@@ -25,6 +25,8 @@ from gateway.web.throttle import Throttle
 from gateway.web.topics import Topics
 from gateway.web.v1 import routes as v1
 
+_SENT_AS_IT_IS = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
+
 
 def build_app(backend: Backend) -> FastAPI:
     """The whole web surface of one gateway."""
@@ -39,7 +41,7 @@ def build_app(backend: Backend) -> FastAPI:
     for router in (*api.discover(), v1.router, webhooks.router):
         app.include_router(router)
     app.mount("/static", _Files(directory=STATIC), name="static")
-    app.add_middleware(GZipMiddleware, minimum_size=1000)
+    app.add_middleware(GZipMiddleware, minimum_size=1000, exclude_content_types=_SENT_AS_IT_IS)
     app.add_middleware(Gate, allowed_hosts=backend.allowed_hosts)
     app.add_middleware(SecurityHeaders)
     return app

@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol
 
-from gateway.domain.channel import WebhookChannel
+from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
 from gateway.domain.inbound import Inbound
 from gateway.domain.principals import Principal
@@ -13,6 +14,8 @@ from gateway.domain.vitals import Vitals
 from gateway.flow.answers import Answer
 from gateway.flow.inbound import Accepted
 from gateway.flow.live import Live
+from gateway.flow.pairing import Pairing
+from gateway.flow.uploads import Uploads
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
 from gateway.web.links import LoginLinks
@@ -53,7 +56,8 @@ class Backend:
 
     `local_token` is the admin credential of programs on this machine. `allowed_hosts` are names beyond loopback that
     requests may be addressed to, as `name` or `name:port`. `models` are agent names; `commands` maps a slash command
-    to its summary. `on_shed` takes what lets go of caches when memory runs short.
+    to its summary. `on_shed` takes what lets go of caches when memory runs short. `files` is the owner's file root.
+    `channels` says how each configured channel is, in words; `logins` are those that a person connects.
     """
 
     database: Database
@@ -66,8 +70,13 @@ class Backend:
     status: Callable[[], Awaitable[StatusReport]]
     healthy: Callable[[], bool]
     clock: Clock
+    uploads: Uploads
+    files: Path
+    pairing: Pairing
     models: Callable[[], Sequence[str]] = lambda: ("default",)
     commands: Mapping[str, str] = field(default_factory=dict)
     allowed_hosts: frozenset[str] = frozenset()
     on_shed: Callable[[Callable[[], None]], None] = lambda _drop: None
+    channels: Callable[[], Mapping[str, str]] = dict
+    logins: Callable[[], Mapping[str, LoginChannel]] = dict
     links: LoginLinks = field(default_factory=LoginLinks)

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from gateway.domain.errors import TryAgainLater
+from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.web.headers import HEADERS
 
 log = structlog.get_logger(__name__)
@@ -45,6 +45,7 @@ def handle_errors(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(TryAgainLater, _later)
+    app.add_exception_handler(OwnerMustAct, _up_to_the_owner)
     app.add_exception_handler(Exception, _broken)
 
 
@@ -69,6 +70,10 @@ async def _later(_request: Request, exc: Exception) -> JSONResponse:
     log.warning("web.not_now", error=str(exc))
     message = "The gateway cannot do this right now; nothing was accepted. Try again in a moment."
     return _response(Refused(503, "try_again", message, type="server_error", headers={"Retry-After": "1"}))
+
+
+async def _up_to_the_owner(_request: Request, exc: Exception) -> JSONResponse:
+    return _response(Refused(409, "owner_must_act", str(exc)))
 
 
 async def _broken(request: Request, exc: Exception) -> JSONResponse:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from gateway.domain.ids import SessionId
 from gateway.domain.inbound import Address
 from gateway.flow.live import Live, LiveEvent, Overrun, SessionReplaced, Subscription
-from gateway.store import messages, sessions
+from gateway.store import attachments, messages, sessions
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Database
 
@@ -60,7 +60,7 @@ class Conversations:
     async def snapshot(self, session: SessionId) -> Snapshot:
         """The session as it is stored, and as far as its answer is written."""
         async with self._database.connection() as conn:
-            rows = await messages.shown(conn, session, limit=SHOWN)
+            rows = await attachments.joined(conn, await messages.shown(conn, session, limit=SHOWN))
         written = self._live.written(session)
         if written and any(row.kind == "assistant" and row.text == written for row in rows[-2:]):
             written = ""

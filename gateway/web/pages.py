@@ -9,6 +9,8 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from gateway.domain.texts import one_line
+
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 THEMES = frozenset({"light", "dark"})
@@ -26,6 +28,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._templates.globals["static"] = cache(_static)
+        self._templates.filters["plain"] = plain
         self._parts = self._templates.get_template("parts.html").module
 
     def page(self, request: Request, template: str, **context: object) -> HTMLResponse:
@@ -42,6 +45,11 @@ class Pages:
         """One of the macros in parts.html."""
         rendered: Markup = getattr(self._parts, macro)(*arguments)
         return rendered
+
+
+def plain(text: str, limit: int = 200) -> str:
+    """What somebody else wrote, on one line: nothing in it may hide or reorder what is around it."""
+    return one_line(text, limit) or "?"
 
 
 def _static(name: str) -> str:

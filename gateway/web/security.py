@@ -10,6 +10,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.web.errors import Refused
 
 MAX_BODY = 4 * 1024 * 1024
+MAX_INLINE = 24 * 1024 * 1024
+"""Of a chat completion: what is inside it is held in memory as a whole."""
+MAX_UPLOAD = 2**31
+"""Of one that is stored as it arrives: there it is known which file is too large, and said better."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -31,7 +35,7 @@ class Gate:
             if refused is not None:
                 await JSONResponse(refused.body(), refused.status)(scope, receive, send)
             else:
-                await self.app(scope, _limited(receive), send)
+                await self.app(scope, _limited(receive, limit_of(scope["path"])), send)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Refused | None:
         host = headers.get("host", "").lower()
@@ -39,8 +43,8 @@ class Gate:
             return Refused(421, "unknown_host", "This gateway does not answer to that host name.")
         if not _same_origin(scope, headers, host):
             return Refused(403, "foreign_origin", "Requests from other web pages are refused.")
-        if not _small_enough(headers.get("content-length", "0")):
-            return _TOO_LARGE
+        if not _small_enough(headers.get("content-length", "0"), limit_of(scope["path"])):
+            return _too_large(limit_of(scope["path"]))
         return None
 
     def _serves(self, host: str) -> bool:
@@ -50,7 +54,13 @@ class Gate:
         return name in LOOPBACK or name in self.allowed_hosts or host in self.allowed_hosts
 
 
-_TOO_LARGE = Refused(413, "too_large", f"A request may have {MAX_BODY // 1024 // 1024} MB.")
+def limit_of(path: str) -> int:
+    """How many bytes a request to this path may have."""
+    return {"/api/files": MAX_UPLOAD, "/chat/files": MAX_UPLOAD, "/v1/chat/completions": MAX_INLINE}.get(path, MAX_BODY)
+
+
+def _too_large(limit: int) -> Refused:
+    return Refused(413, "too_large", f"This request may have {limit // 1024 // 1024} MB.")
 
 
 def split_host(host: str) -> tuple[str, str]:
@@ -75,11 +85,11 @@ def _same_origin(scope: Scope, headers: Mapping[str, str], host: str) -> bool:
 _OWN_SITE = frozenset({None, "same-origin", "none"})
 
 
-def _small_enough(length: str) -> bool:
-    return length.isdecimal() and int(length) <= MAX_BODY
+def _small_enough(length: str, limit: int) -> bool:
+    return length.isdecimal() and int(length) <= limit
 
 
-def _limited(receive: Receive) -> Receive:
+def _limited(receive: Receive, limit: int) -> Receive:
     """Counts what actually arrives: a request need not say how long it is."""
     received = 0
 
@@ -87,8 +97,8 @@ def _limited(receive: Receive) -> Receive:
         nonlocal received
         message = await receive()
         received += len(message.get("body", b""))
-        if received > MAX_BODY:
-            raise _TOO_LARGE
+        if received > limit:
+            raise _too_large(limit)
         return message
 
     return counted

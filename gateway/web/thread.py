@@ -21,6 +21,7 @@ from gateway.flow.live import (
     TurnStarted,
 )
 from gateway.store.messages import MessageRow
+from gateway.web.attached import chip
 from gateway.web.pages import Pages
 from gateway.web.patches import Append, Fill, Patch, Running, difference
 from gateway.web.render import Markdown, boundary
@@ -143,15 +144,15 @@ class Thread:
         return entries | ({LIVE: str(self._pages.part("live"))} if self._running else {})
 
     def _entry(self, row: MessageRow, result: MessageRow | None, running: bool) -> Markup:
-        id = f"m{row.id}"
+        id, chips = f"m{row.id}", [chip(file) for file in row.attached]
         match row.kind:
             case "user":
                 waiting = row.seq is None and row.closed_at is None
-                return self._pages.part("user", id, row.text, _note(row), waiting)
+                return self._pages.part("user", id, row.text, _note(row), waiting, chips)
             case "assistant":
-                return self._pages.part("assistant", id, self._markdown.html(row.text))
+                return self._pages.part("assistant", id, self._markdown.html(_words(row)), chips)
             case "notice":
-                return self._pages.part("notice", id, row.text)
+                return self._pages.part("notice", id, row.text, chips)
             case "summary":
                 return self._pages.part("summary", id, self._markdown.html(row.text))
             case "tool_intent" | "tool_result":
@@ -168,6 +169,11 @@ def _card(row: MessageRow, result: MessageRow | None, *, running: bool) -> ToolC
     if _is_refusal(result.text):
         return card(_pretty(result.text), "failed", f"failed, {took}")
     return card(_pretty(result.text), "done", took)
+
+
+def _words(row: MessageRow) -> str:
+    """What is said; a message that is only a file names it, and the file is shown already."""
+    return "" if row.text in {f"[{file.path}]" for file in row.attached} else row.text
 
 
 def _note(row: MessageRow) -> str:

@@ -33,6 +33,11 @@ class Watched:
         if folder := os.environ.get("SCREENSHOTS"):
             await self.page.screenshot(path=Path(folder) / f"{name}.png")
 
+    def expects(self, status: int) -> None:
+        """The browser notes every refusal as an error; this one is the point of the test."""
+        [noted] = [error for error in self.errors if f"status of {status}" in error]
+        self.errors.remove(noted)
+
     async def assert_clean(self) -> None:
         assert self.errors == []
         assert self.elsewhere == []

@@ -14,6 +14,7 @@ from gateway.commands import discover
 from gateway.config.clock import SystemClock
 from gateway.domain.ids import InstanceId
 from gateway.domain.principals import Principal
+from gateway.flow.pairing import Pairing
 from gateway.store import principals, tasks
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
@@ -23,6 +24,7 @@ from tests.flow.path import MessagePath, build
 from tests.web.scripted import ScriptedModel
 
 LOCAL_TOKEN = "claw_local-token-of-the-tests"
+MOST = 1024 * 1024
 BEARER = {"Authorization": f"Bearer {LOCAL_TOKEN}"}
 
 
@@ -54,10 +56,11 @@ class Running:
         self._database = database
         self._folder = folder
         self._group = group
+        self.tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, port: int = 0, instance: InstanceId | None = None, **changes: object) -> "Started":
         model = ScriptedModel()
-        path = await build(self._database, self._folder, model, instance)
+        path = await build(self._database, self._folder, model, instance, most=MOST)
         async with self._database.connection() as conn:
             owner = (await principals.all_known(conn))[0].principal
         backend = replace(backend_of(path, owner), **changes)
@@ -69,6 +72,7 @@ class Running:
             self._group.create_task(path.worker.run()),
             self._group.create_task(serve(backend, listener)),
         ]
+        self.tasks += running
         url = f"http://127.0.0.1:{port}"
         client = httpx.AsyncClient(base_url=url, timeout=10)
         await client.get("/health")
@@ -107,6 +111,10 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         status=status,
         healthy=lambda: True,
         clock=clock,
+        uploads=path.uploads,
+        files=path.workspace,
+        pairing=Pairing(path.database),
+        channels=lambda: {"telegram": "open"},
         commands={name: command.summary for name, command in discover().items()},
         allowed_hosts=frozenset({"claw.example:8443"}),
     )
@@ -117,7 +125,12 @@ async def running(database: Database, tmp_path: Path) -> AsyncIterator[Running]:
     folder = tmp_path / "workspace"
     folder.mkdir()
     async with asyncio.TaskGroup() as group:
-        yield Running(database, folder, group)
+        running = Running(database, folder, group)
+        try:
+            yield running
+        finally:
+            for task in running.tasks:
+                task.cancel()
 
 
 @pytest.fixture

@@ -59,6 +59,7 @@ async def test_a_message_is_taken_and_its_answer_waited_for(web: Web):
         "text": "re: hello",
         "notice": False,
         "message_id": answer["message_id"],
+        "files": [],
         "tokens_in": 11,
         "tokens_out": 7,
         "cost_usd": 0.002,

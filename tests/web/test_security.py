@@ -3,10 +3,10 @@ from fastapi.routing import APIRoute
 
 from gateway.store import tokens
 from gateway.web.app import build_app
-from gateway.web.security import MAX_BODY, split_host
+from gateway.web.security import MAX_INLINE, limit_of, split_host
 from tests.web.conftest import BEARER, Running, Web
 
-PUBLIC = {"/", "/health", "/login", "/login/state", "/webhook/{name}"}
+PUBLIC = {"/", "/people", "/channels", "/health", "/login", "/login/state", "/webhook/{name}"}
 
 
 def routes(web: Web) -> list[tuple[str, str]]:
@@ -21,6 +21,13 @@ def routes(web: Web) -> list[tuple[str, str]]:
     return found
 
 
+def filled(path: str) -> str:
+    """The path with something of the right kind in every place."""
+    id = "6f2c1f0e-0000-4000-8000-000000000000"
+    places = {"task_id": id, "file_id": id, "inbox_id": "1", "name": "default", "code": "ABCDEFGH", "which": "1"}
+    return path.format(**places)
+
+
 async def test_every_route_but_the_public_ones_asks_who_is_there(web: Web):
     table = routes(web)
     assert ("POST", "/v1/chat/completions") in table
@@ -28,8 +35,7 @@ async def test_every_route_but_the_public_ones_asks_who_is_there(web: Web):
     for method, path in table:
         if path in PUBLIC:
             continue
-        url = path.replace("{task_id}", "6f2c1f0e-0000-4000-8000-000000000000").replace("{inbox_id}", "1")
-        answer = await web.client.request(method, url.replace("{name}", "default"), headers={"Origin": web.url})
+        answer = await web.client.request(method, filled(path), headers={"Origin": web.url})
         assert answer.status_code == 401, (method, path)
         assert answer.json()["error"]["type"] == "invalid_request_error"
 
@@ -39,10 +45,7 @@ async def test_every_bearer_route_refuses_a_token_without_its_scope(web: Web):
     for method, path in routes(web):
         if not path.startswith(("/api/", "/v1/", "/metrics")):
             continue
-        url = path.replace("{task_id}", "6f2c1f0e-0000-4000-8000-000000000000").replace("{inbox_id}", "1")
-        answer = await web.client.request(
-            method, url.replace("{name}", "default"), headers={"Authorization": f"Bearer {plain}"}
-        )
+        answer = await web.client.request(method, filled(path), headers={"Authorization": f"Bearer {plain}"})
         assert answer.status_code == 403, (method, path)
         assert answer.json()["error"]["code"] == "missing_scope"
 
@@ -176,12 +179,14 @@ async def test_a_refusal_carries_the_headers_as_well(web: Web):
 
 async def test_too_much_is_refused_whether_or_not_it_says_how_much(web: Web):
     async def endless():
-        for _ in range(MAX_BODY // 65536 + 2):
-            yield b"x" * 65536
+        for _ in range(MAX_INLINE // 2**20 + 2):
+            yield b"x" * 2**20
 
-    told = await web.client.post("/v1/chat/completions", content=b"x" * (MAX_BODY + 1), headers=BEARER)
+    for path in ("/v1/chat/completions", "/api/messages"):
+        told = await web.client.post(path, content=b"x" * (limit_of(path) + 1), headers=BEARER)
+        assert told.status_code == 413, path
     untold = await web.client.post("/v1/chat/completions", content=endless(), headers=BEARER)
-    assert (told.status_code, untold.status_code) == (413, 413)
+    assert untold.status_code == 413
 
 
 async def test_pages_of_documentation_are_not_served(web: Web):

@@ -5,7 +5,8 @@ from uuid import uuid4
 import pytest
 from markupsafe import Markup
 
-from gateway.domain.ids import EntryId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.attachments import Attached
+from gateway.domain.ids import EntryId, FileId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.flow.live import (
     MessageStored,
@@ -56,6 +57,7 @@ def row(id: int, kind: str, text: str, **more: object) -> MessageRow:
         journal_id=None,
         tokens=None,
         covers=None,
+        album=None,
     )
     return replace(plain, **more)
 
@@ -77,6 +79,20 @@ async def test_people_are_quoted_and_the_agent_is_rendered(thread: Thread):
     assert "&lt;b&gt;*x*&lt;/b&gt;" in html
     assert "<em>y</em>" in html
     assert "<div>*z*</div>" in html
+
+
+async def test_files_of_both_sides_are_shown_whatever_their_names_are(thread: Thread):
+    name = '"><script>\u202egpj.exe'
+    sent = Attached(MessageId(1), 0, "waiting", name, "image/png", problem="it has not arrived yet")
+    made = Attached(MessageId(2), 0, "stored", "a.pdf", "application/pdf", 5, FileId(uuid4()), "out/a.pdf")
+    html = await drawn(
+        thread, row(1, "user", "look", attached=(sent,)), row(2, "assistant", "[out/a.pdf]", attached=(made,))
+    )
+    assert "&#34;&gt;&lt;script&gt; gpj.exe" in html
+    assert "\u202e" not in html
+    assert "it has not arrived yet" in html
+    assert f'href="/chat/files/{made.id}" download' in html
+    assert "[out/a.pdf]" not in html
 
 
 async def test_a_summary_can_be_unfolded(thread: Thread):

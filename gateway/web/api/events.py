@@ -23,10 +23,11 @@ from gateway.flow.live import (
     TurnEnded,
     TurnStarted,
 )
-from gateway.store import messages
+from gateway.store import attachments, messages
 from gateway.store.messages import MessageRow
 from gateway.web.access import Caller, needs
 from gateway.web.api.messages import Chat, address_of
+from gateway.web.attached import as_json
 from gateway.web.follow import Snapshot
 from gateway.web.live import EventStream, Frame, to_json
 from gateway.web.site import AtSite, Site
@@ -76,6 +77,7 @@ def _message(row: MessageRow) -> dict[str, Json]:
         "answered_by": row.answered_by,
         "read": row.seq is not None,
         "closed": row.closed_at is not None,
+        "files": [as_json(file) for file in row.attached],
     }
 
 
@@ -104,4 +106,5 @@ async def _event(site: Site, event: LiveEvent) -> dict[str, Json] | None:
 async def _stored(site: Site, id: MessageId) -> dict[str, Json] | None:
     async with site.backend.database.connection() as conn:
         row = await messages.get(conn, id)
+        [row] = await attachments.joined(conn, [row]) if row else [None]
     return {"type": "message", "message": _message(row)} if row else None

@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import APIRouter, Depends, Path, Query
 from fastapi.responses import JSONResponse, Response
@@ -14,10 +15,12 @@ from gateway.domain.routing import StartTurn
 from gateway.domain.scopes import Scope
 from gateway.flow.answers import Answer
 from gateway.flow.inbound import Accepted
-from gateway.store import addresses, messages, requests
+from gateway.store import addresses, attachments, messages, requests
 from gateway.web.accepting import KEY, MAX_TEXT, accept, outcome
 from gateway.web.access import Caller, needs, owner_as_sender
+from gateway.web.attached import as_json
 from gateway.web.errors import Refused
+from gateway.web.files import MAX_FILES, announced
 from gateway.web.site import AtSite, Site
 
 CHANNEL = "terminal"
@@ -27,9 +30,10 @@ router = APIRouter()
 
 
 class NewMessage(BaseModel):
-    """A message for the agent; `client_id` makes sending it again harmless."""
+    """A message for the agent; `client_id` makes sending it again harmless, `files` are ids of `POST /api/files`."""
 
-    text: str = Field(min_length=1, max_length=MAX_TEXT)
+    text: str = Field("", max_length=MAX_TEXT)
+    files: list[UUID] = Field([], max_length=MAX_FILES)
     chat: str = Field("main", min_length=1, max_length=200, pattern=KEY)
     client_id: str = Field(min_length=1, max_length=100, pattern=KEY)
 
@@ -43,8 +47,9 @@ def address_of(caller: Caller, chat: str) -> Address:
 async def send(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.CHAT))], message: NewMessage) -> Response:
     """Take a message or a slash command."""
     at = address_of(caller, message.chat)
-    now = site.backend.clock.now()
-    accepted = await accept(site, Inbound(at, owner_as_sender(site.backend), message.text, message.client_id, now))
+    now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
+    files = await announced(site, message.files)
+    accepted = await accept(site, Inbound(at, sender, message.text, message.client_id, now, attachments=files))
     return JSONResponse(outcome(accepted), 202)
 
 
@@ -59,9 +64,10 @@ async def answer(
     accepted = await _arrived(site, caller, InboxId(inbox_id))
     try:
         async with asyncio.timeout(wait):
-            return JSONResponse(_told(await site.while_running(site.backend.answers.wait(accepted))))
+            said = await site.while_running(site.backend.answers.wait(accepted))
     except TimeoutError:
         return Response(status_code=204)
+    return JSONResponse(_told(said, await _sent(site, accepted, said)))
 
 
 async def _arrived(site: Site, caller: Caller, id: InboxId) -> Accepted:
@@ -75,11 +81,24 @@ async def _arrived(site: Site, caller: Caller, id: InboxId) -> Accepted:
     return Accepted(StartTurn(), arrival.id, arrival.address_id, session, arrival.message_id)
 
 
-def _told(answer: Answer) -> dict[str, Json]:
+async def _sent(site: Site, accepted: Accepted, said: Answer) -> list[Json]:
+    """The files that the agent sent between the message and its answer."""
+    async with site.backend.database.connection() as conn:
+        asked = await messages.get(conn, accepted.message_id) if accepted.message_id else None
+        if asked is None or asked.seq is None:
+            return []
+        rows = await attachments.joined(conn, await messages.shown(conn, asked.session_id))
+    last = max((row.seq or 0 for row in rows if row.id == said.message_id), default=asked.seq)
+    between = [row for row in rows if row.kind == "assistant" and asked.seq < (row.seq or 0) <= last]
+    return [as_json(file) for row in between for file in row.attached]
+
+
+def _told(answer: Answer, files: list[Json]) -> dict[str, Json]:
     return {
         "text": answer.text,
         "notice": answer.notice,
         "message_id": answer.message_id,
+        "files": files,
         "tokens_in": answer.spent.tokens_in,
         "tokens_out": answer.spent.tokens_out,
         "cost_usd": answer.spent.cost_usd,

@@ -1,11 +1,13 @@
 """The chat: the owner's conversation, streamed to every page that shows it."""
 
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import APIRouter, Depends, Form, Header, Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from gateway.domain.inbound import Address, Inbound
+from gateway.web import files as kept
 from gateway.web.accepting import KEY, MAX_TEXT, accept, outcome
 from gateway.web.access import Caller, by_cookie, owner_as_sender, signed_in
 from gateway.web.live import EventStream
@@ -31,6 +33,7 @@ async def page(request: Request, site: AtSite) -> Response:
         here="/",
         owner=site.backend.owner.name,
         commands=site.backend.commands,
+        most=kept.MAX_FILES,
     )
 
 
@@ -49,10 +52,30 @@ async def events(
 async def send(
     site: AtSite,
     _caller: Annotated[Caller, Depends(signed_in)],
-    text: Annotated[str, Form(max_length=MAX_TEXT)],
     client_id: Annotated[str, Form(min_length=1, max_length=100, pattern=KEY)],
+    text: Annotated[str, Form(max_length=MAX_TEXT)] = "",
+    files: Annotated[list[UUID] | None, Form(max_length=kept.MAX_FILES)] = None,
 ) -> Response:
     """Take a message; the answer comes with the events. The same `client_id` is taken once."""
-    now = site.backend.clock.now()
-    accepted = await accept(site, Inbound(ADDRESS, owner_as_sender(site.backend), text, client_id, now))
+    now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
+    attached = await kept.announced(site, files or ())
+    accepted = await accept(site, Inbound(ADDRESS, sender, text, client_id, now, attachments=attached))
     return JSONResponse(outcome(accepted), 202)
+
+
+@router.post("/chat/files", dependencies=[Depends(signed_in)], status_code=201)
+async def upload(request: Request, site: AtSite) -> Response:
+    """Keep one file for the message that is being written."""
+    return JSONResponse(await kept.receive(request, site, ADDRESS.channel), 201)
+
+
+@router.get("/chat/files/{file_id}", dependencies=[Depends(signed_in)])
+async def download(site: AtSite, file_id: UUID) -> Response:
+    """A file of the conversation, to be saved."""
+    return await kept.download(site, file_id)
+
+
+@router.get("/chat/files/{file_id}/view", dependencies=[Depends(signed_in)])
+async def view(site: AtSite, file_id: UUID) -> Response:
+    """A picture of it."""
+    return await kept.view(site, file_id)

@@ -12,7 +12,11 @@ $("[data-theme-toggle]")?.addEventListener("click", () => {
 });
 
 // ---- patches: [what, where, html]
-const element = html => { const t = document.createElement("template"); t.innerHTML = html; return t.content };
+const element = html => { const t = document.createElement("template"); t.innerHTML = html; localise(t.content); return t.content };
+const localise = root => root.querySelectorAll("time").forEach(time => {
+  time.textContent = new Date(time.dateTime).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+});
+localise(document);
 const keepOpen = (old, fresh) => {
   const open = new Set([...old.querySelectorAll("details[open]"), ...(old.open ? [old] : [])].map(d => d.id));
   for (const details of fresh.querySelectorAll("details")) if (open.has(details.id)) details.open = true;
@@ -33,7 +37,7 @@ const patch = {
   },
   running(now) {
     if (form) form.dataset.running = now;
-    if (by("stop")) { by("stop").hidden = !now; by("send").hidden = now && !box.value.trim() }
+    if (by("stop")) { by("stop").hidden = !now; by("send").hidden = now && !box.value.trim() && !files.length }
     by("thread")?.setAttribute("aria-busy", now);
   },
 };
@@ -48,15 +52,16 @@ $("button", newer ?? document.createElement("i"))?.addEventListener("click", toE
 if (chat) new ResizeObserver(() => stuck && toEnd()).observe(by("thread"));
 
 // ---- the connection: resumes where it was, or gets the whole again
+const stream = $("[data-stream]");
 let source, last = "", heard = Date.now();
 function connect() {
   source?.close();
-  source = new EventSource(chat.dataset.stream + (last ? `?after=${encodeURIComponent(last)}` : ""));
+  source = new EventSource(stream.dataset.stream + (last ? `?after=${encodeURIComponent(last)}` : ""));
   source.onopen = () => online(true);
   source.onmessage = event => {
     last = event.lastEventId; heard = Date.now();
     for (const [what, ...where] of JSON.parse(event.data)) patch[what](...where);
-    if (stuck) toEnd(); else newer.hidden = false;
+    if (chat && stuck) toEnd(); else if (chat) newer.hidden = false;
   };
   source.onerror = () => { online(false); if (source.readyState === EventSource.CLOSED) setTimeout(again, 1500) };
 }
@@ -73,30 +78,33 @@ function online(now) {
   shown.textContent = now ? "Live" : "Reconnecting…";
   if (now) deliver();
 }
-const awake = () => { if (!document.hidden && Date.now() - heard > 30000) connect() };
+const awake = () => { if (stream && !document.hidden && Date.now() - heard > 30000) connect() };
 document.addEventListener("visibilitychange", awake);
-addEventListener("online", () => chat && connect());
+addEventListener("online", () => stream && connect());
 
 // ---- the composer: what was typed, and what could not be sent yet, survive a reload
 const form = by("composer"), box = by("text");
-const kept = { draft: "supaclaw.draft", unsent: "supaclaw.unsent" };
-let unsent = JSON.parse(localStorage.getItem(kept.unsent) ?? "[]"), delivering = false;
+const kept = { draft: "supaclaw.draft", unsent: "supaclaw.unsent", files: "supaclaw.files" };
+const stored = name => JSON.parse(localStorage.getItem(kept[name]) ?? "[]");
+let unsent = stored("unsent"), delivering = false;
 const keep = () => { localStorage.setItem(kept.unsent, JSON.stringify(unsent)); showUnsent() };
 const showUnsent = () => by("unsent").replaceChildren(...unsent.filter(m => m.late).map(m => Object.assign(
-  document.createElement("div"), { className: "message user waiting", textContent: m.text })));
+  document.createElement("div"), { className: "message user waiting", textContent: [m.text, ...(m.files ?? []).map(f => f.name)].join("\n").trim() })));
 
-function submit(text) {
-  if (!text.trim()) return;
-  unsent.push({ id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, text });
+function submit(text, files = []) {
+  if (!text.trim() && !files.length) return;
+  unsent.push({ id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, text, files: files.map(({ id, name }) => ({ id, name })) });
   keep(); toEnd(); deliver();
 }
 async function deliver() {                                          // in order; a repeat carries the same id
-  if (delivering) return;
+  if (delivering || !form) return;
   delivering = true;
   while (unsent.length) {
     const message = unsent[0];
     try {
-      const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams({ text: message.text, client_id: message.id }) });
+      const body = new URLSearchParams({ text: message.text, client_id: message.id });
+      for (const file of message.files ?? []) body.append("files", file.id);
+      const answer = await fetch(form.action, { method: "POST", body });
       if (answer.status === 401) { location.assign("/login"); break }
       if (answer.status >= 500 || answer.status === 429) throw answer;
       const said = await answer.json();
@@ -111,6 +119,66 @@ async function deliver() {                                          // in order;
   }
   delivering = false;
 }
+
+// ---- files: uploaded as soon as they are chosen, one after another; those that arrived survive a reload
+let files = stored("files"), uploads = Promise.resolve(), held = false;
+const underWay = file => !file.id && !file.problem;
+const size = bytes => bytes < 1000 ? `${bytes} B` : bytes < 999500 ? `${(bytes / 1e3).toFixed(bytes < 9950 ? 1 : 0)} kB` : `${(bytes / 1e6).toFixed(bytes < 9.95e6 ? 1 : 0)} MB`;
+
+function attach(chosen) {
+  for (const blob of chosen) {
+    if (files.length >= Number(form.dataset.most)) { say(`A message may have ${form.dataset.most} files.`); break }
+    const file = { name: blob.name || "picture.png", size: blob.size, blob, done: 0 };
+    files.push(file);
+    uploads = uploads.then(() => upload(file));
+  }
+  showFiles(); box.focus();
+}
+const upload = file => new Promise(over => {
+  if (!files.includes(file)) return over();
+  const sending = file.sending = new XMLHttpRequest(), body = new FormData();
+  body.append("file", file.blob, file.name);
+  sending.upload.onprogress = event => { file.done = event.loaded / event.total; showProgress(file) };
+  sending.onloadend = () => {
+    const { status, response: answer } = sending;
+    delete file.sending;
+    if (status === 401) location.assign("/login");
+    if (status === 201) Object.assign(file, { id: answer.id, name: answer.name, size: answer.size, blob: undefined });
+    else file.problem = answer?.error?.message ?? "The connection was lost.";
+    file.lost = !status || status >= 500;
+    if (file.problem && files.includes(file)) say(`${file.name} was not uploaded.`);
+    over(); showFiles();
+    if (held && !files.some(underWay)) { held = false; if (!files.some(f => f.problem)) form.requestSubmit() }
+  };
+  sending.open("POST", "/chat/files"); sending.responseType = "json"; sending.send(body);
+});
+function remove(file) {
+  const place = files.indexOf(file);
+  files.splice(place, 1); file.sending?.abort(); showFiles();
+  ($(`li:nth-child(${Math.min(place + 1, files.length)}) [data-remove]`, by("files")) ?? box).focus();
+}
+function retry(file) { delete file.problem; file.done = 0; uploads = uploads.then(() => upload(file)); showFiles() }
+function showProgress(file) {
+  const bar = file.shown && $("progress", file.shown);
+  if (bar) bar.value = file.done;
+}
+function showFiles() {
+  localStorage.setItem(kept.files, JSON.stringify(files.filter(f => f.id).map(({ id, name, size }) => ({ id, name, size }))));
+  by("files").hidden = !files.length;
+  by("files").replaceChildren(...files.map(file => {
+    const li = file.shown = by("file").content.firstElementChild.cloneNode(true), [bar, again, gone] = ["progress", "[data-again]", "[data-remove]"].map(s => $(s, li));
+    $(".name", li).textContent = $(".name", li).title = file.name;
+    $("small", li).textContent = file.problem ?? size(file.size);
+    li.classList.toggle("failed", !!file.problem);
+    if (/\.(png|jpe?g|gif|webp|heic)$/i.test(file.name)) { const use = $("use", li); use.setAttribute("href", use.getAttribute("href").replace("#file", "#image")) }
+    bar.hidden = !underWay(file); bar.value = file.done ?? 0; bar.ariaLabel = `Uploading ${file.name}`;
+    again.hidden = !file.problem || !file.lost; again.onclick = () => retry(file);
+    gone.ariaLabel = gone.title = `Remove ${file.name}`; gone.onclick = () => remove(file);
+    return li;
+  }));
+  patch.running(form.dataset.running === "true");
+}
+
 let quiet;
 function say(text) {
   const toast = by("toast"); if (!toast) return;
@@ -140,7 +208,7 @@ function changed() {
 
 if (form) {
   box.value = localStorage.getItem(kept.draft) ?? "";
-  connect(); changed(); showUnsent(); deliver();
+  changed(); showFiles(); showUnsent(); deliver();
   box.addEventListener("input", () => { chosen = 0; changed() });
   box.addEventListener("keydown", event => {
     const found = matching(), arrow = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -156,8 +224,25 @@ if (form) {
   });
   form.addEventListener("submit", event => {
     event.preventDefault();
-    const text = box.value.trimEnd();
-    box.value = ""; changed(); submit(text); box.focus();
+    const text = box.value.trimEnd(), sent = text.startsWith("/") ? [] : files;
+    if (sent.some(file => file.problem)) return say("Remove the file that was not uploaded, or try it again.");
+    if (held = sent.some(underWay)) return say("Your message goes out as soon as its files are uploaded.");
+    by("toast").hidden = true;
+    box.value = ""; files = files.filter(file => !sent.includes(file));
+    changed(); showFiles(); submit(text, sent); box.focus();
+  });
+  by("attach").addEventListener("click", () => by("pick").click());
+  by("pick").addEventListener("change", event => { attach([...event.target.files]); event.target.value = "" });
+  box.addEventListener("paste", event => {
+    const { files: pasted, types } = event.clipboardData;
+    if (pasted.length && !types.includes("text/plain")) { event.preventDefault(); attach([...pasted]) }
+  });
+  const dragged = event => event.dataTransfer?.types.includes("Files");
+  addEventListener("dragover", event => { if (dragged(event)) { event.preventDefault(); form.classList.add("over") } });
+  addEventListener("dragleave", event => { if (!event.relatedTarget) form.classList.remove("over") });
+  addEventListener("drop", event => {
+    form.classList.remove("over");
+    if (dragged(event)) { event.preventDefault(); attach([...event.dataTransfer.files]) }
   });
   list.addEventListener("mousedown", event => { event.preventDefault(); const li = event.target.closest("li"); if (li) complete(li.dataset.name) });
   addEventListener("keydown", event => {
@@ -166,6 +251,24 @@ if (form) {
     }
   });
 }
+if (stream) connect();
+
+// ---- forms whose effect comes back through the connection
+document.addEventListener("submit", async event => {
+  const sent = event.target, { quiet, sure } = sent.dataset;
+  if (quiet === undefined) return;
+  event.preventDefault();
+  if (sure && !confirm(sure)) return;
+  const button = $("button", sent);
+  button.disabled = true;
+  try {
+    const answer = await fetch(sent.action, { method: "POST", body: new URLSearchParams(new FormData(sent)) });
+    if (answer.status === 401) location.assign("/login");
+    else if (!answer.ok) say((await answer.json()).error.message);
+    else by("toast").hidden = true;
+  } catch { say("The gateway cannot be reached; try again.") }
+  button.disabled = false;
+});
 document.addEventListener("click", event => {
   const say = event.target.closest("[data-say]"), copy = event.target.closest("[data-copy]"), fill = event.target.closest("[data-fill]");
   if (say) submit(say.dataset.say);

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from gateway.domain.inbound import Earlier
 from gateway.web.errors import Refused
+from gateway.web.v1.parts import InlineFile, files_of, text_of
 
 IGNORED = frozenset(
     {
@@ -42,10 +43,11 @@ READ = frozenset({"model", "messages", "stream", "stream_options"})
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request that can be served: what is said now, and what was said before."""
+    """A request that can be served: what is said now, and what was said before; only what is new brings files."""
 
     model: str
     text: str
+    files: tuple[InlineFile, ...]
     earlier: tuple[Earlier, ...]
     stream: bool
     include_usage: bool
@@ -62,6 +64,7 @@ def parse(body: bytes, models: Sequence[str]) -> ChatRequest:
     return ChatRequest(
         model=_model(fields.get("model"), models),
         text=last.text,
+        files=_files(fields.get("messages")),
         earlier=tuple(earlier),
         stream=_flag(fields.get("stream"), "stream"),
         include_usage=isinstance(options, dict) and _flag(options.get("include_usage"), "stream_options.include_usage"),
@@ -111,13 +114,21 @@ def _messages(value: JsonValue) -> list[Earlier]:
     return [_message(item, f"messages[{at}]") for at, item in enumerate(value)]
 
 
+def _files(value: JsonValue) -> tuple[InlineFile, ...]:
+    match value:
+        case [*earlier, {"content": content}]:
+            return files_of(content, f"messages[{len(earlier)}].content")
+        case _:
+            return ()
+
+
 def _message(value: JsonValue, param: str) -> Earlier:
     if not isinstance(value, dict):
         raise _invalid(param, "A message must be an object.")
     for call in ("tool_calls", "function_call"):
         if value.get(call):
             raise Refused(400, "unsupported_value", "Tool calls are not supported.", param=f"{param}.{call}")
-    return Earlier(_role(value.get("role"), param), _text(value.get("content"), f"{param}.content"))
+    return Earlier(_role(value.get("role"), param), text_of(value.get("content"), f"{param}.content"))
 
 
 def _role(value: JsonValue, param: str) -> Literal["user", "assistant", "system"]:
@@ -129,25 +140,6 @@ def _role(value: JsonValue, param: str) -> Literal["user", "assistant", "system"
         case _:
             message = f"Role {json.dumps(value)} is not supported; use system, developer, user or assistant."
             raise Refused(400, "unsupported_value", message, param=f"{param}.role")
-
-
-def _text(value: JsonValue, param: str) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    if not isinstance(value, list):
-        raise _invalid(param, "Content must be a text or a list of text parts.")
-    return "\n".join(_part(part, f"{param}[{at}]") for at, part in enumerate(value))
-
-
-def _part(value: JsonValue, param: str) -> str:
-    if isinstance(value, dict):
-        if value.get("type") == "text" and isinstance(text := value.get("text"), str):
-            return text
-        if value.get("type") == "refusal" and isinstance(refusal := value.get("refusal"), str):
-            return refusal
-    kind = json.dumps(value.get("type") if isinstance(value, dict) else None)
-    message = f"Content of type {kind} is not supported; only text is."
-    raise Refused(400, "unsupported_value", message, param=f"{param}.type")
 
 
 def _invalid(param: str | None, message: str) -> Refused:

@@ -18,7 +18,9 @@ from gateway.store import requests, sessions
 from gateway.web.accepting import accept
 from gateway.web.access import Caller, needs, owner_as_sender
 from gateway.web.errors import Refused
+from gateway.web.files import attachment_of, keep
 from gateway.web.live import EventStream, Frame, to_json
+from gateway.web.multipart import SentFile
 from gateway.web.site import AtSite, Site
 from gateway.web.v1 import turn, wire
 from gateway.web.v1.request import ChatRequest, parse
@@ -68,7 +70,9 @@ async def complete(
     key = named.idempotency_key or str(uuid4())
     now = site.backend.clock.now()
     sender = owner_as_sender(site.backend)
-    inbound = Inbound(address, sender, asked.text, key, now, solo=True, earlier=asked.earlier)
+    files = [await keep(site, SentFile(file.name, file.mime, file.pieces()), CHANNEL) for file in asked.files]
+    attachments = tuple(map(attachment_of, files))
+    inbound = Inbound(address, sender, asked.text, key, now, solo=True, earlier=asked.earlier, attachments=attachments)
     accepted = await accept(site, inbound)
     if isinstance(accepted.decision, Ignore):
         raise Refused(400, "invalid_value", f"The message was ignored: {accepted.decision.reason}.", param="messages")

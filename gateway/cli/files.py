@@ -1,0 +1,73 @@
+"""`supaclaw files`."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, BinaryIO
+from uuid import UUID
+
+import typer
+
+from gateway.cli.database import with_database
+from gateway.cli.output import AsJson, print_rows
+from gateway.cli.owner import owner_of
+from gateway.config.environment import Environment
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import FileId
+from gateway.store import files
+from gateway.store.files import FileRow
+from gateway.store.pool import Database
+from gateway.workspace.descent import explained, open_file
+from gateway.workspace.paths import WorkspacePath
+
+
+def show(
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 20, as_json: AsJson = False
+) -> None:
+    """List files that came in or were written, the latest first."""
+
+    async def recent(database: Database) -> list[FileRow]:
+        async with database.connection() as conn:
+            owner = await owner_of(conn)
+            return await files.recent(conn, owner.id, limit) if owner else []
+
+    print_rows(with_database(recent), ("id", "path", "size"), as_json=as_json)
+
+
+def get(
+    id: Annotated[UUID, typer.Argument(help="As `supaclaw files list` shows it.")],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="PATH", help="Where to; - is the terminal.")] = ".",
+) -> None:
+    """Fetch a file out of the workspace. Nothing is overwritten."""
+
+    async def known(database: Database) -> FileRow | None:
+        async with database.connection() as conn:
+            owner = await owner_of(conn)
+            return await files.by_id(conn, owner.id, FileId(id)) if owner else None
+
+    row = with_database(known)
+    if row is None:
+        raise OwnerMustAct(f"there is no file {id}; `supaclaw files list` shows them")
+    path = WorkspacePath.parse(row.path)
+    with (
+        explained(path),
+        open_file(Environment.read(os.environ).workspace, path) as found,
+        open(found, "rb", closefd=False) as file,
+    ):
+        _copy(file, output, path.name)
+
+
+def _copy(file: BinaryIO, output: str, name: str) -> None:
+    if output == "-":
+        shutil.copyfileobj(file, sys.stdout.buffer)
+        return
+    to = Path(output) / name if Path(output).is_dir() else Path(output)
+    try:
+        with to.open("xb") as copy:
+            shutil.copyfileobj(file, copy)
+    except FileExistsError:
+        raise OwnerMustAct(f"{to} exists already; name another one with --output") from None
+    except OSError as error:
+        raise OwnerMustAct(f"{to} cannot be written: {error.strerror}") from None
+    print(to)

@@ -1,0 +1,47 @@
+"""Connecting a channel to an account, by a QR code or a code typed on the phone."""
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Depends
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from gateway.domain.channel import Login
+from gateway.domain.scopes import Scope
+from gateway.web import logins
+from gateway.web.access import needs
+from gateway.web.site import AtSite
+
+router = APIRouter(prefix="/api/channels/{name}", dependencies=[Depends(needs(Scope.ADMIN))])
+
+
+class Phone(BaseModel):
+    """The phone to be connected, by its number with the country code."""
+
+    phone: str = Field(max_length=40)
+
+
+@dataclass(frozen=True, slots=True)
+class PairCode:
+    """What has to be typed on that phone."""
+
+    code: str
+
+
+@router.get("/login")
+async def login(site: AtSite, name: str) -> Login:
+    """How far the login is; `qr` is what the QR code says."""
+    return logins.find(site, name).login()
+
+
+@router.post("/login")
+async def request_code(site: AtSite, name: str, wanted: Phone) -> PairCode:
+    """A code instead of the QR code."""
+    return PairCode(await logins.find(site, name).request_code(logins.digits_of(wanted.phone)))
+
+
+@router.post("/logout", status_code=204)
+async def logout(site: AtSite, name: str) -> Response:
+    """Forget the account; a new login starts."""
+    await logins.find(site, name).logout()
+    return Response(status_code=204)

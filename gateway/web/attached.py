@@ -1,0 +1,54 @@
+"""The files of a message as they are shown, and as JSON."""
+
+from dataclasses import dataclass
+
+from gateway.domain.attachments import Attached
+from gateway.domain.ids import FileId
+from gateway.domain.json import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A file on the page; without `id` there is nothing to download, `remark` says how it stands."""
+
+    id: FileId | None
+    name: str
+    icon: str
+    remark: str
+    failed: bool
+    picture: bool
+
+
+def chip(file: Attached) -> Chip:
+    """What a person is shown of it. A picture shows itself, with or without text in it."""
+    picture = bool(file.id and file.view_path) and file.mime.startswith("image/")
+    remark = " · ".join(filter(None, (readable(file.size), "" if picture else file.problem)))
+    return Chip(file.id, file.name, _icon(file.mime), remark, file.state == "failed", picture)
+
+
+def readable(size: int) -> str:
+    """A size in bytes, for people; empty while it is unknown."""
+    if size < 1000:
+        return f"{size} B" if size else ""
+    number, unit = (size / 1e3, "kB") if size < 999_500 else (size / 1e6, "MB")
+    return f"{number:.1f} {unit}" if number < 9.95 else f"{number:.0f} {unit}"
+
+
+def as_json(file: Attached) -> dict[str, Json]:
+    """One entry of `files`."""
+    return {
+        "id": str(file.id) if file.id else None,
+        "state": file.state,
+        "name": file.name,
+        "mime": file.mime,
+        "size": file.size,
+        "path": file.path,
+        "pages": file.pages,
+        "description": file.description,
+        "problem": file.problem,
+    }
+
+
+def _icon(mime: str) -> str:
+    kind = mime.partition("/")[0]
+    return {"image": "image", "audio": "audio-lines"}.get(kind, "file")

@@ -1,0 +1,126 @@
+"""Files into and out of the conversation: kept as they arrive, handed out so that no browser runs them."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
+from uuid import UUID
+
+from fastapi import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from gateway.domain.ids import FileId
+from gateway.domain.inbound import Attachment
+from gateway.domain.json import Json
+from gateway.domain.principals import Label
+from gateway.flow.uploads import UploadRefused
+from gateway.store import files
+from gateway.store.files import FileRow
+from gateway.web.errors import Refused
+from gateway.web.multipart import SentFile, file_in
+from gateway.web.site import Site
+from gateway.workspace.descent import explained, open_file
+from gateway.workspace.paths import WorkspaceError, WorkspacePath
+
+MAX_FILES = 20
+"""Files of one message."""
+_PIECE = 256 * 1024
+_ENVELOPE = 64 * 1024
+"""Bytes of a request that are not the file, at most."""
+_APART = {"Content-Security-Policy": "sandbox; default-src 'none'"}
+
+
+async def keep(site: Site, file: SentFile, origin: str) -> FileRow:
+    """Store one of the owner's files; raises `Refused`."""
+    owner = site.backend.owner.id
+    try:
+        return await site.backend.uploads.keep(
+            owner, file.name, file.mime, file.pieces, label=Label.OWNER, origin=origin
+        )
+    except UploadRefused as refused:
+        raise _too_large(refused) from None
+
+
+async def receive(request: Request, site: Site, origin: str) -> dict[str, Json]:
+    """Store the one file of a multipart request and say what became of it; raises `Refused`."""
+    length = request.headers.get("content-length", "")
+    try:
+        site.backend.uploads.check(int(length) - _ENVELOPE if length.isdecimal() else None)
+    except UploadRefused as refused:
+        raise _too_large(refused) from None
+    row = await keep(site, await file_in(request), origin)
+    return {"id": str(row.id), "name": name_of(row), "mime": row.mime, "size": row.size, "path": row.path}
+
+
+async def announced(site: Site, ids: Sequence[UUID]) -> tuple[Attachment, ...]:
+    """These files as a channel would announce them; raises `Refused` for one that is not the owner's."""
+    return tuple([attachment_of(await _row(site, id, status=400)) for id in dict.fromkeys(ids)])
+
+
+def attachment_of(row: FileRow) -> Attachment:
+    """A file that is here already, as a channel would announce it."""
+    return Attachment(str(row.id), name_of(row), row.mime, row.size)
+
+
+def name_of(row: FileRow) -> str:
+    """The last part of its path."""
+    return row.path.rpartition("/")[2]
+
+
+async def download(site: Site, id: UUID) -> Response:
+    """The file itself, to be saved and never shown, whatever type it claims to be; raises `Refused`."""
+    row = await _row(site, id)
+    saved_as = f"attachment; filename*=UTF-8''{quote(name_of(row), safe='')}"
+    return await _handed_out(site, row.path, "application/octet-stream", {"Content-Disposition": saved_as})
+
+
+async def view(site: Site, id: UUID) -> Response:
+    """The picture that was made of it; raises `Refused` when there is none."""
+    row = await _row(site, id)
+    return await _handed_out(site, row.view_path, "image/jpeg", {"Cache-Control": "private, max-age=3600"})
+
+
+def _too_large(refused: UploadRefused) -> Refused:
+    return Refused(413, "file_refused", f"The file was not taken: {refused}.")
+
+
+async def _row(site: Site, id: UUID, *, status: int = 404) -> FileRow:
+    async with site.backend.database.connection() as conn:
+        row = await files.by_id(conn, site.backend.owner.id, FileId(id))
+    if row is None:
+        raise Refused(status, "unknown_file", f"There is no file {id}.", param="files" if status == 400 else None)
+    return row
+
+
+async def _handed_out(site: Site, path: str, mime: str, headers: dict[str, str]) -> Response:
+    try:
+        file, size = await asyncio.to_thread(_opened, site.backend.files, WorkspacePath.parse(path))
+    except WorkspaceError as exc:
+        raise Refused(404, exc.code, "The file is not there any more.") from None
+    return _FromDisk(file, mime, {**_APART, **headers, "Content-Length": str(size)})
+
+
+def _opened(root: Path, path: WorkspacePath) -> tuple[BinaryIO, int]:
+    with explained(path), open_file(root, path) as descriptor:
+        return os.fdopen(os.dup(descriptor), "rb"), os.fstat(descriptor).st_size
+
+
+class _FromDisk(StreamingResponse):
+    """An open file, closed with the response."""
+
+    def __init__(self, file: BinaryIO, mime: str, headers: dict[str, str]) -> None:
+        self._file = file
+        super().__init__(_pieces(file), media_type=mime, headers=headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        with self._file:
+            await super().__call__(scope, receive, send)
+
+
+async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
+    while piece := await asyncio.to_thread(file.read, _PIECE):
+        yield piece

@@ -1,0 +1,121 @@
+"""One file out of a multipart request, in pieces, as it arrives: nothing waits for the whole of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from fastapi import Request
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.requests import ClientDisconnect
+
+from gateway.web.errors import Refused
+
+SILENCE_SECONDS = 60.0
+"""How long a client may send nothing in the middle of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentFile:
+    """A file on its way in; name and type are the client's words. `pieces` raises `Refused` when it breaks off."""
+
+    name: str
+    mime: str
+    pieces: AsyncIterator[bytes]
+
+
+async def file_in(request: Request) -> SentFile:
+    """The one file of this request; other fields are passed over. Raises `Refused`."""
+    reader = _Reader(request)
+    while reader.found is None:
+        if not await reader.more():
+            raise _invalid("There is no file in the request; send one as the field `file`.")
+    name, mime = reader.found
+    return SentFile(name, mime, reader.pieces())
+
+
+class _Reader:
+    """Feeds the parser, and keeps what belongs to the file until somebody takes it."""
+
+    def __init__(self, request: Request) -> None:
+        kind, options = parse_options_header(request.headers.get("content-type"))
+        if kind != b"multipart/form-data" or b"boundary" not in options:
+            raise _invalid("Send the file as multipart/form-data.")
+        self._arriving = request.stream()
+        self._headers: dict[bytes, bytes] = {}
+        self._header = self._value = b""
+        self._in_file = self._whole = False
+        self._waiting: list[bytes] = []
+        self.found: tuple[str, str] | None = None
+        try:
+            self._parser = MultipartParser(
+                options[b"boundary"],
+                {
+                    "on_part_begin": self._headers.clear,
+                    "on_header_field": self._on_header_field,
+                    "on_header_value": self._on_header_value,
+                    "on_header_end": self._on_header_end,
+                    "on_headers_finished": self._on_headers,
+                    "on_part_data": self._on_data,
+                    "on_part_end": self._on_part_end,
+                    "on_end": self._on_end,
+                },
+            )
+        except FormParserError:
+            raise _invalid("The boundary of the multipart request is not valid.") from None
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The file's bytes."""
+        while self._waiting or await self.more():
+            waiting, self._waiting = self._waiting, []
+            if waiting:
+                yield b"".join(waiting)
+
+    async def more(self) -> bool:
+        """Read on; false when everything has arrived."""
+        try:
+            async with asyncio.timeout(SILENCE_SECONDS):
+                chunk = await anext(self._arriving, b"")
+            if chunk:
+                self._parser.write(chunk)
+        except TimeoutError:
+            raise Refused(408, "too_slow", "The upload stopped in the middle; send the file again.") from None
+        except (FormParserError, ClientDisconnect):
+            raise _invalid("The upload is not valid multipart/form-data; send the file again.") from None
+        if not chunk and not self._whole:
+            raise _invalid("The upload broke off; send the file again.")
+        return bool(chunk)
+
+    def _on_header_field(self, data: bytes, start: int, end: int) -> None:
+        self._header += data[start:end]
+
+    def _on_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def _on_header_end(self) -> None:
+        self._headers[self._header.lower()] = self._value
+        self._header = self._value = b""
+
+    def _on_headers(self) -> None:
+        _, options = parse_options_header(self._headers.get(b"content-disposition"))
+        self._in_file = b"filename" in options
+        if not self._in_file:
+            return
+        if self.found is not None:
+            raise _invalid("There is more than one file in the request; send them one by one.")
+        mime, _ = parse_options_header(self._headers.get(b"content-type"))
+        self.found = options[b"filename"].decode(errors="replace"), mime.decode("latin-1")
+
+    def _on_data(self, data: bytes, start: int, end: int) -> None:
+        if self._in_file:
+            self._waiting.append(data[start:end])
+
+    def _on_part_end(self) -> None:
+        self._in_file = False
+
+    def _on_end(self) -> None:
+        self._whole = True
+
+
+def _invalid(message: str) -> Refused:
+    return Refused(400, "invalid_upload", message)

@@ -1,0 +1,78 @@
+import pytest
+from playwright.async_api import Browser, expect
+
+from gateway.domain.channel import Login
+from tests.browser.conftest import opened
+from tests.fakes.login import FakeLogin
+from tests.web.conftest import Running, Web
+from tests.web.test_people import ask
+
+HOSTILE = "<b>Bo</b> \u202eevil\u200b " + "Wolfeschlegelsteinhausenbergerdorff" * 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
+async def test_people_ask_are_let_in_and_sent_away(browser: Browser, web: Web, scheme: str, phone: bool):
+    look = f"{'phone' if phone else 'desktop'}-{scheme}"
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = watched.page
+        page.on("dialog", lambda dialog: dialog.accept())
+        await page.click("text=People")
+        await expect(page.locator("#empty h2")).to_have_text("Nobody asks to be let in")
+        await watched.show(f"people-empty-{look}")
+        await ask(web, "Grace Hopper", "ABCDEFGH", "1234567")
+        await ask(web, HOSTILE, "JKLMNPQR", "-" * 40)
+        await expect(page.locator(".row")).to_have_count(2)
+        await expect(page.locator("#empty")).to_be_hidden()
+        await watched.show(f"people-asking-{look}")
+        await page.get_by_role("button", name="Let in").first.click()
+        await expect(page.locator("#admitted ~ .row")).to_contain_text("Grace Hopper")
+        await watched.show(f"people-let-in-{look}")
+        await page.get_by_role("button", name="Deny").click()
+        await page.get_by_role("button", name="Take back").click()
+        await expect(page.locator("#empty h2")).to_be_visible()
+        assert await web.backend.pairing.admitted() == []
+        await watched.assert_clean()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
+async def test_a_messenger_is_connected(browser: Browser, running: Running, scheme: str, phone: bool):
+    look = f"{'phone' if phone else 'desktop'}-{scheme}"
+    login = FakeLogin(Login("waiting", qr="2@" + "Ab3" * 70))
+    channels: dict[str, str] = {}
+    started = await running.start(channels=lambda: channels, logins=lambda: {"whatsapp": login})
+    async with opened(browser, started.web, scheme=scheme, phone=phone) as watched:
+        page = watched.page
+        page.on("dialog", lambda dialog: dialog.accept())
+        await page.click("text=Channels")
+        await expect(page.locator("#empty h2")).to_have_text("No messenger is connected")
+        await watched.show(f"channels-empty-{look}")
+        channels |= {
+            "slack": "shut: config.json channels.slack.bot_token is not valid; " + "see the app's page " * 8,
+            "telegram": "open",
+            "whatsapp": "opening",
+        }
+        first = await page.locator(".qr svg path").last.get_attribute("d")
+        await watched.show(f"channels-qr-{look}")
+        await page.fill("#phone-whatsapp-number", "+49 170 12")
+        login.state = Login("waiting", qr="2@" + "xY9" * 70, problem="the last code was too old")
+        await expect(page.locator("#login-whatsapp .problem")).to_be_visible()
+        assert await page.locator(".qr svg path").last.get_attribute("d") != first
+        await expect(page.locator("#phone-whatsapp-number")).to_be_focused()
+        await page.keyboard.type("00000")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#toast")).to_contain_text("wait an hour")
+        watched.expects(409)
+        await page.fill("#phone-whatsapp-number", "+49 170 1234567")
+        await page.get_by_role("button", name="Get a code").click()
+        await expect(page.locator("#login-whatsapp .code")).to_have_text("ABCD-EFGH")
+        await watched.show(f"channels-code-{look}")
+        login.state = Login("connected", account="+49 170 1234567")
+        await expect(page.locator("#login-whatsapp")).to_contain_text("Connected as +49 170 1234567")
+        await expect(page.locator("#phone-whatsapp")).to_have_count(0)
+        await watched.show(f"channels-connected-{look}")
+        await page.get_by_role("button", name="Log out").click()
+        await expect(page.locator("#login-whatsapp")).to_contain_text("Logged out")
+        await watched.assert_clean()
+    await started.stop()

@@ -1,0 +1,72 @@
+import asyncio
+import hashlib
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from gateway.config.environment import Environment
+from gateway.domain.principals import Label, Role
+from gateway.store import files, principals
+from gateway.store.files import FileRow
+from gateway.store.pool import Database
+from tests.cli.conftest import Supaclaw
+
+
+@pytest.fixture
+def report(dsn: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> FileRow:
+    """A file of the owner's, and one of somebody else's."""
+    monkeypatch.setenv("SUPACLAW_DATABASE_URL", dsn)
+    workspace = Environment.read({}).workspace
+    (workspace / "notes").mkdir(parents=True)
+    (workspace / "notes" / "report.txt").write_bytes(b"words\n")
+
+    async def kept() -> FileRow:
+        async with await Database.connect(dsn) as database, database.connection() as conn:
+            owner = await principals.add(conn, Role.OWNER, "Ada", [])
+            other = await principals.ensure_member(conn, "Bo", "telegram:7")
+            await files.keep(conn, other, "x.txt", size=1, mime="", sha256="", label=Label.KNOWN, origin="telegram")
+            return await files.keep(
+                conn,
+                owner,
+                "notes/report.txt",
+                size=6,
+                mime="text/plain",
+                sha256=hashlib.sha256(b"words\n").hexdigest(),
+                label=Label.OWNER,
+                origin="web",
+            )
+
+    return asyncio.run(kept())
+
+
+def test_the_owners_files_are_listed(supaclaw: Supaclaw, report: FileRow):
+    [listed] = supaclaw("files", "list", "--json").json
+    assert (listed["id"], listed["path"], listed["size"]) == (str(report.id), "notes/report.txt", 6)
+    assert f"{report.id}   notes/report.txt   6" in supaclaw("files", "list").out
+
+
+def test_a_file_is_fetched_into_the_folder_and_nothing_is_overwritten(supaclaw: Supaclaw, report: FileRow, place: Path):
+    done = supaclaw("files", "get", str(report.id))
+    assert (done.code, done.out) == (0, "report.txt\n")
+    assert (place / "report.txt").read_bytes() == b"words\n"
+    again = supaclaw("files", "get", str(report.id))
+    assert (again.code, again.err) == (
+        1,
+        "supaclaw: report.txt exists already; name another one with --output\n",
+    )
+
+
+def test_a_file_is_fetched_under_another_name_or_printed(supaclaw: Supaclaw, report: FileRow, place: Path):
+    assert supaclaw("files", "get", str(report.id), "--output", "copy.txt").out == "copy.txt\n"
+    assert (place / "copy.txt").read_bytes() == b"words\n"
+    assert supaclaw("files", "get", str(report.id), "-o", "-").out == "words\n"
+    nowhere = supaclaw("files", "get", str(report.id), "-o", "missing/copy.txt")
+    assert nowhere.err == "supaclaw: missing/copy.txt cannot be written: No such file or directory\n"
+
+
+def test_a_file_that_is_not_there_says_so(supaclaw: Supaclaw, report: FileRow):
+    unknown = uuid4()
+    assert supaclaw("files", "get", str(unknown)).err.startswith(f"supaclaw: there is no file {unknown}")
+    (Environment.read({}).workspace / report.path).unlink()
+    assert "does not exist" in supaclaw("files", "get", str(report.id)).err

@@ -1,0 +1,65 @@
+from datetime import UTC, datetime
+
+from gateway.domain.inbound import Address, Inbound, Sender
+from gateway.store import pairings, tokens
+from tests.web.conftest import BEARER, Web
+
+
+async def ask(web: Web, name: str, code: str, sender: str = "7") -> None:
+    """A stranger writes on a channel that takes requests."""
+    at = Address("telegram", "bot", sender)
+    inbound = Inbound(at, Sender(sender, name), "hi", f"m{sender}", datetime.now(UTC))
+    assert await web.path.database.run(lambda tx: pairings.request(tx, inbound, code)) is not None
+
+
+async def test_who_asks_is_listed_let_in_and_sent_away_again(web: Web):
+    await ask(web, "Bo", "ABCDEFGH")
+    [asking] = (await web.client.get("/api/pairings", headers=BEARER)).json()
+    assert (asking["name"], asking["code"], asking["state"]) == ("Bo", "ABCDEFGH", "open")
+    approved = await web.client.post("/api/pairings/abcd-efgh/approve", headers=BEARER)
+    assert approved.json()["state"] == "approved"
+    denied = await web.client.post(f"/api/pairings/{asking['id']}/deny", headers=BEARER)
+    assert denied.json()["state"] == "denied"
+    assert (await web.client.get("/api/pairings", headers=BEARER)).json() == []
+
+
+async def test_a_code_that_opens_nothing_says_so(web: Web):
+    for what in ("approve", "deny"):
+        answer = await web.client.post(f"/api/pairings/ABCDEFGH/{what}", headers=BEARER)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "owner_must_act")
+        assert "mistyped" in answer.json()["error"]["message"]
+
+
+async def test_only_an_admin_decides(web: Web):
+    await ask(web, "Bo", "ABCDEFGH")
+    _, plain = await tokens.create(web.backend.database, web.backend.owner.id, "talker", ["chat", "read", "memory"])
+    answer = await web.client.post("/api/pairings/ABCDEFGH/approve", headers={"Authorization": f"Bearer {plain}"})
+    assert answer.status_code == 403
+    assert await web.backend.pairing.admitted() == []
+
+
+async def test_the_page_shows_who_asks_and_takes_the_owners_word(web: Web):
+    await ask(web, '<b>Bo</b>\u202e"', "ABCDEFGH")
+    async with web.sign_in() as browser:
+        shown = (await browser.get("/people")).text
+        assert "&lt;b&gt;Bo&lt;/b&gt; &#34;" in shown
+        assert "ABCDEFGH" in shown
+        assert (await browser.post("/people/ABCDEFGH/approve")).status_code == 204
+        [admitted] = await web.backend.pairing.admitted()
+        assert "Take back" in (await browser.get("/people")).text
+        assert (await browser.post(f"/people/{admitted.id}/deny")).status_code == 204
+        assert "supaclaw config set channels.telegram.access pairing" in (await browser.get("/people")).text
+
+
+async def test_a_foreign_page_lets_nobody_in(web: Web):
+    await ask(web, "Bo", "ABCDEFGH")
+    async with web.sign_in() as browser:
+        answer = await browser.post("/people/ABCDEFGH/approve", headers={"Origin": "http://evil.example"})
+    assert answer.status_code == 403
+    assert await web.backend.pairing.admitted() == []
+
+
+async def test_whoever_is_not_signed_in_is_sent_to_the_sign_in(web: Web):
+    for path in ("/people", "/channels"):
+        answer = await web.client.get(path)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/login")
