@@ -42,6 +42,7 @@ class Condition:
         config: Callable[[], Config],
         database: Database,
         instance: InstanceId,
+        cpu: Cpu,
         doors: Doors,
         worker: Worker,
         notices: Notices,
@@ -54,7 +55,7 @@ class Condition:
         self._notices = notices
         self._starts = starts
         self._clock = clock
-        self._cpu = Cpu()
+        self._cpu = cpu
         self._health = Health(database, instance, environment.data / "health", clock)
         self._lag = LagMonitor()
         self._watchdog = Watchdog(doors, clock)

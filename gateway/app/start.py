@@ -9,9 +9,10 @@ import structlog
 
 from gateway.app.archive.place import check_finished
 from gateway.app.database import postgres
+from gateway.app.gateway import TOLD, Gateway
 from gateway.app.local import listening, owner_ids
-from gateway.app.wiring import TASK_CANCELLED, TASK_READY, Gateway
 from gateway.background.health import being_the_gateway
+from gateway.config.channels import switched_on
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
@@ -54,7 +55,7 @@ async def _serve(
     async with AsyncExitStack() as stack:
         socket = stack.enter_context(listening(config.web.host, config.web.port))
         fill_new_workspace(environment.workspace)
-        preloaded = asyncio.create_task(asyncio.to_thread(preload, config.channels), name="preload")
+        preloaded = asyncio.create_task(asyncio.to_thread(preload, switched_on(config.channels)), name="preload")
         stack.callback(preloaded.cancel)
         dsn = await stack.enter_async_context(postgres(environment, config, mine=True))
         database = await stack.enter_async_context(await Database.connect(dsn))
@@ -65,7 +66,7 @@ async def _serve(
         model = await build_client(config.models, os.environ, SystemClock())
         await preloaded
         gateway = Gateway(environment, config, database, people, instance, model, failpoints, mask, starts)
-        await gateway.run(Listener(dsn, (TASK_READY, TASK_CANCELLED), gateway.heard, gateway.worker.wake), socket, stop)
+        await gateway.run(Listener(dsn, TOLD, gateway.heard, gateway.listening), socket, stop)
 
 
 def _stop_signal() -> asyncio.Event:

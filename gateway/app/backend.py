@@ -1,0 +1,65 @@
+"""What the web is given of a running gateway."""
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from gateway.app.local import local_token
+from gateway.app.wiring import Current, Parts
+from gateway.config.environment import Environment
+from gateway.domain.channel import LoginChannel, WebhookChannel
+from gateway.domain.clock import Clock
+from gateway.flow.answers import Answers
+from gateway.flow.pairing import Pairing
+from gateway.store import steps, tasks
+from gateway.store.pool import Database
+
+if TYPE_CHECKING:
+    from gateway.web.backend import Backend
+
+
+def build_backend(
+    environment: Environment, parts: Parts, current: Current, database: Database, clock: Clock
+) -> "Backend":
+    """Imports the web, so it is called once the gateway is ready."""
+    from gateway.web.backend import Backend, StatusReport
+
+    started_at = clock.now()
+
+    async def decided() -> None:
+        await parts.people.refresh(database)
+        parts.outbound.wake()
+
+    async def status() -> StatusReport:
+        now = clock.now()
+        async with database.connection() as conn:
+            queue = await tasks.queue(conn)
+            today = await steps.spent_since(conn, now.replace(hour=0, minute=0, second=0, microsecond=0))
+        return StatusReport(
+            version=version("supaclaw"),
+            started_at=started_at,
+            model=current.describe().active,
+            queue={status.value: count for status, count in queue.items()},
+            channels=parts.doors.states,
+            today=today,
+            vitals=parts.vitals(),
+        )
+
+    return Backend(
+        database=database,
+        inbox=parts.inbound,
+        answers=Answers(database, parts.live),
+        live=parts.live,
+        owner=parts.people.owner,
+        local_token=local_token(environment.data),
+        webhooks=lambda: {n: c for n, c in parts.doors.channels.items() if isinstance(c, WebhookChannel)},
+        status=status,
+        healthy=lambda: parts.condition.well,
+        clock=clock,
+        uploads=parts.uploads,
+        files=environment.workspace,
+        pairing=Pairing(database, decided),
+        channels=lambda: parts.doors.states,
+        logins=lambda: {n: c for n, c in parts.doors.channels.items() if isinstance(c, LoginChannel)},
+        commands={name: command.summary for name, command in parts.commands.items()},
+        on_shed=parts.condition.shed.append,
+    )

@@ -1,0 +1,212 @@
+"""The gateway, wired: the only place that builds objects."""
+
+import asyncio
+import gc
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import structlog
+
+from gateway.app.backend import build_backend
+from gateway.app.local import announce, is_secret, owner_ids, url
+from gateway.app.wiring import Current, Parts
+from gateway.background.upkeep import kept_up
+from gateway.config.channels import check_channels
+from gateway.config.clock import SystemClock
+from gateway.config.environment import Environment
+from gateway.config.failpoints import Failpoints
+from gateway.config.load import parse
+from gateway.config.model import Config
+from gateway.config.starts import Starts
+from gateway.config.watch import ConfigWatch
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.ids import InstanceId, TaskId
+from gateway.flow.doors import Opening, openings
+from gateway.flow.people import People
+from gateway.llm.client import ModelClient, build_client
+from gateway.logs import SecretMask
+from gateway.store import tasks
+from gateway.store.listener import Listener
+from gateway.store.pool import Database
+
+if TYPE_CHECKING:
+    pass
+
+DRAIN_SECONDS = 10.0
+CATCH_UP_SECONDS = 5.0
+TASK_READY = "supaclaw_task"
+TASK_CANCELLED = "supaclaw_cancel"
+PEOPLE_CHANGED = "supaclaw_people"
+TOLD = (TASK_READY, TASK_CANCELLED, PEOPLE_CHANGED)
+"""What processes on the same database tell each other of."""
+
+log = structlog.get_logger("gateway")
+
+
+class Gateway:
+    """A running gateway: its start, its work, its orderly stop; a new configuration is taken over in place."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        config: Config,
+        database: Database,
+        people: People,
+        instance: InstanceId,
+        model: ModelClient,
+        failpoints: Failpoints,
+        mask: SecretMask,
+        starts: Starts,
+    ) -> None:
+        self._environment = environment
+        self._database = database
+        self._instance = instance
+        self._mask = mask
+        self._clock = SystemClock()
+        self._started_at = self._clock.now()
+        self._current = Current(config, model)
+        self._parts = Parts(environment, self._current, database, people, instance, failpoints, starts, self._clock)
+
+    def heard(self, channel: str, payload: str) -> None:
+        """Another process told us something."""
+        if channel == TASK_CANCELLED:
+            self._parts.worker.cancel([TaskId(UUID(payload))])
+        elif channel == PEOPLE_CHANGED:
+            self._parts.gate.people_changed()
+        else:
+            self._parts.worker.wake()
+
+    async def run(self, listener: Listener, socket: socket.socket, stop: asyncio.Event) -> None:
+        """Work until `stop`; then take nothing more in, and let what runs come to its end."""
+        async with asyncio.TaskGroup() as group:
+            opened = await self._admit(self._current.config)
+            await self._resume()
+            await self._parts.doors.apply(opened, self._parts.gate.receive, group)
+            running = self._start(group, listener)
+            running += await self._after_ready(group, socket)
+            await stop.wait()
+            log.info("gateway.stopping")
+            await self._parts.doors.stop_receiving()
+            await self._parts.worker.drain(DRAIN_SECONDS)
+            await self._parts.outbound.drain(DRAIN_SECONDS)
+            await self._parts.doors.shut()
+            await self._catch_up()
+            for task in running:
+                task.cancel()
+        await self._parts.condition.close()
+        await self._current.model.close()
+        log.info("gateway.stopped")
+
+    async def _catch_up(self) -> None:
+        """What the journal still lacks the next start adds, so this need not take long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                await self._parts.journal.catch_up()
+
+    async def _resume(self) -> None:
+        """Take up what a crash left: runs, what only the journal has of those admitted, commands."""
+        async with self._database.connection() as conn:
+            released = await tasks.release(conn, self._instance)
+        if released:
+            log.info("gateway.resumed", runs=released)
+        await self._parts.dispatch.resume()
+        await self._parts.inbound.restore(await self._parts.journal.unstored())
+        await self._parts.journal.checked()
+
+    def _start(self, group: asyncio.TaskGroup, listener: Listener) -> list[asyncio.Task[None]]:
+        work = {
+            "worker": self._parts.worker.run,
+            "outbound": self._parts.outbound.run,
+            "gate": self._parts.gate.run,
+            "commands": self._parts.dispatch.retry,
+            "spool": self._parts.inbound.run,
+            "outages": self._parts.outages.run,
+            "journal": self._parts.journal.run,
+            "listener": listener.run,
+            **self._parts.condition.watches,
+        }
+        return [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
+
+    async def _after_ready(self, group: asyncio.TaskGroup, socket: socket.socket) -> list[asyncio.Task[None]]:
+        """What the first poll does not need: the web, the model's SDK, watching the configuration."""
+        web = await asyncio.to_thread(import_module, "gateway.web.server")
+        backend = build_backend(self._environment, self._parts, self._current, self._database, self._clock)
+        work: dict[str, Callable[[], Awaitable[None]]] = {
+            "web": partial(web.serve, backend, socket),
+            "config": self._watch(group).run,
+            "models": self._warm,
+            **self._parts.condition.chores,
+        }
+        started = [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
+        announce(backend.links.issue(url(socket), self._clock.now()), self._current.model.describe())
+        return started
+
+    async def _warm(self) -> None:
+        """Import what the first turn needs; from then on the garbage collector need not look at it again."""
+        await self._current.model.warm()
+        gc.collect()
+        gc.freeze()
+
+    def _watch(self, group: asyncio.TaskGroup) -> ConfigWatch:
+        def parsed(text: str) -> Config:
+            config = parse(text, os.environ)
+            check_channels(config.channels)
+            return config
+
+        async def changed(config: Config) -> None:
+            await self._change(config, group)
+
+        async def rejected(problem: str) -> None:
+            await self._parts.notices.tell_owner(f"config.json was not taken over. {problem}")
+
+        watch = ConfigWatch(self._environment.config, self._current.config, parsed, rejected)
+        watch.subscribe(changed)
+        return watch
+
+    async def _change(self, config: Config, group: asyncio.TaskGroup) -> None:
+        """Take over an edited configuration; what runs goes on with the models it started with."""
+        if config.models != self._current.config.models:
+            group.create_task(self._retire(self._current.model), name="retired models")
+            self._current.model = await build_client(config.models, os.environ, self._clock)
+        self._current.config = config
+        await self._parts.doors.apply(await self._admitted(config), self._parts.gate.receive, group)
+
+    async def _retire(self, model: ModelClient) -> None:
+        """Close what the turns under way still use, once they are over."""
+        await self._parts.worker.settle()
+        await model.close()
+
+    async def _admitted(self, config: Config) -> Mapping[str, Opening]:
+        """The same however long the database is away; who is shut out is shut out at once."""
+        while True:
+            try:
+                return await self._admit(config)
+            except TryAgainLater as exc:
+                log.warning("config.waits", error=str(exc))
+                await self._clock.sleep(1.0)
+
+    async def _admit(self, config: Config) -> Mapping[str, Opening]:
+        """Know who may come in; by which doors."""
+        menu = [(command.name, command.summary) for command in self._parts.commands.values()]
+        opened = openings(config.channels, menu, self._environment.data)
+        for part in (config, *(opening.settings for opening in opened.values())):
+            self._mask.learn(part)
+        for name in filter(is_secret, os.environ):
+            self._mask.add(os.environ[name])
+        for name, opening in opened.items():
+            if opening.access.anyone:
+                log.warning("channel.open_to_all", channel=name, hint=f'"*" or "open" lets anyone use {name}')
+        self._parts.people.allow({name: opening.access for name, opening in opened.items()})
+        await self._parts.people.learn(self._database, config.owner.name, owner_ids(config))
+        return opened
+
+    def listening(self) -> None:
+        """What was told before that may have been missed."""
+        self._parts.worker.wake()
+        self._parts.gate.people_changed()
