@@ -166,12 +166,12 @@ class Soak:
 
 
 def _postgres_mb(data: Path) -> float:
-    """Each page of its shared memory is counted once, however many of its processes map it."""
+    """What its processes have each to themselves: the shared memory fills up to its fixed size, and is no growth."""
     postmaster = psutil.Process(int((data / "postgres" / "postmaster.pid").read_text().splitlines()[0]))
     total = 0
     for process in (postmaster, *postmaster.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
-            total += process.memory_full_info().pss
+            total += process.memory_full_info().uss
     return total / MB
 
 
