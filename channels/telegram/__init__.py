@@ -1,5 +1,6 @@
 """Telegram, by long polling or webhook, over aiogram."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from secrets import token_urlsafe
@@ -29,6 +30,9 @@ class Settings(ChannelSettings):
     webhook_secret: SecretStr | None = Field(
         None, description="What Telegram proves itself with; null makes up a new one at every start."
     )
+    rich_messages: bool = Field(
+        True, description="Tables and formulas as rich messages; false where apps are too old to show them."
+    )
 
     @model_validator(mode="after")
     def _webhook_has_an_address(self) -> Self:
@@ -44,8 +48,7 @@ def create(settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logg
     """
     del data
     token = settings.token.get_secret_value()
-    account, _, secret = token.partition(":")
-    if not (account.isdecimal() and secret) or any(char.isspace() for char in token):
+    if not re.fullmatch(r"[0-9]+:\S+", token):
         raise ConfigError("channels.telegram.token: not a bot token; @BotFather gives one like 123456:ABC-DEF")
     webhook_secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else token_urlsafe(32)
     return Telegram(
@@ -55,4 +58,5 @@ def create(settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logg
         webhook_secret=webhook_secret,
         commands=commands,
         log=log,
+        rich=settings.rich_messages,
     )

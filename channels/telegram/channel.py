@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from channels.telegram.errors import TelegramError, TokenRefused, TooFast
 from channels.telegram.polling import Patience, Polling
-from channels.telegram.raw import Take
 from channels.telegram.recovery import Recovery
 from channels.telegram.sdk import preload
 from channels.telegram.webhook import Webhook
-from gateway.domain.channel import Accept, Capabilities, Drafts, FetchFailed, Outgoing, WebhookReply
+from gateway.domain.channel import Accept, Capabilities, Drafts, Outgoing, WebhookReply
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.inbound import Address, Attachment
 from gateway.domain.logging import Logger
@@ -19,8 +18,6 @@ from gateway.domain.splitting import utf16_tail
 
 if TYPE_CHECKING:
     from channels.telegram.client import Client
-
-MAX_TEXT = 4096
 
 
 class Telegram:
@@ -37,6 +34,7 @@ class Telegram:
         webhook_secret: str,
         commands: Sequence[tuple[str, str]],
         log: Logger,
+        rich: bool = True,
         patience: Patience | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -47,9 +45,12 @@ class Telegram:
         self._webhook_secret = webhook_secret
         self._commands = commands
         self._logger = log
+        self._rich = rich
         self._patience = patience or Patience()
         silence = self._patience.silence if webhook_url is None else None
-        self.capabilities = Capabilities(max_text=MAX_TEXT, drafts=Drafts.PRIVATE, typing=True, silence=silence)
+        self.capabilities = Capabilities(
+            max_text=4096, drafts=Drafts.PRIVATE, typing=True, buttons=True, max_file=50_000_000, silence=silence
+        )
         self._recovery = Recovery(log, pause)
         self._opened: Client | None = None
         self._polling: Polling | None = None
@@ -69,7 +70,7 @@ class Telegram:
         try:
             return f"@{await self._client.username()}"
         except TokenRefused as error:
-            raise OwnerMustAct("the token is wrong or was revoked; @BotFather gives a new one") from error
+            raise OwnerMustAct(str(error)) from error
 
     @property
     def _client(self) -> "Client":
@@ -86,11 +87,17 @@ class Telegram:
         """Poll, or have updates pushed, until cancelled."""
         from channels.telegram.intake import Intake
 
-        take = Intake(self._client, self._bot_id, accept, self._logger).take
-        if self._webhook_url is None:
-            await self._poll(take)
-        else:
-            await self._be_pushed(take, self._webhook_url)
+        intake = Intake(self._client, self._bot_id, accept, self._logger)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(intake.answer_presses())
+            if self._webhook_url is None:
+                self._polling = Polling(self._client, self._recovery, self._logger, self._patience)
+                group.create_task(self._introduce(self._polling.answered))
+                await self._polling.run(intake.take)
+            else:
+                self._webhook = Webhook(self._webhook_secret, intake.take)
+                group.create_task(self._introduce(self._webhook.announced))
+                await self._webhook.announce(self._client, self._webhook_url, self._recovery)
 
     async def deliver(self, headers: Mapping[str, str], body: bytes) -> WebhookReply:
         """What Telegram pushed to `/webhook/telegram`."""
@@ -104,20 +111,21 @@ class Telegram:
         """Show one message; its text is rendered from Markdown."""
         from channels.telegram.sending import send
 
-        return await send(self._client, message)
+        return await send(self._client, message, rich=self._rich)
 
     async def typing(self, address: Address) -> None:
         """Lasts five seconds."""
         with suppress(TelegramError):
-            await self._client.typing(address)
+            await self._client.do("sendChatAction", address, action="typing")
 
     async def draft(self, address: Address, draft: int, text: str) -> None:
-        """The newest 4096 units of `text`; Telegram keeps a draft for thirty seconds."""
+        """The newest 4096 units of `text`, with a button to stop it; Telegram keeps a draft for thirty seconds."""
         now = asyncio.get_running_loop().time()
         if now < self._no_drafts_before:
             return
         try:
-            await self._client.draft(address, draft or 1, utf16_tail(text, MAX_TEXT))
+            shown = utf16_tail(text, self.capabilities.max_text)
+            await self._client.do("sendMessageDraft", address, draft_id=draft, text=shown, can_stop=True)
         except TooFast as error:
             self._no_drafts_before = now + error.retry_after
         except TelegramError:
@@ -127,37 +135,23 @@ class Telegram:
         """Telegram shows typing instead."""
 
     def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
-        """Not there yet."""
-        raise FetchFailed(f"{attachment.name or 'a file'} cannot be fetched from Telegram yet")
+        """At most 20 MB: more is handed to no bot."""
+        return self._client.fetch(attachment)
 
     async def close(self) -> None:
-        """Close the HTTP sessions."""
+        """Close the HTTP session."""
         if self._opened is not None:
             await self._opened.close()
 
-    async def _poll(self, take: Take) -> None:
-        self._polling = polling = Polling(self._client, self._recovery, self._logger, self._patience)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._introduce_after(polling.answered))
-            await polling.run(take)
-
-    async def _be_pushed(self, take: Take, url: str) -> None:
-        self._webhook = Webhook(self._webhook_secret, take)
-        await self._webhook.announce(self._client, url, self._recovery)
-        await self._introduce()
-        await asyncio.Event().wait()
-
-    async def _introduce_after(self, first_poll: asyncio.Event) -> None:
-        await first_poll.wait()
-        await self._introduce()
-
-    async def _introduce(self) -> None:
+    async def _introduce(self, flowing: asyncio.Event) -> None:
         """What can wait until updates flow: aiogram's models, our own name, the menu."""
-        from channels.telegram.updates import prepare
+        from aiogram.types import Update
 
-        prepare()
+        await flowing.wait()
+        Update.model_rebuild()  # a tenth of a second that would else fall on the first message
+        menu = [{"command": name, "description": description} for name, description in self._commands]
         try:
             await self._client.username()
-            await self._client.set_commands(self._commands)
+            await self._client.do("setMyCommands", commands=menu)
         except TelegramError as error:
             self._logger.warning("telegram.menu_not_set", why=str(error))

@@ -1,189 +1,103 @@
-"""The Bot API calls this channel makes. Imports aiogram: run `preload` first."""
+"""The Bot API as far as it is used here. Imports aiogram: run `preload` first."""
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any, TypeVar, cast
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
-from aiogram import Bot
-from aiogram.client.session.aiohttp import AiohttpSession
-from aiogram.client.telegram import PRODUCTION, TelegramAPIServer
-from aiogram.exceptions import (
-    ClientDecodeError,
-    TelegramAPIError,
-    TelegramConflictError,
-    TelegramNotFound,
-    TelegramRetryAfter,
-    TelegramUnauthorizedError,
-)
-from aiogram.methods import (
-    DeleteWebhook,
-    GetMe,
-    Response,
-    SendChatAction,
-    SendMessageDraft,
-    SetMyCommands,
-    SetWebhook,
-    TelegramMethod,
-)
-from aiogram.types import BotCommand
-from aiohttp import ClientConnectorError, ClientError, ClientTimeout, ConnectionTimeoutError, InvalidURL
-from pydantic import BaseModel
+from aiogram.types import File, MessageId, User
 
-from channels.telegram.errors import Conflict, Refused, TokenRefused, TooFast, Unanswered, Unreachable
-from channels.telegram.raw import UPDATE_KINDS
-from gateway.domain.inbound import Address
+from channels.telegram.errors import Refused, TelegramError
+from channels.telegram.polling import UPDATE_KINDS
+from channels.telegram.session import ANSWER_SECONDS, Session
+from gateway.domain.channel import Button, FetchDelayed, FetchFailed, Outgoing
+from gateway.domain.inbound import Address, Attachment
 from gateway.domain.json import JsonObject
 
-Result = TypeVar("Result")
-
-CONNECT_SECONDS = 10
-ANSWER_SECONDS = 30
 BRIEF_SECONDS = 10
+MAX_DOWNLOAD = 20 * 2**20
 
 
 class Client:
-    """Calls over two HTTP sessions, so that a stuck poll never holds up an answer; raises `TelegramError`."""
+    """Calls of one bot; they raise `TelegramError`."""
 
     def __init__(self, token: str, api_base: str | None) -> None:
-        self._token = token
-        self._api = TelegramAPIServer.from_base(api_base) if api_base else PRODUCTION
+        self._session = Session(token, api_base)
         self._username: str | None = None
 
-    @cached_property
-    def _poller(self) -> Bot:
-        return Bot(self._token, session=_Session(api=self._api))
-
-    @cached_property
-    def _caller(self) -> Bot:
-        return Bot(self._token, session=_Session(api=self._api))
-
-    async def updates(self, offset: int | None, wait: int) -> Sequence[JsonObject]:
-        """What arrived from `offset` on, which acknowledges everything before it; waits up to `wait` seconds."""
-        method = _GetUpdates(offset=offset, timeout=wait, allowed_updates=list(UPDATE_KINDS))
-        return await _call(self._poller, method, wait + 2 * ANSWER_SECONDS)
-
-    async def forget_poll(self) -> None:
-        """Drop the connection of `updates`; the next call makes a new one."""
-        await self._poller.session.close()
+    async def updates(self, offset: int | None, wait: int, seconds: float) -> Sequence[JsonObject]:
+        """What arrived from `offset` on, which acknowledges everything before it; `wait` is for Telegram."""
+        # As they came, so that one that cannot be read harms no other.
+        raw = list[dict[str, Any]]
+        return await self._session.call(
+            "getUpdates", raw, seconds, offset=offset, timeout=wait, allowed_updates=list(UPDATE_KINDS)
+        )
 
     async def username(self) -> str:
         """The bot's own name, asked for once."""
         if self._username is None:
-            self._username = (await _call(self._caller, GetMe(), BRIEF_SECONDS)).username or ""
+            self._username = (await self._session.call("getMe", User, BRIEF_SECONDS)).username or ""
         return self._username
 
-    async def send(self, to: Address, text: str, parse_mode: str | None) -> str:
-        """The id of the new message. No link previews: Telegram would fetch whatever address a model wrote."""
-        method = _SendMessage(chat_id=int(to.chat), message_thread_id=_thread(to), text=text, parse_mode=parse_mode)
-        return str((await _call(self._caller, method, ANSWER_SECONDS)).message_id)
-
-    async def draft(self, to: Address, draft: int, text: str) -> None:
-        """Show or change the unfinished message `draft`, with a button to stop it."""
-        method = SendMessageDraft(
-            chat_id=int(to.chat), message_thread_id=_thread(to), draft_id=draft, text=text, can_stop=True
+    async def show(self, message: Outgoing, method: str, seconds: float = ANSWER_SECONDS, **content: object) -> str:
+        """Send a new message with this content by `method`; its id."""
+        answered = message_number(message.reply_to or "")
+        sent = await self._session.call(
+            method,
+            MessageId,
+            seconds,
+            **_place(message.address),
+            reply_parameters={"message_id": answered, "allow_sending_without_reply": True} if answered else None,
+            reply_markup=_keyboard(message.buttons),
+            **content,
         )
-        await _call(self._caller, method, BRIEF_SECONDS)
+        return str(sent.message_id)
 
-    async def typing(self, to: Address) -> None:
-        """Show that an answer is being written, for five seconds."""
-        method = SendChatAction(chat_id=int(to.chat), message_thread_id=_thread(to), action="typing")
-        await _call(self._caller, method, BRIEF_SECONDS)
+    async def do(self, method: str, to: Address | None = None, **parameters: object) -> None:
+        """Call a method whose answer says only that it was done."""
+        place = _place(to) if to else {}
+        await self._session.call(method, object, BRIEF_SECONDS, **place, **parameters)
 
-    async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
-        """Replace the menu."""
-        menu = [BotCommand(command=name, description=description) for name, description in commands]
-        await _call(self._caller, SetMyCommands(commands=menu), BRIEF_SECONDS)
-
-    async def set_webhook(self, url: str, secret: str) -> None:
-        """Have updates pushed to `url`, one at a time: that is what keeps them in order."""
-        method = SetWebhook(url=url, secret_token=secret, max_connections=1, allowed_updates=list(UPDATE_KINDS))
-        await _call(self._caller, method, ANSWER_SECONDS)
-
-    async def delete_webhook(self) -> None:
-        """Back to polling; what is waiting is kept."""
-        await _call(self._caller, DeleteWebhook(drop_pending_updates=False), ANSWER_SECONDS)
-
-    async def close(self) -> None:
-        """Close both sessions."""
-        for bot in (self._poller, self._caller):
-            await bot.session.close()
-
-
-class _GetUpdates(TelegramMethod[list[dict[str, Any]]]):
-    """Leaves every update as it came, so that one that cannot be read harms no other."""
-
-    __returning__ = list[dict[str, Any]]
-    __api_method__ = "getUpdates"
-
-    offset: int | None
-    timeout: int
-    allowed_updates: list[str]
-
-
-class _Receipt(BaseModel):
-    message_id: int
-
-
-class _SendMessage(TelegramMethod[_Receipt]):
-    """The part of `sendMessage` that is used here; to build aiogram's whole model takes a tenth of a second."""
-
-    __returning__ = _Receipt
-    __api_method__ = "sendMessage"
-
-    chat_id: int
-    message_thread_id: int | None
-    text: str
-    parse_mode: str | None
-    link_preview_options: Mapping[str, bool] = {"is_disabled": True}
-
-
-class _Session(AiohttpSession):
-    """Tells a request that never left from one whose answer is missing."""
-
-    def __init__(self, api: TelegramAPIServer) -> None:
-        super().__init__(api=api)
-        self._held: dict[type[TelegramMethod[Any]], object] = {}
-
-    async def close(self) -> None:
-        """Without aiogram's pause of a quarter of a second, which current aiohttp does not need."""
-        if self._session is not None:
-            await self._session.close()
-
-    async def make_request(self, bot: Bot, method: TelegramMethod[Result], timeout: int | None = None) -> Result:
-        http = await self.create_session()
-        url = self.api.api_url(token=bot.token, method=method.__api_method__)
-        seconds = ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
-        # `from None`: the texts of some of these errors hold the address, and with it the token
+    async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """The bytes of a file, never more than Telegram hands to a bot; raises `FetchFailed` or `FetchDelayed`."""
+        name, left = attachment.name or "the file", MAX_DOWNLOAD
         try:
-            async with http.post(url, data=self.build_form_data(bot, method), timeout=seconds) as response:
-                status, content = response.status, await response.text()
-        except ClientConnectorError as error:
-            raise Unreachable(f"cannot connect to {error.host}:{error.port}") from None
-        except (ConnectionTimeoutError, InvalidURL) as error:
-            raise Unreachable(f"cannot connect: {type(error).__name__}") from None
-        except (ClientError, OSError) as error:
-            raise Unanswered(f"no answer: {type(error).__name__}") from None
-        if status >= 500:
-            raise Unanswered(f"Telegram answered {status}")
-        # aiogram makes this class anew for each answer unless somebody holds it: a millisecond each time
-        self._held.setdefault(type(method), Response.__class_getitem__(method.__returning__))
-        return cast(Result, self.check_response(bot, method, status, content).result)
+            path = (await self._session.call("getFile", File, BRIEF_SECONDS, file_id=attachment.ref)).file_path or ""
+            if path.startswith("/"):
+                raise FetchFailed(f"{name} cannot be fetched: the Bot API server runs with --local; start it without")
+            async for piece in self._session.download(path):
+                left -= len(piece)
+                if left < 0:
+                    raise _too_large(name)
+                yield piece
+        except Refused as error:
+            gone = FetchFailed(f"Telegram does not hand out {name} any more; send it again ({error})")
+            raise (_too_large(name) if "too big" in str(error) else gone) from error
+        except TelegramError as error:
+            raise FetchDelayed(str(error)) from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
 
 
-async def _call(bot: Bot, method: TelegramMethod[Result], seconds: int) -> Result:
-    try:
-        return await bot(method, request_timeout=seconds)
-    except TelegramRetryAfter as error:
-        raise TooFast(f"Telegram asks to wait {error.retry_after} s", error.retry_after) from error
-    except (TelegramUnauthorizedError, TelegramNotFound) as error:
-        raise TokenRefused(error.message) from error
-    except TelegramConflictError as error:
-        raise Conflict(error.message) from error
-    except TelegramAPIError as error:
-        raise Refused(error.message.partition("\n")[0]) from error
-    except ClientDecodeError as error:
-        raise Unanswered(f"unreadable answer: {error.message}") from error
+def message_number(platform_id: str) -> int | None:
+    """The message that a platform id of ours speaks of, also that of an edit; None for the press of a button."""
+    number = platform_id.partition(":")[0]
+    return int(number) if number.isdecimal() else None
 
 
-def _thread(address: Address) -> int | None:
-    return int(address.thread) if address.thread else None
+def _place(address: Address) -> Mapping[str, int | None]:
+    return {"chat_id": int(address.chat), "message_thread_id": int(address.thread) if address.thread else None}
+
+
+def _keyboard(buttons: Sequence[Button]) -> Mapping[str, object] | None:
+    """Up to three side by side, more below each other; Telegram carries values of at most 64 bytes."""
+    keys = [
+        {"text": button.label, "callback_data": button.value}
+        for button in buttons
+        if button.label and 0 < len(button.value.encode()) <= 64
+    ]
+    return {"inline_keyboard": [keys] if len(keys) <= 3 else [[key] for key in keys]} if keys else None
+
+
+def _too_large(name: str) -> FetchFailed:
+    return FetchFailed(f"{name} is larger than 20 MB, the most that Telegram hands to a bot; send a smaller one")

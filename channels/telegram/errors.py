@@ -1,13 +1,4 @@
-"""What can go wrong between us and the Bot API.
-
-TelegramError
-├── Unreachable    nothing left this machine
-├── Unanswered     the request left, its answer is lost or unreadable
-├── TooFast        Telegram names the seconds to wait
-└── Refused        Telegram said no
-    ├── TokenRefused
-    └── Conflict   someone else gets the updates: a webhook or another program
-"""
+"""What can go wrong between us and the Bot API, told apart by what became of the request."""
 
 from gateway.domain.errors import SupaclawError
 
@@ -25,25 +16,23 @@ class Unanswered(TelegramError):
 
 
 class TooFast(TelegramError):
-    """Flood control; nothing was done."""
+    """Flood control; nothing was done, and Telegram names the seconds to wait."""
 
-    def __init__(self, message: str, retry_after: float) -> None:
-        super().__init__(message)
+    def __init__(self, retry_after: float) -> None:
+        super().__init__(f"Telegram asks to wait {retry_after} s")
         self.retry_after = retry_after
 
 
 class Refused(TelegramError):
-    """Telegram refused the request; the text is its own."""
-
-    def mentions(self, *phrases: str) -> bool:
-        """Telegram tells most refusals apart by their text alone."""
-        text = str(self).lower()
-        return any(phrase in text for phrase in phrases)
+    """Telegram said no; the text is its own."""
 
 
-class TokenRefused(Refused):
-    """The token is wrong or was revoked."""
+class TokenRefused(TelegramError):
+    """Telegram does not know the bot."""
+
+    def __init__(self) -> None:
+        super().__init__("the token is wrong or was revoked; @BotFather gives a new one")
 
 
 class Conflict(Refused):
-    """Updates go elsewhere."""
+    """Updates go elsewhere: to a webhook, or to another program."""

@@ -1,9 +1,13 @@
 """Updates in, accepted messages out: the part that polling and webhook share."""
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 from channels.telegram.client import Client
-from channels.telegram.raw import update_id
+from channels.telegram.errors import TelegramError
+from channels.telegram.polling import update_id
 from channels.telegram.updates import Unreadable, Us, to_inbound
 from gateway.domain.channel import Accept
 from gateway.domain.inbound import Inbound
@@ -19,6 +23,8 @@ class Intake:
         self._bot_id = bot_id
         self._accept = accept
         self._logger = log
+        self._our_album = ""
+        self._presses: asyncio.Queue[JsonObject] = asyncio.Queue(100)
 
     async def take(self, updates: Sequence[JsonObject]) -> None:
         """Returning means committed; raises what `accept` raises, and `TelegramError` if our name is unknown yet."""
@@ -26,9 +32,37 @@ class Intake:
             return
         us = Us(self._bot_id, await self._client.username())
         read = [self._read(update, us) for update in updates]
-        batch = [inbound for inbound in read if inbound is not None]
+        batch = [self._with_its_album(inbound) for inbound in read if inbound is not None]
         if batch:
             await self._accept(batch)
+        with suppress(asyncio.QueueFull):
+            for update in updates:
+                if "callback_query" in update:
+                    self._presses.put_nowait(update)
+
+    async def answer_presses(self) -> None:
+        """Show that buttons were pressed, one after another beside what arrives, until cancelled.
+
+        In a private chat the buttons go. In a group they stay: whoever is not let in could take them away from whoever
+        they are meant for. A message that we cannot reach any longer has the date 0.
+        """
+        while True:
+            match (await self._presses.get())["callback_query"]:
+                case {
+                    "id": str(press),
+                    "message": {"message_id": int(id), "date": int(date), "chat": {"id": int(chat)}},
+                }:
+                    with suppress(TelegramError):
+                        await self._client.do("answerCallbackQuery", callback_query_id=press)
+                    with suppress(TelegramError):
+                        if date and chat > 0:
+                            await self._client.do("editMessageReplyMarkup", chat_id=chat, message_id=id)
+
+    def _with_its_album(self, inbound: Inbound) -> Inbound:
+        """Only the first picture of an album has the text that calls us; the others, which follow, are meant too."""
+        if inbound.album and inbound.addressed:
+            self._our_album = inbound.album
+        return replace(inbound, addressed=True) if inbound.album and inbound.album == self._our_album else inbound
 
     def _read(self, update: JsonObject, us: Us) -> Inbound | None:
         try:

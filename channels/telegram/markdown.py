@@ -8,28 +8,24 @@ from html import escape, unescape
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
-CAP = 64 * 1024
-"""Characters that are rendered; what follows is shown as plain text."""
-
 _LINKS = re.compile(r"(https?|tg|mailto):", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[\w+#.-]+")
 _ANCHOR = re.compile(r"</?a\b[^>]*>")
 _TAG = re.compile(r"<[^>]*>")
 _MARKS = {"strong": "b", "em": "i", "s": "s"}
-_RULE = "———"
 
 
 def to_html(text: str) -> str:
     """Never raises, whatever a model wrote; tags are always balanced."""
-    return _rendered(text[:CAP]) + escape(text[CAP:], quote=False)
-
-
-def _rendered(text: str) -> str:
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     try:
-        return _blocks(SyntaxTreeNode(parser.parse(text)).children)
+        return _blocks(SyntaxTreeNode(parser().parse(text)).children)
     except RecursionError:
         return escape(text, quote=False)
+
+
+def parser() -> MarkdownIt:
+    """What models write: CommonMark with tables, and no HTML."""
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
 def visible(html: str) -> str:
@@ -44,9 +40,9 @@ def _blocks(nodes: Sequence[SyntaxTreeNode], *, quoted: bool = False, gap: str =
 def _block(node: SyntaxTreeNode, quoted: bool) -> str:
     match node.type:
         case "heading":
-            return f"<b>{_inlines(node.children)}</b>"
+            return f"<b>{inlines(node.children)}</b>"
         case "fence" | "code_block":
-            return _code(node.content, node.info)
+            return code(node.content, node.info)
         case "blockquote":
             inner = _blocks(node.children, quoted=True)
             return inner if quoted else f"<blockquote>{inner}</blockquote>"
@@ -55,15 +51,16 @@ def _block(node: SyntaxTreeNode, quoted: bool) -> str:
         case "table":
             return f"<pre>{escape(_table(node), quote=False)}</pre>"
         case "hr":
-            return _RULE
+            return "———"
         case _:
-            return _inlines(node.children)
+            return inlines(node.children)
 
 
-def _code(content: str, info: str) -> str:
-    code = escape(content.rstrip("\n"), quote=False)
+def code(content: str, info: str) -> str:
+    """A block of code, with the name of its language if it is one."""
+    shown = escape(content.rstrip("\n"), quote=False)
     language = _LANGUAGE.match(info.strip())
-    return f'<pre><code class="language-{language.group()}">{code}</code></pre>' if language else f"<pre>{code}</pre>"
+    return f'<pre><code class="language-{language.group()}">{shown}</code></pre>' if language else f"<pre>{shown}</pre>"
 
 
 def _items(node: SyntaxTreeNode, quoted: bool) -> Iterator[str]:
@@ -97,10 +94,11 @@ def _columns(text: str) -> int:
 
 
 def _plain(node: SyntaxTreeNode) -> str:
-    return " ".join(visible(_inlines(node.children)).split())
+    return " ".join(visible(inlines(node.children)).split())
 
 
-def _inlines(nodes: Sequence[SyntaxTreeNode]) -> str:
+def inlines(nodes: Sequence[SyntaxTreeNode]) -> str:
+    """The text of a paragraph or a cell; a line break is one."""
     return "".join(map(_inline, nodes))
 
 
@@ -110,17 +108,19 @@ def _inline(node: SyntaxTreeNode) -> str:
             return escape(node.content, quote=False)
         case "code_inline":
             return f"<code>{escape(node.content, quote=False)}</code>"
+        case "formula":
+            return f"<tg-math>{escape(node.content, quote=False)}</tg-math>"
         case "softbreak" | "hardbreak":
             return "\n"
         case "strong" | "em" | "s":
             tag = _MARKS[node.type]
-            return f"<{tag}>{_inlines(node.children)}</{tag}>"
+            return f"<{tag}>{inlines(node.children)}</{tag}>"
         case "link":
-            return _link(str(node.attrs.get("href", "")), _inlines(node.children))
+            return _link(str(node.attrs.get("href", "")), inlines(node.children))
         case "image":
-            return _link(str(node.attrs.get("src", "")), _inlines(node.children) or "image")
+            return _link(str(node.attrs.get("src", "")), inlines(node.children) or "image")
         case _:
-            return _inlines(node.children)
+            return inlines(node.children)
 
 
 def _link(target: str, label: str) -> str:

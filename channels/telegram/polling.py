@@ -2,12 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from channels.telegram.errors import Conflict, Refused, TelegramError, TooFast, Unanswered
-from channels.telegram.raw import Take, update_id
+from channels.telegram.errors import Conflict, Refused, TelegramError, TokenRefused, TooFast
 from channels.telegram.recovery import Recovery
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import JsonObject
@@ -15,6 +14,11 @@ from gateway.domain.logging import Logger
 
 if TYPE_CHECKING:
     from channels.telegram.client import Client
+
+UPDATE_KINDS = ("message", "edited_message", "callback_query", "stopped_message_generation")
+
+Take: TypeAlias = Callable[[Sequence[JsonObject]], Awaitable[None]]
+"""Reads updates and has them accepted in order; returning means committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +65,12 @@ class Polling:
         """The first poll, and the first after a failure, does not wait: it tells at once how things are."""
         wait = self._patience.poll if self.answered.is_set() and not self._recovery.needed else 0
         try:
-            async with asyncio.timeout(wait + self._patience.stall):
-                updates = await self._client.updates(self._offset, wait)
-        except TimeoutError:
-            await self._client.forget_poll()
-            raise Unanswered(f"a poll got no answer within {wait + self._patience.stall:.0f} s") from None
-        except TooFast as error:
-            self._hear(silent_for=error.retry_after)
+            updates = await self._client.updates(self._offset, wait, wait + self._patience.stall)
+        except (Refused, TokenRefused, TooFast) as error:
+            self.heard_at = time.monotonic() + (error.retry_after if isinstance(error, TooFast) else 0.0)
             raise
-        except Refused:
-            self._hear()
-            raise
-        self._hear()
+        self.heard_at = time.monotonic()
         return updates
-
-    def _hear(self, silent_for: float = 0.0) -> None:
-        """Telegram answered; while it asks us to wait, silence says nothing."""
-        self.heard_at = time.monotonic() + silent_for
 
     def _acknowledge(self, updates: Sequence[JsonObject]) -> None:
         if updates:
@@ -88,10 +81,16 @@ class Polling:
 
     async def _recover(self, error: SupaclawError) -> None:
         """A webhook left from earlier is removed, once: if it comes back, someone else wants it."""
-        if not isinstance(error, Conflict) or not error.mentions("webhook") or self._webhook_removed:
+        if not isinstance(error, Conflict) or "webhook" not in str(error) or self._webhook_removed:
             return await self._recovery.after(error)
         self._webhook_removed = True
         try:
-            return await self._client.delete_webhook()
+            return await self._client.do("deleteWebhook")
         except TelegramError as failure:
             return await self._recovery.after(failure)
+
+
+def update_id(raw: JsonObject) -> int:
+    """The number of an update, also of one that cannot be read."""
+    number = raw.get("update_id")
+    return number if isinstance(number, int) else 0

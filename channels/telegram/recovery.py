@@ -7,7 +7,7 @@ from random import uniform
 from channels.telegram.errors import Conflict, Refused, TelegramError, TokenRefused, TooFast
 from gateway.domain.logging import Logger
 
-LONGEST_PAUSE = 30.0
+TOKEN_PAUSE = 30.0
 LONGEST_FOR_THEM = 8.0
 LONGEST_FOR_US = 2.0
 
@@ -39,42 +39,31 @@ class Recovery:
         await self._pause(self._seconds(error))
 
     def _report(self, error: Exception) -> None:
+        """As an error what the owner has to mend, as a warning what mends itself."""
         match error:
             case TokenRefused():
-                self._error("telegram.token_refused", "the token is wrong or was revoked; @BotFather gives a new one")
+                self._say(self._logger.error, "telegram.token_refused", str(error))
             case Conflict():
-                self._error("telegram.other_receiver", f"another program uses this bot's token: {error}")
+                why = f"another program uses this bot's token; stop it, or give each a bot of its own ({error})"
+                self._say(self._logger.error, "telegram.other_receiver", why)
             case Refused():
-                self._error("telegram.refused", str(error))
+                self._say(self._logger.error, "telegram.refused", str(error))
             case TelegramError():
-                self._warning("telegram.unreachable", str(error))
+                self._say(self._logger.warning, "telegram.unreachable", str(error))
             case _:
-                self._warning("telegram.not_accepted", f"{type(error).__name__}: {error}")
+                self._say(self._logger.warning, "telegram.not_accepted", f"{type(error).__name__}: {error}")
+
+    def _say(self, log: Callable[..., object], trouble: str, why: str) -> None:
+        if trouble != self._trouble:
+            log(trouble, why=why)
+        self._trouble = trouble
 
     def _seconds(self, error: Exception) -> float:
         """Up to a half is left to chance, so that many bots do not return at once."""
-        match error:
-            case TooFast():
-                return error.retry_after
-            case TokenRefused():
-                return LONGEST_PAUSE
-            case TelegramError():
-                return self._backoff(LONGEST_FOR_THEM)
-            case _:
-                return self._backoff(LONGEST_FOR_US)
-
-    def _backoff(self, most: float) -> float:
-        longest = min(most, 2.0 ** min(self._failures - 1, 5))
+        if isinstance(error, TooFast):
+            return error.retry_after
+        if isinstance(error, TokenRefused):
+            return TOKEN_PAUSE
+        bound = LONGEST_FOR_THEM if isinstance(error, TelegramError) else LONGEST_FOR_US
+        longest = min(bound, 2.0 ** min(self._failures - 1, 5))
         return uniform(longest / 2, longest)
-
-    def _warning(self, trouble: str, why: str) -> None:
-        """It mends itself."""
-        if trouble != self._trouble:
-            self._logger.warning(trouble, why=why)
-        self._trouble = trouble
-
-    def _error(self, trouble: str, why: str) -> None:
-        """The owner has to mend it."""
-        if trouble != self._trouble:
-            self._logger.error(trouble, why=why)
-        self._trouble = trouble

@@ -5,10 +5,10 @@ modules of aiogram are adjusted right after they ran, before any class is derive
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from threading import Lock
 from types import ModuleType
 from typing import Any
@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 _lock = Lock()
 _REBUILD = "model_rebuild"
+_BASES = {"aiogram.types.base": ("TelegramObject",), "aiogram.methods.base": ("TelegramMethod", "Response")}
 
 
 def preload() -> None:
@@ -24,13 +25,7 @@ def preload() -> None:
     with _lock:
         if "aiogram" in sys.modules:
             return
-        names: dict[str, object] = {}
-        finder = _Finder(
-            {
-                "aiogram.types.base": lambda module: _defer(names, module.TelegramObject),
-                "aiogram.methods.base": lambda module: _defer(names, module.TelegramMethod, module.Response),
-            }
-        )
+        finder = _Finder()
         sys.meta_path.insert(0, finder)
         try:
             import_module("aiogram")
@@ -39,40 +34,33 @@ def preload() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the named modules as usual, and adjusts each after it ran."""
+    """Finds the modules of `_BASES` as usual, and has the models in each adjusted after it ran."""
 
-    def __init__(self, adjust: Mapping[str, Callable[[ModuleType], None]]) -> None:
-        self._adjust = adjust
+    def __init__(self) -> None:
+        self._names: dict[str, object] = {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in self._adjust:
+        if fullname not in _BASES:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._adjust[fullname])
+        if spec is not None and spec.origin is not None:
+            spec.loader = _Loader(fullname, spec.origin, self._names)
         return spec
 
 
-class _Loader(Loader):
-    def __init__(self, loader: Loader, adjust: Callable[[ModuleType], None]) -> None:
-        self._loader = loader
-        self._adjust = adjust
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
+class _Loader(SourceFileLoader):
+    def __init__(self, fullname: str, path: str, names: dict[str, object]) -> None:
+        super().__init__(fullname, path)
+        self._names = names
 
     def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        self._adjust(module)
-
-
-def _defer(names: dict[str, object], *bases: type[BaseModel]) -> None:
-    """Let models derived from `bases` be built at first use, looking up forward references in `names`."""
-    for base in bases:
-        base.model_config["defer_build"] = True
-        setattr(base, _REBUILD, classmethod(_rebuild(names)))
+        super().exec_module(module)
+        for name in _BASES[module.__name__]:
+            base: type[BaseModel] = getattr(module, name)
+            base.model_config["defer_build"] = True
+            setattr(base, _REBUILD, classmethod(_rebuild(self._names)))
 
 
 def _rebuild(names: dict[str, object]) -> Callable[..., bool | None]:

@@ -1,35 +1,118 @@
-"""One answer out: as Telegram's HTML where that works, else as plain text."""
+"""One answer out: as a rich page where it needs one, as Telegram's HTML where that works, else as plain text."""
 
 import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+from aiogram.types import FSInputFile
 
 from channels.telegram.client import Client
 from channels.telegram.errors import Refused, TelegramError, TokenRefused, TooFast, Unanswered, Unreachable
 from channels.telegram.markdown import to_html, visible
-from gateway.domain.channel import Outgoing, SendDelayed, SendFailed, SendUncertain
+from channels.telegram.rich import to_rich
+from channels.telegram.session import ANSWER_SECONDS, CHUNK
+from gateway.domain.channel import Outgoing, OutgoingFile, SendDelayed, SendFailed, SendUncertain
 from gateway.domain.splitting import utf16_len
 
 MAX_TEXT = 4096
-TOKEN_PAUSE = 60.0
-LONG = 1024
-"""Characters from which on rendering leaves the event loop to others: hostile Markdown takes a tenth of a second."""
+MAX_CAPTION = 1024
+MAX_PHOTO = 10_000_000
+SLOWEST_UPLOAD = 50_000
+"""Bytes per second."""
 
-_FORMAT_REFUSED = ("can't parse entities", "message is too long", "text is empty")
+Form: TypeAlias = tuple[str, Mapping[str, object]]
+"""A method of the Bot API and the content it shows."""
+
+_NOT_IN_A_NAME = re.compile(r'[\x00-\x1f\x7f"\\/]+')
+_KINDS = {
+    "image/jpeg": "photo",
+    "image/png": "photo",
+    "image/webp": "photo",
+    "audio/ogg": "voice",
+    "audio/mpeg": "audio",
+    "audio/mp4": "audio",
+    "audio/x-m4a": "audio",
+    "video/mp4": "video",
+}
+_MEANINGS = {
+    "blocked by the user": "the person has blocked the bot; they have to unblock it in Telegram",
+    "user is deactivated": "this Telegram account was deleted",
+    "can't initiate conversation": "a bot cannot write first; the person has to send /start to it",
+    "chat not found|peer_id_invalid": "Telegram does not know this chat; the person has to send /start to the bot",
+    "was kicked": "the bot was removed from the group; add it again",
+    "is not a member": "the bot is no longer in the group; add it again",
+    "not enough rights|have no rights|chat_write_forbidden": "the bot may not write there; allow it in its permissions",
+    "thread not found": "the topic was deleted",
+    "topic_closed": "the topic is closed; open it again",
+    "became a supergroup": "messages from there begin a conversation of their own",
+}
 
 
-async def send(client: Client, message: Outgoing) -> str:
+async def send(client: Client, message: Outgoing, *, rich: bool) -> str:
     """Telegram's id of the message; raises `SendFailed`, `SendDelayed` or `SendUncertain`."""
-    html = to_html(message.text) if len(message.text) < LONG else await asyncio.to_thread(to_html, message.text)
-    shown = visible(html)
+    if message.file is None:
+        # in a thread, for hostile Markdown takes a tenth of a second
+        forms = await asyncio.to_thread(_texts, message.text, rich=rich)
+    else:
+        forms = _files(message.text, message.file)
+    seconds = ANSWER_SECONDS + (message.file.size // SLOWEST_UPLOAD if message.file else 0)
     try:
-        if shown.strip() and utf16_len(shown) <= MAX_TEXT:
-            try:
-                return await client.send(message.address, html, "HTML")
-            except Refused as refused:
-                if not refused.mentions(*_FORMAT_REFUSED):
-                    raise
-        return await client.send(message.address, message.text, None)
+        return await _show(client, message, forms, seconds)
     except TelegramError as error:
         raise _outcome(error) from error
+
+
+async def _show(client: Client, message: Outgoing, forms: Sequence[Form], seconds: float) -> str:
+    """What is refused is tried in a plainer form, whatever the reason: if it is not the form, the last is told so too.
+
+    The last of several does not show what it answers, either.
+    """
+    for method, content in forms[:-1]:
+        with suppress(Refused):
+            return await client.show(message, method, seconds, **content)
+    method, content = forms[-1]
+    last = message if len(forms) == 1 else replace(message, reply_to=None)
+    return await client.show(last, method, seconds, **content)
+
+
+def _texts(text: str, *, rich: bool) -> Sequence[Form]:
+    html, page = to_html(text), to_rich(text) if rich else None
+    shown = visible(html)
+    forms: list[Form] = [] if page is None else [("sendRichMessage", {"rich_message": {"html": page}})]
+    if shown.strip() and utf16_len(shown) <= MAX_TEXT:
+        forms.append(_text(html, "HTML"))
+    return [*forms, _text(text, None)]
+
+
+def _text(text: str, parse_mode: str | None) -> Form:
+    """Without previews of links: Telegram would fetch whatever address a model wrote."""
+    return "sendMessage", {"text": text, "parse_mode": parse_mode, "link_preview_options": {"is_disabled": True}}
+
+
+def _files(caption: str, file: OutgoingFile) -> Sequence[Form]:
+    """A picture, film or sound that Telegram does not take as such goes as a document."""
+    if not Path(file.path).is_file():
+        raise SendFailed(f"{file.name} is no longer there")
+    html, kind = to_html(caption), _kind(file)
+    fits = utf16_len(visible(html)) <= MAX_CAPTION
+    best = _file(kind, file, html, "HTML") if fits else _file(kind, file, caption, None)
+    plain = _file("document", file, caption, None)
+    return [plain] if kind == "document" and html == caption else [best, plain]
+
+
+def _file(kind: str, file: OutgoingFile, caption: str, parse_mode: str | None) -> Form:
+    name = _NOT_IN_A_NAME.sub("_", file.name)[-200:] or "file"
+    content = {kind: FSInputFile(file.path, name, CHUNK), "caption": caption, "parse_mode": parse_mode}
+    return f"send{kind.capitalize()}", content
+
+
+def _kind(file: OutgoingFile) -> str:
+    kind = _KINDS.get(file.mime.partition(";")[0].strip().lower(), "document")
+    return "document" if kind == "photo" and file.size > MAX_PHOTO else kind
 
 
 def _outcome(error: TelegramError) -> SendFailed | SendDelayed | SendUncertain:
@@ -39,8 +122,15 @@ def _outcome(error: TelegramError) -> SendFailed | SendDelayed | SendUncertain:
         case Unreachable():
             return SendDelayed(str(error))
         case TokenRefused():
-            return SendDelayed(f"Telegram refuses the token: {error}", TOKEN_PAUSE)
+            return SendDelayed(str(error), 60.0)
         case Unanswered():
             return SendUncertain(str(error))
         case _:
-            return SendFailed(str(error))
+            return SendFailed(_explained(str(error)))
+
+
+def _explained(refusal: str) -> str:
+    """One line: Telegram's own words, and ours where we have any."""
+    known = (meaning for phrases, meaning in _MEANINGS.items() if re.search(phrases, refusal, re.IGNORECASE))
+    meaning = next(known, "")
+    return f"{refusal} ({meaning})" if meaning else refusal

@@ -7,7 +7,7 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from channels.telegram.errors import TelegramError
-from channels.telegram.raw import Take
+from channels.telegram.polling import UPDATE_KINDS, Take
 from channels.telegram.recovery import Recovery
 from gateway.domain.channel import WebhookReply
 from gateway.domain.errors import TryAgainLater
@@ -16,38 +16,38 @@ if TYPE_CHECKING:
     from channels.telegram.client import Client
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
-LONGEST_BODY = 1_000_000
 
 
 class Webhook:
     """One delivery at a time, in the order they come in."""
 
     def __init__(self, secret: str, take: Take) -> None:
+        self.announced = asyncio.Event()
         self._secret = secret
         self._take = take
         self._turn = asyncio.Lock()
 
     async def announce(self, client: "Client", url: str, recovery: Recovery) -> None:
-        """Tell Telegram where to push to, until it agrees."""
+        """Have updates pushed to `url`, one at a time: that is what keeps them in order; ask until Telegram agrees."""
+        how = {"secret_token": self._secret, "max_connections": 1, "allowed_updates": list(UPDATE_KINDS)}
         while True:
             try:
-                await client.set_webhook(url, self._secret)
+                await client.do("setWebhook", None, url=url, **how)
             except TelegramError as error:
                 await recovery.after(error)
             else:
-                return recovery.over()
+                recovery.over()
+                return self.announced.set()
 
     async def deliver(self, headers: Mapping[str, str], body: bytes) -> WebhookReply:
         """200 only once the update is committed; Telegram repeats what got a 5xx."""
         given = next((value for name, value in headers.items() if name.lower() == SECRET_HEADER), "")
         if not compare_digest(given.encode(), self._secret.encode()):
             return WebhookReply(401, "wrong secret")
-        if len(body) > LONGEST_BODY:
-            return WebhookReply(413, "too large")
         try:
             update = json.loads(body)
         except (ValueError, RecursionError):
-            return WebhookReply(400, "not JSON")
+            update = None
         if not isinstance(update, dict):
             return WebhookReply(400, "not an update")
         try:

@@ -1,12 +1,13 @@
 import re
-from html import escape
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.telegram import preload
-from channels.telegram.markdown import CAP, to_html, visible
+from channels.telegram.markdown import to_html, visible
+from channels.telegram.rich import to_rich
+from tests.fakes.telegram import Page
 
 MARKS = r'* ** _ ` ``` ~~ [ ]( ) ![ <b> </i> & | |-| word https://e.org \ " 🙂'
 GAPS = ["> ", "- ", "1. ", "# ", "\n", "\n\n", "    ", "\0"]
@@ -55,11 +56,55 @@ def test_marks_nested_beyond_reason_are_shown_as_they_are() -> None:
     assert visible(to_html(text)) == text
 
 
-@pytest.mark.parametrize("hostile", ["[", "![", "*a_b`", "> ", "- ", "<", "~~a", "[a](", "|-", "\\\n"])
-def test_beyond_the_cap_nothing_is_read_as_markdown(hostile: str) -> None:
-    head, rest = "word " * (CAP // 5 + 1), hostile * (2 * 2**20 // len(hostile))
-    assert to_html(head[:CAP] + rest) == to_html(head[:CAP]) + escape(rest, quote=False)
+# --- rich messages ---
 
 
-def test_text_that_is_within_the_cap_is_markdown_to_its_end() -> None:
-    assert to_html("w" * (CAP - 6) + " **b**").endswith("w <b>b</b>")
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        (
+            "| a | b |\n|:--|--:|\n| **1** | x<y |",
+            '<table bordered><tr><th align="left">a</th><th align="right">b</th></tr>'
+            '<tr><td align="left"><b>1</b></td><td align="right">x&lt;y</td></tr></table>',
+        ),
+        ("$$E = mc^2$$", "<tg-math-block>E = mc^2</tg-math-block>"),
+        ("\\[\na_1 < b_2\n\\]", "<tg-math-block>a_1 &lt; b_2</tg-math-block>"),
+        ("```math\nx\n```", "<tg-math-block>x</tg-math-block>"),
+        ("so \\(a_1*b*c\\)\nand $x^2$!", "<p>so <tg-math>a_1*b*c</tg-math><br>and <tg-math>x^2</tg-math>!</p>"),
+        (
+            "# T\n> q\n\n2. a\n   - b\n\n---\n```py\n1<2\n```\n$x$",
+            '<h1>T</h1><blockquote><p>q</p></blockquote><ol start="2"><li>a<ul><li>b</li></ul></li></ol><hr/>'
+            '<pre><code class="language-py">1&lt;2</code></pre><p><tg-math>x</tg-math></p>',
+        ),
+        (
+            "|a|\n|-|\n|![x](https://e.org/?q=secret) <img src=y>|",
+            "<table bordered><tr><th>a</th></tr><tr><td>"
+            '<a href="https://e.org/?q=secret">x</a> &lt;img src=y&gt;</td></tr></table>',
+        ),
+    ],
+)
+def test_tables_and_formulas_become_a_page(text: str, html: str) -> None:
+    assert to_rich(text) == html
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain **bold**",
+        "# Title\n- a\n  - b",
+        "from $5 to $10, or $5-$10",
+        "a | b\nand `$x$`",
+        "*" * 2000 + "$x$" + "*" * 2000,
+        "\\$x\\$ \\\\(not\\\\)",
+    ],
+)
+def test_what_html_can_show_needs_no_page(text: str) -> None:
+    assert to_rich(text) is None
+
+
+@given(MARKUP)
+def test_a_page_is_always_well_formed(text: str) -> None:
+    page = to_rich(f"{text}\n\n|a|\n|-|\n|{text}|\n\n$$x$$")
+    if page is not None:
+        Page().check(page)
+        assert "<img" not in page

@@ -12,8 +12,6 @@ GROUP = {"id": -5, "type": "supergroup", "title": "Engines"}
 NEWS = {"id": -9, "type": "channel", "title": "News"}
 ME = {"id": 424242, "is_bot": True, "first_name": "Bot", "username": "OurBot"}
 PHOTO = [{"file_id": "a", "file_unique_id": "b", "width": 1, "height": 1}]
-FILE = {"file_id": "a", "file_unique_id": "b"}
-STICKER = FILE | {"type": "regular", "width": 1, "height": 1, "is_animated": False, "is_video": False}
 
 
 def message(text: str | None = "hello", chat: dict[str, Any] = PRIVATE, **fields: Any) -> dict[str, Any]:
@@ -62,26 +60,35 @@ def test_the_stop_button_is_the_stop_command() -> None:
     assert inbound.address == Address("telegram", "424242", "7")
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"photo": PHOTO, "caption": "my cat"}, "[photo, not readable yet] my cat"),
-        ({"voice": FILE | {"duration": 1}}, "[voice message, not readable yet]"),
-        ({"document": FILE}, "[document, not readable yet]"),
-        (
-            {"animation": FILE | {"width": 1, "height": 1, "duration": 1}, "document": FILE},
-            "[animation, not readable yet]",
-        ),
-        ({"sticker": STICKER}, "[sticker, not readable yet]"),
-        ({"location": {"latitude": 1, "longitude": 2}}, "[location, not readable yet]"),
-    ],
-)
-def test_what_is_not_text_is_named(fields: dict[str, Any], text: str) -> None:
-    assert heard(None, **fields).text == text
+PRESS = {"id": "5", "from": ADA, "chat_instance": "1", "data": "yes 3f"}
 
 
-def test_a_nul_character_does_not_reach_the_database() -> None:
-    assert heard("a\0b").text == "ab"
+def test_a_press_is_the_value_said_by_whoever_pressed() -> None:
+    under = message("Shall I?", GROUP, message_thread_id=4, is_topic_message=True) | {"from": ME}
+    inbound = read({"callback_query": PRESS | {"message": under}})
+    assert inbound is not None
+    assert (inbound.text, inbound.sender.id, inbound.platform_id) == ("yes 3f", "7", "button:5")
+    assert inbound.address == Address("telegram", "424242", "-5", "4")
+    assert not inbound.private
+    assert inbound.addressed
+
+
+def test_a_press_under_a_message_out_of_reach_tells_the_chat() -> None:
+    inbound = read({"callback_query": PRESS | {"message": {"chat": PRIVATE, "message_id": 3, "date": 0}}})
+    assert inbound is not None
+    assert (inbound.address.chat, inbound.text, inbound.private) == ("7", "yes 3f", True)
+
+
+def test_an_edited_picture_comes_with_its_new_caption() -> None:
+    inbound = read({"edited_message": message(None, photo=PHOTO, caption="new", edit_date=1_700_000_099)})
+    assert inbound is not None
+    assert (inbound.text, inbound.edits) == ("new", "11")
+    assert [attachment.ref for attachment in inbound.attachments] == ["a"]
+
+
+def test_the_pictures_of_an_album_name_it() -> None:
+    assert heard(None, photo=PHOTO, media_group_id="9").album == "9"
+    assert heard("hello").album == ""
 
 
 @pytest.mark.parametrize(
@@ -91,10 +98,26 @@ def test_a_nul_character_does_not_reach_the_database() -> None:
         {"message": message(None, GROUP, pinned_message=message())},
         {"message": {key: value for key, value in message().items() if key != "from"}},
         {"poll": {"nonsense": True}},
+        {"message": message(None, GROUP, migrate_to_chat_id=-1005)},
+        {"message": message(None, GROUP, migrate_from_chat_id=-5)},
+        {"message": message(None, GROUP, forum_topic_created={"name": "t", "icon_color": 1})},
         {"channel_post": message("news", NEWS)},
+        {"callback_query": {"id": "5", "from": ADA, "chat_instance": "1", "inline_message_id": "x", "data": "y"}},
+        {
+            "callback_query": {
+                "id": "5",
+                "from": ADA,
+                "chat_instance": "1",
+                "message": message(),
+                "game_short_name": "g",
+            }
+        },
         {"message": None},
     ],
-    ids=["join", "pin", "from nobody", "kind we did not ask for", "channel post", "nothing"],
+    ids=[
+        *("join", "pin", "from nobody", "kind we did not ask for", "group moves", "group has moved", "topic opens"),
+        *("channel post", "press elsewhere", "press of a game", "nothing"),
+    ],
 )
 def test_what_is_no_concern_of_ours_is_passed_over(update: dict[str, Any]) -> None:
     assert read(update) is None
@@ -104,6 +127,15 @@ def test_an_unreadable_update_says_where_and_nothing_of_its_content() -> None:
     with pytest.raises(ValueError, match=r"^message\.date: ") as caught:
         read({"message": message("my password", date="yesterday")})
     assert "yesterday" not in str(caught.value)
+
+
+@pytest.mark.parametrize("field", ["reply_to_message", "external_reply", "forward_origin", "reply_markup"])
+def test_what_is_said_about_a_message_and_cannot_be_read_costs_nobody_the_message(field: str) -> None:
+    newer = message(None, rich_message={"blocks": [{"type": "hologram"}]})
+    assert (
+        heard("yes", **{field: newer if field == "reply_to_message" else {"type": "hologram", "origin": 1}}).text
+        == "yes"
+    )
 
 
 @pytest.mark.parametrize(

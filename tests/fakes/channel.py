@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from gateway.domain.channel import Accept, Capabilities, Drafts, FetchFailed, Outgoing
 from gateway.domain.inbound import Address, Attachment
@@ -27,6 +28,8 @@ class FakeChannel:
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     typed: list[Address] = field(default_factory=list)
     reacted: list[tuple[Address, str, bool]] = field(default_factory=list)
+    taken: list[bytes] = field(default_factory=list)
+    """The files that were shown, as they were when they were sent."""
     files: dict[str, bytes | Exception] = field(default_factory=dict)
     """What `fetch` hands out, by `ref`; an error is raised instead."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -44,6 +47,8 @@ class FakeChannel:
             await self.gates[message.address.chat].wait()
         if self.faults:
             raise self.faults.pop(0)
+        if message.file is not None:
+            self.taken.append(await asyncio.to_thread(Path(message.file.path).read_bytes))
         async with self.changed:
             self.shown.append(message)
             self.changed.notify_all()

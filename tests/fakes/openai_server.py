@@ -136,6 +136,7 @@ class FakeModels:
         for prefix in ("/v1", ""):
             app.router.add_post(f"{prefix}/chat/completions", self._chat)
             app.router.add_post(f"{prefix}/messages", self._anthropic)
+            app.router.add_post(f"{prefix}/audio/transcriptions", self._transcribe)
             app.router.add_get(f"{prefix}/models", self._models)
         app.router.add_get("/api/tags", self._tags)
         app.router.add_post("/__mock/config", self._config)
@@ -150,6 +151,17 @@ class FakeModels:
     async def _anthropic(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         return await self._answer(request, body, [anthropic_as_openai(m) for m in body["messages"]], Anthropic(body))
+
+    async def _transcribe(self, request: web.Request) -> web.StreamResponse:
+        """The rule is looked up by the name of the sound file."""
+        form = await request.post()
+        file = form["file"]
+        assert isinstance(file, web.FileField)
+        body = {"model": form["model"], "audio": file.file.read().decode("latin-1")}
+        rule = self._rule(self._note(request, body, [{"role": "user", "content": file.filename}]))
+        if rule.status != 200:
+            return web.json_response(OpenAI(body).error(rule), status=rule.status)
+        return web.json_response({"text": rule.said})
 
     async def _answer(
         self, request: web.Request, body: Body, messages: Sequence[Body], style: "OpenAI | Anthropic"

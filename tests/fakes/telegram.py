@@ -1,27 +1,43 @@
 """A Telegram Bot API server for tests: real offsets, conflicts, webhooks and faults, over real HTTP.
 
 Requests are checked by aiogram's own method models and Telegram's documented rules, unless `light`.
-`python -m tests.fakes.telegram --port 9005 [--light]` serves the same with control endpoints (`/_user`, `/_fault` …).
 """
 
-import argparse
 import asyncio
 import json
 import re
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from html import unescape
+from html.parser import HTMLParser
 from typing import Any, Self
 
-from aiohttp import ClientError, ClientSession, web
+from aiohttp import BodyPartReader, ClientError, ClientSession, web
 
 Params = dict[str, Any]
 Update = dict[str, Any]
 
 MAX_TEXT = 4096
+MAX_CAPTION = 1024
+MAX_DOWNLOAD = 20 * 2**20
+MAX_PHOTO = 10 * 2**20
+MAX_UPLOAD = 50 * 2**20
+_RICH_TAGS = (
+    "b i u s code mark sub sup a p h1 h2 h3 h4 h5 h6 pre blockquote ul ol li table tr th td details summary "
+    "tg-spoiler tg-math tg-math-block"
+)
+_VOID_TAGS = ("br", "hr")
 WEBHOOK_RETRY_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file as it arrived in a form."""
+
+    name: str
+    mime: str
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +50,9 @@ class Sent:
     parse_mode: str | None
     message_id: int
     thread: int | None = None
+    method: str = "sendmessage"
+    file: Upload | None = None
+    reply_to: int | None = None
 
 
 @dataclass(slots=True)
@@ -55,7 +74,7 @@ class Hook:
 class Refusal(Exception):
     """The server says no."""
 
-    def __init__(self, code: int, description: str, **parameters: int) -> None:
+    def __init__(self, code: int, description: Any, **parameters: int) -> None:
         super().__init__(description)
         self.code, self.description, self.parameters = code, description, parameters
 
@@ -87,12 +106,21 @@ class FakeTelegram:
     acknowledged: int = 0
     allowed_updates: list[str] = field(default_factory=list)
     revoked: bool = False
+    max_upload: int = MAX_UPLOAD
+    unknown: set[str] = field(default_factory=set)
+    """Methods that an older server would not have, in small letters."""
+    keyboards: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
+    """The buttons people see under a message: labels and values."""
+    answered: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.hook: Hook | None = None
         self.pending: list[Update] = []
         self._update_id = 1000
         self._message_id = 0
+        self._callback = 0
+        self._files: dict[str, bytes] = {}
+        self._asked: set[str] = set()
         self._chats: dict[int, Params] = {}
         self._blocked: set[int] = set()
         self._faults: dict[str, Fault] = {}
@@ -140,24 +168,10 @@ class FakeTelegram:
             await self._runner.cleanup()
 
     def _app(self) -> web.Application:
-        app = web.Application(client_max_size=64 * 2**20)
+        app = web.Application(client_max_size=self.max_upload)
         app.router.add_route("*", "/bot{token}/{method}", self._api)
-        app.router.add_post("/_user", self._control(self._from_control))
-        app.router.add_post("/_fault", self._control(lambda body: self.fault(**body)))
-        app.router.add_post("/_drop", self._control(lambda body: self.drop_response(**body)))
-        app.router.add_get("/_calls", self._control(lambda _: self.calls))
-        app.router.add_get("/_sent", self._control(lambda _: [[sent.chat, sent.text] for sent in self.sent]))
-        app.router.add_get("/_state", self._control(lambda _: {"polls": self.polls, "pending": len(self.pending)}))
+        app.router.add_get("/file/bot{token}/{path:.+}", self._download)
         return app
-
-    def _control(self, act: Callable[[Params], object]) -> Callable[[web.Request], Any]:
-        async def handle(request: web.Request) -> web.Response:
-            return web.json_response(act(await request.json() if request.can_read_body else {}))
-
-        return handle
-
-    def _from_control(self, body: Params) -> Update:
-        return self.push(body["raw"]) if "raw" in body else self.say(**body)
 
     # --- what people do ---
 
@@ -187,6 +201,27 @@ class FakeTelegram:
         """The writer changes what an earlier update said."""
         return self.push({"edited_message": update["message"] | {"text": text, "edit_date": int(time.time())}})
 
+    def keep(self, data: bytes) -> Params:
+        """A file on the server, as the fields that all kinds of media have."""
+        number = str(len(self._files) + 1)
+        self._files[f"file{number}"] = data
+        return {"file_id": f"file{number}", "file_unique_id": f"u{number}", "file_size": len(data)}
+
+    def lose_files(self) -> None:
+        """No file is known any more."""
+        self._files.clear()
+
+    def press(self, sent: Sent, value: str, *, sender: int | None = None, reachable: bool = True) -> Update:
+        """Someone presses a button under a message of the bot's; one out of reach tells only where it was."""
+        self._callback += 1
+        chat = self._chats.get(sent.chat, {"id": sent.chat, "type": "private", "first_name": "Ada"})
+        message: Params = {"message_id": sent.message_id, "chat": chat, "date": int(time.time()) if reachable else 0}
+        if reachable and sent.thread:
+            message |= {"message_thread_id": sent.thread, "is_topic_message": True}
+        user = {"id": sender or sent.chat, "is_bot": False, "first_name": "Ada"}
+        query = {"id": str(self._callback), "from": user, "chat_instance": "1", "message": message, "data": value}
+        return self.push({"callback_query": query})
+
     def stop_draft(self, chat: int, draft: int) -> Update:
         """The reader presses the stop button."""
         return self.push({"stopped_message_generation": {"chat": self._chats[chat], "draft_id": draft}})
@@ -209,7 +244,7 @@ class FakeTelegram:
 
     # --- what goes wrong ---
 
-    def fault(self, method: str, code: int, description: str = "", *, n: int = 1, **parameters: int) -> None:
+    def fault(self, method: str, code: int, description: Any = "", *, n: int = 1, **parameters: int) -> None:
         """Refuse the next `n` calls of `method`; with code 200 answer them with nonsense.
 
         `parameters` are the Bot API's ResponseParameters, such as `retry_after`.
@@ -254,11 +289,11 @@ class FakeTelegram:
     async def _api(self, request: web.Request) -> web.Response:
         method = request.match_info["method"].lower()
         try:
-            params = await _params(request)
+            params, uploads = await _params(request, self.max_upload)
             if method != "getupdates":
                 self.calls.append((method, params))
                 self._notify()
-            result = await self._answer(request.match_info["token"], method, params)
+            result = await self._answer(request.match_info["token"], method, params, uploads)
         except Refusal as refusal:
             return refusal.response()
         except Lost:
@@ -269,17 +304,17 @@ class FakeTelegram:
             self._notify()
         return web.json_response({"ok": True, "result": result})
 
-    async def _answer(self, token: str, method: str, params: Params) -> object:
+    async def _answer(self, token: str, method: str, params: Params, uploads: Mapping[str, Upload]) -> object:
         if token != self.token or self.revoked:
             raise Refusal(401, "Unauthorized")
         await self._be_slow(method)
         self._be_faulty(method)
-        if self._rules is not None:
-            self._rules.check(method, params)
-        act = _METHODS.get(method)
-        if act is None:
+        if method in self.unknown or (method not in _METHODS and method not in _MEDIA):
             raise Refusal(404, "Not Found: method not found")
-        result = act(self, params)
+        if self._rules is not None:
+            self._rules.check(method, params, uploads)
+        act = _METHODS.get(method)
+        result = self._send_file(method, params, uploads) if act is None else act(self, params)
         if asyncio.iscoroutine(result):
             result = await result
         if self._drops.get(method, 0) > 0:
@@ -325,20 +360,97 @@ class FakeTelegram:
         return {"id": self.bot_id, "is_bot": True, "first_name": "Fake", "username": self.username}
 
     def _send_message(self, params: Params) -> Params:
-        chat, raw, mode = int(params["chat_id"]), str(params.get("text") or ""), params.get("parse_mode")
-        if chat in self._blocked:
-            raise Refusal(403, "Forbidden: bot was blocked by the user")
-        shown = unescape(re.sub(r"<[^>]*>", "", raw)) if mode else raw
+        raw, mode = str(params.get("text") or ""), params.get("parse_mode")
+        shown = _visible(raw) if mode else raw
         if not shown.strip():
             raise Refusal(400, "Bad Request: message text is empty")
         if _utf16_len(shown) > MAX_TEXT:
             raise Refusal(400, "Bad Request: message is too long")
+        return self._show("sendmessage", params, shown, raw) | {"text": shown}
+
+    def _send_rich(self, params: Params) -> Params:
+        page = params["rich_message"]
+        page = json.loads(page) if isinstance(page, str) else page
+        if set(page) != {"html"}:
+            raise Refusal(400, "Bad Request: this fake reads rich messages in HTML only")
+        Page().check(page["html"])
+        return self._show("sendrichmessage", params, _visible(page["html"]), page["html"])
+
+    def _send_file(self, method: str, params: Params, uploads: Mapping[str, Upload]) -> Params:
+        raw = str(params.get("caption") or "")
+        shown = _visible(raw) if params.get("parse_mode") else raw
+        if _utf16_len(shown) > MAX_CAPTION:
+            raise Refusal(400, "Bad Request: message caption is too long")
+        file = uploads.get(str(params.get(_MEDIA[method]) or "").removeprefix("attach://"))
+        if file is None:
+            raise Refusal(400, f"Bad Request: there is no {_MEDIA[method]} in the request")
+        if not file.data:
+            raise Refusal(400, "Bad Request: file must be non-empty")
+        if method == "sendphoto" and len(file.data) > MAX_PHOTO:
+            raise Refusal(400, "Bad Request: file is too big for a photo")
+        return self._show(method, params, shown, raw, file) | {"caption": shown}
+
+    def _show(self, method: str, params: Params, shown: str, raw: str, file: Upload | None = None) -> Params:
+        chat = int(params["chat_id"])
+        if chat in self._blocked:
+            raise Refusal(403, "Forbidden: bot was blocked by the user")
+        reply, keyboard = (_json(params.get(name)) for name in ("reply_parameters", "reply_markup"))
         self._message_id += 1
+        if keyboard:
+            keys = [key for row in keyboard["inline_keyboard"] for key in row]
+            self.keyboards[self._message_id] = [(key["text"], key["callback_data"]) for key in keys]
         thread = int(params["message_thread_id"]) if params.get("message_thread_id") else None
-        self.sent.append(Sent(chat, shown, raw, mode, self._message_id, thread))
+        mode, answered = params.get("parse_mode"), reply.get("message_id")
+        self.sent.append(Sent(chat, shown, raw, mode, self._message_id, thread, method, file, answered))
+        return self._ours(chat, self._message_id)
+
+    def _ours(self, chat: int, message: int) -> Params:
         known = self._chats.get(chat, {"id": chat, "type": "private", "first_name": "Ada"})
-        head = {"message_id": self._message_id, "date": int(time.time()), "chat": known, "from": self._get_me({})}
-        return head | {"text": shown}
+        return {"message_id": message, "date": int(time.time()), "chat": known, "from": self._get_me({})}
+
+    def _get_file(self, params: Params) -> Params:
+        file = self._files.get(params["file_id"])
+        if file is None:
+            raise Refusal(400, "Bad Request: wrong file_id or the file is temporarily unavailable")
+        if len(file) > MAX_DOWNLOAD:
+            raise Refusal(400, "Bad Request: file is too big")
+        self._asked.add(params["file_id"])
+        return {"file_id": params["file_id"], "file_unique_id": "u", "file_path": f"documents/{params['file_id']}.bin"}
+
+    async def _download(self, request: web.Request) -> web.StreamResponse:
+        """A file that was asked for; a dropped download ends in its middle. Its faults go by the name `file`."""
+        id = request.match_info["path"].removeprefix("documents/").removesuffix(".bin")
+        try:
+            self._be_faulty("file")
+        except Refusal as refusal:
+            return refusal.response()
+        data = self._files.get(id)
+        if request.match_info["token"] != self.token or data is None or id not in self._asked:
+            return web.Response(status=404, text="Not Found")
+        response = web.StreamResponse(headers={"Content-Length": str(len(data))})
+        await response.prepare(request)
+        dropped = self._drops.get("file", 0) > 0
+        await response.write(data[: len(data) // 2] if dropped else data)
+        if dropped and request.transport is not None:
+            self._drops["file"] -= 1
+            request.transport.abort()
+        return response
+
+    def _answer_callback(self, params: Params) -> bool:
+        if not 0 < int(params["callback_query_id"]) <= self._callback:
+            raise Refusal(400, "Bad Request: query is too old and response timeout expired or query ID is invalid")
+        self.answered.append(params["callback_query_id"])
+        return True
+
+    def _edit_keyboard(self, params: Params) -> Params:
+        message = int(params["message_id"])
+        if all(sent.message_id != message for sent in self.sent):
+            raise Refusal(400, "Bad Request: message to edit not found")
+        if self.keyboards.pop(message, None) is None:
+            raise Refusal(
+                400, "Bad Request: message is not modified: specified new message content is exactly the same"
+            )
+        return self._ours(int(params["chat_id"]), message)
 
     def _send_draft(self, params: Params) -> bool:
         chat, draft, text = int(params["chat_id"]), int(params.get("draft_id") or 0), str(params.get("text") or "")
@@ -394,9 +506,36 @@ _METHODS: Mapping[str, Callable[[FakeTelegram, Params], object]] = {
     "sendmessagedraft": FakeTelegram._send_draft,
     "sendchataction": FakeTelegram._send_action,
     "setmycommands": FakeTelegram._set_commands,
+    "sendrichmessage": FakeTelegram._send_rich,
+    "getfile": FakeTelegram._get_file,
+    "answercallbackquery": FakeTelegram._answer_callback,
+    "editmessagereplymarkup": FakeTelegram._edit_keyboard,
     "setwebhook": FakeTelegram._set_webhook,
     "deletewebhook": FakeTelegram._delete_webhook,
 }
+
+_MEDIA = {f"send{kind}": kind for kind in ("photo", "voice", "audio", "video", "document")}
+
+
+class Page(HTMLParser):
+    """The HTML of a rich message: known tags, each closed in its turn."""
+
+    def check(self, html: str) -> None:
+        self._open: list[str] = []
+        self.feed(html)
+        if self._open:
+            raise Refusal(400, f"Bad Request: can't parse rich message: unclosed tag {self._open[-1]}")
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag in _VOID_TAGS:
+            return
+        if tag not in _RICH_TAGS.split():
+            raise Refusal(400, f"Bad Request: can't parse rich message: unsupported tag {tag}")
+        self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in _VOID_TAGS and (not self._open or self._open.pop() != tag):
+            raise Refusal(400, f"Bad Request: can't parse rich message: unexpected end tag {tag}")
 
 
 class Rules:
@@ -415,36 +554,76 @@ class Rules:
             if isinstance(getattr(model, "__api_method__", None), str)
         }
 
-    def check(self, method: str, params: Params) -> None:
+    def check(self, method: str, params: Params, uploads: Mapping[str, Upload]) -> None:
+        from aiogram import Bot
+        from aiogram.methods import SendMessage
+        from aiogram.types import BufferedInputFile
         from pydantic import ValidationError
-        from teremok.validation import ApiRuleViolation, validate_html
+        from teremok.validation import ApiRuleViolation, validate_html, validate_method
 
         model = self._models.get(method)
         if model is None:
-            raise Refusal(404, "Not Found")
+            raise Refusal(404, "Not Found: method not found")
+        files = {f"attach://{key}": BufferedInputFile(file.data, file.name) for key, file in uploads.items()}
         try:
-            call = model.model_validate({name: _decoded(name, value) for name, value in params.items()})
+            given = {name: _decoded(name, value) for name, value in params.items()}
+            call = model.model_validate(
+                {name: files.get(value, value) if isinstance(value, str) else value for name, value in given.items()}
+            )
             if call.model_extra:
                 raise Refusal(400, f"Bad Request: unknown field {next(iter(call.model_extra))}")
             if params.get("parse_mode") == "HTML":
-                validate_html(str(params.get("text") or ""))
+                validate_html(str(params.get("text") or params.get("caption") or ""))
+            if params.get("reply_markup"):
+                validate_method(Bot("1:a"), SendMessage(chat_id=1, text="x", reply_markup=call.reply_markup))
         except ValidationError as error:
             raise Refusal(400, f"Bad Request: {error.errors()[0]['loc']}: {error.errors()[0]['msg']}") from error
         except ApiRuleViolation as error:
             raise Refusal(400, error.description) from error
 
 
-async def _params(request: web.Request) -> Params:
+async def _params(request: web.Request, most: int) -> tuple[Params, dict[str, Upload]]:
     params: Params = dict(request.query)
     if request.content_type == "application/json":
         body: Params = await request.json()
-        return params | body
-    return params | {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
+        return params | body, {}
+    if request.content_type != "multipart/form-data":
+        return params | dict(await request.post()), {}
+    uploads: dict[str, Upload] = {}
+    async for part in await request.multipart():
+        assert isinstance(part, BodyPartReader)
+        assert part.name is not None
+        data = await _read(part, most)
+        if part.filename is None:
+            params[part.name] = data.decode()
+        else:
+            uploads[part.name] = Upload(part.filename, part.headers.get("Content-Type", ""), data)
+    return params, uploads
+
+
+async def _read(part: BodyPartReader, most: int) -> bytes:
+    """In pieces so large that aiohttp never has to put one back, which it warns about."""
+    data = b""
+    while piece := await part.read_chunk(2**26):
+        data += piece
+        if len(data) > most:
+            raise web.HTTPRequestEntityTooLarge(most)
+    return data
+
+
+def _json(value: object) -> Params:
+    """A field that is an object, as a form or as JSON carries it."""
+    decoded: Params = json.loads(value) if isinstance(value, str) else value or {}
+    return decoded
+
+
+def _visible(html: str) -> str:
+    return unescape(re.sub(r"<[^>]*>", "", html))
 
 
 def _decoded(name: str, value: object) -> object:
     """Forms carry lists and objects as JSON."""
-    if isinstance(value, str) and value[:1] in ("[", "{") and name != "text":
+    if isinstance(value, str) and value[:1] in ("[", "{") and name not in {"text", "caption"}:
         return json.loads(value)
     return value
 
@@ -460,18 +639,3 @@ def _entities(text: str) -> list[Params]:
 
 def _utf16_len(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
-async def _serve(port: int, light: bool) -> None:
-    async with FakeTelegram(light=light, port=port) as telegram:
-        print(telegram.url, flush=True)
-        await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--light", action="store_true")
-    options = parser.parse_args()
-    with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(options.port, options.light))

@@ -1,0 +1,48 @@
+"""Slack, over Socket Mode, with slack_sdk: nothing has to be reachable from outside."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr
+
+from channels.slack.channel import Slack, preload
+from channels.slack.client import Client
+from gateway.domain.channel import Channel
+from gateway.domain.channel_settings import ChannelSettings
+from gateway.domain.errors import ConfigError
+from gateway.domain.logging import Logger
+
+__all__ = ["Settings", "create", "preload"]
+
+HttpUrl = Annotated[str, Field(pattern=r"^https?://\S+$")]
+
+
+class Settings(ChannelSettings):
+    """The `channels.slack` section of config.json."""
+
+    bot_token: SecretStr = Field(description="The app's bot token, xoxb-…, from OAuth & Permissions.")
+    app_token: SecretStr = Field(description="An app-level token, xapp-…, with connections:write.")
+    base_url: HttpUrl | None = Field(None, description="A Slack API of your own; null means Slack's.")
+    ping_interval: float = Field(
+        2.0, ge=0.1, le=10, description="Seconds between pings; a dead connection is noticed within about two of them."
+    )
+
+
+def create(settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path) -> Channel:
+    """The channel, not yet open; `commands` are those that a person may write as `!name`. Raises `ConfigError`.
+
+    `data` keeps what Slack does not tell again: the threads we take part in and what is half sent.
+    """
+    bot_token = _token(settings.bot_token, "bot_token", "xoxb-", "OAuth & Permissions")
+    app_token = _token(settings.app_token, "app_token", "xapp-", "Basic Information, App-Level Tokens")
+    client = Client(bot_token, app_token, settings.base_url)
+    names = frozenset(name for name, _ in commands)
+    return Slack(client, ping_interval=settings.ping_interval, commands=names, log=log, data=data)
+
+
+def _token(secret: SecretStr, key: str, prefix: str, page: str) -> str:
+    token = secret.get_secret_value()
+    if not token.startswith(prefix) or not token.removeprefix(prefix).replace("-", "").isalnum():
+        raise ConfigError(f"channels.slack.{key}: must start with {prefix}; api.slack.com/apps shows it under {page}")
+    return token

@@ -1,0 +1,166 @@
+"""Slack as a channel. An answer is seen once: what may have been shown is looked for before it is said again."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Set
+from importlib import import_module
+from pathlib import Path
+
+from channels.slack.client import Block, Client
+from channels.slack.errors import Recovery, SlackError, TokenRefused, TooFast, Unanswered, Unreachable
+from channels.slack.files import Files
+from channels.slack.intake import Intake
+from channels.slack.kept import Kept, Threads
+from channels.slack.markup import to_mrkdwn
+from channels.slack.reception import Reception
+from channels.slack.streams import Streams
+from gateway.domain.channel import (
+    Accept,
+    Button,
+    Capabilities,
+    Drafts,
+    Outgoing,
+    SendDelayed,
+    SendFailed,
+    SendUncertain,
+)
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.inbound import Address, Attachment
+from gateway.domain.logging import Logger
+from gateway.domain.splitting import split
+
+
+def preload() -> None:
+    """Import the SDK; a third of a second, so call it in a thread, any number of times."""
+    import_module("aiohttp")
+    import_module("slack_sdk.web.async_client")
+
+
+class Slack:
+    """One app in one workspace. `open` comes first."""
+
+    name = "slack"
+    capabilities = Capabilities(
+        max_text=4000,  # Slack's advice; it cuts at 40,000
+        drafts=Drafts.THREADS,
+        typing=True,
+        idempotent_send=True,
+        reactions=True,
+        buttons=True,
+        max_file=1_000_000_000,
+        silence=90.0,
+    )
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        ping_interval: float,
+        commands: Set[str],
+        log: Logger,
+        data: Path,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._client = client
+        self._commands = commands
+        self._logger = log
+        self._pause = pause
+        self._kept = Kept(data / "kept.json", log)
+        self._threads = Threads(self._kept)
+        self._streams = Streams(client, self._threads, self._kept)
+        self._files = Files(client, self._kept)
+        self._ping_interval = ping_interval
+        self._reception: Reception | None = None
+
+    @property
+    def heard_at(self) -> float | None:
+        """When Slack last answered a ping or a request of the receiving side, or sent something."""
+        return None if self._reception is None else self._reception.heard_at
+
+    async def open(self) -> None:
+        """Import the SDK, in a thread; nothing is asked of Slack before `receive`, for it may be away."""
+        await asyncio.to_thread(preload)
+        self._kept.load()
+
+    async def probe(self) -> str:
+        """The app's name, by auth.test; the app token is tried, too, and no socket is opened."""
+        await self.open()
+        try:
+            us = await self._client.us()
+            await self._client.socket_url()
+        except TokenRefused as error:
+            raise OwnerMustAct(str(error)) from error
+        return f"@{us.user}"
+
+    async def receive(self, accept: Accept) -> None:
+        """Over one websocket after another, until cancelled."""
+        log = self._logger
+        intake = Intake(self._client, self._threads, self._commands, accept, Recovery(log, self._pause), log)
+        self._reception = Reception(self._client, Recovery(log, self._pause), log, self._ping_interval)
+        await self._reception.run(intake.take)
+
+    async def send(self, message: Outgoing) -> str:
+        """Show one message, or a file; its text is rendered from Markdown."""
+        try:
+            sent = await self._send(message)
+        except TooFast as error:
+            raise SendDelayed(str(error), error.retry_after) from error
+        except Unreachable as error:
+            raise SendDelayed(str(error)) from error
+        except TokenRefused as error:
+            raise SendDelayed(str(error), 60.0) from error
+        except Unanswered as error:
+            raise SendUncertain(str(error)) from error
+        except SlackError as error:
+            raise SendFailed(str(error)) from error
+        self._threads.spoke(message.address)
+        return sent
+
+    async def _send(self, message: Outgoing) -> str:
+        at, key = message.address, message.key
+        text = await asyncio.to_thread(to_mrkdwn, message.text)
+        if message.file is not None:
+            return await self._files.send(message, message.file, text)
+        if message.again and (found := await self._client.find(at, key)):
+            self._streams.forget(at)
+            return found
+        blocks = tuple(_blocks(text, message.buttons)) if message.buttons else ()
+        grown = await self._streams.finish(at, message.text, text, key, blocks)
+        return grown or await self._client.post(at, text, key, blocks)
+
+    async def typing(self, address: Address) -> None:
+        """A status below a thread, until something is said there, for two minutes at most."""
+        if address.thread and not self._streams.shows(address):
+            set_status = self._client.web.assistant_threads_setStatus
+            await self._client.attempt(
+                set_status(channel_id=address.chat, thread_ts=address.thread, status="is thinking…")
+            )
+
+    async def react(self, address: Address, platform_id: str, *, seen: bool) -> None:
+        """A pair of eyes under the message."""
+        ts = platform_id.partition(":")[0]
+        if ts.replace(".", "").isdecimal():
+            react = self._client.web.reactions_add if seen else self._client.web.reactions_remove
+            await self._client.attempt(react(channel=address.chat, name="eyes", timestamp=ts))
+
+    async def draft(self, address: Address, draft: int, text: str) -> None:
+        """Let the answer grow, in a thread."""
+        await self._streams.grow(address, draft, text)
+
+    def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """The bytes of a file."""
+        return self._files.fetch(attachment)
+
+    async def close(self) -> None:
+        """Close the HTTP session."""
+        await self._client.close()
+
+
+def _blocks(text: str, buttons: Sequence[Button]) -> Iterator[Block]:
+    for part in split(text, 3000):
+        yield {"type": "section", "text": {"type": "mrkdwn", "text": part}}
+    yield {"type": "actions", "elements": [_element(*each) for each in enumerate(buttons[:25])]}
+
+
+def _element(number: int, button: Button) -> Block:
+    label = {"type": "plain_text", "text": button.label[:75] or button.value}
+    return {"type": "button", "action_id": f"supaclaw-{number}", "text": label, "value": button.value}

@@ -1,0 +1,175 @@
+"""What Slack sends and answers, as far as it is used; everything else in it is left unread."""
+
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, model_validator
+
+SlackId = Annotated[str, Field(pattern=r"^\w{1,64}$")]
+Timestamp = Annotated[str, Field(pattern=r"^\d{1,11}\.\d{1,9}$")]
+"""Seconds and a counter: the id of a message within its chat."""
+ShortText = Annotated[str, Field(max_length=1000)]
+
+EVENT_TYPE = "supaclaw"
+"""What we call the metadata of our own messages."""
+
+
+class Payload(BaseModel):
+    """Frozen; unknown fields are ignored, and null is the same as nothing."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, told: object) -> object:
+        return {name: value for name, value in told.items() if value is not None} if isinstance(told, dict) else told
+
+
+class Envelope(Payload):
+    """One delivery over the socket. It comes again, under the same content, until its id is acknowledged."""
+
+    type: str
+    envelope_id: Annotated[str, Field(min_length=1, max_length=200)]
+    payload: dict[str, Any]
+
+
+class File(Payload):
+    """A file as Slack knows it."""
+
+    id: SlackId
+    name: str = ""
+    mimetype: str = ""
+    size: Annotated[int, Field(ge=0)] | None = None
+    mode: str = ""
+    is_external: bool = False
+    url_private_download: str | None = None
+    shares: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether this is only what is left of a deleted one."""
+        return self.mode in {"tombstone", "hidden_by_limit"}
+
+
+class Quote(Payload):
+    """An attachment of the old kind; a message that was forwarded comes as one."""
+
+    text: str = ""
+    is_share: bool = False
+
+
+class Message(Payload):
+    """A message, in an event or in the history; `edited_at` is when a person changed the text."""
+
+    ts: Timestamp
+    subtype: str | None = None
+    user: SlackId | None = None
+    bot_id: SlackId | None = None
+    text: str = ""
+    thread_ts: Timestamp | None = None
+    edited_at: Timestamp | None = Field(None, validation_alias=AliasPath("edited", "ts"))
+    files: tuple[File, ...] = ()
+    attachments: tuple[Quote, ...] = ()
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def key(self) -> str | None:
+        """What we called it when we sent it; None for what is not ours, and for what was never finished."""
+        if self.metadata.get("event_type") != EVENT_TYPE:
+            return None
+        return str(self.metadata.get("event_payload", {}).get("key"))
+
+
+class MessageEvent(Message):
+    """`message` and `app_mention`; for the subtype "message_changed" what counts is in `message`."""
+
+    channel: SlackId
+    channel_type: str = ""
+    message: Message | None = None
+    previous_message: Message | None = None
+
+
+class Interaction(Payload):
+    """What a person did in a chat without writing a message."""
+
+    user_id: SlackId = Field(validation_alias=AliasChoices("user_id", AliasPath("user", "id")))
+    user_name: ShortText | None = Field(None, validation_alias=AliasChoices("user_name", AliasPath("user", "username")))
+    channel_id: SlackId = Field(validation_alias=AliasChoices("channel_id", AliasPath("container", "channel_id")))
+    channel_name: ShortText | None = Field(
+        None, validation_alias=AliasChoices("channel_name", AliasPath("channel", "name"))
+    )
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the chat is theirs and ours alone."""
+        return self.channel_id.startswith("D") or self.channel_name == "directmessage"
+
+
+class SlashCommand(Interaction):
+    """They typed `/claw …`."""
+
+    text: str = ""
+    trigger_id: ShortText
+
+
+class Press(Interaction):
+    """They pressed a button (`block_actions`), in the thread that its message belongs to."""
+
+    message_ts: Timestamp = Field(validation_alias=AliasPath("container", "message_ts"))
+    thread_ts: Timestamp | None = Field(
+        None, validation_alias=AliasChoices(AliasPath("container", "thread_ts"), AliasPath("message", "thread_ts"))
+    )
+    value: ShortText = Field(validation_alias=AliasPath("actions", 0, "value"))
+    action_ts: Timestamp = Field(validation_alias=AliasPath("actions", 0, "action_ts"))
+
+
+class Us(Payload):
+    """The app itself, as `auth.test` tells it."""
+
+    team_id: SlackId
+    user_id: SlackId
+    user: ShortText = ""
+    bot_id: SlackId | None = None
+
+    def wrote(self, message: Message) -> bool:
+        """Whether the message is our own."""
+        return message.user == self.user_id or (message.bot_id is not None and message.bot_id == self.bot_id)
+
+
+class Posted(Payload):
+    """Where a message is now."""
+
+    ts: Timestamp
+
+
+class Page(Payload):
+    """A stretch of the history."""
+
+    messages: tuple[Message, ...]
+    next_cursor: str | None = Field(None, validation_alias=AliasPath("response_metadata", "next_cursor"))
+
+
+class Upload(Payload):
+    """Where to put the bytes of a new file."""
+
+    upload_url: str
+    file_id: SlackId
+
+
+class Socket(Payload):
+    """The address of a websocket, good for one connection."""
+
+    url: str = Field(pattern=r"^wss?://\S+$")
+
+
+class Named(Payload):
+    """What a person is called (`users.info`)."""
+
+    display_name: str | None = Field(None, validation_alias=AliasPath("user", "profile", "display_name"))
+    real_name: str | None = Field(None, validation_alias=AliasPath("user", "profile", "real_name"))
+    name: str | None = Field(None, validation_alias=AliasPath("user", "name"))
+
+
+class FileAnswer(Payload):
+    """`files.info`."""
+
+    file: File

@@ -1,0 +1,98 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+
+from channels.telegram.channel import Telegram
+from gateway.domain.channel import Button, Outgoing
+from gateway.domain.inbound import Address
+from tests.contract.telegram import telegram_on
+from tests.contract.under_test import Gateway
+from tests.fakes.log import Log
+from tests.fakes.telegram import FakeTelegram, Sent
+
+ADA = Address("telegram", "424242", "77")
+PHOTO = [{"file_id": "a", "file_unique_id": "b", "width": 1, "height": 1}]
+
+
+@dataclass
+class Scene:
+    platform: FakeTelegram
+    channel: Telegram
+    gateway: Gateway
+
+    async def asks(self, address: Address = ADA) -> Sent:
+        await self.channel.send(Outgoing(address, "Shall I?", "k", buttons=(Button("Yes", "yes"), Button("No", "no"))))
+        return self.platform.sent[-1]
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    async with FakeTelegram() as platform:
+        channel, gateway = telegram_on(platform, Log()), Gateway()
+        await channel.open()
+        receiving = asyncio.create_task(channel.receive(gateway.accept))
+        yield Scene(platform, channel, gateway)
+        receiving.cancel()
+        with suppress(asyncio.CancelledError):
+            await receiving
+        await channel.close()
+
+
+async def test_a_pressed_button_stops_waiting_and_goes(scene: Scene) -> None:
+    scene.platform.press(await scene.asks(), "yes")
+    (pressed,) = await scene.gateway.received(1)
+    assert (pressed.text, pressed.address) == ("yes", ADA)
+    await scene.platform.wait_for(lambda tg: tg.answered == ["1"] and not tg.keyboards)
+
+
+async def test_a_press_is_answered_only_once_it_is_accepted(scene: Scene) -> None:
+    scene.gateway.open.clear()
+    scene.platform.press(await scene.asks(), "yes")
+    await scene.gateway.attempted(1)
+    assert scene.platform.answered == []
+    scene.gateway.open.set()
+    await scene.platform.wait_for(lambda tg: tg.answered == ["1"])
+
+
+async def test_in_a_group_nobody_can_take_away_the_buttons_of_another(scene: Scene) -> None:
+    group = Address("telegram", "424242", "-5", "9")
+    scene.platform.say("hello", -5, group=True)
+    sent = await scene.asks(group)
+    scene.platform.press(sent, "yes", sender=666)
+    _, pressed = await scene.gateway.received(2)
+    assert (pressed.sender.id, pressed.address, pressed.private) == ("666", group, False)
+    scene.platform.press(sent, "no", sender=77)
+    await scene.platform.wait_for(lambda tg: tg.answered == ["1", "2"])
+    assert len(scene.platform.keyboards) == 1
+
+
+async def test_a_press_under_a_message_out_of_reach_changes_nothing_there(scene: Scene) -> None:
+    sent = await scene.asks()
+    scene.platform.press(sent, "yes", reachable=False)
+    scene.platform.press(sent, "no")
+    assert [inbound.text for inbound in await scene.gateway.received(2)] == ["yes", "no"]
+    await scene.platform.wait_for(lambda tg: len(tg.answered) == 2 and not tg.keyboards)
+    assert [method for method, _ in scene.platform.calls].count("editmessagereplymarkup") == 1
+
+
+async def test_a_press_that_cannot_be_answered_disturbs_nothing(scene: Scene) -> None:
+    scene.platform.fault("answerCallbackQuery", 400, "Bad Request: query is too old")
+    scene.platform.fault("editMessageReplyMarkup", 400, "Bad Request: message can't be edited")
+    sent = await scene.asks()
+    scene.platform.press(sent, "yes")
+    scene.platform.press(sent, "no")
+    await scene.platform.wait_for(lambda tg: tg.answered == ["2"] and not tg.keyboards)
+
+
+async def test_an_album_that_calls_us_is_meant_for_us_as_a_whole(scene: Scene) -> None:
+    for album, caption in (("1", "@fake_bot see"), ("1", None), ("2", None)):
+        extra = {} if caption is None else {"caption": caption, "caption_entities": [MENTION]}
+        scene.platform.say(None, -5, sender=77, group=True, photo=PHOTO, media_group_id=album, **extra)
+    pictures = await scene.gateway.received(3)
+    assert [(picture.album, picture.addressed) for picture in pictures] == [("1", True), ("1", True), ("2", False)]
+
+
+MENTION = {"type": "mention", "offset": 0, "length": 9}

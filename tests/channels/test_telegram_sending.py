@@ -1,0 +1,125 @@
+from collections.abc import AsyncIterator
+
+import pytest
+
+from channels.telegram.channel import Telegram
+from gateway.domain.channel import Button, Outgoing, SendFailed, SendUncertain
+from gateway.domain.inbound import Address
+from tests.contract.telegram import telegram_on
+from tests.fakes.log import Log
+from tests.fakes.telegram import FakeTelegram
+
+ADA = Address("telegram", "424242", "77")
+GROUP = Address("telegram", "424242", "-5")
+TABLE = "| a |\n|---|\n| 1 |"
+
+
+@pytest.fixture
+async def platform() -> AsyncIterator[FakeTelegram]:
+    async with FakeTelegram() as platform:
+        yield platform
+
+
+@pytest.fixture
+async def channel(platform: FakeTelegram) -> AsyncIterator[Telegram]:
+    channel = telegram_on(platform, Log())
+    await channel.open()
+    yield channel
+    await channel.close()
+
+
+# --- rich messages ---
+
+
+async def test_a_table_is_a_rich_message(platform: FakeTelegram, channel: Telegram) -> None:
+    sent_id = await channel.send(Outgoing(ADA, TABLE, "k", buttons=(Button("OK", "ok"),)))
+    (sent,) = platform.sent
+    assert (sent.method, sent.text, sent_id) == ("sendrichmessage", "a1", str(sent.message_id))
+    assert platform.keyboards == {sent.message_id: [("OK", "ok")]}
+
+
+async def test_a_rich_message_that_is_refused_is_html(platform: FakeTelegram, channel: Telegram) -> None:
+    platform.fault("sendRichMessage", 400, "Bad Request: RICH_MESSAGE_INVALID")
+    await channel.send(Outgoing(ADA, TABLE, "1"))
+    await channel.send(Outgoing(ADA, TABLE, "2"))
+    assert [sent.method for sent in platform.sent] == ["sendmessage", "sendrichmessage"]
+
+
+async def test_a_server_without_rich_messages_shows_html(platform: FakeTelegram, channel: Telegram) -> None:
+    platform.unknown.add("sendrichmessage")
+    await channel.send(Outgoing(ADA, TABLE, "k"))
+    assert [sent.parse_mode for sent in platform.sent] == ["HTML"]
+
+
+async def test_rich_messages_can_be_switched_off(platform: FakeTelegram) -> None:
+    channel = telegram_on(platform, Log(), rich=False)
+    await channel.open()
+    await channel.send(Outgoing(ADA, TABLE, "k"))
+    assert [method for method, _ in platform.calls] == ["sendmessage"]
+    await channel.close()
+
+
+async def test_a_rich_message_in_doubt_is_not_sent_again_as_html(platform: FakeTelegram, channel: Telegram) -> None:
+    platform.drop_response("sendRichMessage")
+    with pytest.raises(SendUncertain):
+        await channel.send(Outgoing(ADA, TABLE, "k"))
+    assert len(platform.sent) == 1
+
+
+# --- replies and buttons ---
+
+
+@pytest.mark.parametrize(("answered", "shown"), [("12", 12), ("12:99", 12), ("button:5", None), ("stop:5", None)])
+async def test_an_answer_in_a_group_shows_what_it_answers(
+    platform: FakeTelegram, channel: Telegram, answered: str, shown: int | None
+) -> None:
+    await channel.send(Outgoing(GROUP, "yes", "k", private=False, reply_to=answered))
+    (sent,) = platform.sent
+    assert sent.reply_to == shown
+    parameters = platform.calls[0][1].get("reply_parameters", "true")
+    assert "true" in parameters
+
+
+async def test_an_answer_to_a_message_that_is_gone_is_shown_without_it(
+    platform: FakeTelegram, channel: Telegram
+) -> None:
+    platform.fault("sendMessage", 400, "Bad Request: REPLY_MESSAGE_ID_INVALID")
+    await channel.send(Outgoing(GROUP, "yes", "k", private=False, reply_to="12"))
+    assert [(sent.text, sent.reply_to) for sent in platform.sent] == [("yes", None)]
+
+
+async def test_buttons_that_telegram_cannot_carry_are_left_out(platform: FakeTelegram, channel: Telegram) -> None:
+    await channel.send(Outgoing(ADA, "?", "1", buttons=(Button("Yes", "y"), Button("Long", "ü" * 33), Button("", "x"))))
+    await channel.send(Outgoing(ADA, "?", "2", buttons=(Button("Long", "x" * 65), Button("Empty", ""))))
+    first, _ = platform.sent
+    assert platform.keyboards == {first.message_id: [("Yes", "y")]}
+
+
+async def test_many_buttons_stand_below_each_other(platform: FakeTelegram, channel: Telegram) -> None:
+    await channel.send(Outgoing(ADA, "?", "1", buttons=tuple(Button(label, label) for label in "abc")))
+    await channel.send(Outgoing(ADA, "?", "2", buttons=tuple(Button(label, label) for label in "abcd")))
+    rows = [params["reply_markup"].count("[") - 1 for _, params in platform.calls]
+    assert rows == [1, 4]
+
+
+# --- what goes wrong, for people ---
+
+
+@pytest.mark.parametrize(
+    ("code", "description", "advice"),
+    [
+        (403, "Forbidden: bot was blocked by the user", "unblock it"),
+        (403, "Forbidden: bot was kicked from the supergroup chat", "add it again"),
+        (400, "Bad Request: chat not found", "/start"),
+        (400, "Bad Request: not enough rights to send text messages to the chat", "permissions"),
+        (400, "Bad Request: message thread not found", "topic was deleted"),
+        (400, "Bad Request: TOPIC_CLOSED", "open it again"),
+        (400, "Bad Request: something new", "something new"),
+    ],
+)
+async def test_a_refusal_says_in_one_line_what_to_do(
+    platform: FakeTelegram, channel: Telegram, code: int, description: str, advice: str
+) -> None:
+    platform.fault("sendMessage", code, description, n=2)
+    with pytest.raises(SendFailed, match=rf"^[^\n]*{advice}[^\n]*$"):
+        await channel.send(Outgoing(GROUP, "hello", "k", private=False))
