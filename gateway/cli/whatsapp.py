@@ -1,8 +1,8 @@
 """`supaclaw whatsapp`: link a WhatsApp account to the running gateway, and let it go."""
 
+import io
 import sys
 import time
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -40,12 +40,17 @@ def login(phone: Phone = None, timeout: Patience = 300) -> None:
     if phone is not None and _look().state != "connected":
         code = ask(f"{PATH}/login", method="POST", body={"phone": phone}, timeout=CODE_SECONDS)["code"]
         print(f"On the phone: Linked devices > Link a device > Link with phone number instead, then type {code}")
-    screen = _Screen(show_qr=phone is None)
-    for told in _looks(timeout):
+    shown, deadline = "", time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        told = _look()
         if told.state == "connected":
             print(f"Linked to +{told.account}." if told.account else "Linked.")
             return
-        screen.show(told)
+        new = "" if told.state == "logged out" else told.problem or (told.qr if phone is None else "")
+        if new and new != shown:
+            _show(told)
+            shown = new
+        time.sleep(LOOK_SECONDS)
     raise OwnerMustAct("nobody linked the device in time; run `supaclaw whatsapp login` again")
 
 
@@ -69,48 +74,21 @@ def _look() -> Login:
     return Login.model_validate(ask(f"{PATH}/login", timeout=10))
 
 
-def _looks(seconds: float) -> Iterator[Login]:
-    """How it stands, again and again."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        yield _look()
-        time.sleep(LOOK_SECONDS)
+def _show(told: Login) -> None:
+    """On a terminal a code takes the place of the one before, so that no camera sees two."""
+    if told.problem:
+        print(told.problem, file=sys.stderr)
+    else:
+        from rich.console import Console
+
+        Console().clear()
+        print(qr_picture(told.qr))
 
 
-class _Screen:
-    """Shows each code and each trouble once; on a terminal a code takes the place of the one before."""
-
-    def __init__(self, *, show_qr: bool) -> None:
-        self._show_qr = show_qr
-        self._shown = ""
-        self._lines = 0
-
-    def show(self, told: Login) -> None:
-        """What is new."""
-        new = told.qr if self._show_qr and told.qr else told.problem
-        if not new or new == self._shown or told.state == "logged out":
-            return
-        self._shown = new
-        if new == told.problem:
-            print(new, file=sys.stderr)
-            self._lines = 0
-        else:
-            self._draw(qr_lines(new))
-
-    def _draw(self, lines: list[str]) -> None:
-        if self._lines and sys.stdout.isatty():
-            print(f"\x1b[{self._lines}A\x1b[J", end="")
-        print("\n".join(lines))
-        self._lines = len(lines)
-
-
-def qr_lines(text: str) -> list[str]:
-    """A QR code in half blocks, light on dark as terminals are, so that dark modules are the gaps."""
+def qr_picture(text: str) -> str:
+    """A QR code in half blocks, light on dark as terminals are."""
     from segno import make_qr
 
-    rows = [[not dark for dark in row] for row in make_qr(text, error="L").matrix_iter(border=2)]
-    rows += [[True] * len(rows[0])] * (len(rows) % 2)
-    return [
-        "".join(" ▄▀█"[2 * upper + lower] for upper, lower in zip(*pair, strict=True))
-        for pair in zip(rows[::2], rows[1::2], strict=True)
-    ]
+    drawn = io.StringIO()
+    make_qr(text, error="L").terminal(drawn, border=2, compact=True)
+    return drawn.getvalue().rstrip("\n")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.cli import whatsapp
-from gateway.cli.whatsapp import qr_lines
+from gateway.cli.whatsapp import qr_picture
 from tests.cli.conftest import Gateway, Supaclaw
 
 LOGIN = "GET /api/channels/whatsapp/login"
@@ -39,7 +39,11 @@ def test_a_code_is_drawn_until_the_phone_took_it(
     done = supaclaw("whatsapp", "login")
 
     assert done.code == 0
-    assert done.out.splitlines() == [*qr_lines("2@first"), *qr_lines("2@second"), "Linked to +4915550001."]
+    assert done.out.splitlines() == [
+        *qr_picture("2@first").splitlines(),
+        *qr_picture("2@second").splitlines(),
+        "Linked to +4915550001.",
+    ]
     assert done.err == ""
 
 
@@ -100,18 +104,17 @@ def test_programs_learn_how_the_link_is_but_no_codes(supaclaw: Supaclaw, running
 
 
 def test_on_a_terminal_a_code_takes_the_place_of_the_one_before(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    supaclaw: Supaclaw, running: dict[str, str], phases: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    screen = whatsapp._Screen(show_qr=True)
-    for qr in ("2@first", "2@second"):
-        screen.show(whatsapp.Login(state="waiting", qr=qr))
-    up = f"\x1b[{len(qr_lines('2@first'))}A\x1b[J"
-    assert capsys.readouterr().out.count(up) == 1
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    begin(running, phases, *({"state": "waiting", "qr": qr} for qr in ("2@first", "2@second")), CONNECTED)
+
+    assert supaclaw("whatsapp", "login").out.count("\x1b[2J") == 2
 
 
 def test_a_picture_is_square_and_has_a_light_border() -> None:
-    lines = qr_lines("2@key")
+    lines = qr_picture("2@key").splitlines()
 
     assert {len(line) for line in lines} == {2 * len(lines) - 1}
     assert set(lines[0]) == {"█"}

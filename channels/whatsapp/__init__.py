@@ -1,0 +1,23 @@
+"""WhatsApp, as a linked device, over neonize."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from channels.whatsapp.channel import WhatsApp
+from channels.whatsapp.sdk import preload
+from channels.whatsapp.store import Store
+from gateway.domain.channel import Channel
+from gateway.domain.channel_settings import ChannelSettings
+from gateway.domain.logging import Logger
+
+__all__ = ["Settings", "create", "preload"]
+
+
+class Settings(ChannelSettings):
+    """The `channels.whatsapp` section of config.json: what every channel has; an account is linked by a login."""
+
+
+def create(settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path) -> Channel:
+    """The channel, not yet open; the session of the linked device is kept in `data`. WhatsApp has no menus."""
+    del settings, commands
+    return WhatsApp(store=Store(data), log=log)

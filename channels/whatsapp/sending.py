@@ -1,0 +1,116 @@
+"""One message out, and files both ways."""
+
+import asyncio
+from base64 import b64decode
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from neonize.aioze.client import NewAClient
+from neonize.exc import NeonizeError
+from neonize.proto.Neonize_pb2 import JID
+from neonize.proto.waE2E.WAWebProtobufsE2E_pb2 import Message
+from neonize.utils.enum import MediaType
+from neonize.utils.jid import build_jid
+
+from channels.whatsapp.markdown import to_whatsapp
+from channels.whatsapp.sdk import MAX_FILE, one_line
+from channels.whatsapp.store import PHONE
+from gateway.domain.channel import (
+    FetchDelayed,
+    FetchFailed,
+    Outgoing,
+    OutgoingFile,
+    SendDelayed,
+    SendFailed,
+    SendUncertain,
+)
+from gateway.domain.inbound import Attachment
+
+OFFLINE_PAUSE = 5.0
+BUSY_PAUSE = 60.0
+PIECE = 256 * 1024
+
+_SHOWN_AS = {"image/jpeg": "Image", "image/png": "Image", "video/mp4": "Video", "video/3gpp": "Video"}
+_BUSY = tuple(f"server returned error {code}" for code in (408, 429, 500, 503))
+_REFUSED = ("server returned error", "no lid found", "you're not participating", "that group does not exist")
+_NEVER_LEFT = ("websocket not connected", "the store doesn't contain a device jid", "client is nil", "failed to get ")
+_GONE = ("403", "404", "410", "nothing downloadable", "hash", "hmac", "no url", "mismatch", "media key", "decrypt")
+
+
+def to_jid(chat: str) -> JID:
+    """Where to send what goes to `Address.chat`."""
+    user, _, server = chat.partition("@")
+    return build_jid(user, server or PHONE)
+
+
+async def send(client: NewAClient, message: Outgoing, quote: str) -> str:
+    """WhatsApp's id of the message, which neonize does not let us choose; raises as `Channel.send` does.
+
+    `quote` is what `message.reply_to` said: WhatsApp shows what the answer says it was.
+    """
+    text, body = await asyncio.to_thread(to_whatsapp, message.text), Message()
+    if message.file is not None:
+        shown = await _upload(client, message.file, text, body)
+    else:
+        shown = body.extendedTextMessage
+        shown.text = text
+    if message.reply_to is not None and not message.private:
+        stanza, _, writer = message.reply_to.partition("/")  # the id of a message in a group has its writer in it
+        shown.contextInfo.stanzaID, shown.contextInfo.participant = stanza, writer
+        shown.contextInfo.quotedMessage.conversation = quote
+    try:
+        return str((await client.send_message(to_jid(message.address.chat), body)).ID)
+    except NeonizeError as error:
+        raise _outcome(one_line(error)) from error
+
+
+async def fetch(client: NewAClient, attachment: Attachment) -> AsyncIterator[bytes]:
+    """Raises `FetchFailed` or `FetchDelayed`. The whole file is in memory for a moment, so large ones are refused."""
+    if (attachment.size or 0) > MAX_FILE:
+        raise FetchFailed(f"the file is larger than {MAX_FILE // 2**20} MB")
+    try:
+        data = await client.download_any(Message.FromString(b64decode(attachment.ref)))
+    except (ValueError, DecodeError) as error:
+        raise FetchFailed("the file is not one of WhatsApp's") from error
+    except NeonizeError as error:
+        text = one_line(error)
+        if any(phrase in text.lower() for phrase in _GONE):
+            raise FetchFailed(f"WhatsApp no longer hands the file out: {text}") from error
+        raise FetchDelayed(text) from error
+    for start in range(0, len(data), PIECE):
+        yield data[start : start + PIECE]
+
+
+async def _upload(client: NewAClient, file: OutgoingFile, caption: str, body: Message) -> Any:
+    """The part of `body` that shows it. What WhatsApp does not show is a document, and audio has no caption there."""
+    kind = _SHOWN_AS.get(file.mime, "Audio" if file.mime.startswith("audio/") and not caption else "Document")
+    try:
+        data = await asyncio.to_thread(Path(file.path).read_bytes)
+        there = await client.upload(data, MediaType[f"Media{kind}"])
+    except OSError as error:
+        raise SendFailed(f"{file.name} cannot be read: {error.strerror}") from error
+    except NeonizeError as error:
+        raise SendDelayed(one_line(error), OFFLINE_PAUSE) from error
+    shown = getattr(body, f"{kind.lower()}Message")
+    shown.URL, shown.directPath, shown.mimetype = there.url, there.DirectPath, file.mime
+    shown.mediaKey, shown.fileLength = there.MediaKey, there.FileLength
+    shown.fileEncSHA256, shown.fileSHA256 = there.FileEncSHA256, there.FileSHA256
+    if caption:
+        shown.caption = caption
+    if kind == "Document":
+        shown.fileName = shown.title = file.name
+    return shown
+
+
+def _outcome(text: str) -> SendFailed | SendDelayed | SendUncertain:
+    """What Go's error text means. Errors that are not known may have come after the message left."""
+    lower = text.lower()
+    if lower.startswith(_BUSY):
+        return SendDelayed(text, BUSY_PAUSE)
+    if any(phrase in lower for phrase in _REFUSED):
+        return SendFailed(f"WhatsApp refused the message: {text}")
+    if any(phrase in lower for phrase in _NEVER_LEFT):
+        return SendDelayed(text, OFFLINE_PAUSE)
+    return SendUncertain(text)

@@ -1,0 +1,136 @@
+"""What lies in the channel's folder: the session, whose it is, and what arrived and was not accepted yet."""
+
+import fcntl
+import json
+import os
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from threading import Event, Lock
+
+from gateway.domain.errors import OwnerMustAct
+
+PHONE, HIDDEN, GROUP, BOT = "s.whatsapp.net", "lid", "g.us", "bot"
+"""The servers in a JID: of a person, of a person who hides the number, of a group, of WhatsApp's own bots."""
+
+MOST = 10_000
+"""Waiting messages from which on Go has to wait too: then WhatsApp keeps what follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Us:
+    """The account this device is linked to; `device` is our own number among its devices."""
+
+    number: str
+    hidden: str = ""
+    device: int = 0
+
+    def are(self, jid: str) -> bool:
+        """Whether a JID without a device means this account."""
+        return jid in {f"{self.number}@{PHONE}", f"{self.hidden}@{HIDDEN}"}
+
+
+class Store:
+    """The folder, only ours to read; two programs with the same session would throw each other out."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._account = folder / "account.json"
+        self._lock: int | None = None
+        self.session = folder / "session.sqlite"
+        self.spool = folder / "spool"
+
+    def open(self) -> None:
+        """Take the folder; raises `OwnerMustAct` when another process has it. A dead process has nothing."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.chmod(0o700)
+        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
+            os.close(lock)
+            raise OwnerMustAct(
+                f"another program (pid {pid}) uses the WhatsApp session in {self._folder}; stop it first"
+            ) from None
+        os.truncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        self._lock = lock
+
+    def close(self) -> None:
+        """Leave the folder to others."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def remember(self, us: Us) -> None:
+        """Keep which account we are linked to."""
+        beside = self._account.with_suffix(".new")
+        beside.write_text(json.dumps(asdict(us)), encoding="utf-8")
+        beside.replace(self._account)
+
+    def forget(self) -> None:
+        """There is no account any more."""
+        self._account.unlink(missing_ok=True)
+
+    def account(self) -> Us | None:
+        """The account of the last connection, None after a logout."""
+        with suppress(FileNotFoundError, ValueError, TypeError):
+            return Us(**json.loads(self._account.read_text(encoding="utf-8")))
+        return None
+
+
+class Spool:
+    """One file per message, in the order they came; `put` is for another thread than the rest.
+
+    WhatsApp gets its acknowledgement from neonize before we hear of a message, and there is no way to hold that back:
+    from then on nobody else has it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(exist_ok=True)
+        self._waiting = deque(sorted(folder.glob("*.event")))
+        self._next = int(self._waiting[-1].stem) + 1 if self._waiting else 0
+        self._lock = Lock()
+        self.closed = Event()
+
+    def put(self, event: bytes) -> None:
+        """Returns once it would survive a power cut; raises `OSError`, and may then be tried again."""
+        if len(self._waiting) >= MOST and not self.closed.is_set():
+            raise OSError(f"{MOST} messages wait already")
+        path = self._folder / f"{self._next:012}.event"
+        _write(path, event)
+        with self._lock:
+            self._next += 1
+            self._waiting.append(path)
+
+    def head(self, most: int) -> Sequence[tuple[Path, bytes]]:
+        """The oldest messages, and the names to `drop` them by."""
+        with self._lock:
+            names = list(islice(self._waiting, most))
+        return [(name, name.read_bytes()) for name in names]
+
+    def drop(self, names: Sequence[Path]) -> None:
+        """They were accepted; `names` are the oldest."""
+        for name in names:
+            name.unlink(missing_ok=True)
+            self._waiting.popleft()
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Under another name first, so that what has this name is whole."""
+    beside = path.with_name("torn")
+    with beside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
