@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from time import perf_counter
 
 from benchmarks.model import MockModel, prompt_tokens
 from benchmarks.people import People
 from benchmarks.processes import cpu_seconds, postgres_pids, pss_mb
+from benchmarks.statistics import p95
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, configured
 
@@ -141,7 +142,7 @@ async def _alone(gateway: GatewayProcess, people: People, model: MockModel, chat
     spent = cpu_seconds(gateway.running.pid) - before
     added = [seconds * 1000 - latency_ms for seconds in talk.turns]
     calls = len(await model.asked()) / SEQUENTIAL
-    return Alone(median(added), _p95(added), spent / SEQUENTIAL * 1000, calls)
+    return Alone(median(added), p95(added), spent / SEQUENTIAL * 1000, calls)
 
 
 async def _load(gateway: GatewayProcess, people: People, chats: Sequence[int]) -> Load:
@@ -150,11 +151,7 @@ async def _load(gateway: GatewayProcess, people: People, chats: Sequence[int]) -
     spent = cpu_seconds(gateway.running.pid) - before
     turns = CHATS * TURNS_EACH
     most = sorted(talk.ended)[: int(turns * 0.95)][-1]
-    return Load(len(talk.turns), max(talk.ended), _p95(talk.turns), most, spent / turns * 1000)
-
-
-def _p95(values: Sequence[float]) -> float:
-    return quantiles(values, n=20)[18]
+    return Load(len(talk.turns), max(talk.ended), p95(talk.turns), most, spent / turns * 1000)
 
 
 @asynccontextmanager

@@ -139,7 +139,13 @@ class Fault(StrEnum):
         ("tests/channels/test_telegram_updates.py",),
     )
     HUGE = "huge", 27, "a message of 1 MB, 10,000 entities", "bounded: memory +50 MB at most"
-    BOMB = "bomb", 28, "zip, PDF and image bombs", "–", (), "attachments are not read yet"
+    BOMB = (
+        "bomb",
+        28,
+        "zip, PDF and image bombs",
+        "only the CPU process can be killed; the agent knows why",
+        ("tests/ingest/test_reading.py",),
+    )
     FLOOD = "flood", 29, "1,000 messages at once from members", "the owner is answered meanwhile"
     SLOW_READER = "slow-reader", 30, "viewers of the web page that do not read", "no memory growth"
     CROWD = "crowd", 31, "1,000 chats at once", "all answered"

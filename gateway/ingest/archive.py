@@ -1,0 +1,72 @@
+"""Zip files: what lies in them is told, nothing is unpacked to anywhere; those that are documents are checked."""
+
+import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway.ingest.derived import Unreadable
+from gateway.ingest.limits import ENTRIES, RATIO, UNPACKED
+from gateway.ingest.output import Output
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+_LOCKED = 0x1
+_HARMLESS = 10 * 1024**2
+_DECLARATION = re.compile(rb"<\0?!\0?(?:D\0?O\0?C\0?T\0?Y\0?P\0?E|E\0?N\0?T\0?I\0?T\0?Y)")
+_XML = (".xml", ".rels", ".vml")
+
+
+def read_zip(source: Path, out: Output) -> str:
+    """The description."""
+    with _opened(source) as archive:
+        entries = archive.infolist()
+    first = entries[:ENTRIES]
+    out.add("\n".join(f"{entry.file_size:>14,}  {' '.join(entry.filename.split())}" for entry in first))
+    if len(entries) > ENTRIES:
+        out.problem = f"only the first {ENTRIES:,} names were listed"
+    unpacked = sum(entry.file_size for entry in entries)
+    names = ", ".join(entry.filename for entry in entries[:20])
+    return f"archive, {len(entries):,} files, {unpacked:,} bytes unpacked: {names}"
+
+
+@contextmanager
+def checked(source: Path, *, office: bool = False) -> Iterator[zipfile.ZipFile]:
+    """Raises `Unreadable` for a zip that is a bomb, locked or not whole: `zipfile` unpacks no more than it states.
+
+    With `office`, also for a document type, which is where entity bombs and outside references live; it has no place
+    in Office Open XML (ECMA-376-2, 8.2.5).
+    """
+    with _opened(source) as archive:
+        entries = archive.infolist()
+        unpacked = sum(entry.file_size for entry in entries)
+        if any(entry.flag_bits & _LOCKED for entry in entries):
+            raise Unreadable("the file is locked with a password")
+        if len(entries) > ENTRIES or unpacked > UNPACKED or unpacked > max(_HARMLESS, RATIO * source.stat().st_size):
+            raise Unreadable(f"the file would unpack to {len(entries)} files of {unpacked >> 20} MB, more than is read")
+        parts = (entry for entry in entries if office and entry.filename.lower().endswith(_XML))
+        if any(_DECLARATION.search(archive.read(part)) for part in parts):
+            raise Unreadable("the file declares XML entities, which no office program writes")
+        yield archive
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(source) as archive:
+            yield archive
+    except zipfile.BadZipFile:
+        raise Unreadable("the file is damaged") from None
+
+
+def xml(archive: zipfile.ZipFile, name: str) -> "_Element":
+    """A part of a checked zip, read without document types, entities and network; raises `KeyError` for none."""
+    from lxml import etree
+
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True
+    )
+    return etree.fromstring(archive.read(name), parser)

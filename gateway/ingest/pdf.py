@@ -1,0 +1,71 @@
+"""PDF: the text it carries, page by page; a page that is only a picture is recognised."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway.ingest.derived import Unreadable
+from gateway.ingest.limits import OCR_PAGES, PAGES
+from gateway.ingest.ocr import SCAN_SIDE, Ocr
+from gateway.ingest.output import LONG_SIDE, Output
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from pypdfium2 import PdfPage
+
+_HARDLY_ANY = 16
+"""Letters and digits; a page with fewer may be a scan with a stamp on it."""
+
+
+def read_pdf(source: Path, out: Output) -> str:
+    """The description; raises `Unreadable`."""
+    import pypdfium2
+
+    try:
+        document = pypdfium2.PdfDocument(source)
+    except pypdfium2.PdfiumError as exc:
+        locked = "password" in str(exc).lower()
+        raise Unreadable("the PDF is locked with a password" if locked else "the PDF is damaged") from None
+    with closing(document):
+        count, pages = len(document), _Pages(out)
+        for index in range(min(count, PAGES)):
+            with closing(document[index]) as page:
+                pages.read(page)
+        if pages.left:
+            out.problem = f"{pages.left} scanned pages after the first {pages.recognised} were not recognised"
+        if count > PAGES:
+            out.problem = f"only the first {PAGES} of {count:,} pages were read"
+        title = str(document.get_metadata_dict().get("Title") or "")
+    return f"PDF, {count:,} page{'s' * (count != 1)}: {title or out.first_line()}"
+
+
+class _Pages:
+    """One document under way: how many of its scans were recognised, and how many were left."""
+
+    def __init__(self, out: Output) -> None:
+        self.recognised = self.left = 0
+        self._out, self._ocr = out, Ocr()
+
+    def read(self, page: "PdfPage") -> None:
+        # U+FFFE and U+0002 stand for hyphens at the end of a line; the word goes on after them.
+        text = str(page.get_textpage().get_text_bounded()).replace("\ufffe", "").replace("\x02", "")
+        scan = sum(map(str.isalnum, text)) < _HARDLY_ANY
+        may = scan and self.recognised < OCR_PAGES and self._out.may_recognise
+        image = _rendered(page, SCAN_SIDE if scan else LONG_SIDE) if may or self._out.wants_image else None
+        first = self._out.pages == 0
+        if scan and (image is None or image.convert("L").getextrema() != (255, 255)):
+            self.recognised += may
+            self.left += not may
+            text = (self._ocr.read(image) if may and image else "") or text
+            if first and may and image:
+                self._out.show(image)
+        self._out.add(text)
+        if image is not None:
+            self._out.add_image(image)
+
+
+def _rendered(page: "PdfPage", long_side: int) -> "Image":
+    """The page as a picture, as large as a scan of it would be, and at most `long_side` pixels."""
+    scale = min(200 / 72, long_side / max(*page.get_size(), 1.0))
+    image: Image = page.render(scale=scale).to_pil()
+    return image.convert("RGB")

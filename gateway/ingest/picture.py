@@ -1,0 +1,63 @@
+"""Pictures, and scans of several pages: the right way up, without what a camera wrote into them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway.ingest.derived import Unreadable
+from gateway.ingest.limits import OCR_PAGES, PIXELS
+from gateway.ingest.ocr import SCAN_SIDE, Ocr
+from gateway.ingest.output import Output
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
+
+
+def read_image(source: Path, out: Output) -> str:
+    """The description; every page of a TIFF is read, of an animation the first frame."""
+    with _opened(source) as image:
+        count = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
+        pages = f", {count} pages" if count > 1 else ""
+        told = f"{image.format} picture, {image.width} × {image.height}{pages}"
+        recognise = Ocr().read
+        for index in range(count):
+            if index and (index >= OCR_PAGES or not out.may_recognise):
+                out.problem = f"only the first {index} of {count:,} pages were read"
+                break
+            image.seek(index)
+            page = _decoded(image)
+            if not index:
+                out.show(page)
+            out.add(recognise(page))
+            out.add_image(page)
+    said = out.first_line()
+    return told + (f", reads: {said}" if said else "")
+
+
+def _opened(source: Path) -> "Image":
+    """Not decoded yet."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        return Image.open(source, formats=_FORMATS)
+    except Image.DecompressionBombError:
+        raise Unreadable("the picture has too many pixels to be opened") from None
+    except UnidentifiedImageError:
+        raise Unreadable("the picture is damaged, or of a kind that is not read") from None
+
+
+def _decoded(image: "Image") -> "Image":
+    """The frame it stands at, upright, on white, without metadata, no larger than a scan."""
+    from PIL import Image, ImageOps
+
+    if image.width * image.height > PIXELS:
+        raise Unreadable(f"the picture has {image.width} × {image.height} pixels, more than is opened")
+    image.draft("RGB", (SCAN_SIDE, SCAN_SIDE))
+    alpha = "A" in image.getbands() or "transparency" in image.info
+    small = image.convert("RGBA" if alpha else "RGB")
+    small.thumbnail((SCAN_SIDE, SCAN_SIDE), Image.Resampling.LANCZOS)
+    small = ImageOps.exif_transpose(small)
+    plain = Image.new("RGB", small.size, "white")
+    plain.paste(small, mask=small if alpha else None)
+    return plain
