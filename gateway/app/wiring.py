@@ -28,7 +28,6 @@ from gateway.flow.doors import Doors
 from gateway.flow.gate import Gate
 from gateway.flow.homes import Homes
 from gateway.flow.inbound import InboundFlow
-from gateway.flow.joining import Joining
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live, MessageStored
 from gateway.flow.notices import Notices
@@ -122,7 +121,7 @@ class Parts:
             database,
             people,
             self.commands.keys(),
-            self.dispatch,
+            self.dispatch.run,
             self.worker.wake,
             self.live,
             instance,
@@ -132,8 +131,7 @@ class Parts:
             self.notices,
             clock,
         )
-        joining = Joining(database, people, self.outbound, self.live)
-        self.gate = Gate(database, people, self.inbound.accept, self.notices, self.outbound, joining)
+        self.gate = Gate(database, people, self.inbound.accept, self.notices, self.outbound, self.live)
         self.condition = Condition(
             environment,
             lambda: current.config,

@@ -5,9 +5,9 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
 
@@ -16,10 +16,8 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.tasks import Claim, Lane
+from gateway.flow.enclosures import name_of
 from gateway.flow.homes import Homes
-from gateway.ingest.derived import Derived
-from gateway.ingest.limits import MEMORY, SECONDS
-from gateway.ingest.reading import read
 from gateway.store import files, tasks
 from gateway.store.files import FileRow
 from gateway.store.pool import Connection, Database
@@ -27,9 +25,10 @@ from gateway.workspace.names import PAGES, TEXT
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.tree import MAX_WRITE_BYTES, Workspace
 
+HEAR_SECONDS = 300.0
 HEARD = 25 * 1024**2
 """Bytes of audio that transcription services take."""
-MOST_PAGES = 2_000
+MOST_PAGES = 1_000
 NOBODY_HEARS = (
     "what is said in it is not written down: no transcription model is configured; the owner can name one in "
     "config.json (models.transcription), such as openai/whisper-1"
@@ -40,15 +39,10 @@ Hear: TypeAlias = Callable[[str, bytes], Awaitable[str]]
 
 _VIEW = "view.jpg"
 
+if TYPE_CHECKING:
+    from gateway.ingest.derived import Derived
+
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A file that was read: what came of it, and the folder in which it lies."""
-
-    derived: Derived
-    folder: Workspace
 
 
 class Reading:
@@ -69,6 +63,7 @@ class Reading:
         self._scratch = scratch
         self._hear = hear
         self._failpoints = failpoints
+        self._sweeping = asyncio.Lock()
         self._swept = False
 
     async def read(self, run: Claim, principal: PrincipalId, id: FileId) -> None:
@@ -79,38 +74,47 @@ class Reading:
         workspace = self._homes.of(principal).workspace
         try:
             async with self._folder() as folder:
-                made = await self._made(workspace, file, folder)
-                text, view = await _laid(workspace, file.path, made)
+                derived, read = await self._made(workspace, file, folder)
+                text, view = await _laid(workspace, file.path, derived, read)
         except TryAgainLater:
             raise
         except (WorkspaceError, CpuJobFailed, ValueError) as exc:
             log.warning("file.not_read", file=str(id), error=str(exc))
-            await self._note(run, file, Derived("unknown", "", 0, 0, "", "", "", f"it could not be read: {exc}"))
+            problem = f"it could not be read: {exc}"
+            await self._note(run, lambda tx: files.derived(tx, file.id, problem=_line(problem)))
             return
         self._failpoints.reach(Step.INGEST_READ)
-        await self._note(run, file, replace(made.derived, text=text, view=view))
+        await self._note(run, lambda tx: _derived(tx, file, replace(derived, text=text, view=view)))
 
-    async def _made(self, workspace: Workspace, file: FileRow, folder: Path) -> _Read:
+    async def _made(self, workspace: Workspace, file: FileRow, folder: Path) -> tuple["Derived", Workspace]:
+        """What came of it, and the folder in which that lies."""
+        # Imported for the first file: the start of the gateway does not pay for it.
+        from gateway.ingest.derived import Derived
+        from gateway.ingest.limits import MEMORY, SECONDS
+        from gateway.ingest.reading import read
+
         # A copy: what lies in the workspace may become a link at any time, and the process would follow it.
         source, target = folder / "source", folder / "read"
         await workspace.copy(file.path, source)
         await asyncio.to_thread(target.mkdir)
-        name = file.path.rpartition("/")[2]
-        answer = await self._cpu.run(read, str(source), str(target), name, file.mime, seconds=SECONDS, memory=MEMORY)
+        arguments = str(source), str(target), name_of(file), file.mime
+        answer = await self._cpu.run(read, *arguments, seconds=SECONDS, memory=MEMORY)
         derived = Derived.from_json(answer)
         if derived.kind == "audio":
-            derived = await self._heard(derived, source, target, name)
-        return _Read(derived, Workspace(target))
+            derived = await self._heard(derived, file, source, target)
+        return derived, Workspace(target)
 
-    async def _heard(self, derived: Derived, source: Path, target: Path, name: str) -> Derived:
+    async def _heard(self, derived: "Derived", file: FileRow, source: Path, target: Path) -> "Derived":
         hear = self._hear()
         if hear is None:
             return replace(derived, problem=NOBODY_HEARS)
-        audio = await asyncio.to_thread(source.read_bytes)
-        if len(audio) > HEARD:
+        if file.size > HEARD:
             return replace(derived, problem=f"what is said in it is not written down: only up to {HEARD >> 20} MB are")
         try:
-            said = (await hear(name, audio)).strip()
+            async with asyncio.timeout(HEAR_SECONDS):
+                said = (await hear(name_of(file), await asyncio.to_thread(source.read_bytes))).strip()
+        except TimeoutError:
+            return replace(derived, problem="what is said in it is not written down: that took too long")
         except TryAgainLater:
             raise
         except SupaclawError as exc:
@@ -120,36 +124,19 @@ class Reading:
         await asyncio.to_thread((target / "text.txt").write_text, said, "utf-8")
         return replace(derived, text="text.txt", characters=len(said), problem="")
 
-    async def _note(self, run: Claim, file: FileRow, derived: Derived) -> None:
+    async def _note(self, run: Claim, store: Callable[[Connection], Awaitable[None]]) -> None:
         async def note(tx: Connection) -> None:
             await tasks.progress(tx, run)
-            await files.derived(
-                tx,
-                file.id,
-                mime=derived.mime,
-                text_path=derived.text,
-                view_path=derived.view,
-                pages=derived.pages,
-                description=_line(derived.description),
-                problem=_line(derived.problem),
-            )
-            if derived.text or derived.view:
-                await tasks.create(
-                    tx,
-                    file.principal_id,
-                    "describe",
-                    Lane.AGENTS,
-                    payload={"file": str(file.id)},
-                    dedupe=f"describe:{file.id}",
-                )
+            await store(tx)
 
         await self._database.run(note)
 
     @asynccontextmanager
     async def _folder(self) -> AsyncIterator[Path]:
-        if not self._swept:
-            await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
-            self._swept = True
+        async with self._sweeping:
+            if not self._swept:
+                await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+                self._swept = True
         await asyncio.to_thread(self._scratch.mkdir, mode=0o700, parents=True, exist_ok=True)
         folder = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self._scratch))
         try:
@@ -158,21 +145,44 @@ class Reading:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
-async def _laid(workspace: Workspace, path: str, made: _Read) -> tuple[str, str]:
+async def _laid(workspace: Workspace, path: str, derived: "Derived", found: Workspace) -> tuple[str, str]:
     """Put what was read beside the file; where its text and its picture are."""
-    pages = [f"{page:03}{kind}" for page in range(1, made.derived.pages + 1) for kind in (".txt", ".jpg")]
-    if made.derived.pages == 1 and await made.folder.content(pages[-1], 1) is None:
+    read = range(1, min(derived.pages, MOST_PAGES) + 1)
+    pages = [f"{page:03}{kind}" for page in read for kind in (".txt", ".jpg")]
+    if len(read) == 1 and await found.content(pages[-1], 1) is None:
         pages = []  # the one page is the whole text
-    for name in pages[:MOST_PAGES]:
-        if (page := await made.folder.content(name, MAX_WRITE_BYTES)) is not None:
+    for name in pages:
+        if (page := await found.content(name, MAX_WRITE_BYTES)) is not None:
             await workspace.write(f"{path}{PAGES}/{name}", page)
     text = view = ""
-    if made.derived.text and (words := await made.folder.content(made.derived.text, MAX_WRITE_BYTES)):
+    if derived.text and (words := await found.content(derived.text, MAX_WRITE_BYTES)):
         whole = words.decode("utf-8", "ignore")
         text = (await workspace.write(f"{path}{TEXT}", whole)).path
-    if made.derived.view and (picture := await made.folder.content(made.derived.view, MAX_WRITE_BYTES)):
+    if derived.view and (picture := await found.content(derived.view, MAX_WRITE_BYTES)):
         view = (await workspace.write(f"{path}{PAGES}/{_VIEW}", picture)).path
     return text, view
+
+
+async def _derived(tx: Connection, file: FileRow, derived: "Derived") -> None:
+    await files.derived(
+        tx,
+        file.id,
+        mime=derived.mime,
+        text_path=derived.text,
+        view_path=derived.view,
+        pages=min(derived.pages, MOST_PAGES),
+        description=_line(derived.description),
+        problem=_line(derived.problem),
+    )
+    if derived.text or derived.view:
+        await tasks.create(
+            tx,
+            file.principal_id,
+            "describe",
+            Lane.AGENTS,
+            payload={"file": str(file.id)},
+            dedupe=f"describe:{file.id}",
+        )
 
 
 def _line(text: str) -> str:

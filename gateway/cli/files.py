@@ -11,11 +11,10 @@ import typer
 
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows
-from gateway.cli.owner import owner_of
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import FileId
-from gateway.store import files
+from gateway.store import files, principals
 from gateway.store.files import FileRow
 from gateway.store.pool import Database
 from gateway.workspace.descent import explained, open_file
@@ -29,7 +28,7 @@ def show(
 
     async def recent(database: Database) -> list[FileRow]:
         async with database.connection() as conn:
-            owner = await owner_of(conn)
+            owner = await principals.owner(conn)
             return await files.recent(conn, owner.id, limit) if owner else []
 
     print_rows(with_database(recent), ("id", "path", "size"), as_json=as_json)
@@ -43,7 +42,7 @@ def get(
 
     async def known(database: Database) -> FileRow | None:
         async with database.connection() as conn:
-            owner = await owner_of(conn)
+            owner = await principals.owner(conn)
             return await files.by_id(conn, owner.id, FileId(id)) if owner else None
 
     row = with_database(known)

@@ -19,7 +19,7 @@ def show(as_json: AsJson = False) -> None:
 
     async def read(database: Database) -> PrincipalRow | None:
         async with database.connection() as connection:
-            return await owner_of(connection)
+            return await principals.owner(connection)
 
     owner = with_database(read)
     print_rows([owner] if owner else [], ("name", "identities"), as_json=as_json)
@@ -39,16 +39,10 @@ def set(
     print(f"the owner on {channel} is now {id}; restart a running gateway")
 
 
-async def owner_of(connection: Connection) -> PrincipalRow | None:
-    """The owner, None before the first start."""
-    known = await principals.all_known(connection)
-    return next((row for row in known if row.role is Role.OWNER), None)
-
-
 async def _set(connection: Connection, channel: str, identity: str) -> None:
-    owner = await owner_of(connection)
-    if owner is None:
+    if await principals.owner(connection) is None:
         await principals.add(connection, Role.OWNER, "Owner", [identity])
         return
+    owner = await principals.lock_owner(connection)
     others = [known for known in owner.identities if not known.startswith(f"{channel}:")]
     await principals.update(connection, replace(owner, identities=(*others, identity)))

@@ -1,6 +1,7 @@
 """The terminal as an answer is written to it."""
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pydantic import JsonValue
 
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 _ARGUMENTS = 100
+_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(slots=True)
@@ -45,7 +47,7 @@ class Screen:
 
     def _write(self, text: str) -> None:
         self._part += text
-        sys.stdout.write(text)
+        sys.stdout.write(_printable(text) if self.watched else text)
         sys.stdout.flush()
 
     def _end_part(self) -> None:
@@ -56,7 +58,13 @@ class Screen:
 
     def aside(self, text: str) -> None:
         """A remark that is not part of the answer."""
+        text = _printable(text)
         print(f"{_DIM}{text}{_PLAIN}" if _in_colour() else text, file=sys.stderr, flush=True)
+
+
+def _printable(text: str) -> str:
+    """Without what a terminal would obey: a model repeats what strangers wrote."""
+    return _OBEYED.sub("", text)
 
 
 def _in_colour() -> bool:

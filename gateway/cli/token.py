@@ -6,10 +6,9 @@ import typer
 
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows
-from gateway.cli.owner import owner_of
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.scopes import Scope
-from gateway.store import tokens
+from gateway.store import principals, tokens
 from gateway.store.pool import Database
 
 Scopes = list[Scope]
@@ -26,7 +25,7 @@ def create(
 
     async def write(database: Database) -> str:
         async with database.connection() as connection:
-            owner = await owner_of(connection)
+            owner = await principals.owner(connection)
         if owner is None:
             raise OwnerMustAct("there is no owner yet; start the gateway once, or use `supaclaw owner set`")
         _, plain = await tokens.create(database, owner.id, name, scope)

@@ -18,28 +18,22 @@ async def run(ctx: CommandContext) -> CommandReply:
         return CommandReply("Conversations are joined in private chats only; write /link there.")
     match ctx.argument:
         case "":
-            return await _offer(ctx)
+            code = new_code()
+            await links.offer(ctx.tx, ctx.at, code)
+            return CommandReply(OFFER.format(code=code))
         case "off":
             return await _part(ctx)
         case typed:
             return await _join(ctx, typed)
 
 
-async def _offer(ctx: CommandContext) -> CommandReply:
-    code = new_code()
-    await links.offer(ctx.tx, ctx.at, code)
-    return CommandReply(OFFER.format(code=code))
-
-
 async def _join(ctx: CommandContext, typed: str) -> CommandReply:
-    code = parse_code(typed) or ""
-    link = await links.redeem(ctx.tx, f"principal {ctx.at.principal_id}", code, ctx.at.id)
+    link = await links.redeem(ctx.tx, f"principal {ctx.at.principal_id}", parse_code(typed) or "")
     if isinstance(link, Refusal):
         return CommandReply(link)
     if link.principal_id != ctx.at.principal_id:
         return CommandReply(Refusal.ANOTHERS)
     other = await addresses.lock_joined(ctx.tx, link.address_id)
-    await links.used(ctx.tx, code, ctx.at.id)
     if other.session_id == ctx.at.session_id:
         return CommandReply("These chats share one conversation already.")
     await sessions.lock(ctx.tx, other.session_id)

@@ -52,7 +52,9 @@ def decide(inbound: Inbound, role: Role, commands: Set[str], *, turn_running: bo
     if inbound.edits is not None:
         return Edit(inbound.edits)
     if inbound.text.startswith("/"):
-        return _command(inbound.text, commands)
+        command = _command(inbound.text, commands)
+        if isinstance(command, RunCommand) or not inbound.attachments:
+            return command
     if not inbound.addressed:
         return Ignore("not addressed to the agent")
     if not inbound.text.strip() and not inbound.attachments:

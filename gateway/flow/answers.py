@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import MessageId
-from gateway.flow.inbound import Accepted
+from gateway.flow.entering import Accepted
 from gateway.flow.live import Live, MessageStored, Overrun, Subscription, TurnEnded
 from gateway.store import inbox, messages, steps
 from gateway.store.messages import MessageRow

@@ -20,7 +20,7 @@ from gateway.flow.homes import Home
 from gateway.flow.live import Live, TurnStarted
 from gateway.flow.long_messages import shortened
 from gateway.flow.opening import Opened
-from gateway.store import attachments, messages, sessions, tasks
+from gateway.store import attachments, sessions, tasks, unread
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database
 
@@ -112,7 +112,7 @@ class Conversation:
             self._fresh = False
             return ()
         async with self._database.connection() as conn:
-            if not await messages.unread(conn, self._opened.session):
+            if not await unread.left(conn, self._opened.session):
                 return ()
         rows = await self._database.run(self._take)
         if rows:
@@ -129,4 +129,4 @@ class Conversation:
     async def _take(self, tx: Connection) -> list[MessageRow]:
         await sessions.lock(tx, self._opened.session)
         await tasks.hold(tx, self._run)
-        return await attachments.joined(tx, await messages.take(tx, self._opened.session, joining=True))
+        return await attachments.joined(tx, await unread.take(tx, self._opened.session, joining=True))

@@ -24,6 +24,8 @@ from gateway.store.pool import Connection, Database
 POLL_SECONDS = 2.0
 TRIES = 8
 NOTICE_TRIES = 3
+SEND_WITHIN, SEND_FILE_WITHIN = 120.0, 1800.0
+"""Seconds: a send that hangs holds a lane that others need."""
 INTERRUPTED = "I was restarted while sending my last answer; /last shows it again."
 UNCONFIRMED = "I could not confirm that my last answer arrived; /last shows it again."
 POST_IN_DOUBT = "I could not confirm that my last message here arrived; ask me for it if you do not see it."
@@ -50,7 +52,8 @@ class Delivery:
             return False
         self._failpoints.reach(Step.OUTBOX_SENDING)
         try:
-            platform_id = await channel.send(message)
+            async with asyncio.timeout(SEND_FILE_WITHIN if message.file else SEND_WITHIN):
+                platform_id = await channel.send(message)
         except SendDelayed as exc:
             return await self._delay(row, exc)
         except SendFailed as exc:

@@ -28,6 +28,8 @@ from gateway.store.pool import Connection, Database
 Events: TypeAlias = tuple[tuple[SessionId, LiveEvent], ...]
 Effect: TypeAlias = Callable[[Connection, AddressRow, InboxRow], Awaitable[CommandReply]]
 
+NOT_TAKEN = "A command takes no files, so what came with it was not stored; send it again without the command."
+
 log = structlog.get_logger(__name__)
 
 
@@ -135,8 +137,9 @@ class Dispatch:
         self._interrupted[arrival] = at.session_id
         reply = await effect(tx, at, row)
         session = reply.successor or at.session_id
-        notice = await messages.say(tx, session, at.principal_id, Notice(reply.text), label=Label.OWNER, address=at.id)
-        await self._outbound.put(tx, at, notice.id, reply.text)
+        text = f"{reply.text}\n\n{NOT_TAKEN}" if row.files else reply.text
+        notice = await messages.say(tx, session, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
+        await self._outbound.put(tx, at, notice.id, text)
         await inbox.handled(tx, arrival, notice.id)
         moved: Events = () if reply.successor is None else ((at.session_id, SessionReplaced(reply.successor)),)
         return Done(reply.cancelled, (*moved, (session, MessageStored(notice.id))), reply.admission)

@@ -6,28 +6,40 @@ from dataclasses import replace
 
 import structlog
 
+from gateway.domain.access import identity_of
 from gateway.domain.channel import Button, Outgoing, SendDelayed, SendFailed, SendUncertain
 from gateway.domain.codes import MINUTES, Refusal, new_code, parse_code
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.inbound import Address, Inbound
-from gateway.domain.principals import Role
-from gateway.flow.joining import Joining
+from gateway.domain.principals import Label, Role
+from gateway.domain.transcript import Notice
+from gateway.flow.live import Live, MessageStored
 from gateway.flow.notices import Notices
 from gateway.flow.outbound import Outbound
-from gateway.flow.people import OWN_CHANNELS, People
+from gateway.flow.people import People
 from gateway.flow.wakeup import Wakeup
-from gateway.store import pairings
-from gateway.store.pool import Database
+from gateway.store import addresses, links, messages, pairings, principals, sessions
+from gateway.store.messages import MessageRow
+from gateway.store.pool import Connection, Database
 
 LOOK_AGAIN = 30.0
 """Seconds until a decision of another process counts here at the latest, where the database cannot tell of it."""
+SETTLE = 0.2
+"""Seconds after a look in which further decisions wait for the next one, so that a thousand cost only a few."""
 LOOK_WITHIN = 5.0
-"""Seconds that those behind a stranger may have to wait for the database."""
+"""Seconds that the strangers of one batch may keep the others waiting."""
 SEND_WITHIN = 30.0
 WAITING = 100
 """Answers to strangers that are kept; who comes then gets none."""
+AT_ONCE = 20
+"""Answers on their way: a platform that hangs leaves some to the others."""
 ASKED = (
     f"I do not know you yet. If my owner expects you, tell them this code: {{code}}. It is good for {MINUTES} minutes."
+)
+
+JOINED = (
+    "This account is one of yours here now, and this chat goes on in the conversation of the other one. "
+    "/link off parts them again."
 )
 
 log = structlog.get_logger(__name__)
@@ -43,20 +55,21 @@ class Gate:
         accept: Callable[[Sequence[Inbound]], Awaitable[object]],
         notices: Notices,
         outbound: Outbound,
-        joining: Joining,
+        live: Live,
     ) -> None:
         self._database = database
         self._people = people
         self._accept = accept
         self._notices = notices
         self._outbound = outbound
-        self._joining = joining
+        self._live = live
         self._changed = Wakeup()
         self._answers: asyncio.Queue[Outgoing] = asyncio.Queue(WAITING)
 
     async def receive(self, batch: Sequence[Inbound]) -> None:
         """Committed when this returns, but for what nobody may say here; raises `TryAgainLater` as `accept` does."""
-        passing = [each for inbound in batch if (each := await self._let_by(inbound)) is not None]
+        until = asyncio.get_running_loop().time() + LOOK_WITHIN
+        passing = [each for inbound in batch if (each := await self._let_by(inbound, until)) is not None]
         if passing:
             await self._accept(passing)
 
@@ -66,22 +79,23 @@ class Gate:
 
     async def run(self) -> None:
         """Answer strangers and follow what other processes decide, until cancelled."""
+        free = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._answer(), name="answers to strangers")
             group.create_task(self._follow(), name="who is let in")
+            while True:
+                await free.acquire()
+                answer = group.create_task(self._answer(await self._answers.get()), name="answer to a stranger")
+                answer.add_done_callback(lambda _: free.release())
 
-    async def _let_by(self, inbound: Inbound) -> Inbound | None:
-        if inbound.address.channel in OWN_CHANNELS or inbound.sender.is_bot:
-            return inbound
+    async def _let_by(self, inbound: Inbound, until: float) -> Inbound | None:
         if not inbound.private:
             return self._in_group(inbound)
-        role = self._people.role(inbound)
-        code = _link_code(inbound)
-        if role is Role.OWNER or (role is Role.MEMBER and code is None):
+        role, code = self._people.role(inbound), _link_code(inbound)
+        if role is Role.OWNER or inbound.sender.is_bot or (role is Role.MEMBER and code is None):
             return inbound
         try:
-            async with asyncio.timeout(LOOK_WITHIN):
-                return await self._new_here(inbound, role, code)
+            async with asyncio.timeout_at(until):
+                return await (self._stranger(inbound) if code is None else self._joined(inbound, role, code))
         except (TryAgainLater, TimeoutError) as exc:
             log.info("gate.database", error=str(exc) or "no answer in time")
         except Exception:  # nothing a stranger does may keep anybody waiting
@@ -94,25 +108,53 @@ class Gate:
             return None
         return replace(inbound, addressed=True) if groups == "all" else inbound
 
-    async def _new_here(self, inbound: Inbound, role: Role, code: str | None) -> Inbound | None:
-        """A stranger, or a member with a code whose account may be nobody's yet."""
-        if code is not None:
-            return await self._joined(inbound, role, code)
-        if self._people.rule(inbound.address.channel).mode == "pairing" and inbound.edits is None:
+    async def _stranger(self, inbound: Inbound) -> Inbound | None:
+        if self._people.rule(inbound.address.channel).mode != "pairing" or inbound.edits is not None:
+            return None
+        async with self._database.connection() as conn:
+            standing = await pairings.standing(conn, inbound)
+        if standing == "approved":  # by another process
             await self._people.refresh(self._database)
-            if self._people.role(inbound) is not Role.STRANGER:
-                return inbound
+            return inbound
+        if standing is None:
             await self._ask(inbound)
         return None
 
     async def _joined(self, inbound: Inbound, role: Role, code: str) -> Inbound | None:
-        """None once it is dealt with; a wrong code tells a stranger nothing, and leaves a member's account free."""
-        joined = await self._joining.join(inbound, code)
+        """A code from somebody whose account may be nobody's yet; None once it is dealt with.
+
+        A wrong one tells a stranger nothing, and leaves a member's account free.
+        """
+        joined = await self._database.run(lambda tx: self._join(tx, inbound, code))
         if joined is None:
             return None if role is Role.STRANGER else inbound
-        if isinstance(joined, Refusal) and role is Role.MEMBER:
+        if isinstance(joined, MessageRow):
+            await self._people.refresh(self._database)
+            self._live.publish(joined.session_id, MessageStored(joined.id))
+            self._outbound.wake()
+        elif role is Role.MEMBER:
             self._say(inbound.address, joined, f"refused-{inbound.platform_id}")
         return None
+
+    async def _join(self, tx: Connection, inbound: Inbound, code: str) -> MessageRow | Refusal | None:
+        """What was said to the new account of a known person; None if this account is somebody's already."""
+        identity = identity_of(inbound)
+        if await principals.find(tx, identity) is not None:
+            return None
+        link = await links.redeem(tx, identity, code)
+        if isinstance(link, Refusal):
+            return link
+        person = link.principal_id
+        if not self._people.may_join(inbound, person):
+            return Refusal.WRONG
+        other = await addresses.lock_joined(tx, link.address_id)
+        await sessions.lock(tx, other.session_id)
+        if not await principals.add_identity(tx, person, identity):
+            return None
+        at = await addresses.place(tx, inbound.address, person, other.session_id)
+        said = await messages.say(tx, at.session_id, person, Notice(JOINED), label=Label.OWNER, address=at.id)
+        await self._outbound.put(tx, at, said.id, JOINED)
+        return said
 
     async def _ask(self, inbound: Inbound) -> None:
         asked = await self._database.run(lambda tx: pairings.request(tx, inbound, new_code()))
@@ -130,20 +172,18 @@ class Gate:
         if not self._answers.full():
             self._answers.put_nowait(Outgoing(at, text, key))
 
-    async def _answer(self) -> None:
+    async def _answer(self, message: Outgoing) -> None:
         """Best effort: nothing is owed to a stranger."""
-        while True:
-            message = await self._answers.get()
-            channel = self._outbound.channel(message.address)
-            if channel is None:
-                continue
-            try:
-                async with asyncio.timeout(SEND_WITHIN):
-                    await channel.send(message)
-            except (SendFailed, SendDelayed, SendUncertain, TimeoutError) as exc:
-                log.info("gate.not_answered", channel=message.address.channel, error=str(exc))
-            except Exception:
-                log.exception("gate.not_answered", channel=message.address.channel)
+        channel = self._outbound.channel(message.address)
+        if channel is None:
+            return
+        try:
+            async with asyncio.timeout(SEND_WITHIN):
+                await channel.send(message)
+        except (SendFailed, SendDelayed, SendUncertain, TimeoutError) as exc:
+            log.info("gate.not_answered", channel=message.address.channel, error=str(exc))
+        except Exception:
+            log.exception("gate.not_answered", channel=message.address.channel)
 
     async def _follow(self) -> None:
         while True:
@@ -153,6 +193,7 @@ class Gate:
                 await self._people.refresh(self._database)
             except TryAgainLater as exc:
                 log.info("gate.database", error=str(exc))
+            await asyncio.sleep(SETTLE)
 
 
 def _link_code(inbound: Inbound) -> str | None:

@@ -99,7 +99,7 @@ def _recorder(database: Database, principal: PrincipalId, label: Label) -> Recor
 
 
 def _finder(database: Database, principal: PrincipalId) -> FindRead:
-    async def find(path: str, /) -> ReadFile | None:
+    async def find(path: str) -> ReadFile | None:
         async with database.connection() as conn:
             row = await files.get(conn, principal, path)
         return ReadFile(row.text_path, row.pages, row.problem) if row and row.derived_at else None

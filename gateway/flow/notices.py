@@ -34,10 +34,12 @@ class Notices:
         self._outbound.wake()
 
     async def _store(self, tx: Connection, text: str, buttons: tuple[Button, ...]) -> MessageRow | None:
-        last = await addresses.last_private(tx, self._people.owner.id)
+        last = await addresses.last_spoken_at(tx, self._people.owner.id, private=True)
         if last is None:
             return None
         at = await addresses.lock_by_id(tx, last.id)
+        if not self._people.is_owner(at.principal_id):  # it was handed over meanwhile
+            return None
         await sessions.lock(tx, at.session_id)
         said = await messages.say(tx, at.session_id, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
         await self._outbound.put(tx, at, said.id, text, buttons=buttons)

@@ -11,7 +11,7 @@ from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.principals import Label, Principal
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import ToolIntent
-from gateway.store import addresses, attachments, messages, principals, sessions, steps, tasks
+from gateway.store import addresses, attachments, messages, principals, sessions, steps, tasks, unread
 from gateway.store.addresses import AddressRow
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection
@@ -52,22 +52,23 @@ class Opened:
 
 
 async def open_turn(tx: Connection, run: Claim) -> Opened | None:
-    """Take what is unread and complete; None when nothing is open, and the task is over. Raises `RunLost`."""
+    """Take what is unread and complete; None when there is nothing, and the task is over or waits. Raises `RunLost`."""
     assert run.session_id is not None, "a chat task has a session"
     await sessions.lock(tx, run.session_id)
     await tasks.hold(tx, run)
-    await messages.take(tx, run.session_id, joining=False)
-    transcript = await attachments.joined(tx, await messages.transcript(tx, run.session_id))
-    asked = [row for row in transcript if row.open]
-    if not asked and await messages.unread(tx, run.session_id):
-        await tasks.renew(tx, run)  # its files are on their way
+    await unread.take(tx, run.session_id, joining=False)
+    rows = await messages.transcript(tx, run.session_id)
+    if not any(row.open for row in rows) and await unread.left(tx, run.session_id):
+        # Its files are on their way: whoever brings them in hastens the task, which keeps no slot meanwhile.
+        await tasks.renew(tx, run, delay=await unread.patience(tx, run.session_id))
         return None
+    transcript, files, all_files = await attachments.of_turn(tx, run.session_id, rows, LISTED)
+    asked = [row for row in transcript if row.open]
     if not asked:
         await tasks.finish(tx, run, Status.COMPLETED)
         return None
     last = asked[-1]
     assert last.address_id is not None, "what a person said came from somewhere"
-    files, all_files = await attachments.index(tx, run.session_id, LISTED)
     return Opened(
         session=run.session_id,
         principal=await principals.get(tx, run.principal_id),

@@ -72,3 +72,5 @@ class Outages:
                 await channel.send(Outgoing(at, KEPT, key=f"outage {at.chat}", private=private))
         except (SupaclawError, TimeoutError) as exc:
             log.info("outage.not_told", channel=at.channel, error=str(exc))
+        except Exception:  # one channel may not keep the others from being told
+            log.exception("outage.broken", channel=at.channel)

@@ -78,14 +78,13 @@ class Outbound:
 
         The first time since the start, what a crash left on its way there is looked at.
         """
-        left: list[OutboxRow] = []
         if name not in self._met:
             async with self._database.connection() as conn:
                 left = await outbox.left_sending(conn, name)
-        self._met.add(name)
+            for row in left:
+                await self._delivery.resume(channel, row)
+            self._met.add(name)
         self._channels[name] = channel
-        for row in left:
-            await self._delivery.resume(channel, row)
         self.wake()
 
     def abandon(self, name: str) -> None:
@@ -114,11 +113,13 @@ class Outbound:
             log.warning("outbound.left", addresses=len(self._busy))
 
     async def _start_due(self, group: asyncio.TaskGroup) -> None:
+        if len(self._busy) >= LANES:
+            return
         async with self._database.connection() as conn:
-            due = await outbox.due(conn, list(self._channels), list(self._busy))
+            due = await outbox.due(conn, list(self._channels), list(self._busy), LANES - len(self._busy))
         if not due and not self._busy:
             self._idle.set()
-        for row in due[: LANES - len(self._busy)]:
+        for row in due:
             self._busy[row.address_id] = group.create_task(self._send_all(row), name=f"send {row.address_id}")
 
     async def _send_all(self, row: OutboxRow) -> None:

@@ -1,5 +1,6 @@
 """Who is talking: principals by their platform identities, under each channel's access rule."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ class People:
         self._owner = owner
         self._known = Known(owner.identities)
         self._access: Mapping[str, Access] = {}
+        self._looking = asyncio.Lock()
 
     @property
     def owner(self) -> Principal:
@@ -73,21 +75,17 @@ class People:
 
     async def refresh(self, database: Database) -> None:
         """Learn who was let in, turned away or joined meanwhile, by whichever process."""
-        async with database.connection() as conn:
-            known = await principals.all_known(conn)
-            paired = frozenset(row.identity for row in await pairings.admitted(conn))
-        self._owner = next(row for row in known if row.role is Role.OWNER)
-        linked = {each: row.identities for row in known[1:] if len(row.identities) > 1 for each in row.identities}
-        self._known = Known(frozenset(self._owner.identities), paired, linked)
+        async with self._looking, database.connection() as conn:  # who began to look earlier may not end later
+            self._owner = await principals.owner(conn) or self._owner
+            linked = {each: joined for joined in await principals.linked(conn) for each in joined}
+            self._known = Known(frozenset(self._owner.identities), await pairings.paired(conn), linked)
 
 
 async def meet(database: Database, name: str, identities: Mapping[str, str]) -> People:
     """The owner, made at the first start and known by these identities from then on; see `People.learn`."""
     async with database.transaction() as tx:
-        known = await principals.all_known(tx)
-        if not any(row.role is Role.OWNER for row in known):
+        if await principals.owner(tx) is None:
             await principals.add(tx, Role.OWNER, name, [])
-            known = await principals.all_known(tx)
-    people = People(next(row for row in known if row.role is Role.OWNER))
+        people = People(await principals.lock_owner(tx))
     await people.learn(database, name, identities)
     return people

@@ -36,7 +36,7 @@ class Posting:
     def of(self, principal: PrincipalId, workspace: Workspace) -> Post:
         """For this principal alone."""
 
-        async def post(text: str, to: str | None, path: str | None = None) -> Posted:
+        async def post(text: str, to: str | None, path: str | None) -> Posted:
             at = await self._chosen(principal, to.lower() if to else None)
             file = await self._measured(workspace, path, at) if path is not None else None
             row = await self._database.run(lambda tx: self._store(tx, principal, at, text, file))

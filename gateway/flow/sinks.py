@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol, assert_never
 
+import structlog
+
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channel import Channel
 from gateway.domain.clock import Clock
@@ -27,6 +29,8 @@ TYPING_AT_MOST = 120.0
 MARKED_AT_MOST = 10
 """Messages of one turn; more marks would say no more."""
 MARK_WITHIN = 5.0
+
+log = structlog.get_logger(__name__)
 
 
 class Sink(Protocol):
@@ -135,7 +139,7 @@ class DraftSink:
                 now = self._clock.monotonic()
                 if now >= self._next:
                     self._next = now + DRAFT_EVERY
-                    await self._channel.draft(self._at.address, self._draft, self._text)
+                    await _shown(self._channel.draft(self._at.address, self._draft, self._text))
             case Restarted() | ModelReplied():
                 self._text = ""
             case ToolFinished() | Steered() | Answered():
@@ -174,14 +178,22 @@ async def seen(channel: Channel | None, at: AddressRow, asked: Sequence[MessageR
 
 
 async def _mark(channel: Channel, at: AddressRow, ids: Sequence[str], *, seen: bool) -> None:
-    """Best effort, for 5 s at most."""
+    """For 5 s at most."""
     with suppress(TimeoutError):
         async with asyncio.timeout(MARK_WITHIN):
             for id in ids:
-                await channel.react(at.address, id, seen=seen)
+                await _shown(channel.react(at.address, id, seen=seen))
 
 
 async def _keep_typing(channel: Channel, at: AddressRow) -> None:
     for _ in range(int(TYPING_AT_MOST / TYPING_EVERY)):
-        await channel.typing(at.address)
+        await _shown(channel.typing(at.address))
         await asyncio.sleep(TYPING_EVERY)
+
+
+async def _shown(showing: Awaitable[None]) -> None:
+    """Best effort: a channel that breaks over it costs no answer."""
+    try:
+        await showing
+    except Exception:
+        log.exception("channel.broken")

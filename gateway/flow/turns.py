@@ -16,7 +16,6 @@ from gateway.domain.model import ModelsExhausted, Reply
 from gateway.domain.principals import Role
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import AssistantText, Notice
-from gateway.flow.arrivals import Arrivals
 from gateway.flow.budgets import Budgets
 from gateway.flow.compacting import Compacting
 from gateway.flow.conversation import Conversation, SizedModel
@@ -27,7 +26,7 @@ from gateway.flow.opening import Opened, open_turn
 from gateway.flow.outages import Outages
 from gateway.flow.outbound import Outbound
 from gateway.flow.sinks import DraftSink, LiveSink, Sink, StepSink, seen, typing
-from gateway.store import messages, sessions, steps, tasks
+from gateway.store import messages, sessions, steps, tasks, unread
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database
 
@@ -75,12 +74,10 @@ class Turns:
         self._failpoints = failpoints
         self._compacting = compacting
         self._outages = outages
-        self._arrivals = Arrivals(database, live)
 
     async def run(self, run: Claim) -> None:
         """Answer what is unread in the session; raises `RunLost` when the run was cancelled or taken over."""
         self._failpoints.reach(Step.TURN_CLAIMED)
-        await self._await_files(run)
         opened = await self._database.run(lambda tx: open_turn(tx, run))
         if opened is None:
             return
@@ -98,13 +95,6 @@ class Turns:
             raise
         finally:
             self._live.publish(opened.session, TurnEnded())
-
-    async def _await_files(self, run: Claim) -> None:
-        """Nothing is taken before the files of its messages are there; meanwhile people see that it was heard."""
-        assert run.session_id is not None, "a chat task has a session"
-        if at := await self._arrivals.awaited(run.session_id):
-            async with typing(self._outbound.channel(at), at):
-                await self._arrivals.settled(run.session_id)
 
     async def give_up(self, run: Claim) -> None:
         """Out of attempts: one message says so, and the next one starts afresh."""
@@ -204,7 +194,7 @@ class Turns:
             await self._remember(tx, opened, said)
         files, asked = await sent.keep(tx, run.principal_id, opened.label), opened.asked[-1].platform_id
         await self._outbound.put(tx, opened.at, answer.id, sent.text, files=files, reply_to=asked)
-        more = await messages.unread(tx, session)
+        more = await unread.left(tx, session)
         if more:
             await tasks.renew(tx, run)
         else:

@@ -45,20 +45,18 @@ class Uploads:
         mime: str,
         pieces: AsyncIterator[bytes],
         *,
-        label: Label,
         origin: str,
     ) -> FileRow:
         """The file's row once its bytes are on disk; that of an earlier file where one has the same content.
 
-        Raises `UploadRefused`, `DatabaseDown` and what `pieces` raises; then nothing of it is left. Whoever hands a
-        file over, what is in it may have been written by anybody.
+        Raises `UploadRefused`, `DatabaseDown` and what `pieces` raises; then nothing of it is left.
         """
         root, most = self._homes.of(principal).workspace.root, self._most()
         alone = self._one_by_one.setdefault(principal, asyncio.Lock())
         try:
             async with received(root, pieces, most) as incoming, alone:
                 return await self._known(principal, incoming) or await self._settle(
-                    principal, incoming, safe_name(name, mime), mime, max(label, Label.UNTRUSTED), origin
+                    principal, incoming, safe_name(name, mime), mime, origin
                 )
         except WorkspaceError as exc:
             raise UploadRefused(f"it is too large: {_limit(most)}" if exc.code == "too_large" else str(exc)) from exc
@@ -71,14 +69,20 @@ class Uploads:
                 return row
         return None
 
-    async def _settle(
-        self, principal: PrincipalId, incoming: Incoming, name: str, mime: str, label: Label, origin: str
-    ) -> FileRow:
+    async def _settle(self, principal: PrincipalId, incoming: Incoming, name: str, mime: str, origin: str) -> FileRow:
         path = await asyncio.to_thread(incoming.settle, f"{self._clock.now():%Y-%m-%d}", name)
         size, sha256 = incoming.size, incoming.sha256
         async with self._database.connection() as conn:
+            # Whoever hands a file over, what is in it may have been written by anybody.
             return await files.keep(
-                conn, principal, path, size=size, mime=storable(mime), sha256=sha256, label=label, origin=origin
+                conn,
+                principal,
+                path,
+                size=size,
+                mime=storable(mime),
+                sha256=sha256,
+                label=Label.UNTRUSTED,
+                origin=origin,
             )
 
 

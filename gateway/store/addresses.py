@@ -1,12 +1,14 @@
 """Where conversations are held, and which session is current there."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 
 from gateway.domain.ids import AddressId, PrincipalId, SessionId
 from gateway.domain.inbound import Address
 from gateway.store.pool import Connection
+
+_AT = "select * from addresses where (channel, account, chat, thread) = ($1, $2, $3, $4)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +33,13 @@ class AddressRow:
 
 async def lock(conn: Connection, address: Address) -> AddressRow | None:
     """The address, held until the transaction ends; the caller locks its session next."""
-    row = await conn.fetchrow(
-        "select * from addresses where (channel, account, chat, thread) = ($1, $2, $3, $4) for no key update",
-        address.channel,
-        address.account,
-        address.chat,
-        address.thread,
-    )
+    row = await conn.fetchrow(f"{_AT} for no key update", *astuple(address))
     return AddressRow(**row) if row else None
 
 
 async def reserve(conn: Connection, address: Address) -> None:
     """Let nobody else add this address until the transaction ends."""
-    name = "\n".join(("supaclaw.address", address.channel, address.account, address.chat, address.thread))
+    name = "\n".join(("supaclaw.address", *astuple(address)))
     await conn.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", name)
 
 
@@ -91,26 +87,17 @@ async def get(conn: Connection, address: AddressId) -> AddressRow:
 
 async def find(conn: Connection, address: Address) -> AddressRow | None:
     """The address, unlocked, if anything was ever said there."""
-    row = await conn.fetchrow(
-        "select * from addresses where (channel, account, chat, thread) = ($1, $2, $3, $4)",
-        address.channel,
-        address.account,
-        address.chat,
-        address.thread,
-    )
+    row = await conn.fetchrow(_AT, *astuple(address))
     return AddressRow(**row) if row else None
 
 
 async def add(conn: Connection, address: Address, principal: PrincipalId, session: SessionId, *, private: bool) -> None:
     """A new address; the caller has reserved it."""
     await conn.execute(
-        """insert into addresses (principal_id, channel, account, chat, thread, private, session_id)
+        """insert into addresses (channel, account, chat, thread, principal_id, private, session_id)
            values ($1, $2, $3, $4, $5, $6, $7)""",
+        *astuple(address),
         principal,
-        address.channel,
-        address.account,
-        address.chat,
-        address.thread,
         private,
         session,
     )
@@ -140,24 +127,17 @@ async def move(conn: Connection, session: SessionId, successor: SessionId) -> No
     await conn.execute("update addresses set session_id = $2 where session_id = $1", session, successor)
 
 
-async def last_private(conn: Connection, principal: PrincipalId) -> AddressRow | None:
-    """Where this principal wrote last, in private."""
-    row = await conn.fetchrow(
-        """select a.* from addresses a join inbox i on i.address_id = a.id
-           where a.principal_id = $1 and a.private and a.channel <> 'api' order by i.id desc limit 1""",
-        principal,
-    )
-    return AddressRow(**row) if row else None
-
-
-async def last_spoken_at(conn: Connection, principal: PrincipalId, channel: str | None) -> AddressRow | None:
+async def last_spoken_at(
+    conn: Connection, principal: PrincipalId, channel: str | None = None, *, private: bool = False
+) -> AddressRow | None:
     """Where this principal wrote last, on this channel or on any where something can be said unasked."""
     row = await conn.fetchrow(
         """select a.* from addresses a join inbox i on i.address_id = a.id
            where a.principal_id = $1 and a.channel <> 'api' and a.channel = coalesce($2, a.channel)
-           order by i.id desc limit 1""",
+             and (a.private or not $3) order by i.id desc limit 1""",
         principal,
         channel,
+        private,
     )
     return AddressRow(**row) if row else None
 

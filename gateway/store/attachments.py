@@ -2,19 +2,23 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from uuid import UUID
 
 from asyncpg import Record
 
 from gateway.domain.attachments import Attached, State
-from gateway.domain.ids import AddressId, FileId, MessageId, PrincipalId, SessionId
+from gateway.domain.ids import FileId, MessageId, PrincipalId, SessionId
 from gateway.domain.inbound import Attachment
 from gateway.domain.texts import storable
 from gateway.store.files import FileRow
-from gateway.store.messages import PATIENCE, MessageRow
+from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection
+
+LONGEST = 1_000
+"""Characters that are kept of what a file is called, or is said to be."""
+_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +48,19 @@ async def add(
 ) -> None:
     """The files of a message, behind those it has; their bytes are still to be fetched."""
     await conn.execute(
-        """insert into attachments (principal_id, message_id, place, channel, ref, name, mime, size)
-           select $1, $2, n.place + a.place, $3, a.ref, a.name, a.mime, a.size
-           from (select count(*)::int - 1 as place from attachments where message_id = $2) n,
+        """insert into attachments (principal_id, session_id, message_id, place, channel, ref, name, mime, size)
+           select $1, m.session_id, $2, n.place + a.place, $3, a.ref, a.name, a.mime, a.size
+           from (select session_id from messages where id = $2) m,
+                (select count(*)::int - 1 as place from attachments where message_id = $2) n,
                 unnest($4::text[], $5::text[], $6::text[], $7::bigint[]) with ordinality
                   as a (ref, name, mime, size, place)""",
         principal,
         message,
         channel,
         [storable(each.ref) for each in announced],
-        [storable(each.name) for each in announced],
-        [storable(each.mime) for each in announced],
-        [each.size for each in announced],
+        [storable(each.name[:LONGEST]) for each in announced],
+        [storable(each.mime[:LONGEST]) for each in announced],
+        [each.size and min(each.size, _LARGEST) for each in announced],
     )
 
 
@@ -64,17 +69,19 @@ async def add_kept(
 ) -> None:
     """The same for files that are here already, each named by its id; who names another's is not heard."""
     await conn.execute(
-        """insert into attachments (principal_id, message_id, place, channel, ref, name, mime, size, state, file_id)
-           select $1, $2, n.place + row_number() over (order by a.place), $3, f.id::text, a.name, f.mime, f.size,
-                  'stored', f.id
-           from (select count(*)::int - 1 as place from attachments where message_id = $2) n,
+        """insert into attachments
+             (principal_id, session_id, message_id, place, channel, ref, name, mime, size, state, file_id)
+           select $1, m.session_id, $2, n.place + row_number() over (order by a.place), $3, f.id::text, a.name, f.mime,
+                  f.size, 'stored', f.id
+           from (select session_id from messages where id = $2) m,
+                (select count(*)::int - 1 as place from attachments where message_id = $2) n,
                 unnest($4::uuid[], $5::text[]) with ordinality as a (file, name, place)
            join files f on f.id = a.file and f.principal_id = $1""",
         principal,
         message,
         channel,
         [_uuid(each.ref) for each in announced],
-        [storable(each.name) for each in announced],
+        [storable(each.name[:LONGEST]) for each in announced],
     )
 
 
@@ -96,21 +103,6 @@ async def incomplete(conn: Connection, message: MessageId) -> list[Incomplete]:
     return [Incomplete(**row) for row in rows]
 
 
-async def awaited(conn: Connection, session: SessionId) -> AddressId | None:
-    """Where the first unread message came from that waits for its files; None when a turn may begin."""
-    found: AddressId | None = await conn.fetchval(
-        """select m.address_id from messages m
-           join attachments a on a.message_id = m.id left join files f on f.id = a.file_id
-           where m.session_id = $1 and m.kind = 'user' and m.seq is null and m.answered_by is null
-             and m.closed_at is null and m.created_at > now() - $2::interval
-             and a.state <> 'failed' and f.derived_at is null
-           order by m.id limit 1""",
-        session,
-        PATIENCE,
-    )
-    return found
-
-
 async def stored(conn: Connection, attachment: UUID, file: FileId) -> None:
     """Its bytes are here."""
     await conn.execute(
@@ -129,59 +121,54 @@ async def failed(conn: Connection, attachment: UUID, error: str) -> None:
 
 async def joined(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
     """The rows with their files."""
-    asked = [row.id for row in rows if row.kind in {"user", "assistant"}]
+    return _with(rows, await conn.fetch("select * from attached where message_id = any($1)", [row.id for row in rows]))
+
+
+async def of_turn(
+    conn: Connection, session: SessionId, rows: Sequence[MessageRow], limit: int
+) -> tuple[list[MessageRow], list[Attached], int]:
+    """The rows with their files; those of the conversation that are here, each once, the newest last; their number.
+
+    One statement, which finds nothing at once where nothing was ever sent: every turn begins with it.
+    """
+    records = await conn.fetch(
+        """with latest as (
+             select distinct on (a.file_id) a.id, a.created_at, a.place
+             from attachments a join messages m on m.id = a.message_id
+             where a.session_id = $1 and a.state = 'stored' and m.seq is not null
+             order by a.file_id, a.created_at desc, a.place desc
+           ), listed as (
+             select id, row_number() over (order by created_at desc, place desc) as age, count(*) over () as total
+             from latest
+           ), chosen as (
+             select id, max(age) as age, max(total) as total from (
+               select id, age, total from listed where age <= $3
+               union all select id, null, null from attachments where session_id = $1 and message_id = any($2)) c
+             group by id)
+           select a.*, c.age, c.total from chosen c join attached a on a.attachment_id = c.id""",
+        session,
+        [row.id for row in rows],
+        limit,
+    )
+    listed = sorted((record for record in records if record["age"]), key=lambda record: -record["age"])
+    return _with(rows, records), [_attached(each) for each in listed], listed[0]["total"] if listed else 0
+
+
+def _with(rows: Sequence[MessageRow], records: Sequence[Record]) -> list[MessageRow]:
     found: defaultdict[MessageId, list[Attached]] = defaultdict(list)
-    for record in await conn.fetch(
-        """select a.*, f.id as known, f.path, f.mime as is_mime, f.size as is_size, f.text_path, f.view_path, f.pages,
-                  f.description, f.problem, f.derived_at, f.origin
-           from attachments a left join files f on f.id = a.file_id where a.message_id = any($1) order by a.place""",
-        asked,
-    ):
+    for record in sorted(records, key=lambda record: int(record["place"])):
         found[record["message_id"]].append(_attached(record))
     return [replace(row, attached=tuple(found[row.id])) if row.id in found else row for row in rows]
 
 
-async def index(conn: Connection, session: SessionId, limit: int) -> tuple[list[Attached], int]:
-    """The files of a conversation that are here, each once, the newest last; and how many there are in all."""
-    rows = await conn.fetch(
-        """with latest as (
-             select distinct on (a.file_id) a.id, a.created_at, a.place
-             from messages m join attachments a on a.message_id = m.id
-             where m.session_id = $1 and a.state = 'stored' and m.seq is not null
-             order by a.file_id, a.created_at desc, a.place desc)
-           select a.*, f.id as known, f.path, f.mime as is_mime, f.size as is_size, f.text_path, f.view_path, f.pages,
-                  f.description, f.problem, f.derived_at, f.origin, count(*) over ()::int as total
-           from latest l join attachments a on a.id = l.id join files f on f.id = a.file_id
-           order by l.created_at desc, l.place desc limit $2""",
-        session,
-        limit,
-    )
-    return [_attached(row) for row in reversed(rows)], rows[0]["total"] if rows else 0
-
-
 def _attached(row: Record) -> Attached:
-    if row["known"] is None:
-        problem = row["error"] or "it has not arrived yet"
-        name = row["name"] or "file"
-        return Attached(
-            row["message_id"], row["place"], row["state"], name, row["mime"], row["size"] or 0, problem=problem
-        )
-    unread = row["derived_at"] is None and row["origin"] != "agent"
-    return Attached(
-        message_id=row["message_id"],
-        place=row["place"],
-        state=row["state"],
-        name=row["name"] or row["path"].rpartition("/")[2],
-        mime=row["is_mime"],
-        size=row["is_size"],
-        id=row["known"],
-        path=row["path"],
-        text_path=row["text_path"],
-        view_path=row["view_path"],
-        pages=row["pages"],
-        description=row["description"],
-        problem="it has not been read yet" if unread else row["problem"],
-    )
+    known = {name: row[name] for name in _KNOWN}
+    if row["coming"] or row["unread"]:
+        known["problem"] = "it has not arrived yet" if row["coming"] else "it has not been read yet"
+    return Attached(**known)
+
+
+_KNOWN = [each.name for each in fields(Attached) if each.name != "excerpt"]
 
 
 def _uuid(text: str) -> UUID | None:

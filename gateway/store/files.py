@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
+
+from asyncpg import Record
 
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
@@ -30,6 +33,11 @@ class FileRow:
     problem: str
     derived_at: datetime | None
 
+    @classmethod
+    def of(cls, row: Record) -> Self:
+        """From its row."""
+        return cls(**{**row, "label": Label(row["label"])})
+
 
 async def record(
     conn: Connection, principal: PrincipalId, path: str, *, size: int, mime: str, sha256: str, label: Label
@@ -51,13 +59,13 @@ async def record(
 async def get(conn: Connection, principal: PrincipalId, path: str) -> FileRow | None:
     """What is known about one file."""
     row = await conn.fetchrow("select * from files where principal_id = $1 and path = $2", principal, path)
-    return FileRow(**{**row, "label": Label(row["label"])}) if row else None
+    return FileRow.of(row) if row else None
 
 
 async def by_id(conn: Connection, principal: PrincipalId, file: FileId) -> FileRow | None:
     """What is known about one file, if it is this principal's."""
     row = await conn.fetchrow("select * from files where principal_id = $1 and id = $2", principal, file)
-    return FileRow(**{**row, "label": Label(row["label"])}) if row else None
+    return FileRow.of(row) if row else None
 
 
 async def recent(conn: Connection, principal: PrincipalId, limit: int) -> list[FileRow]:
@@ -65,7 +73,7 @@ async def recent(conn: Connection, principal: PrincipalId, limit: int) -> list[F
     rows = await conn.fetch(
         "select * from files where principal_id = $1 order by updated_at desc, path limit $2", principal, limit
     )
-    return [FileRow(**{**row, "label": Label(row["label"])}) for row in rows]
+    return [FileRow.of(row) for row in rows]
 
 
 async def same(conn: Connection, principal: PrincipalId, sha256: str, folder: str) -> list[FileRow]:
@@ -77,7 +85,7 @@ async def same(conn: Connection, principal: PrincipalId, sha256: str, folder: st
         sha256,
         folder,
     )
-    return [FileRow(**{**row, "label": Label(row["label"])}) for row in rows]
+    return [FileRow.of(row) for row in rows]
 
 
 async def keep(
@@ -100,7 +108,7 @@ async def keep(
         origin,
     )
     assert row is not None, "it was inserted or updated"
-    return FileRow(**{**row, "label": Label(row["label"])})
+    return FileRow.of(row)
 
 
 async def derived(

@@ -33,6 +33,8 @@ class InboxRow:
     handled_at: datetime | None
     entry_id: EntryId
     journal_id: JournalId | None
+    files: int
+    """That came with a command; a command takes none."""
 
 
 def kind_of(decision: Decision) -> Kind:
@@ -60,9 +62,9 @@ async def enter(
     """Enter an arrival; None if it has been seen before. A message's text is kept in its own row only."""
     found = await conn.fetchval(
         """insert into inbox (principal_id, address_id, channel, account, chat, platform_id, kind, text, platform_time,
-                              handled_at, entry_id, journal_id)
+                              handled_at, entry_id, journal_id, files)
            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, case when $10 then now() end, $11,
-                   (select id from journals where session_id = $12 and closed_at is null))
+                   (select id from journals where session_id = $12 and closed_at is null), $13)
            on conflict do nothing returning id""",
         at.principal_id,
         at.id,
@@ -76,6 +78,7 @@ async def enter(
         handled,
         entry,
         at.session_id,
+        len(inbound.attachments) if kind == "command" else 0,
     )
     return InboxId(found) if found else None
 

@@ -19,28 +19,20 @@ class LinkRow:
 
 async def offer(conn: Connection, at: AddressRow, code: str) -> None:
     """A new code for the session of this address; its former one is void."""
-    await conn.execute("delete from links where expires_at <= now() or (address_id = $1 and used_by is null)", at.id)
+    await conn.execute("delete from links where expires_at <= now() or address_id = $1", at.id)
     await conn.execute(
         "insert into links (code, principal_id, address_id) values ($1, $2, $3)", code, at.principal_id, at.id
     )
 
 
-async def redeem(conn: Connection, who: str, code: str | None, by: AddressId | None) -> LinkRow | Refusal:
-    """What a code joins, held until the transaction ends; one that `by` used already tells it the same again."""
+async def redeem(conn: Connection, who: str, code: str) -> LinkRow | Refusal:
+    """What a code joins; it is used up by that."""
     if await guesses.locked(conn, who):
         return Refusal.LOCKED
     row = await conn.fetchrow(
-        """select principal_id, address_id from links
-           where code = $1 and expires_at > now() and (used_by is null or used_by = $2) for update""",
-        code,
-        by,
+        "delete from links where code = $1 and expires_at > now() returning principal_id, address_id", code
     )
     if row is None:
         await guesses.wrong(conn, who)
         return Refusal.WRONG
     return LinkRow(**row)
-
-
-async def used(conn: Connection, code: str, by: AddressId) -> None:
-    """No other address can use it any more."""
-    await conn.execute("update links set used_by = $2 where code = $1", code, by)

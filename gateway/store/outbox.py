@@ -12,6 +12,7 @@ from asyncpg import Record
 
 from gateway.domain.channel import Button
 from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId, PrincipalId
+from gateway.domain.texts import storable
 from gateway.store.pool import Connection
 
 State = Literal["pending", "sending", "sent", "uncertain", "failed"]
@@ -80,16 +81,17 @@ async def put(
     )
 
 
-async def due(conn: Connection, channels: Sequence[str], busy: Sequence[AddressId]) -> list[OutboxRow]:
-    """The head of each address that is due, on these channels; an address being sent to is left alone."""
+async def due(conn: Connection, channels: Sequence[str], busy: Sequence[AddressId], limit: int) -> list[OutboxRow]:
+    """The head of each address that is due, on these channels, the oldest; an address being sent to is left alone."""
     rows = await conn.fetch(
         """select * from (
              select distinct on (o.address_id) o.* from outbox o join addresses a on a.id = o.address_id
              where o.state in ('pending', 'sending') and a.channel = any($1) and not o.address_id = any($2)
              order by o.address_id, o.id) head
-           where state = 'pending' and run_at <= now()""",
+           where state = 'pending' and run_at <= now() order by id limit $3""",
         list(channels),
         list(busy),
+        limit,
     )
     return [_row(row) for row in rows]
 
@@ -118,7 +120,7 @@ async def sent(conn: Connection, row: OutboxId, platform_id: str) -> None:
     await conn.execute(
         "update outbox set state = 'sent', sent_at = now(), platform_id = $2, error = null where id = $1",
         row,
-        platform_id,
+        storable(platform_id),
     )
 
 
@@ -129,7 +131,7 @@ async def delayed(conn: Connection, row: OutboxId, delay: float, error: str) -> 
            where id = $1 and state in ('pending', 'sending')""",
         row,
         timedelta(seconds=delay),
-        error,
+        storable(error),
     )
 
 
@@ -139,8 +141,8 @@ async def without_file(conn: Connection, row: OutboxId, text: str, error: str) -
         """update outbox set state = 'pending', file_id = null, text = $2, error = $3
            where id = $1 and state in ('pending', 'sending')""",
         row,
-        text,
-        error,
+        storable(text),
+        storable(error),
     )
 
 
@@ -150,7 +152,7 @@ async def failed(conn: Connection, row: OutboxId, error: str) -> None:
         """update outbox set state = 'failed', error = $2
            where message_id = (select message_id from outbox where id = $1) and state in ('pending', 'sending')""",
         row,
-        error,
+        storable(error),
     )
 
 
@@ -159,7 +161,7 @@ async def uncertain(conn: Connection, row: OutboxId, error: str) -> bool:
     doubted = await conn.fetchval(
         "update outbox set state = 'uncertain', error = $2 where id = $1 and state <> 'uncertain' returning true",
         row,
-        error,
+        storable(error),
     )
     return doubted is not None
 

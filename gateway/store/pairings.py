@@ -14,6 +14,8 @@ from gateway.store import addresses, guesses, messages, outbox, principals, sess
 from gateway.store.outbox import Part
 from gateway.store.pool import Connection
 
+State = Literal["open", "approved", "denied"]
+
 AT_ONCE = 10
 """Open requests on one channel; who comes then gets no answer."""
 WELCOME = "You are let in: write to me as you like, /help lists the commands."
@@ -32,7 +34,7 @@ class PairingRow:
     sender: str
     name: str
     code: str
-    state: Literal["open", "approved", "denied"]
+    state: State
     asked_at: datetime
     expires_at: datetime
     decided_at: datetime | None
@@ -50,6 +52,17 @@ class PairingRow:
     def address(self) -> Address:
         """Where the person asked."""
         return Address(self.channel, self.account, self.chat, self.thread)
+
+
+async def standing(conn: Connection, inbound: Inbound) -> State | None:
+    """What this person's last request came to, while that counts; None for who may ask."""
+    found: State | None = await conn.fetchval(
+        """select state from pairings where channel = $1 and sender = $2
+             and (state = 'approved' or expires_at > now() or decided_at > now() - interval '1 day')""",
+        inbound.address.channel,
+        inbound.sender.id,
+    )
+    return found
 
 
 async def request(conn: Connection, inbound: Inbound, code: str) -> PairingRow | None:
@@ -88,6 +101,12 @@ async def admitted(conn: Connection) -> list[PairingRow]:
     """Who was let in by a code, by channel and name."""
     rows = await conn.fetch("select * from pairings where state = 'approved' order by channel, name, id")
     return [PairingRow(**row) for row in rows]
+
+
+async def paired(conn: Connection) -> frozenset[str]:
+    """The identities that were let in by a code."""
+    rows = await conn.fetch("select channel || ':' || sender as identity from pairings where state = 'approved'")
+    return frozenset(row["identity"] for row in rows)
 
 
 async def approve(conn: Connection, typed: str) -> PairingRow | Refusal:

@@ -6,7 +6,11 @@ from uuid import uuid4
 
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Principal, Role
+from gateway.domain.texts import one_line
 from gateway.store.pool import Connection
+
+NAME = 64
+"""Characters of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +28,24 @@ class PrincipalRow:
         return Principal(self.id, self.role, self.name)
 
 
-async def all_known(conn: Connection) -> list[PrincipalRow]:
-    """Everyone, the owner first."""
-    rows = await conn.fetch("select id, role, name, identities from principals order by role desc, created_at")
-    return [PrincipalRow(r["id"], Role(r["role"]), r["name"], tuple(r["identities"])) for r in rows]
+async def owner(conn: Connection) -> PrincipalRow | None:
+    """The owner; None before the first start."""
+    row = await conn.fetchrow("select id, role, name, identities from principals where role = 'owner'")
+    return PrincipalRow(row["id"], Role(row["role"]), row["name"], tuple(row["identities"])) if row else None
+
+
+async def lock_owner(conn: Connection) -> PrincipalRow:
+    """The owner, held until the transaction ends."""
+    await conn.execute("select from principals where role = 'owner' for no key update")
+    held = await owner(conn)
+    assert held is not None, "the owner is made at the first start"
+    return held
+
+
+async def linked(conn: Connection) -> list[tuple[str, ...]]:
+    """For each member with several identities, all of them."""
+    rows = await conn.fetch("select identities from principals where role = 'member' and cardinality(identities) > 1")
+    return [tuple(row["identities"]) for row in rows]
 
 
 async def get(conn: Connection, principal: PrincipalId) -> Principal:
@@ -52,27 +70,24 @@ async def add(conn: Connection, role: Role, name: str, identities: Sequence[str]
 
 async def ensure_member(conn: Connection, name: str, identity: str) -> PrincipalId:
     """The member with this identity, made on first sight; two first sights at once make one member."""
+    await _hold_identities(conn)
     known = await find(conn, identity)
-    return known if known is not None else await add(conn, Role.MEMBER, name, [identity])
+    return known if known is not None else await add(conn, Role.MEMBER, one_line(name, NAME) or identity, [identity])
 
 
 async def find(conn: Connection, identity: str) -> PrincipalId | None:
-    """Who has this identity; until the transaction ends nobody else gets one."""
-    await conn.execute("select pg_advisory_xact_lock(hashtext('supaclaw.member'))")
+    """Who has this identity."""
     found = await conn.fetchval("select id from principals where $1 = any(identities)", identity)
     return PrincipalId(found) if found else None
 
 
-async def add_identity(conn: Connection, principal: PrincipalId, identity: str) -> None:
-    """One more account of a person; the caller has found that it is nobody's."""
+async def add_identity(conn: Connection, principal: PrincipalId, identity: str) -> bool:
+    """One more account of a person; False if it is somebody's already."""
+    await _hold_identities(conn)
+    if await find(conn, identity) is not None:
+        return False
     await conn.execute("update principals set identities = identities || $2::text where id = $1", principal, identity)
-
-
-async def lock_owner(conn: Connection) -> PrincipalRow:
-    """The owner, held until the transaction ends."""
-    row = await conn.fetchrow("select id, role, name, identities from principals where role = 'owner' for update")
-    assert row is not None, "the owner is made at the first start"
-    return PrincipalRow(row["id"], Role(row["role"]), row["name"], tuple(row["identities"]))
+    return True
 
 
 async def update(conn: Connection, row: PrincipalRow) -> None:
@@ -80,3 +95,8 @@ async def update(conn: Connection, row: PrincipalRow) -> None:
     await conn.execute(
         "update principals set name = $2, identities = $3 where id = $1", row.id, row.name, list(row.identities)
     )
+
+
+async def _hold_identities(conn: Connection) -> None:
+    """Until the transaction ends nobody else gets one; what else is locked, is locked before, but for new addresses."""
+    await conn.execute("select pg_advisory_xact_lock(hashtext('supaclaw.member'))")

@@ -54,6 +54,7 @@ async def create(
     dedupe: str | None = None,
     max_attempts: int = 3,
     instance: InstanceId | None = None,
+    priority: int = 0,
 ) -> TaskId | None:
     """Queue a task; None if a live one has the same `dedupe`. A child counts at its parent in the same transaction.
 
@@ -65,9 +66,9 @@ async def create(
              select master_id, depth from tasks where id = $7
            ), child as (
              insert into tasks (id, master_id, parent_id, depth, kind, lane, principal_id, input, dedupe, max_attempts,
-                                instance_id)
+                                instance_id, priority)
              select $1, coalesce((select master_id from parent), $1), $7, coalesce((select depth + 1 from parent), 0),
-                    $3, $4, $2, $5, $6, $8, $9
+                    $3, $4, $2, $5, $6, $8, $9, $10
              on conflict do nothing returning id, parent_id
            ), counted as (
              update tasks set open_children = open_children + 1 where id = (select parent_id from child)
@@ -82,6 +83,7 @@ async def create(
         parent,
         max_attempts,
         instance,
+        priority,
     )
     return TaskId(found) if found else None
 
@@ -132,10 +134,19 @@ async def requeue(
         await conn.execute("update tasks set attempts = greatest(0, attempts - 1) where id = $1", run.id)
 
 
-async def renew(conn: Connection, run: Claim) -> None:
-    """Back to pending at once with all attempts, because there is more to do; raises `RunLost`."""
-    await requeue(conn, run)
+async def renew(conn: Connection, run: Claim, *, delay: float = 0.0) -> None:
+    """Back to pending with all attempts, because there is more to do; raises `RunLost`."""
+    await requeue(conn, run, delay=delay)
     await conn.execute("update tasks set attempts = 0, crashes = 0, error = null where id = $1", run.id)
+
+
+async def hasten(conn: Connection, session: SessionId) -> None:
+    """The session's chat task, if it waits, is due now; the caller holds the session."""
+    await conn.execute(
+        """update tasks set run_at = now()
+           where session_id = $1 and kind = 'chat' and status = 'pending' and run_at > now()""",
+        session,
+    )
 
 
 async def suspend(conn: Connection, run: Claim, status: Status) -> None:

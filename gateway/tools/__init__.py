@@ -2,7 +2,7 @@
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -21,12 +21,8 @@ class ReadFile:
     problem: str
 
 
-class FindRead(Protocol):
-    """Looks up what was read out of a file of the workspace."""
-
-    async def __call__(self, path: str, /) -> ReadFile | None:
-        """None when nobody has read it."""
-        ...
+FindRead: TypeAlias = Callable[[str], Awaitable[ReadFile | None]]
+"""Looks up what was read out of a file of the workspace; None when nobody has read it."""
 
 
 async def nothing_read(_path: str) -> ReadFile | None:
@@ -50,15 +46,14 @@ class Posted:
     message_id: MessageId
 
 
-class Post(Protocol):
-    """Says something in a chat of the principal's own, with the file at `path` if there is one."""
+Post: TypeAlias = Callable[[str, str | None, str | None], Awaitable[Posted]]
+"""Says a text in a chat of the principal's own, on a channel (None: where they wrote last), with the file at a path.
 
-    async def __call__(self, text: str, to: str | None, path: str | None = None, /) -> Posted:
-        """Queued when it returns. `to` is a channel, None where the principal wrote last; raises `ToolFailed`."""
-        ...
+Queued when it returns; raises `ToolFailed`.
+"""
 
 
-async def nowhere(_text: str, _to: str | None, _path: str | None = None) -> Posted:
+async def nowhere(_text: str, _to: str | None, _path: str | None) -> Posted:
     """Where there are no chats."""
     raise ToolFailed("unavailable", "Nothing can be sent from here.")
 

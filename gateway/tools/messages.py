@@ -38,7 +38,7 @@ class _Messages:
     post: Post
 
     async def send_message(self, arguments: MessageArguments) -> JsonObject:
-        return _receipt(await self.post(arguments.text, arguments.to))
+        return _receipt(await self.post(arguments.text, arguments.to, None))
 
     async def send_file(self, arguments: FileArguments) -> JsonObject:
         return _receipt(await self.post(arguments.caption, arguments.to, arguments.path))

@@ -10,13 +10,12 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from gateway.web import api, login, screens, webhooks
+from gateway.web import api, login, screens
 from gateway.web.backend import Backend
 from gateway.web.errors import handle_errors
 from gateway.web.follow import Conversations
 from gateway.web.headers import SecurityHeaders
-from gateway.web.nav import Nav
-from gateway.web.pages import STATIC, Pages
+from gateway.web.pages import STATIC, Nav, Pages
 from gateway.web.render import Markdown
 from gateway.web.security import Gate
 from gateway.web.site import Site
@@ -38,7 +37,7 @@ def build_app(backend: Backend) -> FastAPI:
     for screen in shown:
         app.include_router(screen.router, include_in_schema=False)
     app.include_router(login.router, include_in_schema=False)
-    for router in (*api.discover(), v1.router, webhooks.router):
+    for router in (*api.discover(), v1.router):
         app.include_router(router)
     app.mount("/static", _Files(directory=STATIC), name="static")
     app.add_middleware(GZipMiddleware, minimum_size=1000, exclude_content_types=_SENT_AS_IT_IS)

@@ -4,37 +4,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
-from gateway.domain.inbound import Inbound
 from gateway.domain.principals import Principal
 from gateway.domain.vitals import Vitals
-from gateway.flow.answers import Answer
-from gateway.flow.inbound import Accepted
+from gateway.flow.answers import Answers
+from gateway.flow.inbound import InboundFlow
 from gateway.flow.live import Live
 from gateway.flow.pairing import Pairing
 from gateway.flow.uploads import Uploads
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
 from gateway.web.links import LoginLinks
-
-
-class Inbox(Protocol):
-    """Where messages go in."""
-
-    async def accept(self, batch: Sequence[Inbound]) -> tuple[Accepted, ...]:
-        """Store in order; returning means committed. Raises `TryAgainLater`."""
-        ...
-
-
-class Answers(Protocol):
-    """Where their answers come out."""
-
-    async def wait(self, accepted: Accepted) -> Answer:
-        """The answer to exactly this message, however long it takes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +43,7 @@ class Backend:
     """
 
     database: Database
-    inbox: Inbox
+    inbox: InboundFlow
     answers: Answers
     live: Live
     owner: Principal

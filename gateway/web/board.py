@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TypeAlias
 
-from fastapi import Request
+from fastapi import Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
 from gateway.domain.errors import TryAgainLater
-from gateway.web.access import by_cookie
+from gateway.web.access import by_cookie, signed_in
 from gateway.web.live import EventStream, Frame
-from gateway.web.nav import Nav
-from gateway.web.patches import Fill, difference, encoded
-from gateway.web.site import Site
+from gateway.web.pages import Screen
+from gateway.web.patches import Patch, difference, encoded
+from gateway.web.site import AtSite, Site
 
 LOOK_SECONDS = 1.0
 
@@ -20,17 +20,22 @@ Draw: TypeAlias = Callable[[], Awaitable[Mapping[str, str]]]
 """The pieces as they are now, by the id of their element, in order; `empty` is the first and always there."""
 
 
-async def page(request: Request, site: Site, nav: Nav, draw: Draw) -> Response:
-    """The screen as it is now; whoever is not signed in is shown how to."""
-    if await by_cookie(request) is None:
-        return RedirectResponse("/login", 303)
-    pieces = (await draw()).values()
-    return site.pages.page(request, "board.html", title=nav.label, nav=site.nav, here=nav.path, pieces=pieces)
+def add_routes(screen: Screen, draw: Callable[[Site], Awaitable[Mapping[str, str]]]) -> None:
+    """The page of a screen, and the events that keep it as things stand."""
+    nav = screen.nav
 
+    @screen.router.get(nav.path)
+    async def page(request: Request, site: AtSite) -> Response:
+        """The screen as it is now; whoever is not signed in is shown how to."""
+        if await by_cookie(request) is None:
+            return RedirectResponse("/login", 303)
+        pieces = (await draw(site)).values()
+        return site.pages.page(request, "board.html", title=nav.label, nav=site.nav, here=nav.path, pieces=pieces)
 
-def events(site: Site, draw: Draw) -> Response:
-    """What changes on it, as it changes."""
-    return EventStream(follow(draw), site.stopping)
+    @screen.router.get(f"{nav.path}/events", dependencies=[Depends(signed_in)])
+    async def events(site: AtSite) -> Response:
+        """What changes on it, as it changes."""
+        return EventStream(follow(lambda: draw(site)), site.stopping)
 
 
 async def follow(draw: Draw) -> AsyncGenerator[Frame, None]:
@@ -42,7 +47,7 @@ async def follow(draw: Draw) -> AsyncGenerator[Frame, None]:
         except TryAgainLater:
             now = shown
         if not shown and now:
-            yield Frame(encoded([Fill("board", "".join(now.values()))]))
+            yield Frame(encoded([Patch("fill", "board", "".join(now.values()))]))
         elif patches := difference(shown, now):
             yield Frame(encoded(patches))
         shown = now

@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.domain.texts import storable
 from gateway.web.headers import HEADERS
 
 log = structlog.get_logger(__name__)
@@ -29,8 +30,8 @@ class Refused(Exception):
         super().__init__(message)
         self.status = status
         self.code = code
-        self.message = message
-        self.param = param
+        self.message = storable(message)
+        self.param = param and storable(param)
         self.type = type
         self.headers = headers or {}
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -15,7 +16,6 @@ from starlette.types import Receive, Scope, Send
 from gateway.domain.ids import FileId
 from gateway.domain.inbound import Attachment
 from gateway.domain.json import Json
-from gateway.domain.principals import Label
 from gateway.flow.uploads import UploadRefused
 from gateway.store import files
 from gateway.store.files import FileRow
@@ -30,6 +30,7 @@ MAX_FILES = 20
 _PIECE = 256 * 1024
 _ENVELOPE = 64 * 1024
 """Bytes of a request that are not the file, at most."""
+_MIME = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,90}", re.IGNORECASE)
 _APART = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
 
@@ -37,9 +38,7 @@ async def keep(site: Site, file: SentFile, origin: str) -> FileRow:
     """Store one of the owner's files; raises `Refused`."""
     owner = site.backend.owner.id
     try:
-        return await site.backend.uploads.keep(
-            owner, file.name, file.mime, file.pieces, label=Label.OWNER, origin=origin
-        )
+        return await site.backend.uploads.keep(owner, file.name, _type(file.mime), file.pieces, origin=origin)
     except UploadRefused as refused:
         raise _too_large(refused) from None
 
@@ -83,8 +82,13 @@ async def view(site: Site, id: UUID) -> Response:
     return await _handed_out(site, row.view_path, "image/jpeg", {"Cache-Control": "private, max-age=3600"})
 
 
+def _type(told: str) -> str:
+    """A client's word is shown to the model, so it has to look like a type."""
+    return told if _MIME.fullmatch(told) else ""
+
+
 def _too_large(refused: UploadRefused) -> Refused:
-    return Refused(413, "file_refused", f"The file was not taken: {refused}.")
+    return Refused(413, "file_refused", f"The file was not taken: {str(refused).removesuffix('.')}.")
 
 
 async def _row(site: Site, id: UUID, *, status: int = 404) -> FileRow:
@@ -100,7 +104,7 @@ async def _handed_out(site: Site, path: str, mime: str, headers: dict[str, str])
         file, size = await asyncio.to_thread(_opened, site.backend.files, WorkspacePath.parse(path))
     except WorkspaceError as exc:
         raise Refused(404, exc.code, "The file is not there any more.") from None
-    return _FromDisk(file, mime, {**_APART, **headers, "Content-Length": str(size)})
+    return _FromDisk(file, size, mime, {**_APART, **headers})
 
 
 def _opened(root: Path, path: WorkspacePath) -> tuple[BinaryIO, int]:
@@ -111,9 +115,9 @@ def _opened(root: Path, path: WorkspacePath) -> tuple[BinaryIO, int]:
 class _FromDisk(StreamingResponse):
     """An open file, closed with the response."""
 
-    def __init__(self, file: BinaryIO, mime: str, headers: dict[str, str]) -> None:
+    def __init__(self, file: BinaryIO, size: int, mime: str, headers: dict[str, str]) -> None:
         self._file = file
-        super().__init__(_pieces(file), media_type=mime, headers=headers)
+        super().__init__(_pieces(file, size), media_type=mime, headers={**headers, "Content-Length": str(size)})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
@@ -121,6 +125,7 @@ class _FromDisk(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
-    while piece := await asyncio.to_thread(file.read, _PIECE):
+async def _pieces(file: BinaryIO, left: int) -> AsyncIterator[bytes]:
+    while piece := await asyncio.to_thread(file.read, min(_PIECE, left)):
+        left -= len(piece)
         yield piece

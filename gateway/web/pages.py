@@ -1,9 +1,11 @@
 """Pages and pieces of pages, from the templates; everything is escaped unless a renderer made it safe."""
 
 import hashlib
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from fastapi import APIRouter
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.requests import Request
@@ -14,6 +16,24 @@ from gateway.domain.texts import one_line
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 THEMES = frozenset({"light", "dark"})
+
+
+@dataclass(frozen=True, slots=True)
+class Nav:
+    """An entry of the sidebar; `icon` is one of static/vendor/icons.svg, lower places come first."""
+
+    path: str
+    label: str
+    icon: str
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """A screen: its entry and its routes."""
+
+    nav: Nav
+    router: APIRouter
 
 
 class Pages:

@@ -1,85 +1,29 @@
 """Changes to a page: how a list of keyed pieces of HTML becomes another one, in as few steps as is easy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
-from typing import TypeAlias, assert_never
+from typing import Literal, NamedTuple
 
-from gateway.domain.json import Json
 from gateway.web.live import to_json
 
 
-@dataclass(frozen=True, slots=True)
-class Replace:
-    """The element with this id becomes another one, perhaps with another id."""
+class Patch(NamedTuple):
+    """One step, in the words of `ui.js`: what to do, to the element with which id, and with what HTML.
 
-    id: str
-    html: str
+    replace: it becomes another element, perhaps with another id. insert: a new one comes behind it, or in front of all.
+    append: more content at its end; what it holds stays untouched. fill: its content becomes this. running: not an id,
+    but whether an answer is being written.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Insert:
-    """A new element behind the one with the id `after`, or in front of all."""
-
-    after: str
-    html: str
-
-
-@dataclass(frozen=True, slots=True)
-class Remove:
-    """The element goes away."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """More content at the end of an element; what it holds stays untouched."""
-
-    id: str
-    html: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fill:
-    """An element's content becomes this."""
-
-    id: str
-    html: str
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """Whether an answer is being written."""
-
-    now: bool
-
-
-Patch: TypeAlias = Replace | Insert | Remove | Append | Fill | Running
+    what: Literal["replace", "insert", "remove", "append", "fill", "running"]
+    where: str | bool
+    html: str = ""
 
 
 def encoded(patches: Sequence[Patch]) -> str:
-    """As `ui.js` reads it: a list of [what, where, html]."""
-    return to_json([_encoded(patch) for patch in patches])
-
-
-def _encoded(patch: Patch) -> Json:
-    match patch:
-        case Replace(id, html):
-            return ["replace", id, html]
-        case Insert(after, html):
-            return ["insert", after, html]
-        case Remove(id):
-            return ["remove", id]
-        case Append(id, html):
-            return ["append", id, html]
-        case Fill(id, html):
-            return ["fill", id, html]
-        case Running(now):
-            return ["running", now]
-        case _:
-            assert_never(patch)
+    """As `ui.js` reads it."""
+    return to_json(patches)
 
 
 def difference(before: Mapping[str, str], after: Mapping[str, str]) -> list[Patch]:
@@ -89,14 +33,14 @@ def difference(before: Mapping[str, str], after: Mapping[str, str]) -> list[Patc
     changed: list[Patch] = []
     for kind, i, i_end, j, j_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":
-            changed += [Replace(key, after[key]) for key in old[i:i_end] if before[key] != after[key]]
+            changed += [Patch("replace", key, after[key]) for key in old[i:i_end] if before[key] != after[key]]
             continue
         for gone, come in zip_longest(old[i:i_end], new[j:j_end]):
             if gone is not None and come is not None and gone not in after and come not in before:
-                changed.append(Replace(gone, after[come]))
+                changed.append(Patch("replace", gone, after[come]))
                 continue
             if gone is not None:
-                removed.append(Remove(gone))
+                removed.append(Patch("remove", gone))
             if come is not None:
-                changed.append(Insert(new[new.index(come) - 1] if new.index(come) else "", after[come]))
+                changed.append(Patch("insert", new[new.index(come) - 1] if new.index(come) else "", after[come]))
     return [*removed, *changed]

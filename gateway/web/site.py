@@ -10,8 +10,7 @@ from fastapi import Depends, Request
 from gateway.web.backend import Backend
 from gateway.web.errors import Refused
 from gateway.web.follow import Conversations
-from gateway.web.nav import Nav
-from gateway.web.pages import Pages
+from gateway.web.pages import Nav, Pages
 from gateway.web.throttle import Throttle
 from gateway.web.topics import Topics
 

@@ -23,7 +23,7 @@ from gateway.flow.live import (
 from gateway.store.messages import MessageRow
 from gateway.web.attached import chip
 from gateway.web.pages import Pages
-from gateway.web.patches import Append, Fill, Patch, Running, difference
+from gateway.web.patches import Patch, difference
 from gateway.web.render import Markdown, boundary
 
 LIVE = "live"
@@ -88,7 +88,7 @@ class Thread:
         if rows is not None:
             await self._markdown.prepare([row.text for row in rows if row.kind in {"assistant", "summary"}])
             entries = self._drawn_entries(rows)
-            patches = [*difference(self._entries, entries), Running(self._running)]
+            patches = [*difference(self._entries, entries), Patch("running", self._running)]
             if LIVE not in self._entries:
                 self._done = self._drawn = 0
             self._entries = entries
@@ -97,13 +97,13 @@ class Thread:
     def whole(self) -> list[Patch]:
         """Everything, for a page that shows nothing yet or something outdated."""
         thread: list[Patch] = [
-            Fill("thread", "".join([self._greeting, *self._entries.values()])),
-            Running(self._running),
+            Patch("fill", "thread", "".join([self._greeting, *self._entries.values()])),
+            Patch("running", self._running),
         ]
         if LIVE in self._entries:
             thread += [
-                Fill("live-done", self._markdown.html(self._text[: self._done])),
-                Fill("live-tail", self._markdown.html(self._text[self._done :])),
+                Patch("fill", "live-done", self._markdown.html(self._text[: self._done])),
+                Patch("fill", "live-tail", self._markdown.html(self._text[self._done :])),
             ]
         return thread
 
@@ -112,18 +112,18 @@ class Thread:
         patches: list[Patch] = []
         if self._void and self._done + self._drawn:
             self._done = self._drawn = 0
-            patches += [Fill("live-done", ""), Fill("live-tail", "")]
+            patches += [Patch("fill", "live-done", ""), Patch("fill", "live-tail", "")]
         self._void = False
         cut = boundary(self._text, self._done)
         tail = self._text[cut:]
         await self._markdown.prepare([self._text[self._done : cut], tail])
         if cut > self._done:
-            patches.append(Append("live-done", self._markdown.html(self._text[self._done : cut])))
+            patches.append(Patch("append", "live-done", self._markdown.html(self._text[self._done : cut])))
             self._done = cut
         elif not self._worth_drawing(len(tail)):
             return patches
         self._drawn = len(tail)
-        return [*patches, Fill("live-tail", self._markdown.html(tail))]
+        return [*patches, Patch("fill", "live-tail", self._markdown.html(tail))]
 
     def _start_over(self, text: str = "") -> None:
         """What was written is void, or stands elsewhere by now."""

@@ -5,7 +5,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedWriter
@@ -45,29 +45,31 @@ class Incoming:
             open_folder(self.root, _HERE.parts) as above,
             open_folder(self.root, folder.parts, create=True) as below,
         ):
+            names = set(os.listdir(below))
             for candidate in candidates(name):
-                if self._settled(above, below, candidate) or self._is(below, f"{folder}/{candidate}"):
+                if self._settled(above, below, candidate, names) or self._is(below, f"{folder}/{candidate}", names):
                     os.fsync(below)
                     os.fsync(above)
                     return f"{folder}/{candidate}"
         raise WorkspaceError("exists", f"{folder} has too many files named like {name}.")
 
-    def _settled(self, above: int, below: int, name: str) -> bool:
-        if taken(name, set(os.listdir(below))):
+    def _settled(self, above: int, below: int, name: str, names: Set[str]) -> bool:
+        if taken(name, names):
             return False
         with suppress(FileExistsError):
             os.link(self.temporary, name, src_dir_fd=above, dst_dir_fd=below, follow_symlinks=False)
             return True
         return False
 
-    def _is(self, below: int, path: str) -> bool:
+    def _is(self, below: int, path: str, names: Set[str]) -> bool:
         """Whether this very content lies there, as a file of its own and not as another's text."""
         name = path.rpartition("/")[2]
         try:
             alike = os.stat(name, dir_fd=below, follow_symlinks=False).st_size == self.size
         except FileNotFoundError:
             return False
-        return alike and unchanged(self.root, path, self.sha256) and not _beside(name, below)
+        beside = name.endswith(TEXT) and name.removesuffix(TEXT) in names
+        return alike and not beside and unchanged(self.root, path, self.sha256)
 
 
 @asynccontextmanager
@@ -77,22 +79,29 @@ async def received(root: Path, pieces: AsyncIterator[bytes], most: int) -> Async
     Raises `WorkspaceError`, with code `too_large` for more than `most` bytes, and whatever `pieces` raises.
     """
     temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
-    file = await asyncio.to_thread(_begin, root, temporary)
-    try:
+    async with _opened(root, temporary) as file:
         digest, size = hashlib.sha256(), 0
-        try:
-            async for piece in pieces:
-                size += len(piece)
-                if size > most:
-                    raise WorkspaceError("too_large", f"it is larger than {most / 1024**2:g} MB")
-                digest.update(piece)
-                await asyncio.to_thread(_write, file, piece)
-            await asyncio.to_thread(_sync, file)
-        finally:
-            with suppress(OSError):  # of a disk that is full the write has told already
-                await asyncio.to_thread(file.close)
+        async for piece in pieces:
+            size += len(piece)
+            if size > most:
+                raise WorkspaceError("too_large", f"it is larger than {most / 1024**2:g} MB")
+            digest.update(piece)
+            await asyncio.to_thread(_write, file, piece)
+        await asyncio.to_thread(_sync, file)
         yield Incoming(root, temporary, size, digest.hexdigest())
+
+
+@asynccontextmanager
+async def _opened(root: Path, temporary: str) -> AsyncGenerator[BufferedWriter, None]:
+    """Gone afterwards, also when whoever asked for it is cancelled while a thread still makes it."""
+    opening = asyncio.ensure_future(asyncio.to_thread(_begin, root, temporary))
+    try:
+        yield await asyncio.shield(opening)
     finally:
+        await asyncio.wait([opening])
+        if opening.exception() is None:
+            with suppress(OSError):  # of a disk that is full the write has told already
+                await asyncio.to_thread(opening.result().close)
         await asyncio.to_thread(_discard, root, temporary)
 
 
@@ -134,7 +143,3 @@ def _sync(file: BufferedWriter) -> None:
 def _discard(root: Path, temporary: str) -> None:
     with suppress(OSError), open_folder(root, _HERE.parts) as folder:
         os.unlink(temporary, dir_fd=folder)
-
-
-def _beside(name: str, below: int) -> bool:
-    return name.endswith(TEXT) and name.removesuffix(TEXT) in os.listdir(below)

@@ -2,7 +2,10 @@
 
 import asyncio
 import os
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ from gateway.domain.json import Json
 from gateway.domain.model import Prompt, UserMessage
 from gateway.store.pool import Database
 from tests.background.reads import Reads, derived
-from tests.flow.path import FakeModel, MessagePath, build
+from tests.flow.path import MEMBER, OWNER, FakeModel, MessagePath, build
 from tests.ingest.samples import pdf
 
 FOUND = "select text_path, view_path, pages, mime, description, problem from files"
@@ -133,7 +136,7 @@ async def test_a_file_that_breaks_the_process_fails_alone_and_the_turn_says_so(a
 
 
 async def test_a_process_that_dies_over_a_file_takes_nothing_with_it(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_module, "read", die)
+    monkeypatch.setattr("gateway.ingest.reading.read", die)
     cpu = Cpu()
     try:
         path = await ask(cpu, patience=120)
@@ -211,3 +214,40 @@ class TestSounds:
         path = await ask(Reads(self.VOICE), b"sound", "voice.ogg", hear=hear)
         [(*_, problem)] = await path.rows(FOUND)
         assert "only up to" in problem
+
+
+async def test_files_that_are_read_at_the_same_time_do_not_clear_each_other_away(
+    database: Database, workspace: Path, model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await build(database, workspace, model, cpu=Reads(derived(description="fine")))
+    remove, swept = shutil.rmtree, list[Path]()
+
+    def noted(folder: Path, **more: Any) -> None:
+        if folder.name == "ingest":
+            swept.append(folder)
+        remove(folder, **more)
+
+    monkeypatch.setattr(shutil, "rmtree", noted)
+    for number in range(2):
+        path.channel.files[f"f{number}"] = str(number).encode()
+    async with path.working():
+        asked = [
+            await path.tell("read", chat=chat, sender=chat, attachments=(Attachment(f"f{n}", f"{n}.pdf"),))
+            for n, chat in enumerate((OWNER, MEMBER))
+        ]
+        for each in asked:
+            await path.answer(each)
+    assert len(swept) == 1
+    assert await path.rows("select distinct problem from files") == [("",)]
+
+
+async def test_what_the_process_claims_in_pages_is_not_believed(ask: Ask) -> None:
+    path = await ask(Reads(derived(pages=2**31 - 1, text="text.txt"), {"text.txt": b"whole", "001.txt": b"one"}))
+    [day] = (path.workspace / "uploads").iterdir()
+    assert [file.name for file in (day / "a.pdf.pages").iterdir()] == ["001.txt"]
+
+
+def test_a_start_imports_nothing_that_reads_files() -> None:
+    loaded = "import sys, gateway.app.gateway; print([m for m in sys.modules if m.startswith('gateway.ingest')])"
+    found = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"

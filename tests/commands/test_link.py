@@ -11,7 +11,6 @@ from gateway.domain.codes import new_code
 from gateway.domain.inbound import Address, Inbound
 from gateway.domain.principals import Role
 from gateway.flow.gate import Gate
-from gateway.flow.joining import Joining
 from tests.fakes.channel import FakeChannel
 from tests.fakes.eventually import eventually
 from tests.flow.path import MEMBER, OWNER, STRANGER, MessagePath, message
@@ -27,8 +26,7 @@ def at(address: Address, text: str, sender: str) -> Inbound:
 async def gate(path: MessagePath) -> Gate:
     path.people.allow({"fake": Access(allow=frozenset({MEMBER})), "slack": Access(allow=frozenset({"U9"}))})
     await path.outbound.adopt("slack", FakeChannel("slack"))
-    joining = Joining(path.database, path.people, path.outbound, path.live)
-    return Gate(path.database, path.people, path.inbound.accept, path.notices, path.outbound, joining)
+    return Gate(path.database, path.people, path.inbound.accept, path.notices, path.outbound, path.live)
 
 
 async def offered(path: MessagePath, **who: str) -> str:
@@ -97,7 +95,8 @@ async def test_a_code_is_good_once_for_one_chat_and_ten_minutes(path: MessagePat
     await path.tell("hello")
     code = await offered(path)
     other = replace(WEB, chat="other")
-    await path.inbound.accept([at(WEB, f"/link {code}", "x"), at(WEB, f"/link {code}", "x")])
+    await path.inbound.accept([at(WEB, f"/link {code}", "x")])
+    await path.inbound.accept([at(WEB, f"/link {await offered(path)}", "x")])
     assert await last(path) == "These chats share one conversation already."
     await path.inbound.accept([at(other, f"/link {code}", "x")])
     assert (await last(path)).startswith("Nothing is open under this code")
@@ -139,7 +138,7 @@ async def test_groups_are_not_joined(gate: Gate, path: MessagePath) -> None:
     code = await offered(path)
     await gate.receive([message(text, chat="g", private=False) for text in ("/link", f"/link {code}")])
     assert (await last(path)).startswith("Conversations are joined in private chats only")
-    assert await path.rows("select count(*) from links where used_by is null") == [(1,)]
+    assert await path.rows("select count(*) from links") == [(1,)]
 
 
 async def test_guessing_is_answered_with_silence_and_then_not_heard_at_all(gate: Gate, path: MessagePath) -> None:
@@ -203,7 +202,7 @@ async def test_chats_that_are_joined_and_parted_all_the_time_lose_nothing(path: 
     await asyncio.gather(*(talk(chat) for chat in chats))
     await path.dispatch.resume()
     assert await path.rows("select count(*), count(handled_at) from inbox where channel = 'web'") == [(96, 96)]
-    assert await path.rows("select count(*) from links where used_by is null") == [(0,)]
+    assert await path.rows("select count(*) from links") == [(0,)]
     assert await path.rows(
         "select count(*) from messages where kind = 'notice' and text like 'That command failed%'"
     ) == [(0,)]

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from channels.slack.channel import Slack
+from channels.slack.client import Client
 from gateway.domain.channel import Channel
 from gateway.domain.inbound import Address
 from tests.contract.under_test import ChannelUnderTest
@@ -17,15 +18,13 @@ from tests.fakes.slack import FakeSlack, Params, buttons
 
 def slack_on(platform: FakeSlack, log: Log, data: Path, **settings: Any) -> Slack:
     """The channel with little patience."""
-    given: dict[str, Any] = {
-        "bot_token": platform.bot_token,
-        "app_token": platform.app_token,
-        "base_url": platform.url,
+    given = {
         "ping_interval": 0.2,
         "commands": frozenset({"new", "stop", "help"}),
         "pause": lambda _: asyncio.sleep(0.01),
     }
-    return Slack(log=log, data=data, **(given | settings))
+    client = Client(platform.bot_token, platform.app_token, platform.url)
+    return Slack(client, log=log, data=data, **(given | settings))
 
 
 @asynccontextmanager

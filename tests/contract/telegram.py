@@ -84,7 +84,7 @@ class TelegramUnderTest:
         return [sent.text for sent in self._platform.sent]
 
     def refuses_next_send(self) -> None:
-        self._platform.fault("sendMessage", 403, "Forbidden: bot was blocked by the user")
+        self._platform.block(77)
 
     def delays_next_send(self, seconds: int) -> None:
         self._platform.fault("sendMessage", 429, "Too Many Requests: retry after", retry_after=seconds)

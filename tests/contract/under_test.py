@@ -1,10 +1,11 @@
 """What the channel suite needs of a messenger: the channel, and a hand on the platform behind it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
-from gateway.domain.channel import Channel
+from gateway.domain.channel import Channel, Outgoing
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.inbound import Address, Inbound
 
@@ -104,3 +105,18 @@ class Gateway:
         async with asyncio.timeout(10), self._changed:
             await self._changed.wait_for(lambda: len(kept) >= count)
         return list(kept)
+
+
+@asynccontextmanager
+async def receiving(platform: ChannelUnderTest, gateway: Gateway) -> AsyncIterator[None]:
+    task = asyncio.create_task(platform.channel.receive(gateway.accept))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def answer(platform: ChannelUnderTest, text: str) -> Outgoing:
+    return Outgoing(platform.nowhere(), text, key="k")

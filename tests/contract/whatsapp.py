@@ -7,11 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from channels.whatsapp.channel import WhatsApp
-from channels.whatsapp.patience import Patience
+from channels.whatsapp.pairing import Patience
 from channels.whatsapp.store import Store
 from gateway.domain.channel import Channel
 from gateway.domain.inbound import Address
-from tests.contract.under_test import ChannelUnderTest
+from tests.contract.under_test import ChannelUnderTest, Gateway
 from tests.fakes.eventually import eventually
 from tests.fakes.log import Log
 from tests.fakes.whatsapp import FakeWhatsApp
@@ -23,21 +23,43 @@ async def within_reach() -> None:
     """The network is there."""
 
 
-def whatsapp_on(folder: Path, log: Log, patience: Patience | None = None) -> WhatsApp:
+QUICK = Patience(look=0.01, stop=0.05, pause=lambda _: asyncio.sleep(0.01), reach=within_reach)
+
+
+def whatsapp_on(folder: Path, log: Log, patience: Patience = QUICK) -> WhatsApp:
     """The channel with little patience."""
-    quick = Patience(look=0.01, stop=0.05, pause=lambda _: asyncio.sleep(0.01))
-    return WhatsApp(store=Store(folder), log=log, patience=patience or quick, reach=within_reach)
+    return WhatsApp(store=Store(folder), log=log, patience=patience)
+
+
+@asynccontextmanager
+async def opened(folder: Path, log: Log | None = None, patience: Patience = QUICK) -> AsyncIterator[WhatsApp]:
+    channel = whatsapp_on(folder, log or Log(), patience)
+    await channel.open()
+    yield channel
+    await channel.close()
+
+
+@asynccontextmanager
+async def linked(folder: Path, log: Log | None = None, patience: Patience = QUICK) -> AsyncIterator[WhatsApp]:
+    """Somebody has logged in."""
+    async with opened(folder, log, patience) as channel:
+        await eventually(lambda: channel.login().state == "connected")
+        yield channel
+
+
+@asynccontextmanager
+async def receiving(channel: WhatsApp, gateway: Gateway) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(channel.receive(gateway.accept))
+    yield task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 @asynccontextmanager
 async def whatsapp() -> AsyncIterator[ChannelUnderTest]:
     with TemporaryDirectory() as folder, FakeWhatsApp() as platform:
-        channel = whatsapp_on(Path(folder), Log())
-        channel.login()
-        await channel.open()
-        await eventually(lambda: channel.login().state == "connected")
-        yield WhatsAppUnderTest(platform, channel, Path(folder) / "spool")
-        await channel.close()
+        async with linked(Path(folder)) as channel:
+            yield WhatsAppUnderTest(platform, channel, Path(folder) / "spool")
 
 
 class WhatsAppUnderTest:

@@ -29,8 +29,9 @@ from gateway.domain.tasks import Claim, Lane
 from gateway.flow.answers import Answer, Answers
 from gateway.flow.compacting import Compacting
 from gateway.flow.dispatch import Dispatch
+from gateway.flow.entering import Accepted
 from gateway.flow.homes import Homes
-from gateway.flow.inbound import Accepted, InboundFlow
+from gateway.flow.inbound import InboundFlow
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live, MessageStored
 from gateway.flow.notices import Notices
@@ -284,7 +285,7 @@ async def build(
         database,
         people,
         known.keys(),
-        dispatch,
+        dispatch.run,
         worker.wake,
         live,
         instance,

@@ -7,7 +7,7 @@ import pytest
 from gateway.domain.routing import StartTurn
 from gateway.flow import answers as answers_module
 from gateway.flow.answers import Answer
-from gateway.flow.inbound import Accepted
+from gateway.flow.entering import Accepted
 from gateway.flow.live import TextWritten
 from gateway.store.steps import Spent
 from tests.flow.path import FakeModel, MessagePath, build, call, in_turn, restarted, said

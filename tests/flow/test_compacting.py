@@ -12,7 +12,7 @@ from gateway.agent.limits import Limits
 from gateway.domain.errors import RunLost
 from gateway.domain.model import Attempt, ModelsExhausted, Prompt, Reply, SystemMessage
 from gateway.domain.tokens import estimate
-from gateway.flow.inbound import Accepted
+from gateway.flow.entering import Accepted
 from gateway.store.pool import Database
 from tests.flow.path import MEMBER, FakeModel, MessagePath, asked, build, call, crash, in_turn, results, said
 

@@ -15,14 +15,14 @@ from gateway.domain.inbound import Inbound, Sender
 from gateway.domain.principals import Role
 from gateway.flow import gate as gate_module
 from gateway.flow.gate import Gate
-from gateway.flow.joining import Joining
 from gateway.flow.pairing import Pairing
 from gateway.flow.people import meet
-from gateway.store import pairings
+from gateway.store import links, pairings, principals
 from gateway.store.pairings import PairingRow
 from gateway.store.pool import Database
 from tests.fakes.eventually import eventually
 from tests.flow.path import MEMBER, OWNER, STRANGER, MessagePath, message
+from tests.store.world import blocked, held
 
 PAIRING = Access("pairing", frozenset({MEMBER}))
 
@@ -32,8 +32,7 @@ def gate(path: MessagePath) -> Gate:
     """A gate before the whole path, with codes for strangers."""
     path.people.allow({"fake": PAIRING})
     path.channel.capabilities = replace(path.channel.capabilities, buttons=True)
-    joining = Joining(path.database, path.people, path.outbound, path.live)
-    return Gate(path.database, path.people, path.inbound.accept, path.notices, path.outbound, joining)
+    return Gate(path.database, path.people, path.inbound.accept, path.notices, path.outbound, path.live)
 
 
 @pytest.fixture
@@ -107,22 +106,6 @@ async def test_a_stranger_who_goes_on_hears_nothing_more(gate: Gate, path: Messa
     assert len(await requests(path)) == 1
 
 
-async def test_a_new_code_is_given_once_the_old_one_is_void(gate: Gate, path: MessagePath) -> None:
-    await gate.receive([stranger()])
-    [first] = await requests(path)
-    await path.rows("update pairings set expires_at = now()")
-    await gate.receive([stranger()])
-    [second] = await requests(path)
-    assert (second.id, gate._answers.qsize()) == (first.id, 2)
-    assert second.code != first.code
-
-
-async def test_ten_may_wait_on_a_channel(gate: Gate, path: MessagePath) -> None:
-    await gate.receive([stranger(who=f"s{n}") for n in range(30)])
-    assert len(await requests(path)) == pairings.AT_ONCE
-    assert gate._answers.qsize() == pairings.AT_ONCE
-
-
 @pytest.mark.parametrize("more", [{"private": False}, {"edits": "m1"}, {"sender": Sender("b", "Bot", is_bot=True)}])
 async def test_groups_edits_and_bots_ask_for_nothing(gate: Gate, path: MessagePath, more: dict[str, Any]) -> None:
     await gate.receive([stranger(**more)])
@@ -148,6 +131,78 @@ async def test_a_database_that_does_not_answer_keeps_nobody_waiting_behind_a_str
         await tx.execute("lock table pairings")
         await gate.receive([stranger(), message("hello")])
     assert await stored(path) == ["hello"]
+
+
+async def test_many_strangers_keep_the_others_waiting_no_longer_than_one(
+    gate: Gate, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = []
+
+    async def slow(*_: object) -> None:
+        await asyncio.sleep(0.05)
+        looked.append(1)
+
+    monkeypatch.setattr(gate_module, "LOOK_WITHIN", 0.2)
+    monkeypatch.setattr(pairings, "standing", slow)
+    await gate.receive([*(stranger(who=f"s{n}") for n in range(50)), message("hello")])
+    assert (len(looked) < 50, await stored(path)) == (True, ["hello"])
+
+
+async def test_a_chat_that_hangs_keeps_no_other_stranger_from_an_answer(
+    gate: Gate, path: MessagePath, running: None
+) -> None:
+    path.channel.gates["a"] = asyncio.Event()
+    await gate.receive([stranger(who="a"), stranger(who="b")])
+    await path.channel.until(bool)
+    assert [m.address.chat for m in path.channel.shown] == ["b"]
+
+
+async def test_a_thousand_decisions_at_once_are_looked_at_a_few_times(
+    gate: Gate, path: MessagePath, running: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = []
+    refresh = path.people.refresh
+
+    async def counted(database: Database) -> None:
+        looked.append(1)
+        await refresh(database)
+
+    monkeypatch.setattr(path.people, "refresh", counted)
+    for _ in range(1000):
+        gate.people_changed()
+        await asyncio.sleep(0)
+    await eventually(lambda: len(looked) == 2)
+    gate.people_changed()
+    await eventually(lambda: len(looked) == 3)
+
+
+async def test_a_stranger_who_goes_on_costs_one_question(
+    gate: Gate, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await gate.receive([stranger()])
+    monkeypatch.setattr(Database, "transaction", None)
+    await gate.receive([stranger("hello?")] * 5)
+    assert gate._answers.qsize() == 1
+
+
+async def test_who_joins_does_not_wait_in_a_circle_with_who_is_let_in(
+    gate: Gate, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who lets somebody in holds a chat of their own first, then what makes members; so must who joins that chat."""
+    await gate.receive([message("hello")])
+    code, tried, redeem = new_code(), [], links.redeem
+
+    async def counted(*arguments: Any, **more: Any) -> Any:
+        tried.append(1)
+        return await redeem(*arguments, **more)
+
+    monkeypatch.setattr(links, "redeem", counted)
+    await path.rows("insert into links select $1, principal_id, id from addresses", code)
+    async with held(path.database, "select from addresses for no key update") as tx:
+        join = await blocked(path.database, gate.receive([stranger(f"/link {code}")]))
+        await principals.ensure_member(tx, "Eve", "fake:9")
+    await join
+    assert (path.people.role(stranger()), tried) == (Role.OWNER, [1])
 
 
 async def test_what_may_not_be_acknowledged_is_not(
@@ -271,12 +326,6 @@ async def test_five_wrong_codes_close_the_door_for_ten_minutes_wherever_they_are
     assert "too many wrong codes" in await path.ask(f"/pairing approve {asked.code}")
     await path.rows("update guesses set until = now()")
     assert (await pairing.approve(asked.code)).state == "approved"
-
-
-async def test_guessing_at_once_is_counted_all_the_same(path: MessagePath, pairing: Pairing) -> None:
-    outcomes = await asyncio.gather(*(pairing.approve(new_code()) for _ in range(20)), return_exceptions=True)
-    assert sum("Nothing is open" in str(outcome) for outcome in outcomes) == 5
-    assert await path.rows("select wrong from guesses") == [(5,)]
 
 
 async def test_a_code_is_good_once_and_for_ten_minutes(gate: Gate, path: MessagePath, pairing: Pairing) -> None:

@@ -220,7 +220,7 @@ async def test_a_command_survives_a_crash_between_its_arrival_and_its_effect(pat
         path.database,
         path.people,
         {"new"},
-        Dead(),
+        Dead().run,
         path.worker.wake,
         path.live,
         path.instance,

@@ -188,8 +188,8 @@ async def everything_of(path: MessagePath) -> list[str]:
         owner,
     )
     await path.rows(
-        """insert into attachments (principal_id, message_id, place, channel, ref, name, mime)
-           select $1, max(id), 0, 'fake', 'xyzzy', '', '' from messages where principal_id = $1""",
+        """insert into attachments (principal_id, session_id, message_id, place, channel, ref, name, mime)
+           select $1, session_id, id, 0, 'fake', 'xyzzy', '', '' from messages where principal_id = $1 limit 1""",
         owner,
     )
     await path.rows(

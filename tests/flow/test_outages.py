@@ -63,14 +63,16 @@ async def test_what_is_over_in_a_moment_is_not_worth_a_word(outages: Outages, ch
     assert [message.address for message in channel.shown] == [THERE]
 
 
-async def test_a_platform_that_refuses_is_left_alone(outages: Outages, channel: FakeChannel) -> None:
-    channel.faults = [SendFailed("blocked")]
-    outages.note(HERE, private=True)
-    await channel.until_asked(1)
+@pytest.mark.parametrize("fault", [SendFailed("blocked"), RuntimeError("a defect of a plug-in")])
+async def test_a_platform_that_refuses_is_left_alone(outages: Outages, channel: FakeChannel, fault: Exception) -> None:
+    channel.faults = [fault]
     outages.note(HERE, private=True)
     outages.note(THERE, private=True)
     await channel.until(lambda texts: len(texts) == 1)
-    assert channel.asked == 2
+    outages.note(HERE, private=True)
+    outages.note(Address("fake", "bot", "3"), private=True)
+    await channel.until(lambda texts: len(texts) == 2)
+    assert channel.asked == 3
 
 
 async def test_a_database_that_answers_is_no_outage(outages: Outages, away: AwayAtTimes, channel: FakeChannel) -> None:

@@ -106,8 +106,34 @@ class TestRefusals:
         assert path.channel.asked == 2
         assert await path.rows("select distinct error from outbox where state = 'failed'") == [("bot was blocked",)]
 
+    async def test_whatever_the_platform_says_can_be_kept(self, path: MessagePath) -> None:
+        path.channel.faults = [SendDelayed("\x00 \ud800"), SendFailed("\x00 \ud800"), SendUncertain("\x00 \ud800")]
+        await unsent(path, "refused", "doubtful", "later")
+        running = await sending(path)
+        await path.channel.until_asked(1)
+        await path.outbound.drain(5)
+        await path.rows("update outbox set run_at = now() returning id")
+        path.outbound.wake()
+        assert (await path.channel.until(bool))[0] == "later"
+        await stop(running)
+        assert await path.rows("select error from outbox where error is not null") == [(" ?",), (" ?",)]
+
 
 class TestDoubts:
+    async def test_a_send_that_hangs_gives_up_its_lane(
+        self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(delivery_module, "SEND_WITHIN", 0.05)
+        path.channel.gates["1"] = asyncio.Event()
+        await unsent(path, "hello")
+        running = await sending(path)
+        await path.channel.until_asked(1)
+        path.channel.gates.clear()
+        assert await path.channel.until(bool) == [UNCONFIRMED]
+        await path.outbound.drain(5)
+        await stop(running)
+        assert await path.rows(STATES) == [("hello", "uncertain"), (UNCONFIRMED, "sent")]
+
     async def test_a_send_that_may_have_happened_is_not_repeated_and_told_of_once(self, path: MessagePath) -> None:
         path.channel.faults = [SendUncertain("no answer")]
         await unsent(path, "hello", "later")
@@ -207,6 +233,22 @@ class TestRestarts:
         await stop(running)
         assert await path.rows(STATES) == [("hello", "uncertain"), (INTERRUPTED, "sending")]
         assert await sent(await restarted(again), count=1) == [INTERRUPTED]
+
+    async def test_a_look_at_it_that_broke_off_is_taken_up_again(
+        self, database: Database, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await self.half_sent(path)
+        again = await build(database, path.workspace, FakeModel(), path.instance, adopt=False)
+
+        async def broken(*_: object) -> None:
+            raise asyncio.CancelledError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(delivery_module.Delivery, "resume", broken)
+            with pytest.raises(asyncio.CancelledError):
+                await again.outbound.adopt("fake", again.channel)
+        await again.outbound.adopt("fake", again.channel)
+        assert await sent(again, count=1) == [INTERRUPTED]
 
     async def test_the_chat_goes_on(self, path: MessagePath) -> None:
         await self.half_sent(path)

@@ -1,3 +1,4 @@
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -6,15 +7,14 @@ from gateway.domain.access import Access
 from gateway.domain.inbound import Address
 from gateway.domain.principals import Role
 from gateway.flow.people import People, meet
-from gateway.store import principals
+from gateway.store import pairings, principals
 from gateway.store.pool import Database
 from tests.flow.path import MEMBER, OWNER, STRANGER, MessagePath, message
 
 
 async def identities(database: Database) -> tuple[str, ...]:
     async with database.connection() as conn:
-        [owner] = [row for row in await principals.all_known(conn) if row.role is Role.OWNER]
-    return owner.identities
+        return (await principals.lock_owner(conn)).identities
 
 
 @pytest.fixture
@@ -76,6 +76,29 @@ async def test_data_belongs_to_the_person_or_to_the_group(people: People, databa
     assert len({mine, theirs, group}) == 3
     assert (again, names) == (group, {"Ada", "group g"})
     assert not people.is_owner(group)
+
+
+async def test_who_began_to_look_before_somebody_was_turned_away_does_not_let_them_in_again(
+    people: People, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people.allow({"fake": Access("pairing")})
+    answers, asked, go_on = [frozenset({"fake:3"}), frozenset[str]()], asyncio.Event(), asyncio.Event()
+
+    async def slow(_: object) -> frozenset[str]:
+        paired = answers.pop(0)
+        if answers:
+            asked.set()
+            await go_on.wait()
+        return paired
+
+    monkeypatch.setattr(pairings, "paired", slow)
+    looks = [asyncio.create_task(people.refresh(database))]
+    await asked.wait()
+    looks.append(asyncio.create_task(people.refresh(database)))
+    await asyncio.wait(looks[1:], timeout=0.1)
+    go_on.set()
+    await asyncio.gather(*looks)
+    assert people.role(message("hi", sender="3")) is Role.STRANGER
 
 
 async def test_a_chat_goes_to_who_writes_there_now_and_what_was_said_stays_with_who_it_was(path: MessagePath) -> None:

@@ -8,20 +8,20 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.routing import Ignore
 from gateway.flow import quarantine as quarantine_module
 from gateway.flow.quarantine import TRIES, Quarantine
-from gateway.store import messages
+from gateway.store import unread
 from tests.flow.path import MEMBER, OWNER, MessagePath, message
 
 
 def poisoned(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Every message with `poison` in it fails to be stored."""
-    really = messages.receive
+    really = unread.receive
 
     async def receive(*arguments: Any) -> Any:
         if any("poison" in getattr(argument, "text", "") for argument in arguments):
             raise error
         return await really(*arguments)
 
-    monkeypatch.setattr(messages, "receive", receive)
+    monkeypatch.setattr(unread, "receive", receive)
 
 
 async def test_it_is_put_aside_after_three_tries_and_the_owner_is_told(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.config.clock import SystemClock
-from gateway.domain.channel import Capabilities
+from gateway.domain.channel import Capabilities, Drafts
 from gateway.domain.events import Answered, ModelReplied, Steered
 from gateway.domain.inbound import Address
 from gateway.domain.model import Attempt, Restarted, TextDelta
@@ -158,6 +158,30 @@ class TestMarks:
         await path.tell("hello", id="m1")
         await path.turns.run(await path.claim())
         assert channel.reacted == []
+
+
+class Broken(FakeChannel):
+    """A plug-in that keeps no promise."""
+
+    async def typing(self, address: Address) -> None:
+        raise RuntimeError("typing")
+
+    async def draft(self, address: Address, draft: int, text: str) -> None:
+        raise RuntimeError("draft")
+
+    async def react(self, address: Address, platform_id: str, *, seen: bool) -> None:
+        raise RuntimeError("react")
+
+
+async def test_a_channel_that_breaks_over_what_it_shows_costs_no_answer(
+    path: MessagePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks_module, "DRAFT_AFTER", 0.0)
+    every = Capabilities(max_text=4096, drafts=Drafts.PRIVATE, typing=True, reactions=True)
+    path = await build(path.database, path.workspace, FakeModel(), channel=Broken(capabilities=every))
+    await path.tell("hello")
+    await path.turns.run(await path.claim())
+    assert await path.rows("select text from outbox") == [("re: hello",)]
 
 
 class Hanging(FakeChannel):

@@ -8,7 +8,7 @@ from gateway.agent.limits import Limits
 from gateway.background import worker as worker_module
 from gateway.domain.model import Attempt, ModelsExhausted, Prompt, Reply
 from gateway.flow import answers as answers_module
-from gateway.flow.inbound import Accepted
+from gateway.flow.entering import Accepted
 from gateway.store import tasks
 from gateway.store.pool import Database
 from tests.flow.path import (

@@ -22,7 +22,7 @@ async def keep(
     path: MessagePath, data: bytes, name: str = "a.txt", mime: str = "text/plain", who: PrincipalId | None = None
 ) -> FileRow:
     owner = who or path.people.owner.id
-    return await path.uploads.keep(owner, name, mime, pieces(data), label=Label.OWNER, origin="web")
+    return await path.uploads.keep(owner, name, mime, pieces(data), origin="web")
 
 
 async def test_the_row_says_what_is_on_disk(path: MessagePath) -> None:

@@ -76,12 +76,12 @@ async def test_all_addresses_of_a_session_move_together(world: World) -> None:
 async def test_the_last_private_address_is_where_the_person_wrote_last(world: World) -> None:
     phone, group, api = Address("fake", "bot", "2"), Address("fake", "bot", "g"), Address("api", "key", "1")
     async with world.database.transaction() as tx:
-        assert await addresses.last_private(tx, world.principal) is None
+        assert await addresses.last_spoken_at(tx, world.principal, private=True) is None
         for address in (phone, group, api):
             await add(tx, world, address, private=address is not group)
         for address in (HOME, phone, HOME, phone, group, api):
             await heard(tx, world, address)
-        last = await addresses.last_private(tx, world.principal)
+        last = await addresses.last_spoken_at(tx, world.principal, private=True)
     assert last is not None
     assert last.address == phone
 

@@ -5,7 +5,7 @@ import pytest
 from gateway.domain.ids import FileId, MessageId
 from gateway.domain.inbound import Attachment
 from gateway.domain.principals import Label, Role
-from gateway.store import attachments, files, messages, principals, sessions
+from gateway.store import attachments, files, messages, principals, sessions, unread
 from gateway.store.files import FileRow
 from tests.store.world import World, somebody
 
@@ -36,7 +36,7 @@ async def settle(world: World, message: MessageId, file: FileRow | None = None) 
 async def take(world: World, *, joining: bool = False) -> list[str]:
     async with world.database.transaction() as tx:
         await sessions.lock(tx, world.session)
-        return [row.text for row in await messages.take(tx, world.session, joining=joining)]
+        return [row.text for row in await unread.take(tx, world.session, joining=joining)]
 
 
 async def left(world: World, message: MessageId) -> list[str]:
@@ -104,27 +104,26 @@ class TestWaiting:
     async def test_it_waits_no_longer_than_its_time(self, world: World) -> None:
         message = await world.ask("look")
         await announce(world, message)
-        await world.do(
-            "update messages set created_at = now() - $1::interval", messages.PATIENCE - timedelta(seconds=5)
-        )
+        await world.do("update messages set created_at = now() - $1::interval", unread.PATIENCE - timedelta(seconds=5))
         assert await take(world) == []
-        await world.do("update messages set created_at = now() - $1::interval", messages.PATIENCE)
+        await world.do("update messages set created_at = now() - $1::interval", unread.PATIENCE)
         assert await take(world) == ["look"]
 
-    async def test_whoever_waits_is_told_where_the_message_came_from(self, world: World) -> None:
+    async def test_how_long_it_may_still_wait_is_known(self, world: World) -> None:
         async with world.database.connection() as conn:
-            assert await attachments.awaited(conn, world.session) is None
-            message = await world.ask("look")
-            await announce(world, message)
-            assert await attachments.awaited(conn, world.session) == world.address
-            await settle(world, message)
-            assert await attachments.awaited(conn, world.session) is None
+            assert await unread.patience(conn, world.session) == 0
+            await announce(world, await world.ask("look"))
+            await world.do("update messages set created_at = now() - interval '80 seconds'")
+            await announce(world, await world.ask("and this"))
+            assert 0 < await unread.patience(conn, world.session) <= 10
+            await world.do("update messages set created_at = now() - interval '2 minutes'")
+            assert await unread.patience(conn, world.session) == 0
 
 
 class TestAlbums:
     async def join(self, world: World, text: str, album: str = "al") -> MessageId | None:
         async with world.database.transaction() as tx:
-            return await messages.join(tx, world.address, album, text)
+            return await unread.join(tx, world.address, album, text)
 
     async def test_a_part_joins_what_is_unread(self, world: World) -> None:
         first = await world.ask("one", album="al")
@@ -188,12 +187,30 @@ class TestShown:
         failed = await world.ask("x")
         await announce(world, failed)
         async with world.database.connection() as conn:
-            listed, total = await attachments.index(conn, world.session, 2)
-        assert ([each.name for each in listed], total) == (["c.pdf", "a.pdf"], 3)
+            [*_, last] = taken = await messages.transcript(conn, world.session)
+            rows, listed, total = await attachments.of_turn(conn, world.session, taken, 2)
+            assert ([each.name for each in listed], total) == (["c.pdf", "a.pdf"], 3)
+            assert [[each.name for each in row.attached] for row in rows] == [
+                ["a.pdf"],
+                ["b.pdf"],
+                ["c.pdf"],
+                ["a.pdf"],
+            ]
+            assert [row.id for row in rows] == [row.id for row in taken]
+            [row], listed, _ = await attachments.of_turn(conn, world.session, [last], 0)
+            assert ([each.name for each in row.attached], listed) == (["a.pdf"], [])
 
     async def test_a_file_the_agent_sent_is_listed_too(self, world: World) -> None:
         answer, file = await world.answer("here"), await kept(world, "notes/a.md", "agent")
         async with world.database.transaction() as tx:
             await attachments.link(tx, world.principal, answer, "fake", file)
-            listed, _ = await attachments.index(tx, world.session, 50)
+            _, listed, _ = await attachments.of_turn(tx, world.session, [], 50)
         assert [(each.name, each.problem) for each in listed] == [("a.md", "")]
+
+
+class TestHostile:
+    async def test_no_claim_of_a_platform_is_too_large_to_be_stored(self, world: World) -> None:
+        claimed = Attachment("r", "a" * 100_000, "m" * 100_000, 2**64 - 1)
+        await announce(world, await world.ask("look"), claimed)
+        assert await world.column("select length(name) + length(mime) from attachments") == [2 * attachments.LONGEST]
+        assert await world.column("select size from attachments") == [2**63 - 1]

@@ -39,12 +39,13 @@ ROWS = {
                    select principal_id, id, $2::uuid::text, $1 from sessions""",
     "memories": """insert into memories (principal_id, session_id, text, label, origin, first_seq, last_seq)
                    select principal_id, id, $1, 2, $2::uuid::text, 1, 2 from sessions""",
-    "attachments": """insert into attachments (id, principal_id, message_id, place, channel, ref, name, mime, error)
-                      select $2, principal_id, id, 0, '', $1, $1, '', $1 from messages""",
+    "attachments": """insert into attachments (id, principal_id, session_id, message_id, place, channel, ref, name,
+                                                mime, error)
+                      select $2, principal_id, session_id, id, 0, '', $1, $1, '', $1 from messages""",
     "pairings": """insert into pairings (principal_id, channel, account, chat, thread, sender, name, code)
                    select id, $1, '', '', '', '', $1, $2::uuid::text from principals""",
-    "links": """insert into links (code, principal_id, address_id, used_by)
-                select $1 || $2::uuid::text, principal_id, id, id from addresses""",
+    "links": """insert into links (code, principal_id, address_id)
+                select $1 || $2::uuid::text, principal_id, id from addresses""",
     "guesses": "insert into guesses (who) values ($1 || $2::uuid::text)",
     "meta": "insert into meta (key, value) values ($2::uuid::text, jsonb_build_array($1::text, '\"\\u0041'::text))",
 }

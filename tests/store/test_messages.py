@@ -15,14 +15,14 @@ from gateway.domain.transcript import (
     ToolResult,
     UserText,
 )
-from gateway.store import messages
+from gateway.store import messages, unread
 from gateway.store.messages import MessageRow
 from tests.store.world import World, somebody
 
 
 async def take(world: World, *, joining: bool = False) -> list[str]:
     async with world.database.transaction() as tx:
-        return [row.text for row in await messages.take(tx, world.session, joining=joining)]
+        return [row.text for row in await unread.take(tx, world.session, joining=joining)]
 
 
 async def transcript(world: World) -> list[MessageRow]:
@@ -30,9 +30,9 @@ async def transcript(world: World) -> list[MessageRow]:
         return await messages.transcript(conn, world.session)
 
 
-async def unread(world: World) -> bool:
+async def something_left(world: World) -> bool:
     async with world.database.connection() as conn:
-        return await messages.unread(conn, world.session)
+        return await unread.left(conn, world.session)
 
 
 async def get(world: World, id: MessageId) -> MessageRow:
@@ -85,10 +85,10 @@ async def test_what_a_person_said_is_unread_until_a_turn_takes_it(world: World) 
         "",
         UserText("hello", row.sent_at, "", id),
     )
-    assert await unread(world)
+    assert await something_left(world)
     assert await transcript(world) == []
     assert await take(world) == ["hello"]
-    assert not await unread(world)
+    assert not await something_left(world)
     assert [row.seq for row in await transcript(world)] == [1]
 
 
@@ -140,7 +140,7 @@ class TestSolo:
             await world.ask(text, solo=solo)
         assert await take(world, joining=True) == ["b"]
         assert await take(world, joining=True) == []
-        assert await unread(world)
+        assert await something_left(world)
 
     async def test_nothing_joins_a_solo_turn(self, world: World) -> None:
         await world.ask("s", solo=True)
@@ -159,7 +159,7 @@ class TestAnswers:
         late = await world.ask("late")
         answer = await world.answer("both")
         assert [(await get(world, id)).answered_by for id in (first, second, late)] == [answer, answer, None]
-        assert await unread(world)
+        assert await something_left(world)
 
     async def test_an_answer_stays_the_answer(self, world: World) -> None:
         first = await world.ask("a")
@@ -177,7 +177,7 @@ class TestAnswers:
             assert await messages.close(tx, world.session) == 1
         assert [(await get(world, id)).open for id in (first, second)] == [False, False]
         assert (await get(world, first)).closed_at is None
-        assert not await unread(world)
+        assert not await something_left(world)
         assert await take(world) == []
 
     async def test_the_last_answer_is_the_last_final_word_of_the_agent(self, world: World) -> None:
@@ -205,7 +205,7 @@ class TestAnswers:
 class TestEdits:
     async def edit(self, world: World, platform_id: str | None, text: str) -> MessageId | None:
         async with world.database.transaction() as tx:
-            return await messages.replace_unread(tx, world.address, platform_id or "", text)
+            return await unread.edit(tx, world.address, platform_id or "", text, Label.OWNER)
 
     async def test_an_unread_text_is_replaced(self, world: World) -> None:
         id = await world.ask("helo")
@@ -306,7 +306,7 @@ async def test_no_text_is_refused(world: World) -> None:
     await conclude(world, task, broken, "\x00")
     await say(world, AssistantText("\ud800"))
     async with world.database.transaction() as tx:
-        await messages.replace_unread(tx, world.address, "m1", "\x00")
+        await unread.edit(tx, world.address, "m1", "\x00", Label.OWNER)
     assert (await get(world, id)).text == "ab?"
     assert [row.text for row in await transcript(world)] == ["ab?", '"?"', "", "?"]
 
@@ -325,8 +325,8 @@ async def test_in_a_group_a_message_says_who_wrote_it(world: World, private: boo
 async def test_ids_of_sessions_do_not_mix(world: World) -> None:
     await world.ask("here")
     async with world.database.transaction() as tx:
-        assert await messages.take(tx, SessionId(uuid4()), joining=False) == []
-    assert await unread(world)
+        assert await unread.take(tx, SessionId(uuid4()), joining=False) == []
+    assert await something_left(world)
 
 
 async def test_the_key_of_the_next_call_does_not_depend_on_what_is_visible(world: World) -> None:

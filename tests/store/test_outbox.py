@@ -24,7 +24,7 @@ async def rows_due(
     world: World, *, channels: tuple[str, ...] = ("fake",), busy: tuple[AddressId, ...] = ()
 ) -> list[OutboxRow]:
     async with world.database.connection() as conn:
-        return await outbox.due(conn, channels, busy)
+        return await outbox.due(conn, channels, busy, 10)
 
 
 async def next_for(world: World) -> OutboxRow | None:
@@ -46,6 +46,13 @@ async def another_address(world: World) -> AddressId:
         found = await addresses.find(tx, at)
     assert found is not None
     return found.id
+
+
+async def test_of_many_addresses_those_that_waited_longest_come_first(world: World) -> None:
+    for text in ("one", "two", "three"):
+        await put(world, text, at=await another_address(world))
+    async with world.database.connection() as conn:
+        assert [row.text for row in await outbox.due(conn, ["fake"], [], 2)] == ["one", "two"]
 
 
 async def test_parts_wait_in_order_and_only_the_first_is_due(world: World) -> None:
@@ -76,7 +83,7 @@ async def test_a_part_on_its_way_holds_back_what_follows(world: World) -> None:
     async with world.database.connection() as conn:
         assert await outbox.sending(conn, head.id)
         assert not await outbox.sending(conn, head.id)
-        assert await outbox.due(conn, ["fake"], []) == []
+        assert await outbox.due(conn, ["fake"], [], 10) == []
         await outbox.sent(conn, head.id, "p1")
     [row] = await rows_due(world)
     assert row.text == "two"

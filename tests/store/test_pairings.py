@@ -80,5 +80,24 @@ async def test_a_number_or_a_code_turns_down_and_takes_back(world: World) -> Non
 
 
 async def test_whoever_changes_who_may_talk_tells_the_running_gateways(world: World) -> None:
-    triggers = "select tgrelid::regclass::text from pg_trigger where tgfoid = 'people_told'::regproc order by 1"
-    assert await world.column(triggers) == ["pairings", "principals"]
+    told: list[object] = []
+    async with world.database.connection() as ear, world.database.connection() as conn:
+        await ear.add_listener("supaclaw_people", lambda *_: told.append(_))
+
+        async def heard(statement: str) -> int:
+            await conn.execute(statement)
+            await ear.fetchval("select 1")  # what was notified comes before the answer
+            told.clear() if (many := len(told)) else None
+            return many
+
+        asks = """insert into pairings (channel, account, chat, thread, sender, name, code)
+                  values ('fake', '', '', '', '2', '', 'ABCDEFGH')
+                  on conflict (channel, sender) do update set state = 'open'"""
+        member = (
+            "insert into principals (id, role, name, identities) values (gen_random_uuid(), 'member', '', '{fake:2}')"
+        )
+        silent = [await heard(each) for each in (asks, asks, member, "update principals set name = 'Eve'")]
+        let_in = "update pairings set state = 'approved', principal_id = (select id from principals limit 1)"
+        loud = [let_in, "update pairings set state = 'denied'", "update principals set identities = '{fake:3}'"]
+        assert (silent, [await heard(each) > 0 for each in loud]) == ([0, 0, 0, 0], [True, True, True])
+        await ear.reset()

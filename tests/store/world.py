@@ -13,7 +13,7 @@ from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Claim, Lane, Status
 from gateway.domain.transcript import AssistantText
-from gateway.store import addresses, messages, principals, sessions, tasks
+from gateway.store import addresses, messages, principals, sessions, tasks, unread
 from gateway.store.pool import Connection, Database
 
 HOME = Address("fake", "bot", "1")
@@ -35,7 +35,7 @@ class World:
     async def ask(self, text: str, **more: Any) -> MessageId:
         async with self.database.transaction() as tx:
             inbound = arrival(text, id=str(uuid4()), **more)
-            return await messages.receive(tx, self.session, self.principal, self.address, inbound, Label.OWNER, fresh())
+            return await unread.receive(tx, self.session, self.principal, self.address, inbound, Label.OWNER, fresh())
 
     async def answer(self, text: str, task: TaskId | None = None) -> MessageId:
         async with self.database.transaction() as tx:

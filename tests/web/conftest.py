@@ -62,7 +62,7 @@ class Running:
         model = ScriptedModel()
         path = await build(self._database, self._folder, model, instance, most=MOST)
         async with self._database.connection() as conn:
-            owner = (await principals.all_known(conn))[0].principal
+            owner = (await principals.lock_owner(conn)).principal
         backend = replace(backend_of(path, owner), **changes)
         async with self._database.connection() as conn:
             await tasks.release(conn, path.instance)

@@ -30,5 +30,5 @@ async def test_an_outage_changes_nothing_and_what_changed_meanwhile_comes_after_
     assert seen == [
         [["fill", "board", "<i id=empty><i id=a>1"]],
         [["replace", "a", "<i id=a>2"], ["insert", "a", "<i id=b>"]],
-        [["remove", "a"], ["remove", "b"]],
+        [["remove", "a", ""], ["remove", "b", ""]],
     ]

@@ -1,13 +1,17 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.store import files, principals, tokens
+from gateway.web import files as web_files
 from gateway.web import multipart
+from gateway.workspace.paths import WorkspacePath
 from tests.web.conftest import BEARER, MOST, Web
 from tests.web.test_api import answer_to, events, send, until
 from tests.web.uploading import png, upload
@@ -177,3 +181,17 @@ async def test_a_foreign_page_cannot_upload(web: Web, origin: str):
     async with web.sign_in() as browser:
         answer = await browser.post("/chat/files", files={"file": ("a.txt", b"words")}, headers={"Origin": origin})
     assert answer.status_code == 403
+
+
+async def test_a_file_that_grows_under_way_is_as_long_as_was_said(web: Web, monkeypatch: pytest.MonkeyPatch):
+    kept = await upload(web, "log.txt", b"x" * 1000)
+    opened = web_files._opened
+
+    def growing(root: Path, path: WorkspacePath) -> tuple[BinaryIO, int]:
+        found = opened(root, path)
+        (root / str(path)).write_bytes(b"x" * 5000)
+        return found
+
+    monkeypatch.setattr(web_files, "_opened", growing)
+    back = await web.client.get(f"/api/files/{kept['id']}", headers=BEARER)
+    assert (len(back.content), back.headers["content-length"]) == (1000, "1000")

@@ -1,7 +1,7 @@
 from datetime import UTC, datetime
 
 from gateway.domain.inbound import Address, Inbound, Sender
-from gateway.store import pairings, tokens
+from gateway.store import pairings
 from tests.web.conftest import BEARER, Web
 
 
@@ -12,29 +12,18 @@ async def ask(web: Web, name: str, code: str, sender: str = "7") -> None:
     assert await web.path.database.run(lambda tx: pairings.request(tx, inbound, code)) is not None
 
 
-async def test_who_asks_is_listed_let_in_and_sent_away_again(web: Web):
-    await ask(web, "Bo", "ABCDEFGH")
-    [asking] = (await web.client.get("/api/pairings", headers=BEARER)).json()
-    assert (asking["name"], asking["code"], asking["state"]) == ("Bo", "ABCDEFGH", "open")
-    approved = await web.client.post("/api/pairings/abcd-efgh/approve", headers=BEARER)
-    assert approved.json()["state"] == "approved"
-    denied = await web.client.post(f"/api/pairings/{asking['id']}/deny", headers=BEARER)
-    assert denied.json()["state"] == "denied"
-    assert (await web.client.get("/api/pairings", headers=BEARER)).json() == []
-
-
 async def test_a_code_that_opens_nothing_says_so(web: Web):
-    for what in ("approve", "deny"):
-        answer = await web.client.post(f"/api/pairings/ABCDEFGH/{what}", headers=BEARER)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "owner_must_act")
-        assert "mistyped" in answer.json()["error"]["message"]
+    async with web.sign_in() as browser:
+        for what in ("approve", "deny"):
+            answer = await browser.post(f"/people/ABCDEFGH/{what}")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (409, "owner_must_act")
+            assert "mistyped" in answer.json()["error"]["message"]
 
 
-async def test_only_an_admin_decides(web: Web):
+async def test_only_who_is_signed_in_decides(web: Web):
     await ask(web, "Bo", "ABCDEFGH")
-    _, plain = await tokens.create(web.backend.database, web.backend.owner.id, "talker", ["chat", "read", "memory"])
-    answer = await web.client.post("/api/pairings/ABCDEFGH/approve", headers={"Authorization": f"Bearer {plain}"})
-    assert answer.status_code == 403
+    answer = await web.client.post("/people/ABCDEFGH/approve", headers={**BEARER, "Origin": web.url})
+    assert answer.status_code == 401
     assert await web.backend.pairing.admitted() == []
 
 

@@ -21,7 +21,7 @@ from gateway.flow.live import (
 )
 from gateway.store.messages import MessageRow
 from gateway.web.pages import Pages
-from gateway.web.patches import Append, Fill, Insert, Replace, Running
+from gateway.web.patches import Patch
 from gateway.web.render import CAP, Markdown
 from gateway.web.thread import Thread
 
@@ -70,7 +70,7 @@ def thread() -> Thread:
 async def drawn(thread: Thread, *rows: MessageRow) -> str:
     await thread.draw(rows)
     [fill, *_] = thread.whole()
-    assert isinstance(fill, Fill)
+    assert fill.what == "fill"
     return fill.html
 
 
@@ -139,11 +139,12 @@ async def test_a_result_that_is_no_json_is_shown_as_it_is(thread: Thread):
 async def test_finished_blocks_are_added_once_and_only_the_tail_is_drawn_again(thread: Thread):
     thread.happened(TurnStarted(()))
     first = await thread.draw([row(1, "user", "hi")])
-    assert [type(patch) for patch in first] == [Insert, Insert, Running]
+    assert [patch.what for patch in first] == ["insert", "insert", "running"]
     thread.happened(TextWritten("One.\n\nTw"))
-    assert await thread.draw(None) == [Append("live-done", "<p>One.</p>\n"), Fill("live-tail", "<p>Tw</p>\n")]
+    first_block = Patch("append", "live-done", "<p>One.</p>\n")
+    assert await thread.draw(None) == [first_block, Patch("fill", "live-tail", "<p>Tw</p>\n")]
     thread.happened(TextWritten("o."))
-    assert await thread.draw(None) == [Fill("live-tail", "<p>Two.</p>\n")]
+    assert await thread.draw(None) == [Patch("fill", "live-tail", "<p>Two.</p>\n")]
     assert await thread.draw(None) == []
 
 
@@ -154,7 +155,7 @@ async def test_a_retry_and_a_tool_call_clear_what_was_written(thread: Thread):
         thread.happened(TextWritten("One.\n\nTwo and more"))
         await thread.draw(None)
         thread.happened(event)
-        assert await thread.draw(None) == [Fill("live-done", ""), Fill("live-tail", "")]
+        assert await thread.draw(None) == [Patch("fill", "live-done", ""), Patch("fill", "live-tail", "")]
 
 
 async def test_shorter_words_after_a_retry_replace_the_longer_ones(thread: Thread):
@@ -165,9 +166,9 @@ async def test_shorter_words_after_a_retry_replace_the_longer_ones(thread: Threa
     thread.happened(TextDropped())
     thread.happened(TextWritten("Short."))
     assert await thread.draw(None) == [
-        Fill("live-done", ""),
-        Fill("live-tail", ""),
-        Fill("live-tail", "<p>Short.</p>\n"),
+        Patch("fill", "live-done", ""),
+        Patch("fill", "live-tail", ""),
+        Patch("fill", "live-tail", "<p>Short.</p>\n"),
     ]
 
 
@@ -179,8 +180,8 @@ async def test_other_words_of_the_same_length_after_a_retry_replace_the_first(th
     thread.happened(TextDropped())
     thread.happened(TextWritten("Other.\n\nwords and more"))
     patches = await thread.draw(None)
-    assert patches[0] == Fill("live-done", "")
-    assert Append("live-done", "<p>Other.</p>\n") in patches
+    assert patches[0] == Patch("fill", "live-done", "")
+    assert Patch("append", "live-done", "<p>Other.</p>\n") in patches
 
 
 async def test_the_answer_takes_the_place_of_what_was_being_written(thread: Thread):
@@ -188,18 +189,18 @@ async def test_the_answer_takes_the_place_of_what_was_being_written(thread: Thre
     await thread.draw([row(1, "user", "hi")])
     thread.happened(TurnEnded())
     patches = await thread.draw([row(1, "user", "hi"), row(2, "assistant", "hello")])
-    assert isinstance(patches[0], Replace)
-    assert patches[0].id == "live"
-    assert patches[-1] == Running(False)
+    assert patches[0].what == "replace"
+    assert patches[0].where == "live"
+    assert patches[-1] == Patch("running", False)
 
 
 async def test_whoever_comes_late_gets_what_is_written(thread: Thread):
     thread.resume("One.\n\nTwo")
     await thread.draw([])
     assert thread.whole()[1:] == [
-        Running(True),
-        Fill("live-done", "<p>One.</p>\n"),
-        Fill("live-tail", "<p>Two</p>\n"),
+        Patch("running", True),
+        Patch("fill", "live-done", "<p>One.</p>\n"),
+        Patch("fill", "live-tail", "<p>Two</p>\n"),
     ]
 
 

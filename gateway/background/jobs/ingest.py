@@ -1,6 +1,8 @@
 """`ingest`: the files of a message are fetched, stored and read, so that a turn finds them beside its words."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TypeAlias
 from uuid import UUID
@@ -12,16 +14,19 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channel import Channel, FetchDelayed, FetchFailed
 from gateway.domain.clock import Clock
 from gateway.domain.ids import MessageId, SessionId
-from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Status
+from gateway.flow.sinks import typing
 from gateway.flow.uploads import UploadRefused, Uploads
-from gateway.store import attachments, files, messages, sessions, tasks
+from gateway.store import addresses, attachments, files, messages, sessions, tasks
 from gateway.store.attachments import Incomplete
+from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database
 
 LONGEST_WAIT = timedelta(days=1)
 """For a channel that is shut or cannot be reached; then the file is given up."""
 MOST_SECONDS = 60.0
+FETCH_SECONDS = 300.0
+"""For one file: who is slower than that may not keep others waiting."""
 
 Changed: TypeAlias = Callable[[SessionId, MessageId], None]
 """Told of each message whose files are further than they were; never blocks."""
@@ -52,43 +57,54 @@ class Ingest:
 
     async def run(self, run: Claim) -> None:
         """Bring in all files of the message; raises `RunLost`."""
-        message, session = await self._message(run)
-        delayed: dict[UUID, float] = {}
-        while left := [each for each in await self._left(message) if each.id not in delayed]:
+        message, left = await self._left(run)
+        waits: dict[UUID, float] = {}
+        while left := [each for each in left if each.id not in waits]:
             try:
-                await self._bring_in(run, left[0])
+                async with self._typing(message):
+                    await self._bring_in(run, left[0])
+                self._changed(message.session_id, message.id)
             except FetchDelayed as exc:
-                delayed[left[0].id] = self._wait(left[0])
+                waits[left[0].id] = self._wait(left[0])
                 log.info("ingest.delayed", attachment=str(left[0].id), error=str(exc))
-            self._changed(session, message)
-        await self._database.run(lambda tx: self._end(tx, run, session, message, min(delayed.values(), default=0.0)))
+            message, left = await self._left(run)
+        await self._database.run(lambda tx: _end(tx, run, message, min(waits.values(), default=0.0)))
 
     async def give_up(self, run: Claim) -> None:
         """What is left failed again and again: its message says so, and need not wait for it."""
-        message, session = await self._message(run)
+        message, _ = await self._left(run)
 
         async def end(tx: Connection) -> None:
-            await sessions.lock(tx, session)
+            await sessions.lock(tx, message.session_id)
             await tasks.hold(tx, run)
-            for each in await attachments.incomplete(tx, message):
+            for each in await attachments.incomplete(tx, message.id):
                 if each.file_id is not None:
                     await files.derived(tx, each.file_id, problem="it could not be read")
                 await attachments.failed(tx, each.id, "it could not be stored")
             await tasks.finish(tx, run, Status.FAILED, error="out of attempts")
+            await tasks.hasten(tx, message.session_id)
 
         await self._database.run(end)
-        self._changed(session, message)
+        self._changed(message.session_id, message.id)
 
-    async def _message(self, run: Claim) -> tuple[MessageId, SessionId]:
+    async def _left(self, run: Claim) -> tuple[MessageRow, list[Incomplete]]:
+        """The message as it is now, and what of it is still to be brought in."""
         async with self._database.connection() as conn:
             match await tasks.payload(conn, run.id):
                 case {"message": int(id)} if row := await messages.get(conn, MessageId(id)):
-                    return row.id, row.session_id
+                    return row, await attachments.incomplete(conn, row.id)
         raise ValueError("the task names no message")
 
-    async def _left(self, message: MessageId) -> list[Incomplete]:
+    @asynccontextmanager
+    async def _typing(self, message: MessageRow) -> AsyncIterator[None]:
+        """While somebody waits for the answer, show that the message was heard."""
+        if not message.open or message.seq is not None or message.address_id is None:
+            yield
+            return
         async with self._database.connection() as conn:
-            return await attachments.incomplete(conn, message)
+            at = await addresses.get(conn, message.address_id)
+        async with typing(self._channels(at.channel), at):
+            yield
 
     async def _bring_in(self, run: Claim, each: Incomplete) -> None:
         """Raises `FetchDelayed` for a file that may be there later."""
@@ -110,9 +126,11 @@ class Ingest:
             raise FetchDelayed(f"{each.channel} is shut")
         self._uploads.check(each.size)
         pieces = channel.fetch(each.announced)
-        file = await self._uploads.keep(
-            each.principal_id, each.name, each.mime, pieces, label=Label.UNTRUSTED, origin=each.channel
-        )
+        try:
+            async with asyncio.timeout(FETCH_SECONDS):
+                file = await self._uploads.keep(each.principal_id, each.name, each.mime, pieces, origin=each.channel)
+        except TimeoutError:
+            raise FetchFailed(f"it could not be fetched within {FETCH_SECONDS / 60:g} minutes") from None
         self._failpoints.reach(Step.INGEST_KEPT)
 
         async def note(tx: Connection) -> None:
@@ -134,11 +152,13 @@ class Ingest:
         age = (self._clock.now() - each.created_at).total_seconds()
         return min(MOST_SECONDS, max(1.0, age / 2))
 
-    async def _end(self, tx: Connection, run: Claim, session: SessionId, message: MessageId, wait: float) -> None:
-        """The next part of an album may have come meanwhile; whoever stores one holds the session, too."""
-        await sessions.lock(tx, session)
-        await tasks.hold(tx, run)
-        if await attachments.incomplete(tx, message):
-            await tasks.requeue(tx, run, delay=wait, failed=False)
-        else:
-            await tasks.finish(tx, run, Status.COMPLETED)
+
+async def _end(tx: Connection, run: Claim, message: MessageRow, wait: float) -> None:
+    """The next part of an album may have come meanwhile; whoever stores one holds the session, too."""
+    await sessions.lock(tx, message.session_id)
+    await tasks.hold(tx, run)
+    if await attachments.incomplete(tx, message.id):
+        await tasks.requeue(tx, run, delay=wait, failed=False)
+    else:
+        await tasks.finish(tx, run, Status.COMPLETED)
+        await tasks.hasten(tx, message.session_id)

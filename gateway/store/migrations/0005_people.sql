@@ -24,8 +24,7 @@ create table links (
   code text primary key,
   principal_id uuid not null references principals,
   address_id bigint not null references addresses,      -- its session is the one to join
-  expires_at timestamptz not null default now() + interval '10 minutes',
-  used_by bigint references addresses                   -- null: still good
+  expires_at timestamptz not null default now() + interval '10 minutes'
 );
 create index links_by_address on links (address_id);
 
@@ -43,17 +42,18 @@ begin
   end loop;
 end $$;
 
--- A running gateway keeps in memory who is let in; whoever changes that, tells it.
+-- A running gateway keeps in memory who is let in; whoever changes that, tells it. What strangers do changes nothing,
+-- and a new member with one account is let in by a rule or by a pairing.
 create function people_told() returns trigger language plpgsql set search_path = supaclaw as $$
 begin
   perform pg_notify('supaclaw_people', '');
   return null;
 end $$;
 revoke all on function people_told() from public;
-create trigger principals_told after insert or update of identities, role on principals
-  for each statement execute function people_told();
-create trigger pairings_told after update of state on pairings
-  for each statement execute function people_told();
+create trigger principals_told after update on principals
+  for each row when (old.identities <> new.identities) execute function people_told();
+create trigger pairings_told after update on pairings
+  for each row when (old.state <> new.state and 'approved' in (old.state, new.state)) execute function people_told();
 
 -- The role of members' tools. It sees rows of the principal that the transaction names, and only in tables that a tool
 -- needs; a table that is added later needs its policy, too.

@@ -1,4 +1,4 @@
-"""The JSON API, one group of routes per file: each module here offers a `router`."""
+"""The JSON API and the webhooks, one group of routes per file: each module here offers a `router`."""
 
 import importlib
 import pkgutil

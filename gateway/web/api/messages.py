@@ -14,7 +14,7 @@ from gateway.domain.json import Json
 from gateway.domain.routing import StartTurn
 from gateway.domain.scopes import Scope
 from gateway.flow.answers import Answer
-from gateway.flow.inbound import Accepted
+from gateway.flow.entering import Accepted
 from gateway.store import addresses, attachments, messages, requests
 from gateway.web.accepting import KEY, MAX_TEXT, accept, outcome
 from gateway.web.access import Caller, needs, owner_as_sender

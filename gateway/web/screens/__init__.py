@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from gateway.web.nav import Screen
+from gateway.web.pages import Screen
 
 
 def discover() -> tuple[Screen, ...]:

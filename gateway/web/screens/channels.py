@@ -4,42 +4,26 @@ import asyncio
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Depends, Form
 
 from gateway.domain.channel import Login
 from gateway.web import board, logins
-from gateway.web.access import Caller, signed_in
-from gateway.web.nav import Nav, Screen
+from gateway.web.access import signed_in
+from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 
 router = APIRouter()
 screen = Screen(Nav("/channels", "Channels", "plug", 20), router)
-SignedIn = Annotated[Caller, Depends(signed_in)]
 
 
-@router.get("/channels")
-async def page(request: Request, site: AtSite) -> Response:
-    """The screen; whoever is not signed in is shown how to."""
-    return await board.page(request, site, screen.nav, lambda: _pieces(site))
-
-
-@router.get("/channels/events")
-async def events(site: AtSite, _caller: SignedIn) -> Response:
-    """Patches for the page; a new QR code is one of them."""
-    return board.events(site, lambda: _pieces(site))
-
-
-@router.post("/channels/{name}/login", status_code=204)
-async def request_code(
-    site: AtSite, _caller: SignedIn, name: str, phone: Annotated[str, Form(max_length=40)] = ""
-) -> None:
+@router.post("/channels/{name}/login", status_code=204, dependencies=[Depends(signed_in)])
+async def request_code(site: AtSite, name: str, phone: Annotated[str, Form(max_length=40)] = "") -> None:
     """Ask for a code instead of the QR code; it appears on the page."""
     await logins.find(site, name).request_code(logins.digits_of(phone))
 
 
-@router.post("/channels/{name}/logout", status_code=204)
-async def logout(site: AtSite, _caller: SignedIn, name: str) -> None:
+@router.post("/channels/{name}/logout", status_code=204, dependencies=[Depends(signed_in)])
+async def logout(site: AtSite, name: str) -> None:
     """Forget the account."""
     await logins.find(site, name).logout()
 
@@ -60,3 +44,6 @@ def _login(site: Site, name: str, login: Login) -> dict[str, str]:
     if login.state in {"starting", "waiting"}:
         made[f"phone-{name}"] = site.pages.part("phone", f"phone-{name}", name)
     return made
+
+
+board.add_routes(screen, _pieces)

@@ -11,7 +11,7 @@ from gateway.web import files as kept
 from gateway.web.accepting import KEY, MAX_TEXT, accept, outcome
 from gateway.web.access import Caller, by_cookie, owner_as_sender, signed_in
 from gateway.web.live import EventStream
-from gateway.web.nav import Nav, Screen
+from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite
 
 ADDRESS = Address("web", "owner", "main")

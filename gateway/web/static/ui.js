@@ -108,8 +108,10 @@ async function deliver() {                                          // in order;
       if (answer.status === 401) { location.assign("/login"); break }
       if (answer.status >= 500 || answer.status === 429) throw answer;
       const said = await answer.json();
-      if (!answer.ok) say(said.error.message);
-      else if (said.kind === "ignored") say(`Not sent: ${said.reason}. Type / to see the commands.`);
+      if (!answer.ok) {
+        say(said.error.message);
+        if (!box.value) { box.value = message.text; changed() }              // refused words are not lost
+      } else if (said.kind === "ignored") say(`Not sent: ${said.reason}. Type / to see the commands.`);
       unsent.shift(); keep();
     } catch {
       message.late = true; keep();

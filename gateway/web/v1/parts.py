@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from gateway.web.errors import Refused
 from gateway.web.files import MAX_FILES
 
+PIECE = 256 * 1024
 FILES = frozenset({"image_url", "file", "input_audio"})
 
 
@@ -25,7 +26,8 @@ class InlineFile:
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Its bytes, as an upload has them."""
-        yield self.data
+        for at in range(0, len(self.data), PIECE):
+            yield self.data[at : at + PIECE]
 
 
 def text_of(content: JsonValue, param: str) -> str:

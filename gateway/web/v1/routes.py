@@ -1,5 +1,6 @@
 """The OpenAI-compatible routes: the last user message is a turn of the agent, the session is found or begun."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from gateway.domain import digest
 from gateway.domain.inbound import Address, Inbound
 from gateway.domain.routing import Ignore
 from gateway.domain.scopes import Scope
-from gateway.flow.inbound import Accepted
+from gateway.flow.entering import Accepted
 from gateway.store import requests, sessions
 from gateway.web.accepting import accept
 from gateway.web.access import Caller, needs, owner_as_sender
@@ -27,6 +28,8 @@ from gateway.web.v1.request import ChatRequest, parse
 from gateway.web.v1.wire import Completion
 
 CHANNEL = "api"
+LARGE = 256 * 1024
+"""Bytes of a request from which on reading it leaves the event loop to others."""
 
 router = APIRouter()
 Chatter = Annotated[Caller, Depends(needs(Scope.CHAT))]
@@ -65,7 +68,8 @@ async def complete(
     request: Request, site: AtSite, caller: Chatter, named: Annotated[_Named, Depends(_named)]
 ) -> Response:
     """Answer the last user message, in one piece or as it is written. The turn goes on when the client leaves."""
-    asked = parse(await request.body(), site.backend.models())
+    body, models = await request.body(), site.backend.models()
+    asked = await asyncio.to_thread(parse, body, models) if len(body) > LARGE else parse(body, models)
     address = await _address(site, caller, named, asked)
     key = named.idempotency_key or str(uuid4())
     now = site.backend.clock.now()

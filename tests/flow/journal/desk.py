@@ -17,7 +17,7 @@ from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText, Summary, ToolIntent, ToolResult
 from gateway.flow.journal.journal import Journal
 from gateway.flow.people import People, meet
-from gateway.store import addresses, inbox, journals, messages, sessions, tasks
+from gateway.store import addresses, inbox, journals, messages, sessions, tasks, unread
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
 from gateway.workspace.journal.entry import Entry
@@ -76,7 +76,7 @@ class Desk:
         kind: inbox.Kind = "edit" if inbound.edits else "command" if inbound.text.startswith("/") else "message"
         entered = await inbox.enter(tx, inbound, kind, at, arrived.id, handled=True)
         if entered is not None and kind == "message":
-            said = await messages.receive(tx, at.session_id, at.principal_id, at.id, inbound, Label.OWNER, arrived.id)
+            said = await unread.receive(tx, at.session_id, at.principal_id, at.id, inbound, Label.OWNER, arrived.id)
             await inbox.became(tx, entered, said)
         return at.session_id
 
@@ -90,7 +90,7 @@ class Desk:
 
     async def answer(self, session: SessionId, text: str) -> None:
         async with self.database.transaction() as tx:
-            await messages.take(tx, session, joining=False)
+            await unread.take(tx, session, joining=False)
             row = await messages.say(
                 tx, session, await self.principal(tx, session), AssistantText(text), label=Label.OWNER, origin="agent"
             )

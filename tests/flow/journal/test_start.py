@@ -14,8 +14,9 @@ from structlog.testing import capture_logs
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId
 from gateway.domain.inbound import Arrival
+from gateway.domain.principals import Label
 from gateway.flow.journal import journal as journal_module
-from gateway.store import messages
+from gateway.store import unread
 from tests.flow.journal.desk import MEMBER, Desk, arrival, desk
 from tests.flow.outage import AwayAtTimes
 
@@ -214,7 +215,9 @@ class TestMark:
                 await again.journal.checked()
             await again.journal.catch_up()
 
-    @pytest.mark.parametrize("text", ["", "garbage", str(int(time.time()) + 86_400)])
+    @pytest.mark.parametrize(
+        "text", ["", "garbage", str(int(time.time()) + 86_400)], ids=["empty", "garbage", "future"]
+    )
     async def test_without_a_mark_that_can_be_believed_everything_is_read(self, here: Desk, text: str) -> None:
         await here.write(arrival("one"))
         old(here.file)
@@ -291,7 +294,7 @@ async def test_edits_of_the_text_are_in_the_copy_that_is_filed(here: Desk) -> No
     session: SessionId = await here.hear("one", id="m-1")
     async with here.database.transaction() as tx:
         [(address,)] = await here.rows("select id from addresses")
-        await messages.replace_unread(tx, address, "m-1", "uno")
+        await unread.edit(tx, address, "m-1", "uno", Label.OWNER)
     here.journal.changed(session)
     await here.new()
     await here.settled()
