@@ -193,8 +193,7 @@ class Gateway:
 
     async def _admit(self, config: Config) -> Mapping[str, Opening]:
         """Know who may come in; by which doors."""
-        open_to_all = (command for command in self._parts.commands.values() if not command.owner_only)
-        menu = [(command.name, command.summary) for command in open_to_all]
+        menu = [(command.name, command.summary) for command in self._parts.commands.values()]
         opened = openings(config.channels, menu, self._environment.data)
         for part in (config, *(opening.settings for opening in opened.values())):
             self._mask.learn(part)

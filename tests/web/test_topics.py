@@ -56,7 +56,7 @@ async def test_one_drawing_serves_all_viewers(stopping: asyncio.Event):
         stopping.set()
     assert first[0] == first[1]
     assert second[0] is second[1]
-    assert ["running", True] in json.loads(second[0].data)
+    assert ["running", True, ""] in json.loads(second[0].data)
 
 
 @pytest.mark.parametrize("problem", [DatabaseDown("no connection"), RuntimeError("a defect")])
