@@ -9,7 +9,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from channels.slack.markup import mentioned, readable, without_mention
-from channels.slack.payloads import Envelope, Interaction, Message, MessageEvent, Press, SlashCommand, Us
+from channels.slack.payloads import Assistant, Envelope, Interaction, Message, MessageEvent, Press, SlashCommand, Us
 from gateway.domain.inbound import Address, Attachment, Inbound, Sender
 from gateway.domain.routing import parse_command
 
@@ -81,7 +81,7 @@ def as_command(text: str, commands: Set[str]) -> str:
     return f"/{text[1:]}" if text.startswith("!") and parse_command(text)[0] in commands else text
 
 
-def read(envelope: Envelope, us: Us, commands: Set[str]) -> Said | Inbound | None:
+def read(envelope: Envelope, us: Us, commands: Set[str]) -> Said | Inbound | Assistant | None:
     """None for what is of no interest; raises `Unreadable`."""
     match envelope.type:
         case "events_api":
@@ -94,7 +94,7 @@ def read(envelope: Envelope, us: Us, commands: Set[str]) -> Said | Inbound | Non
             return None
 
 
-def _event(event: object, us: Us) -> Said | None:
+def _event(event: object, us: Us) -> Said | Assistant | None:
     match event:
         case {"type": "message", "subtype": "message_changed"}:
             return _edit(_parsed(MessageEvent, event), us)
@@ -103,6 +103,8 @@ def _event(event: object, us: Us) -> Said | None:
                 return None
             message = _parsed(MessageEvent, event)
             return _said(message, message, us)
+        case {"type": "assistant_thread_started"}:
+            return _parsed(Assistant, event)
         case {"type": str()}:
             return None
         case _:

@@ -2,18 +2,29 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Set
+from typing import assert_never
 
 from channels.slack.client import BRIEF_SECONDS, Client
 from channels.slack.errors import Recovery, Refused, SlackError
 from channels.slack.events import SAID, Said, Unreadable, read
 from channels.slack.kept import Threads, put_newest
 from channels.slack.markup import readable
-from channels.slack.payloads import Envelope, Named, Page, Us
+from channels.slack.payloads import Assistant, Envelope, Named, Page, Us
 from gateway.domain.channel import Accept
 from gateway.domain.errors import SupaclawError
 from gateway.domain.inbound import Inbound
 from gateway.domain.logging import Logger
 from gateway.domain.splitting import utf16_tail
+
+PROMPTS = [
+    {"title": title, "message": message}
+    for title, message in (
+        ("What can you do?", "What can you do for me?"),
+        ("Sum up a file", "Sum up the file that I am going to send."),
+        ("Where were we?", "Where did we leave off, and what is still open?"),
+    )
+]
+"""What Slack's assistant offers in a new conversation."""
 
 
 class Intake:
@@ -57,10 +68,20 @@ class Intake:
     async def _take(self, envelope: Envelope) -> None:
         us = await self._client.us()
         happened = read(envelope, us, self._commands)
-        if isinstance(happened, Said):
-            await self._take_words(happened, us)
-        elif happened is not None:
-            await self._accept_once(happened)
+        match happened:
+            case Said():
+                await self._take_words(happened, us)
+            case Assistant(channel_id=channel, thread_ts=thread):
+                web = self._client.web
+                await self._client.attempt(
+                    web.assistant_threads_setSuggestedPrompts(channel_id=channel, thread_ts=thread, prompts=PROMPTS)
+                )
+            case Inbound():
+                await self._accept_once(happened)
+            case None:
+                pass
+            case _:
+                assert_never(happened)
 
     async def _take_words(self, said: Said, us: Us) -> None:
         addressed = said.private or self._is_meant(said, us)

@@ -122,6 +122,13 @@ class Press(Interaction):
     action_ts: Timestamp = Field(validation_alias=AliasPath("actions", 0, "action_ts"))
 
 
+class Assistant(Payload):
+    """A conversation that somebody opened in Slack's assistant, before anything is said in it."""
+
+    channel_id: SlackId = Field(validation_alias=AliasPath("assistant_thread", "channel_id"))
+    thread_ts: Timestamp = Field(validation_alias=AliasPath("assistant_thread", "thread_ts"))
+
+
 class Us(Payload):
     """The app itself, as `auth.test` tells it."""
 

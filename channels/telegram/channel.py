@@ -49,7 +49,13 @@ class Telegram:
         self._patience = patience or Patience()
         silence = self._patience.silence if webhook_url is None else None
         self.capabilities = Capabilities(
-            max_text=4096, drafts=Drafts.PRIVATE, typing=True, buttons=True, max_file=50_000_000, silence=silence
+            max_text=4096,
+            drafts=Drafts.PRIVATE,
+            typing=True,
+            reactions=True,
+            buttons=True,
+            max_file=50_000_000,
+            silence=silence,
         )
         self._recovery = Recovery(log, pause)
         self._opened: Client | None = None
@@ -132,7 +138,15 @@ class Telegram:
             return
 
     async def react(self, address: Address, platform_id: str, *, seen: bool) -> None:
-        """Telegram shows typing instead."""
+        """👀 in groups, where nobody can tell whom the typing is for; a private chat shows the answer growing."""
+        from channels.telegram.client import message_number
+
+        number = message_number(platform_id)
+        if number is None or not address.chat.startswith("-"):
+            return
+        eyes = [{"type": "emoji", "emoji": "👀"}] if seen else []
+        with suppress(TelegramError):
+            await self._client.do("setMessageReaction", chat_id=int(address.chat), message_id=number, reaction=eyes)
 
     def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
         """At most 20 MB: more is handed to no bot."""

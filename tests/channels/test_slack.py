@@ -381,6 +381,18 @@ async def test_a_thread_shows_that_we_are_at_it_and_a_chat_cannot(platform: Fake
     assert platform.statuses == [("C5", "1.5", "is thinking…")]
 
 
+async def test_a_new_conversation_with_the_assistant_offers_things_to_ask(platform: FakeSlack, build: Build) -> None:
+    async with receiving(await build()) as gateway:
+        opened = {"user_id": "U1", "channel_id": "D1", "thread_ts": "1.5", "context": {}}
+        platform.push({"type": "assistant_thread_started", "assistant_thread": opened})
+        platform.fault("assistant.threads.setSuggestedPrompts", "missing_scope")
+        await settled(platform)
+        platform.push({"type": "assistant_thread_started", "assistant_thread": opened})
+        await settled(platform)
+    [(chat, thread, titles)] = platform.suggested
+    assert (chat, thread, len(titles), gateway.accepted) == ("D1", "1.5", 3, [])
+
+
 # --- reactions ---
 
 

@@ -363,6 +363,19 @@ async def test_flood_control_silences_drafts_for_its_time(platform: FakeTelegram
     assert [method for method, _ in platform.calls] == ["sendmessagedraft"]
 
 
+async def test_what_is_being_answered_is_marked_in_groups_and_nothing_is_asked_in_private(
+    platform: FakeTelegram, build: Build
+) -> None:
+    channel, group = await build(), Address("telegram", "424242", "-5", "9")
+    await channel.react(group, "12:99", seen=True)
+    await channel.react(group, "12", seen=False)
+    await channel.react(group, "button:1", seen=True)
+    await channel.react(ADA, "12", seen=True)
+    platform.fault("setMessageReaction", 400, "Bad Request: REACTION_INVALID")
+    await channel.react(group, "12", seen=True)
+    assert platform.reactions == [(-5, 12, ["👀"]), (-5, 12, [])]
+
+
 async def test_typing_is_shown_where_the_answer_will_be(platform: FakeTelegram, build: Build) -> None:
     await (await build()).typing(Address("telegram", "424242", "-5", "9"))
     assert platform.actions == [(-5, "typing")]

@@ -70,6 +70,7 @@ class FakeSlack:
     calls: list[tuple[str, Params]] = field(default_factory=list)
     reactions: list[tuple[str, str, str]] = field(default_factory=list)
     statuses: list[tuple[str, str, str]] = field(default_factory=list)
+    suggested: list[tuple[str, str, list[str]]] = field(default_factory=list)
     files: dict[str, Params] = field(default_factory=dict)
     content: dict[str, bytes] = field(default_factory=dict)
     locked: set[str] = field(default_factory=set)
@@ -478,6 +479,11 @@ class FakeSlack:
         self.statuses.append((params["channel_id"], params["thread_ts"], params["status"]))
         return {}
 
+    def _suggest(self, params: Params) -> Params:
+        titles = [prompt["title"] for prompt in params["prompts"] if prompt["message"]]
+        self.suggested.append((params["channel_id"], params["thread_ts"], titles))
+        return {}
+
     def _files_info(self, params: Params) -> Params:
         if params["file"] not in self.files:
             raise Refusal("file_not_found")
@@ -552,6 +558,7 @@ class FakeSlack:
 _METHODS: Mapping[str, Callable[[FakeSlack, Params], Params]] = {
     "apps.connections.open": FakeSlack._open,
     "assistant.threads.setStatus": FakeSlack._set_status,
+    "assistant.threads.setSuggestedPrompts": FakeSlack._suggest,
     "auth.test": FakeSlack._auth_test,
     "chat.appendStream": FakeSlack._append_stream,
     "chat.delete": FakeSlack._delete,

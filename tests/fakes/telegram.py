@@ -100,6 +100,7 @@ class FakeTelegram:
     sent: list[Sent] = field(default_factory=list)
     drafts: list[tuple[int, int, str]] = field(default_factory=list)
     actions: list[tuple[int, str]] = field(default_factory=list)
+    reactions: list[tuple[int, int, list[str]]] = field(default_factory=list)
     commands: list[Params] = field(default_factory=list)
     calls: list[tuple[str, Params]] = field(default_factory=list)
     polls: int = 0
@@ -467,6 +468,12 @@ class FakeTelegram:
         self.actions.append((int(params["chat_id"]), str(params["action"])))
         return True
 
+    def _react(self, params: Params) -> bool:
+        reaction = params["reaction"]
+        emoji = [each["emoji"] for each in (json.loads(reaction) if isinstance(reaction, str) else reaction)]
+        self.reactions.append((int(params["chat_id"]), int(params["message_id"]), emoji))
+        return True
+
     def _set_commands(self, params: Params) -> bool:
         commands = params["commands"]
         self.commands = json.loads(commands) if isinstance(commands, str) else commands
@@ -505,6 +512,7 @@ _METHODS: Mapping[str, Callable[[FakeTelegram, Params], object]] = {
     "sendmessage": FakeTelegram._send_message,
     "sendmessagedraft": FakeTelegram._send_draft,
     "sendchataction": FakeTelegram._send_action,
+    "setmessagereaction": FakeTelegram._react,
     "setmycommands": FakeTelegram._set_commands,
     "sendrichmessage": FakeTelegram._send_rich,
     "getfile": FakeTelegram._get_file,
