@@ -16,7 +16,6 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.tasks import Claim, Lane
-from gateway.flow.enclosures import name_of
 from gateway.flow.homes import Homes
 from gateway.store import files, tasks
 from gateway.store.files import FileRow
@@ -97,7 +96,7 @@ class Reading:
         source, target = folder / "source", folder / "read"
         await workspace.copy(file.path, source)
         await asyncio.to_thread(target.mkdir)
-        arguments = str(source), str(target), name_of(file), file.mime
+        arguments = str(source), str(target), file.name, file.mime
         answer = await self._cpu.run(read, *arguments, seconds=SECONDS, memory=MEMORY)
         derived = Derived.from_json(answer)
         if derived.kind == "audio":
@@ -112,7 +111,7 @@ class Reading:
             return replace(derived, problem=f"what is said in it is not written down: only up to {HEARD >> 20} MB are")
         try:
             async with asyncio.timeout(HEAR_SECONDS):
-                said = (await hear(name_of(file), await asyncio.to_thread(source.read_bytes))).strip()
+                said = (await hear(file.name, await asyncio.to_thread(source.read_bytes))).strip()
         except TimeoutError:
             return replace(derived, problem="what is said in it is not written down: that took too long")
         except TryAgainLater:

@@ -12,7 +12,7 @@ from gateway.domain.errors import DatabaseDown, TryAgainLater
 from gateway.domain.principals import Label
 from gateway.domain.tasks import backoff
 from gateway.domain.transcript import Notice
-from gateway.flow.enclosures import NotEnclosed, Roots, enclose, name_of, whereabouts
+from gateway.flow.enclosures import NotEnclosed, Roots, enclose, whereabouts
 from gateway.flow.parts import parts
 from gateway.store import addresses, files, messages, outbox, sessions
 from gateway.store.addresses import AddressRow
@@ -107,7 +107,7 @@ class Delivery:
         async with self._of_its_run(row):
             log.warning("outbound.refused", outbox_id=row.id, error=str(exc))
         if file is not None:
-            return await self._without_file(row, NotEnclosed(f"{name_of(file)} was refused: {exc} {whereabouts(file)}"))
+            return await self._without_file(row, NotEnclosed(f"{file.name} was refused: {exc} {whereabouts(file)}"))
         await self._record(lambda conn: outbox.failed(conn, row.id, str(exc)))
         return True
 

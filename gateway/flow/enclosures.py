@@ -38,11 +38,11 @@ async def enclose(root: Path, file: FileRow, most: int) -> OutgoingFile:
         now = await asyncio.to_thread(measure, root, file.path, most)
     except WorkspaceError as exc:
         if exc.code == "too_large":
-            raise NotEnclosed(f"{name_of(file)} is too large to be sent here. {whereabouts(file)}") from exc
-        raise NotEnclosed(f"{name_of(file)} could not be sent: it is gone from {file.path}.") from exc
+            raise NotEnclosed(f"{file.name} is too large to be sent here. {whereabouts(file)}") from exc
+        raise NotEnclosed(f"{file.name} could not be sent: it is gone from {file.path}.") from exc
     if now.sha256 != file.sha256:
-        raise NotEnclosed(f"{name_of(file)} was not sent: it has changed since. {whereabouts(file)}")
-    return OutgoingFile(str(root / file.path), name_of(file), file.mime, now.size)
+        raise NotEnclosed(f"{file.name} was not sent: it has changed since. {whereabouts(file)}")
+    return OutgoingFile(str(root / file.path), file.name, file.mime, now.size)
 
 
 async def kept(tx: Connection, principal: PrincipalId, file: Written, label: Label) -> FileRow:
@@ -55,8 +55,3 @@ async def kept(tx: Connection, principal: PrincipalId, file: Written, label: Lab
 def whereabouts(file: FileRow) -> str:
     """Where people find it instead."""
     return f"It is in my files: {file.path}"
-
-
-def name_of(file: FileRow) -> str:
-    """What people call it."""
-    return file.path.rpartition("/")[2]

@@ -87,8 +87,7 @@ async def add_kept(
 
 async def link(conn: Connection, principal: PrincipalId, message: MessageId, channel: str, file: FileRow) -> None:
     """A file that is here already goes with a message."""
-    announced = Attachment(str(file.id), file.path.rpartition("/")[2], file.mime, file.size)
-    await add_kept(conn, principal, message, channel, [announced])
+    await add_kept(conn, principal, message, channel, [file.announced])
 
 
 async def incomplete(conn: Connection, message: MessageId) -> list[Incomplete]:

@@ -7,6 +7,7 @@ from typing import Self
 from asyncpg import Record
 
 from gateway.domain.ids import FileId, PrincipalId
+from gateway.domain.inbound import Attachment
 from gateway.domain.principals import Label
 from gateway.domain.texts import storable
 from gateway.store.pool import Connection
@@ -32,6 +33,16 @@ class FileRow:
     pages: int
     problem: str
     derived_at: datetime | None
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def announced(self) -> Attachment:
+        """As a channel would announce it, although it is here already."""
+        return Attachment(str(self.id), self.name, self.mime, self.size)
 
     @classmethod
     def of(cls, row: Record) -> Self:

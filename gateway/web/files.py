@@ -51,28 +51,18 @@ async def receive(request: Request, site: Site, origin: str) -> dict[str, Json]:
     except UploadRefused as refused:
         raise _too_large(refused) from None
     row = await keep(site, await file_in(request), origin)
-    return {"id": str(row.id), "name": name_of(row), "mime": row.mime, "size": row.size, "path": row.path}
+    return {"id": str(row.id), "name": row.name, "mime": row.mime, "size": row.size, "path": row.path}
 
 
 async def announced(site: Site, ids: Sequence[UUID]) -> tuple[Attachment, ...]:
     """These files as a channel would announce them; raises `Refused` for one that is not the owner's."""
-    return tuple([attachment_of(await _row(site, id, status=400)) for id in dict.fromkeys(ids)])
-
-
-def attachment_of(row: FileRow) -> Attachment:
-    """A file that is here already, as a channel would announce it."""
-    return Attachment(str(row.id), name_of(row), row.mime, row.size)
-
-
-def name_of(row: FileRow) -> str:
-    """The last part of its path."""
-    return row.path.rpartition("/")[2]
+    return tuple([(await _row(site, id, status=400)).announced for id in dict.fromkeys(ids)])
 
 
 async def download(site: Site, id: UUID) -> Response:
     """The file itself, to be saved and never shown, whatever type it claims to be; raises `Refused`."""
     row = await _row(site, id)
-    saved_as = f"attachment; filename*=UTF-8''{quote(name_of(row), safe='')}"
+    saved_as = f"attachment; filename*=UTF-8''{quote(row.name, safe='')}"
     return await _handed_out(site, row.path, "application/octet-stream", {"Content-Disposition": saved_as})
 
 

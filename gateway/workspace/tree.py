@@ -63,13 +63,8 @@ class Workspace:
 
     def head(self, path: str, limit: int) -> str | None:
         """The first `limit` bytes, undecodable ones replaced; None when there is no such file. Small files only."""
-        where = WorkspacePath.parse(path)
-        with explained(where):
-            try:
-                with open_file(self.root, where) as file:
-                    return read_bytes(file, limit).decode("utf-8", "replace")
-            except FileNotFoundError:
-                return None
+        found = self._content(WorkspacePath.parse(path), limit)
+        return None if found is None else found.decode("utf-8", "replace")
 
     async def content(self, path: str, limit: int) -> bytes | None:
         """The first `limit` bytes; None when there is no such file."""

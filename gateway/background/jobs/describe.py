@@ -93,7 +93,7 @@ class Describe:
 
 async def _prompt(workspace: Workspace, file: FileRow) -> Prompt:
     text = (await content(workspace, file.text_path, 4 * HEAD)).decode("utf-8", "ignore")[:HEAD]
-    name = one_line(file.path.rpartition("/")[2], LONGEST)
+    name = one_line(file.name, LONGEST)
     said = f"{name} ({one_line(file.mime, LONGEST)})\n{_MARKER}\n{text.replace(_MARKER, '')}\n{_MARKER}"
     return Prompt((SystemMessage(INSTRUCTIONS), UserMessage(said, await picture(workspace, file.view_path))))
 

@@ -19,7 +19,7 @@ from gateway.store import requests, sessions
 from gateway.web.accepting import accept
 from gateway.web.access import Caller, needs, owner_as_sender
 from gateway.web.errors import Refused
-from gateway.web.files import attachment_of, keep
+from gateway.web.files import keep
 from gateway.web.live import EventStream, Frame, to_json
 from gateway.web.multipart import SentFile
 from gateway.web.site import AtSite, Site
@@ -75,7 +75,7 @@ async def complete(
     now = site.backend.clock.now()
     sender = owner_as_sender(site.backend)
     files = [await keep(site, SentFile(file.name, file.mime, file.pieces()), CHANNEL) for file in asked.files]
-    attachments = tuple(map(attachment_of, files))
+    attachments = tuple(file.announced for file in files)
     inbound = Inbound(address, sender, asked.text, key, now, solo=True, earlier=asked.earlier, attachments=attachments)
     accepted = await accept(site, inbound)
     if isinstance(accepted.decision, Ignore):
