@@ -127,10 +127,11 @@ class EmbeddedPostgres:
             raise OwnerMustAct(f"{self._keys} does not fit the database in {self._folder}: {error}") from error
         try:
             complete = await connection.fetchval("select exists (select from pg_roles where rolname = $1)", MEMBERS)
+            await connection.close()
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            connection.terminate()  # it died meanwhile
-            return False
-        await connection.close()
+            return False  # it died meanwhile
+        finally:
+            connection.terminate()  # also when we are cancelled meanwhile
         if not complete:
             await self._add_member_role()
         return True
