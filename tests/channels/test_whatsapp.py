@@ -342,6 +342,7 @@ async def test_a_code_that_never_comes_is_given_up(
     monkeypatch.setattr("channels.whatsapp.link.CODE_SECONDS", 0.2)
     whatsapp.online = whatsapp.linked = False
     async with opened(tmp_path) as channel:
+        await eventually(lambda: "no such host" in channel.login().problem)
         with pytest.raises(OwnerMustAct, match="no such host"):
             await channel.request_code("4915550001")
 
