@@ -3,13 +3,14 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import replace
 from itertools import count
 from time import perf_counter
 
 from gateway.agent.toolbox import Toolbox, ToolOutcome
 from gateway.domain.events import ToolFinished
 from gateway.domain.model import ToolCall
-from gateway.domain.tools import Effect
+from gateway.domain.tools import Caller, Effect
 from gateway.domain.transcript import Entry, ToolIntent, ToolResult
 
 MAY_HAVE_RUN = json.dumps(
@@ -36,7 +37,7 @@ def number(calls: Sequence[ToolCall], first: int, transcript: Iterable[Entry]) -
 
 
 async def run_calls(
-    intents: Sequence[ToolIntent], toolbox: Toolbox, at_once: int, *, resumed: bool = False
+    intents: Sequence[ToolIntent], toolbox: Toolbox, caller: Caller, at_once: int, *, resumed: bool = False
 ) -> AsyncGenerator[ToolFinished, None]:
     """Results as they come, at most `at_once` running; closing the generator cancels what still runs.
 
@@ -47,7 +48,7 @@ async def run_calls(
     async def finish(intent: ToolIntent) -> ToolFinished:
         async with slots:
             started = perf_counter()
-            outcome = await _run(intent.call, toolbox, resumed=resumed)
+            outcome = await _run(intent.call, toolbox, replace(caller, ordinal=intent.ordinal), resumed=resumed)
             took = round((perf_counter() - started) * 1000)
         return ToolFinished(intent, ToolResult(intent.call.id, outcome.text), outcome.failed, took)
 
@@ -61,7 +62,7 @@ async def run_calls(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _run(call: ToolCall, toolbox: Toolbox, *, resumed: bool) -> ToolOutcome:
+async def _run(call: ToolCall, toolbox: Toolbox, caller: Caller, *, resumed: bool) -> ToolOutcome:
     if resumed and toolbox.effect(call.name) is Effect.ONCE:
         return ToolOutcome(MAY_HAVE_RUN, failed=True)
-    return await toolbox.run(call)
+    return await toolbox.run(call, caller)

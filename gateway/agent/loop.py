@@ -10,6 +10,7 @@ from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent, Stop
 from gateway.agent.toolbox import Toolbox
 from gateway.domain.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
 from gateway.domain.model import Model, ModelEvent, Prompt, Reply
+from gateway.domain.tools import Caller
 from gateway.domain.transcript import AssistantText, Entry, ToolIntent, UserText
 
 Steer: TypeAlias = Callable[[], Awaitable[Sequence[UserText]]]
@@ -27,6 +28,7 @@ class _Turn:
 
     transcript: list[Entry]
     toolbox: Toolbox
+    caller: Caller
     limits: Limits
     spent: Spent
     next_ordinal: int
@@ -57,20 +59,20 @@ async def run_turn(
     *,
     model: Model,
     toolbox: Toolbox,
+    caller: Caller,
     render: Render,
     steer: Steer,
     limits: Limits,
-    first_ordinal: int = 0,
     pending: Sequence[ToolIntent] = (),
     spent: Spent = UNSPENT,
 ) -> AsyncGenerator[TurnEvent, None]:
     """One turn over a transcript; ends with exactly one `Answered`, or raises `ModelsExhausted`.
 
     The caller stores each event before it asks for the next one: calls run only after their `ModelReplied` was taken.
-    `pending` are the intents at the end of `entries` that a crash left without a result; `first_ordinal` is the
-    first free ordinal of the task. Closing the generator closes the model's stream and cancels running tools.
+    `pending` are the intents at the end of `entries` that a crash left without a result; the ordinal of `caller` is
+    the first free one of the task. Closing the generator closes the model's stream and cancels running tools.
     """
-    turn = _Turn(list(entries), toolbox, limits, spent, first_ordinal)
+    turn = _Turn(list(entries), toolbox, caller, limits, spent, caller.ordinal)
     async with aclosing(_tools(turn, pending, resumed=True)) as results:
         async for result in results:
             yield result
@@ -110,7 +112,8 @@ async def _tools(
     turn: _Turn, intents: Sequence[ToolIntent], *, resumed: bool = False
 ) -> AsyncGenerator[ToolFinished, None]:
     finished: list[ToolFinished] = []
-    async with aclosing(run_calls(intents, turn.toolbox, turn.limits.parallel_tools, resumed=resumed)) as events:
+    calls = run_calls(intents, turn.toolbox, turn.caller, turn.limits.parallel_tools, resumed=resumed)
+    async with aclosing(calls) as events:
         async for event in events:
             finished.append(event)
             yield event

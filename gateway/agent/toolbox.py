@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from gateway.agent.schema import parameters_of
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.model import ToolCall, ToolSpec
-from gateway.domain.tools import AnyTool, Effect, ToolFailed
+from gateway.domain.tools import AnyTool, Caller, Effect, ToolFailed
 
 T = TypeVar("T")
 
@@ -51,14 +51,14 @@ class Toolbox:
         tool = self._tools.get(name)
         return tool.effect if tool else Effect.SAFE
 
-    async def run(self, call: ToolCall) -> ToolOutcome:
+    async def run(self, call: ToolCall, caller: Caller) -> ToolOutcome:
         """Never raises for what the call or the tool does; only cancellation passes."""
         tool = self._tools.get(call.name)
         if tool is None:
             return _refusal("unknown_tool", self._suggestion(call.name))
         try:
             arguments = _parse(tool, call.arguments)
-            text = _to_json(await _guarded(tool, arguments))
+            text = _to_json(await _guarded(tool, arguments, caller))
         except ToolFailed as failure:
             return _refusal(failure.error, failure.message)
         if len(text) > tool.max_result:
@@ -81,10 +81,10 @@ class Toolbox:
         return ToolOutcome(_to_json({"truncated": True, **whole, "head": text[: tool.max_result // 2]}))
 
 
-async def _guarded(tool: AnyTool, arguments: BaseModel) -> JsonObject:
+async def _guarded(tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject:
     try:
         async with asyncio.timeout(tool.timeout):
-            result = await _attempt(tool.run(arguments))
+            result = await _attempt(tool.run(arguments, caller))
     except TimeoutError:
         message = f"{tool.name} took longer than {tool.timeout:g} s and was stopped; it may have had an effect."
         raise ToolFailed("timeout", message) from None

@@ -7,7 +7,9 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
+from gateway.domain.ids import AddressId, SessionId, TaskId
 from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
 
@@ -30,6 +32,20 @@ class ToolFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Caller:
+    """The run that calls a tool; (`task`, `ordinal`) is the call's key, the same when a resumed run repeats it.
+
+    `address` is where the run answers; None where nobody is present to it. `label` is the trust of what it has read.
+    """
+
+    task: TaskId
+    ordinal: int
+    session: SessionId
+    address: AddressId | None
+    label: Label
+
+
+@dataclass(frozen=True, slots=True)
 class Tool(Generic[Arguments]):
     """One tool; `run` answers a JSON object or raises `ToolFailed`. `timeout` is in seconds.
 
@@ -39,7 +55,7 @@ class Tool(Generic[Arguments]):
     name: str
     description: str
     arguments: type[Arguments]
-    run: Callable[[Arguments], Awaitable[JsonObject]]
+    run: Callable[[Arguments, Caller], Awaitable[JsonObject]]
     effect: Effect = Effect.SAFE
     timeout: float = 30.0
     max_result: int = 8_000

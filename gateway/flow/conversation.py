@@ -85,8 +85,8 @@ class Conversation:
             toolbox=self._home.toolbox,
             render=self._render,
             steer=self._steer,
+            caller=self._opened.caller(self._run),
             limits=self._limits,
-            first_ordinal=self._opened.first_ordinal,
             pending=self._pending,
             spent=self._opened.spent,
         )

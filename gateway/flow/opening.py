@@ -10,6 +10,7 @@ from gateway.domain.attachments import Attached
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.principals import Label, Principal
 from gateway.domain.tasks import Claim, Status
+from gateway.domain.tools import Caller
 from gateway.domain.transcript import ToolIntent
 from gateway.store import addresses, attachments, messages, principals, sessions, steps, tasks, unread
 from gateway.store.addresses import AddressRow
@@ -43,6 +44,10 @@ class Opened:
     def asked_ids(self) -> tuple[MessageId, ...]:
         """The messages it answers so far."""
         return tuple(row.id for row in self.asked)
+
+    def caller(self, run: Claim) -> Caller:
+        """Who the tools are called by."""
+        return Caller(run.id, self.first_ordinal, self.session, self.at.id, self.label)
 
     def pending(self, run: Claim) -> tuple[ToolIntent, ...]:
         """Calls of this turn that a crash left without a result."""

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.domain.json import JsonObject
-from gateway.domain.tools import AnyTool, Effect, Tool, ToolFailed
+from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolFailed
 from gateway.tools import Services
 from gateway.workspace.names import PAGES
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
@@ -65,7 +65,7 @@ class EditArguments(_Arguments):
 class _Files:
     services: Services
 
-    async def list_files(self, arguments: ListArguments) -> JsonObject:
+    async def list_files(self, arguments: ListArguments, _caller: Caller) -> JsonObject:
         with _answered():
             listing = await self.services.workspace.listing(arguments.path)
         entries = [
@@ -74,7 +74,7 @@ class _Files:
         ]
         return {"entries": entries} | ({"left_out": listing.left_out} if listing.left_out else {})
 
-    async def read_file(self, arguments: ReadArguments) -> JsonObject:
+    async def read_file(self, arguments: ReadArguments, _caller: Caller) -> JsonObject:
         try:
             if arguments.offset:  # further on, what is no text may look like one
                 await self._page(arguments.path, ReadArguments(path=arguments.path))
@@ -106,13 +106,13 @@ class _Files:
         found = f"text of {path}{pages}{f'; {read.problem}' if read.problem else ''}"
         return {"what": found, **await self._page(read.text_path, arguments)}
 
-    async def write_file(self, arguments: WriteArguments) -> JsonObject:
+    async def write_file(self, arguments: WriteArguments, _caller: Caller) -> JsonObject:
         with _answered():
             written = await self.services.workspace.write(arguments.path, arguments.content)
         await self._record(written, arguments.mime_type)
         return {"ok": True, "path": written.path}
 
-    async def edit_file(self, arguments: EditArguments) -> JsonObject:
+    async def edit_file(self, arguments: EditArguments, _caller: Caller) -> JsonObject:
         counts: list[int] = []
 
         def change(text: str) -> str:

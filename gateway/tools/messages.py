@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.domain.json import JsonObject
-from gateway.domain.tools import AnyTool, Effect, Tool
+from gateway.domain.tools import AnyTool, Caller, Effect, Tool
 from gateway.tools import Post, Posted, Services
 
 MAX_MESSAGE = 12_000
@@ -37,10 +37,10 @@ class FileArguments(_Arguments):
 class _Messages:
     post: Post
 
-    async def send_message(self, arguments: MessageArguments) -> JsonObject:
+    async def send_message(self, arguments: MessageArguments, _caller: Caller) -> JsonObject:
         return _receipt(await self.post(arguments.text, arguments.to, None))
 
-    async def send_file(self, arguments: FileArguments) -> JsonObject:
+    async def send_file(self, arguments: FileArguments, _caller: Caller) -> JsonObject:
         return _receipt(await self.post(arguments.caption, arguments.to, arguments.path))
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from gateway.agent.toolbox import Toolbox
 from gateway.domain.json import JsonObject
 from gateway.domain.model import ModelEvent, Prompt, Reply, SystemMessage, ToolCall, Usage
-from gateway.domain.tools import Effect, Tool
+from gateway.domain.tools import Caller, Effect, Tool
 from gateway.domain.transcript import Entry, UserText
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -87,30 +87,30 @@ class Workshop:
             self._spill,
         )
 
-    async def look(self, word: Word) -> JsonObject:
+    async def look(self, word: Word, caller: Caller) -> JsonObject:
         self.ran.append(word.text)
         return {"seen": word.text}
 
-    async def count(self, _word: Word) -> JsonObject:
+    async def count(self, _word: Word, caller: Caller) -> JsonObject:
         self.ran.append("count")
         return {"count": len(self.ran)}
 
-    async def breathe(self, word: Word) -> JsonObject:
+    async def breathe(self, word: Word, caller: Caller) -> JsonObject:
         self._now += 1
         self.most_at_once = max(self.most_at_once, self._now)
         for _ in range(5):
             await asyncio.sleep(0)
         self._now -= 1
-        return await self.look(word)
+        return await self.look(word, caller)
 
-    async def wait(self, word: Word) -> JsonObject:
+    async def wait(self, word: Word, caller: Caller) -> JsonObject:
         self.started.set()
         try:
             await self.go.setdefault(word.text, asyncio.Event()).wait()
         except asyncio.CancelledError:
             self.cancelled.append(word.text)
             raise
-        return await self.look(word)
+        return await self.look(word, caller)
 
     async def _spill(self, name: str, _text: str) -> str:
         return name

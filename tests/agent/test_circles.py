@@ -9,6 +9,7 @@ from gateway.agent.loop import run_turn
 from gateway.domain.events import Answered
 from gateway.domain.model import ToolCall
 from gateway.domain.transcript import UserText
+from tests.fakes.caller import CALLER
 
 from .scripted import ScriptedModel, Workshop, call, reply, said, stringify
 
@@ -22,7 +23,13 @@ async def end(calls: Callable[[int], ToolCall]) -> tuple[Answered, int]:
     """How a model fares that never comes to an end by itself, and how often it was asked."""
     model = ScriptedModel.of(*(reply("", calls(round)) for round in range(100)))
     turn = run_turn(
-        [said("go")], model=model, toolbox=Workshop().toolbox, render=stringify, steer=nobody, limits=Limits()
+        [said("go")],
+        model=model,
+        toolbox=Workshop().toolbox,
+        caller=CALLER,
+        render=stringify,
+        steer=nobody,
+        limits=Limits(),
     )
     last = [event async for event in turn][-1]
     assert isinstance(last, Answered)

@@ -2,6 +2,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from gateway.domain.model import (
     Usage,
 )
 from gateway.domain.transcript import AssistantText, Entry, ToolIntent, ToolResult, UserText
+from tests.fakes.caller import CALLER
 
 from .scripted import ScriptedModel, Workshop, call, reply, said, stringify
 
@@ -31,10 +33,11 @@ async def nobody() -> Sequence[UserText]:
 
 
 def turn(
-    model: Model, workshop: Workshop, entries: Sequence[Entry] = (), **options: Any
+    model: Model, workshop: Workshop, entries: Sequence[Entry] = (), ordinal: int = 0, **options: Any
 ) -> AsyncGenerator[TurnEvent, None]:
     settings: dict[str, Any] = {"render": stringify, "steer": nobody, "limits": Limits()} | options
-    return run_turn(entries or [said("hi")], model=model, toolbox=workshop.toolbox, **settings)
+    caller = replace(CALLER, ordinal=ordinal)
+    return run_turn(entries or [said("hi")], model=model, toolbox=workshop.toolbox, caller=caller, **settings)
 
 
 async def events_of(model: Model, workshop: Workshop | None = None, **options: Any) -> list[TurnEvent]:
@@ -79,7 +82,7 @@ class TestTools:
     async def test_a_call_is_announced_run_and_shown_to_the_model(self) -> None:
         asked = reply("Let me look.", call("look", "c1", text="a"))
         model, workshop = ScriptedModel.of(asked, reply("a is there")), Workshop()
-        events = await events_of(model, workshop, first_ordinal=7)
+        events = await events_of(model, workshop, ordinal=7)
         intent = ToolIntent(call("look", "c1", text="a"), 7)
         result = ToolResult("c1", '{"seen":"a"}')
         assert events[0] == ModelReplied(asked, (intent,))
@@ -102,7 +105,7 @@ class TestTools:
             reply("", call("look", "c", text="3")),
             reply("done"),
         )
-        events = await events_of(model, first_ordinal=4)
+        events = await events_of(model, ordinal=4)
         intents = [intent for event in events if isinstance(event, ModelReplied) for intent in event.intents]
         assert [intent.ordinal for intent in intents] == [4, 5, 6]
 
@@ -140,7 +143,7 @@ class TestTools:
         calls = [
             call("look", id, text=str(place)) for place, id in enumerate(["", "used", "twice", "twice", "call00005"])
         ]
-        events = await events_of(ScriptedModel.of(reply("", *calls), reply("done")), entries=before, first_ordinal=5)
+        events = await events_of(ScriptedModel.of(reply("", *calls), reply("done")), entries=before, ordinal=5)
         replied = events[0]
         assert isinstance(replied, ModelReplied)
         ids = [intent.call.id for intent in replied.intents]
@@ -175,7 +178,7 @@ class TestResuming:
         ]
         model, workshop = ScriptedModel.of(reply("done")), Workshop()
         entries: list[Entry] = [said("hi"), *pending]
-        events = await events_of(model, workshop, entries=entries, pending=pending, first_ordinal=3)
+        events = await events_of(model, workshop, entries=entries, pending=pending, ordinal=3)
         assert sorted(workshop.ran) == ["look", "put"]
         results = {event.intent.call.name: event for event in events if isinstance(event, ToolFinished)}
         assert json.loads(results["send"].result.text)["error"] == "may_have_run"

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from gateway.agent.toolbox import Toolbox
 from gateway.domain.json import JsonObject
 from gateway.domain.model import ToolCall
-from gateway.domain.tools import AnyTool, Effect, Tool, ToolFailed
+from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolFailed
+from tests.fakes.caller import CALLER
 
 
 class Question(BaseModel):
@@ -20,36 +21,36 @@ class Question(BaseModel):
     times: int = Field(default=1, ge=1, le=9)
 
 
-async def echo(question: Question) -> JsonObject:
+async def echo(question: Question, caller: Caller) -> JsonObject:
     return {"echo": question.text * question.times}
 
 
-async def fail(question: Question) -> JsonObject:
+async def fail(question: Question, caller: Caller) -> JsonObject:
     raise ToolFailed("no_such_city", f"{question.text} is not a city; give one with its country.")
 
 
-async def crash(question: Question) -> JsonObject:
+async def crash(question: Question, caller: Caller) -> JsonObject:
     raise ConnectionResetError
 
 
-async def hang(question: Question) -> JsonObject:
+async def hang(question: Question, caller: Caller) -> JsonObject:
     await asyncio.Event().wait()
     raise AssertionError
 
 
-async def give_up(question: Question) -> JsonObject:
+async def give_up(question: Question, caller: Caller) -> JsonObject:
     raise asyncio.CancelledError
 
 
-async def answer_nonsense(question: Question) -> JsonObject:
+async def answer_nonsense(question: Question, caller: Caller) -> JsonObject:
     return {"time": float("nan")}
 
 
-async def answer_a_view(question: Question) -> JsonObject:
+async def answer_a_view(question: Question, caller: Caller) -> JsonObject:
     return {"view": MappingProxyType({"a": 1}), "half": "\ud800"}
 
 
-async def answer_an_object(question: Question) -> JsonObject:
+async def answer_an_object(question: Question, caller: Caller) -> JsonObject:
     bad: Any = object()
     return {"bad": bad}
 
@@ -71,7 +72,7 @@ async def no_room(_name: str, _text: str) -> str:
 
 
 async def ask(toolbox: Toolbox, name: str, arguments: str = '{"text":"hi"}') -> tuple[Mapping[str, Any], bool]:
-    outcome = await toolbox.run(ToolCall("1", name, arguments))
+    outcome = await toolbox.run(ToolCall("1", name, arguments), CALLER)
     return json.loads(outcome.text), outcome.failed
 
 
@@ -80,7 +81,7 @@ def box(run: Any = echo, **settings: Any) -> Toolbox:
 
 
 async def test_a_result_is_compact_json_in_its_own_letters() -> None:
-    outcome = await box().run(ToolCall("1", "echo", '{"text":"grüß","times":2}'))
+    outcome = await box().run(ToolCall("1", "echo", '{"text":"grüß","times":2}'), CALLER)
     assert (outcome.text, outcome.failed) == ('{"echo":"grüßgrüß"}', False)
 
 
@@ -154,7 +155,7 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_answered() -> None:
 
 
 async def test_cancelling_the_turn_is_no_answer() -> None:
-    running = asyncio.create_task(box(hang).run(ToolCall("1", "echo", '{"text":"hi"}')))
+    running = asyncio.create_task(box(hang).run(ToolCall("1", "echo", '{"text":"hi"}'), CALLER))
     await asyncio.sleep(0)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

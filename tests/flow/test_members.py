@@ -16,6 +16,7 @@ from gateway.domain.model import Attempt, ModelsExhausted, ToolCall
 from gateway.domain.principals import Label
 from gateway.store import files
 from gateway.store.pool import Database
+from tests.fakes.caller import CALLER
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, results, said
 
 SECRET = "xyzzy"
@@ -124,7 +125,7 @@ async def test_no_tool_reads_or_writes_what_is_the_owners(lived_in: MessagePath)
         await lived_in.rows("select path, sha256, label from files order by 1"),
     )
     tried = calls(home.toolbox, hostile(lived_in, home.workspace.root))
-    outcomes = [await home.toolbox.run(each) for each in tried]
+    outcomes = [await home.toolbox.run(each, CALLER) for each in tried]
     assert {each.name for each in tried} == {spec.name for spec in home.toolbox.specs}
     assert len(tried) > 100
     assert [o.text for o in outcomes if SECRET in o.text] == []
@@ -137,7 +138,9 @@ async def test_no_tool_reads_or_writes_what_is_the_owners(lived_in: MessagePath)
 
 async def test_no_tool_tells_what_lies_outside_its_root(lived_in: MessagePath) -> None:
     home = lived_in.turns._homes.of(await member_of(lived_in))
-    outcomes = [await home.toolbox.run(each) for each in calls(home.toolbox, ["/etc/passwd", "/proc/self/environ"])]
+    outcomes = [
+        await home.toolbox.run(each, CALLER) for each in calls(home.toolbox, ["/etc/passwd", "/proc/self/environ"])
+    ]
     assert not [o.text for o in outcomes if "root:" in o.text or "SUPACLAW" in o.text or "PATH=" in o.text]
 
 

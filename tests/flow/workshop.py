@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel
 
 from gateway.domain.json import JsonObject
-from gateway.domain.tools import AnyTool, Effect, Tool
+from gateway.domain.tools import AnyTool, Caller, Effect, Tool
 from gateway.tools import Services
 
 
@@ -31,7 +31,7 @@ class Workshop:
             Tool("send", "Sends.", Word, self._work, Effect.ONCE),
         )
 
-    async def _work(self, word: Word) -> JsonObject:
+    async def _work(self, word: Word, caller: Caller) -> JsonObject:
         self.ran.append(word.text)
         await self.during()
         return {"did": word.text}

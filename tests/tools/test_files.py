@@ -13,6 +13,7 @@ from gateway.domain.tools import Effect, ToolFailed
 from gateway.tools import ReadFile, Services
 from gateway.tools.files import PAGE_BYTES, Edit, apply_edits, tools
 from gateway.workspace.tree import MAX_WRITE_BYTES, Workspace
+from tests.fakes.caller import CALLER
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Desk:
         return name
 
     async def call(self, tool: str, **arguments: object) -> Mapping[str, Any]:
-        outcome: ToolOutcome = await self.toolbox.run(ToolCall("1", tool, json.dumps(arguments)))
+        outcome: ToolOutcome = await self.toolbox.run(ToolCall("1", tool, json.dumps(arguments)), CALLER)
         answer: Mapping[str, Any] = json.loads(outcome.text)
         assert outcome.failed == ("error" in answer)
         return answer
@@ -74,7 +75,7 @@ async def test_list_counts_what_it_leaves_out(desk: Desk) -> None:
     for number in range(501):
         (desk.root / f"{number}").touch()
     [tool, *_] = tools(Services(Workspace(desk.root), desk.record))
-    assert (await tool.run(tool.arguments()))["left_out"] == 1
+    assert (await tool.run(tool.arguments(), CALLER))["left_out"] == 1
 
 
 async def test_list_of_a_missing_folder_is_an_error(desk: Desk) -> None:

@@ -12,6 +12,7 @@ from gateway.domain.tools import Effect
 from gateway.tools import Posted, Services
 from gateway.tools.messages import MAX_MESSAGE, tools
 from gateway.workspace.tree import Workspace
+from tests.fakes.caller import CALLER
 
 
 async def nothing(*_: object) -> None: ...
@@ -36,7 +37,9 @@ class Chats:
         return Posted(to or "telegram", MessageId(7))
 
     async def call(self, tool: str, **arguments: object) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads((await self.toolbox.run(ToolCall("1", tool, json.dumps(arguments)))).text)
+        answer: dict[str, Any] = json.loads(
+            (await self.toolbox.run(ToolCall("1", tool, json.dumps(arguments)), CALLER)).text
+        )
         return answer
 
 
@@ -77,7 +80,7 @@ async def test_what_cannot_be_said_is_refused_and_nothing_is_sent(
 
 async def test_without_chats_it_is_said_so(tmp_path: Path) -> None:
     toolbox = Toolbox(tools(Services(Workspace(tmp_path), nothing)), spill)
-    outcome = await toolbox.run(ToolCall("1", "send_message", '{"text": "hi"}'))
+    outcome = await toolbox.run(ToolCall("1", "send_message", '{"text": "hi"}'), CALLER)
     assert json.loads(outcome.text) == {"error": "unavailable", "message": "Nothing can be sent from here."}
 
 

@@ -1,0 +1,9 @@
+"""Somebody who calls tools, where it does not matter who."""
+
+from uuid import UUID
+
+from gateway.domain.ids import AddressId, SessionId, TaskId
+from gateway.domain.principals import Label
+from gateway.domain.tools import Caller
+
+CALLER = Caller(TaskId(UUID(int=1)), 0, SessionId(UUID(int=2)), AddressId(1), Label.OWNER)
