@@ -22,6 +22,7 @@ from gateway.domain.ids import InstanceId, MessageId, SessionId
 from gateway.domain.inbound import Address
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
+from gateway.flow.answering import Answering
 from gateway.flow.compacting import Compacting
 from gateway.flow.dispatch import Dispatch
 from gateway.flow.doors import Doors
@@ -162,18 +163,17 @@ class Parts:
             self.live,
             failpoints,
         )
-        turns = Turns(
+        answering = Answering(
             database,
             lambda: current.model,
             current.limits,
             self.homes,
-            self.outbound,
             self.live,
             clock,
             failpoints,
             compacting,
-            self.outages,
         )
+        turns = Turns(database, answering, self.homes, self.outbound, self.live, clock, failpoints, self.outages)
         scratch = environment.data / "ingest"
         reading = Reading(database, self.homes, self.cpu, scratch, current.hear, failpoints)
         ingest = Ingest(database, self._channel, self.uploads, reading, self._files_changed, clock, failpoints)

@@ -20,7 +20,7 @@ from gateway.domain.tasks import Claim
 from gateway.domain.transcript import Summary
 from gateway.flow.conversation import LEAST, SizedModel
 from gateway.flow.live import Live, MessageStored, TurnStarted
-from gateway.flow.opening import Opened, open_turn
+from gateway.flow.opening import Opened
 from gateway.flow.sinks import Sink
 from gateway.store import memories, messages, sessions, steps, tasks
 from gateway.store.pool import Connection, Database
@@ -73,7 +73,7 @@ class Compacting:
         """
         at = min(self._at_tokens(), room)
         if overflow:
-            opened = await self._reopened(run, opened)
+            opened = await self._reopened(opened)
             return await self._compacted(run, opened, cut_of(opened.transcript, run.id, 0), at, paid)
         if tokens_of(opened.transcript) < at:
             return opened
@@ -91,7 +91,7 @@ class Compacting:
         if stored is not None:
             log.info("session.compacted", covers=what.last, rows=len(what.covered), facts=len(summary.facts))
             self._live.publish(opened.session, MessageStored(stored))
-        return await self._reopened(run, opened)
+        return await self._reopened(opened)
 
     async def _written(self, what: Cut, limit: int) -> Written:
         reply = await self._asked(what, limit)
@@ -130,14 +130,14 @@ class Compacting:
         await self._close_journal(tx, session, goal(summary.sections))
         return row.id
 
-    async def _reopened(self, run: Claim, opened: Opened) -> Opened:
+    async def _reopened(self, opened: Opened) -> Opened:
         """The turn as the rows have it now; what arrived meanwhile joins it."""
-        again = await self._database.run(lambda tx: open_turn(tx, run))
+        again = await self._database.run(opened.again)
         if again is None:
             raise RunLost("what this run was to answer needs no answer any more")
         joined = tuple(id for id in again.asked_ids if id not in opened.asked_ids)
         if joined:
-            self._live.publish(again.session, TurnStarted(joined, opened.at.address))
+            self._live.publish(again.session, TurnStarted(joined, opened.at.address if opened.at else None))
         return again
 
 

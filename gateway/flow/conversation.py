@@ -59,7 +59,8 @@ class Conversation:
         self._limits = limits
         self._most = budget
         listed = index(opened.files, opened.all_files)
-        self._system = SystemMessage(system_prompt(home.persona(), opened.principal, sections=(listed,)))
+        standing = system_prompt(home.persona(), opened.principal, sections=(listed,), heartbeat=opened.heartbeat)
+        self._system = SystemMessage(standing)
         self._pending = opened.pending(run)
         self._fresh = not self._pending
         self._asked: Prompt | None = None
@@ -78,7 +79,8 @@ class Conversation:
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """As `run_turn`; raises `ModelsExhausted` and `RunLost`."""
-        entries = await self._shown(self._opened.transcript, set(self._opened.asked_ids))
+        rows = (*self._opened.history, *self._opened.transcript)
+        entries = await self._shown(rows, set(self._opened.asked_ids))
         turn = run_turn(
             entries,
             model=self._model,
@@ -116,9 +118,8 @@ class Conversation:
                 return ()
         rows = await self._database.run(self._take)
         if rows:
-            self._live.publish(
-                self._opened.session, TurnStarted(tuple(row.id for row in rows), self._opened.at.address)
-            )
+            at = self._opened.at.address if self._opened.at else None
+            self._live.publish(self._opened.session, TurnStarted(tuple(row.id for row in rows), at))
         entries = await self._shown(rows, {row.id for row in rows})
         return [entry for entry in entries if isinstance(entry, UserText)]
 

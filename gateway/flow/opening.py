@@ -1,6 +1,6 @@
 """Opening a turn: it takes the unread messages and learns from the rows where an interrupted one stopped."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from gateway.agent.compaction import own_turn, turn_after
@@ -25,15 +25,21 @@ class Opened:
     session: SessionId
     principal: Principal
     label: Label
-    at: AddressRow
+    at: AddressRow | None
+    """Where the answer goes; None where nobody waits for one."""
     transcript: Sequence[MessageRow]
     asked: Sequence[MessageRow]
     spent: Spent
+    again: "Callable[[Connection], Awaitable[Opened | None]]"
+    """Reads it once more, as the rows are now."""
     first_ordinal: int
     """The first free key for a tool call of its task."""
     files: Sequence[Attached] = ()
     """Those of the conversation, the newest `LISTED`, out of `all_files`."""
     all_files: int = 0
+    history: Sequence[MessageRow] = ()
+    """Of another conversation, shown before its own."""
+    heartbeat: bool = False
 
     @property
     def solo(self) -> bool:
@@ -47,7 +53,7 @@ class Opened:
 
     def caller(self, run: Claim) -> Caller:
         """Who the tools are called by."""
-        return Caller(run.id, self.first_ordinal, self.session, self.at.id, self.label)
+        return Caller(run.id, self.first_ordinal, self.session, self.at.id if self.at else None, self.label)
 
     def pending(self, run: Claim) -> tuple[ToolIntent, ...]:
         """Calls of this turn that a crash left without a result."""
@@ -56,7 +62,14 @@ class Opened:
         return tuple(entry for row in rows if isinstance(entry := row.entry, ToolIntent) and entry.ordinal not in done)
 
 
-async def open_turn(tx: Connection, run: Claim) -> Opened | None:
+@dataclass(frozen=True, slots=True)
+class Chat(Opened):
+    """A turn that somebody waits for in a chat."""
+
+    at: AddressRow
+
+
+async def open_turn(tx: Connection, run: Claim) -> Chat | None:
     """Take what is unread and complete; None when there is nothing, and the task is over or waits. Raises `RunLost`."""
     assert run.session_id is not None, "a chat task has a session"
     await sessions.lock(tx, run.session_id)
@@ -74,13 +87,14 @@ async def open_turn(tx: Connection, run: Claim) -> Opened | None:
         return None
     last = asked[-1]
     assert last.address_id is not None, "what a person said came from somewhere"
-    return Opened(
+    return Chat(
         session=run.session_id,
         principal=await principals.get(tx, run.principal_id),
         label=await sessions.label(tx, run.session_id),
         at=await addresses.get(tx, last.address_id),
         transcript=transcript,
         asked=asked,
+        again=lambda tx: open_turn(tx, run),
         spent=await _spent(tx, run, run.session_id, transcript),
         first_ordinal=await messages.next_ordinal(tx, run.id),
         files=files,

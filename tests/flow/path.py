@@ -26,6 +26,7 @@ from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.json import Json
 from gateway.domain.model import ModelEvent, Prompt, Reply, TextDelta, ToolCall, ToolMessage, Usage, UserMessage
 from gateway.domain.tasks import Claim, Lane
+from gateway.flow.answering import Answering
 from gateway.flow.answers import Answer, Answers
 from gateway.flow.compacting import Compacting
 from gateway.flow.dispatch import Dispatch
@@ -241,9 +242,8 @@ async def build(
     closed = ClosedJournals()
     compacting = Compacting(database, lambda: summaries, lambda: at_tokens, closed.close, live, failpoints)
     bounds = limits or Limits()
-    turns = Turns(
-        database, lambda: model, lambda: bounds, homes, outbound, live, clock, failpoints, compacting, outages
-    )
+    answering = Answering(database, lambda: model, lambda: bounds, homes, live, clock, failpoints, compacting)
+    turns = Turns(database, answering, homes, outbound, live, clock, failpoints, outages)
     uploads = Uploads(database, homes, clock, lambda: most)
     scratch = workspace.parent / "ingest"
     reading = Reading(database, homes, cpu or InProcess(), scratch, lambda: hear, failpoints)
