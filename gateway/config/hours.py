@@ -1,23 +1,30 @@
-"""A daily window of time: "08:00-22:00"."""
+"""A daily window of time: "08:00-22:00", or "08:00-22:00 Europe/Berlin"."""
 
 import re
 from dataclasses import dataclass
-from datetime import time
+from datetime import datetime, time, tzinfo
 from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
+from gateway.domain.zones import zone
+
 _CLOCK = r"([01][0-9]|2[0-3]):([0-5][0-9])"
-_PATTERN = rf"^{_CLOCK}-{_CLOCK}$"
+_PATTERN = rf"^{_CLOCK}-{_CLOCK}( +[A-Za-z0-9_+/-]+)?$"
 _SHAPE = re.compile(_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveHours:
-    """From `start` up to, not including, `end`; a window may span midnight."""
+    """From `start` up to, not including, `end`; a window may span midnight. `zone` is an IANA name."""
 
     start: time
     end: time
+    zone: str | None = None
+
+    def active(self, now: datetime, default: tzinfo | None) -> bool:
+        """Whether the window is open; without a zone of its own it is one of `default`, or else of the machine."""
+        return now.astimezone(zone(self.zone) if self.zone else default).time() in self
 
     def __contains__(self, moment: time) -> bool:
         if self.start < self.end:
@@ -25,16 +32,17 @@ class ActiveHours:
         return moment >= self.start or moment < self.end
 
     def __str__(self) -> str:
-        return f"{self.start:%H:%M}-{self.end:%H:%M}"
+        return f"{self.start:%H:%M}-{self.end:%H:%M}{f' {self.zone}' if self.zone else ''}"
 
 
 def parse_hours(text: str) -> ActiveHours:
     """The window `text` stands for; raises `ValueError` with a text for people."""
     match = _SHAPE.match(text.strip())
-    if match is None or match[0][:5] == match[0][6:]:
+    if match is None or match[0][:5] == match[0][6:11]:
         raise ValueError('must be two different times such as "08:00-22:00"')
-    hour, minute, until_hour, until_minute = map(int, match.groups())
-    return ActiveHours(time(hour, minute), time(until_hour, until_minute))
+    hour, minute, until_hour, until_minute = map(int, match.groups()[:4])
+    named = zone(match[5].strip()).key if match[5] else None
+    return ActiveHours(time(hour, minute), time(until_hour, until_minute), named)
 
 
 def _validate(value: object) -> ActiveHours:
@@ -47,5 +55,5 @@ Hours = Annotated[
     ActiveHours,
     BeforeValidator(_validate),
     PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": _PATTERN, "examples": ["08:00-22:00"]}),
+    WithJsonSchema({"type": "string", "pattern": _PATTERN, "examples": ["08:00-22:00", "08:00-22:00 Europe/Berlin"]}),
 ]

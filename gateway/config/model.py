@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr
 
 from gateway.config.duration import Duration
 from gateway.config.hours import Hours
+from gateway.config.public_url import PublicUrl
 from gateway.domain.settings import ModelSettings
+from gateway.domain.zones import zone
 
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 JsonSection = Mapping[str, JsonValue]
@@ -20,13 +22,20 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _zone(name: str) -> str:
+    return zone(name).key
+
+
 class Owner(BaseModel):
-    """Who the agent belongs to; every key but `name` is a channel, its value the owner's id there."""
+    """Who the agent belongs to; every key but those named here is a channel, its value the owner's id there."""
 
     model_config = ConfigDict(frozen=True, extra="allow", coerce_numbers_to_str=True)
     __pydantic_extra__: dict[str, str | None] = Field(init=False)
 
     name: str = Field("Owner", min_length=1, description="What the agent calls you.")
+    timezone: Annotated[str, AfterValidator(_zone)] | None = Field(
+        None, description='Your time zone, such as "Europe/Berlin"; null: as the agent has noted it in USER.md.'
+    )
 
     @property
     def ids(self) -> Mapping[str, str]:
@@ -39,8 +48,11 @@ class Heartbeat(Section):
 
     every: Duration | None = Field(timedelta(minutes=30), description="Time between two heartbeats; null: never.")
     active_hours: Hours | None = Field(
-        None, description='When heartbeats may run, such as "08:00-22:00", in the machine\'s time; null: always.'
+        None, description='When they may happen: "08:00-22:00 Europe/Berlin", or in your own zone; null: always.'
     )
+    to: str | None = Field(None, min_length=1, description="The channel to tell news on; null: where you wrote last.")
+    model: str | None = Field(None, min_length=1, description="A cheaper model for them; null: the usual ones.")
+    day_usd: Usd | None = Field(0.5, description="US dollars that heartbeats may cost a day; null: no limit.")
 
 
 class Compaction(Section):
@@ -106,6 +118,9 @@ class Web(Section):
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on (`SUPACLAW_HOST`); needs a restart.")
     port: int = Field(8787, ge=0, le=65_535, description="Port to listen on (`SUPACLAW_PORT`); needs a restart.")
+    public_url: PublicUrl | None = Field(
+        None, description="Address of a reverse proxy in front (`SUPACLAW_PUBLIC_URL`); null: none; needs a restart."
+    )
 
 
 class Database(Section):

@@ -26,13 +26,25 @@ def test_the_owners_ids_are_the_channels_that_are_not_null() -> None:
     assert owner.ids == {"telegram": "123", "whatsapp": "456"}
 
 
+def test_the_owners_zone_is_no_channel() -> None:
+    owner = Owner.model_validate({"timezone": "Europe/Berlin", "telegram": "123"})
+
+    assert owner.timezone == "Europe/Berlin"
+    assert owner.ids == {"telegram": "123"}
+
+
+def test_a_zone_that_is_none_is_told_with_the_nearest() -> None:
+    with pytest.raises(ValidationError, match=r'"Berlin" is no IANA time zone; did you mean Europe/Berlin\?'):
+        Owner.model_validate({"timezone": "Berlin"})
+
+
 def test_values_already_parsed_are_taken_as_they_are() -> None:
     hours = parse_hours("08:00-22:00")
 
     heartbeat = Heartbeat(every=timedelta(hours=1), active_hours=hours)
 
     assert heartbeat.every == timedelta(hours=1)
-    assert heartbeat.model_dump(mode="json") == {"every": "1h", "active_hours": "08:00-22:00"}
+    assert heartbeat.model_dump(mode="json", exclude_unset=True) == {"every": "1h", "active_hours": "08:00-22:00"}
 
 
 def test_nothing_can_be_changed_afterwards() -> None:

@@ -1,0 +1,44 @@
+"""Time zones by their IANA names, as the tzdata package lists them: the same on every machine."""
+
+from difflib import get_close_matches
+from functools import lru_cache
+from importlib.resources import files
+from zoneinfo import ZoneInfo
+
+from gateway.domain.texts import one_line
+
+_LONGEST = 64
+
+
+def zone(name: str) -> ZoneInfo:
+    """The zone of that name; raises `ValueError` with the nearest name, in one line."""
+    if not is_zone(name):
+        raise ValueError(f'"{one_line(name, _LONGEST)}" is no IANA time zone; {_suggestion(name[:_LONGEST])}')
+    return ZoneInfo(name)
+
+
+def is_zone(name: str) -> bool:
+    """Whether there is a zone of exactly that name."""
+    return name in _names()
+
+
+@lru_cache(maxsize=1)
+def _names() -> frozenset[str]:
+    listed = files("tzdata").joinpath("zones").read_text(encoding="ascii").split()
+    return frozenset(listed) - {"Factory"}
+
+
+def _suggestion(name: str) -> str:
+    meant = _plain(name)
+    known = {_plain(each): each for each in sorted(_names())}
+    cities = {plain.rpartition("/")[2]: each for plain, each in known.items() if "/" in plain}
+    for names in (known, cities):
+        close = get_close_matches(meant, names, n=1, cutoff=0.8)
+        # What is near UTC+2 is not meant, and the signs of Etc/GMT+2 are the reverse of what people mean by them.
+        if close and not any(map(str.isdigit, meant + close[0])):
+            return f"did you mean {names[close[0]]}?"
+    return 'write one such as "Europe/Berlin" or "UTC"'
+
+
+def _plain(name: str) -> str:
+    return name.casefold().strip().replace(" ", "_")

@@ -1,0 +1,179 @@
+"""What a schedule may say: the one check for the tool, the slash command and the command line.
+
+A time without an offset is read in the schedule's zone. Where clocks are put back and it comes twice, the first is
+taken (an offset says which); where they are put forward and it never comes, it is refused. Seconds count, their
+fractions do not.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Literal, TypeAlias, TypedDict, Unpack, assert_never
+from unicodedata import category
+from zoneinfo import ZoneInfo
+
+from gateway.domain.schedules import UTC_ZONE, Definition, Misfire, Once, Recurring, When
+from gateway.domain.texts import one_line
+from gateway.domain.zones import zone as named
+from gateway.timetable.cron import Cron
+from gateway.timetable.wording import moment
+
+Kind: TypeAlias = Literal["once", "recurring"] | None
+
+LONGEST_NAME = 80
+LONGEST_PROMPT = 4_000
+SLACK = timedelta(seconds=60)
+"""A time that is over by no more than this is meant for now."""
+FARTHEST = timedelta(days=3_653)
+_BREAKS = frozenset({"Cc", "Zl", "Zp"})
+_SHAPE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-](0\d|1[0-4]):?\d\d)?", re.ASCII)
+
+
+class Refused(ValueError):
+    """The text is one line: which value is wrong, and what would be right."""
+
+
+class Changes(TypedDict, total=False):
+    """What `amend` changes; None is the same as not given."""
+
+    name: str | None
+    prompt: str | None
+    schedule_type: Kind
+    run_at: str | None
+    cron_expr: str | None
+    timezone: str | None
+    misfire: str | None
+    include_session_history: bool | None
+
+
+def define(
+    *,
+    name: str,
+    prompt: str,
+    schedule_type: Kind,
+    run_at: str | None,
+    cron_expr: str | None,
+    timezone: str | None,
+    misfire: str | None = None,
+    include_session_history: bool = False,
+    now: datetime,
+    zone: str | None,
+) -> Definition:
+    """A schedule as it is asked for; raises `Refused`. `zone` is the user's own, for one that names none.
+
+    Without a type, `run_at` or `cron_expr` says which it is; without these too it is an item of the backlog.
+    """
+    its_zone = _zone(timezone or zone or UTC_ZONE)
+    return Definition(
+        name=_name(name),
+        prompt=_prompt(prompt),
+        when=_when(schedule_type, run_at, cron_expr, its_zone, now),
+        zone=its_zone,
+        misfire=_misfire(misfire) if misfire else Misfire.RUN_ONCE,
+        include_session_history=include_session_history,
+    )
+
+
+def amend(definition: Definition, *, now: datetime, zone: str | None, **changes: Unpack[Changes]) -> Definition:
+    """The same schedule with what is given changed; raises `Refused`.
+
+    In another zone, cron fields mean the same time on its clocks, and a single time stays the instant it is.
+    """
+    kind, run_at, cron_expr = changes.get("schedule_type"), changes.get("run_at"), changes.get("cron_expr")
+    stays = not run_at and not cron_expr and kind in {None, _kind(definition.when)}
+    before = definition.zone if stays or definition.when else zone or definition.zone
+    timezone = changes.get("timezone") or (None if stays else before)
+    misfire, history = changes.get("misfire"), changes.get("include_session_history")
+    return Definition(
+        name=_name(changes.get("name") or definition.name),
+        prompt=_prompt(changes.get("prompt") or definition.prompt),
+        when=definition.when if stays else _when(kind, run_at, cron_expr, its_zone, now),
+        zone=its_zone,
+        misfire=_misfire(misfire) if misfire else definition.misfire,
+        include_session_history=definition.include_session_history if history is None else history,
+    )
+
+
+def _kind(when: When) -> Kind:
+    match when:
+        case Once():
+            return "once"
+        case Recurring():
+            return "recurring"
+        case None:
+            return None
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _when(kind: Kind, run_at: str | None, cron_expr: str | None, zone: str, now: datetime) -> When:
+    if run_at and cron_expr:
+        raise Refused("give run_at (once) or cron_expr (recurring), not both")
+    if kind == "once" and not run_at:
+        raise Refused("once needs run_at: when, such as 2027-03-01T09:00")
+    if kind == "recurring" and not cron_expr:
+        raise Refused('recurring needs cron_expr: 5 fields, such as "30 8 * * 1-5"')
+    if run_at:
+        return Once(_instant(run_at.strip(), zone, now))
+    return Recurring(_fields(cron_expr, zone)) if cron_expr else None
+
+
+def _fields(cron_expr: str, zone: str) -> str:
+    try:
+        return Cron(cron_expr, zone).fields
+    except ValueError as error:
+        raise Refused(f"cron_expr: {error}") from error
+
+
+def _instant(text: str, zone: str, now: datetime) -> datetime:
+    try:
+        at = _read(text, named(zone)).astimezone(UTC)
+        there = moment(at, zone)
+    except (ValueError, OverflowError) as error:
+        raise Refused(f'run_at "{one_line(text, 40)}": {error}') from error
+    if at < now - SLACK:
+        raise Refused(f"run_at {there} is in the past: it is {moment(now, zone)} now")
+    if at > now + FARTHEST:
+        raise Refused(f"run_at {there} is more than 10 years ahead")
+    return at
+
+
+def _read(text: str, zone: ZoneInfo) -> datetime:
+    shape = _SHAPE.fullmatch(text)
+    if shape is None:
+        raise ValueError("write a date and a time of day, such as 2027-03-01T09:00 or 2027-03-01T09:00+01:00")
+    at = datetime.fromisoformat(text.upper()).replace(microsecond=0)
+    if at.tzinfo is not None:
+        return at
+    there = at.replace(tzinfo=zone)
+    real = there.astimezone(UTC).astimezone(zone)
+    if real.replace(tzinfo=None) != at:
+        raise ValueError(f"clocks in {zone} are put forward over it; the same time after that is {real:%H:%M}")
+    return there
+
+
+def _zone(name: str) -> str:
+    try:
+        return named(name.strip()).key
+    except ValueError as error:
+        raise Refused(f"timezone: {error}") from error
+
+
+def _name(text: str) -> str:
+    name = text.strip()
+    if not 1 <= len(name) <= LONGEST_NAME or any(category(char) in _BREAKS for char in name):
+        raise Refused(f"name must be one line of 1-{LONGEST_NAME} characters; this has {len(name)}")
+    return name
+
+
+def _prompt(text: str) -> str:
+    prompt = text.strip()
+    if not 1 <= len(prompt) <= LONGEST_PROMPT:
+        raise Refused(f"prompt must have 1-{LONGEST_PROMPT} characters; this has {len(prompt)}")
+    return prompt
+
+
+def _misfire(text: str) -> Misfire:
+    try:
+        return Misfire(text)
+    except ValueError as error:
+        raise Refused("misfire must be run_once, skip or catch_up") from error

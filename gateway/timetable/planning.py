@@ -1,0 +1,83 @@
+"""Which slot of a schedule that is due is run, and when to look again."""
+
+from datetime import datetime, timedelta
+from functools import lru_cache
+from itertools import islice
+from typing import assert_never
+
+from gateway.domain.schedules import MOST_COUNTED, Definition, Misfire, Once, Plan, Recurring
+from gateway.timetable.cron import Cron
+
+GRACE = timedelta(seconds=60)
+"""A slot this late is on time."""
+CAUGHT_UP = 100
+"""The newest slots that `catch_up` runs; older ones are missed."""
+_SECOND = timedelta(seconds=1)
+
+
+def next_slot(definition: Definition, after: datetime) -> datetime | None:
+    """When a schedule that was just made, changed or resumed is due; None: never, or never again.
+
+    A single time that is over by no more than the grace still is.
+    """
+    match definition.when:
+        case None:
+            return None
+        case Once(at):
+            return at if at >= after - GRACE else None
+        case Recurring(fields):
+            return _cron(fields, definition.zone).after(after)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def plan(definition: Definition, due: datetime, now: datetime) -> Plan:
+    """What to do at `now` about a schedule that is due at `due`, one of its slots.
+
+    The next slot is later than every one run or missed, so a clock that is put back fires none of them again.
+    """
+    if now < due or definition.when is None:
+        return Plan(None, due if definition.when else None)
+    if isinstance(definition.when, Once):
+        late = definition.misfire is Misfire.SKIP and now - due > GRACE
+        return Plan(None, None, 1, due, due) if late else Plan(due, None)
+    cron = _cron(definition.when.cron, definition.zone)
+    newest = max(due, cron.last(now) or due)
+    slot = _chosen(definition.misfire, cron, due, newest, now)
+    next_slot = cron.after(slot or newest)
+    if slot == due:
+        return Plan(slot, next_slot)
+    missed_until = cron.last(slot - _SECOND) if slot else newest
+    if missed_until is None or missed_until < due:
+        return Plan(slot, next_slot)
+    return Plan(slot, next_slot, _count(cron, due, missed_until), due, missed_until)
+
+
+def _chosen(misfire: Misfire, cron: Cron, due: datetime, newest: datetime, now: datetime) -> datetime | None:
+    match misfire:
+        case Misfire.RUN_ONCE:
+            return newest
+        case Misfire.SKIP:
+            return newest if now - newest <= GRACE else None
+        case Misfire.CATCH_UP:
+            return _oldest(cron, due, newest)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _oldest(cron: Cron, due: datetime, slot: datetime) -> datetime:
+    for _ in range(CAUGHT_UP - 1):
+        earlier = cron.last(slot - _SECOND)
+        if earlier is None or earlier < due:
+            break
+        slot = earlier
+    return slot
+
+
+def _count(cron: Cron, since: datetime, until: datetime) -> int:
+    return sum(1 for _ in islice(cron.between(since - _SECOND, until), MOST_COUNTED))
+
+
+@lru_cache(maxsize=512)
+def _cron(fields: str, zone: str) -> Cron:
+    return Cron(fields, zone)

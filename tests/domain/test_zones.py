@@ -1,0 +1,57 @@
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gateway.domain.zones import is_zone, zone
+
+
+def test_a_zone_is_found_by_its_name() -> None:
+    berlin = zone("Europe/Berlin")
+
+    assert berlin.key == "Europe/Berlin"
+    assert datetime(2026, 7, 1, tzinfo=UTC).astimezone(berlin).utcoffset() == timedelta(hours=2)
+    assert is_zone("UTC")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("Berlin", "did you mean Europe/Berlin?"),
+        ("europe/berlin", "did you mean Europe/Berlin?"),
+        ("Eurpoe/Berlin", "did you mean Europe/Berlin?"),
+        ("New York", "did you mean America/New_York?"),
+        ("Europe/Berlin\n", "did you mean Europe/Berlin?"),
+        ("Mitteleuropa", 'write one such as "Europe/Berlin" or "UTC"'),
+        ("GMT+2", 'write one such as "Europe/Berlin" or "UTC"'),  # Etc/GMT+2 is two hours behind
+        ("UTC+2", 'write one such as "Europe/Berlin" or "UTC"'),
+        ("", 'write one such as "Europe/Berlin" or "UTC"'),
+        ("x" * 10_000, 'write one such as "Europe/Berlin" or "UTC"'),
+    ],
+)
+def test_a_name_that_is_none_is_refused_with_the_nearest(name: str, told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"is no IANA time zone; {told}")) as refused:
+        zone(name)
+
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 150
+    assert not is_zone(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "localtime",
+        "posixrules",
+        "right/Europe/Berlin",
+        "Factory",
+        "../passwd",
+        "/etc/passwd",
+        "America",
+        "a\0",
+        "\ud800",
+    ],
+)
+def test_files_that_lie_beside_the_zones_are_none(name: str) -> None:
+    with pytest.raises(ValueError, match="is no IANA time zone"):
+        zone(name)
