@@ -41,6 +41,8 @@ class Step(StrEnum):
     OUTBOX_SENDING = "outbox.sending", "`sending` is stored, the request has not left"
     OUTBOX_REQUESTED = "outbox.requested", "the platform has taken the message, its id is not stored"
     OUTBOX_SENT = "outbox.sent", "the platform's id is stored"
+    SCHEDULE_DUE = "schedule.due", "what is due has been read, nothing of it is stored"
+    SCHEDULE_ENQUEUED = "schedule.enqueued", "what was due is queued, and when it is due next is stored"
 
 
 class Failpoints:

@@ -1,14 +1,18 @@
 """Schedules and what became of their slots."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Self
+from uuid import uuid4
 
 from asyncpg import Record
 
+from gateway.domain.assignment import Assignment
 from gateway.domain.ids import AddressId, MessageId, PrincipalId, ScheduleId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.schedules import Definition, Misfire, Once, Recurring, When
+from gateway.domain.schedules import Definition, Misfire, Once, Plan, Recurring, When
+from gateway.domain.tasks import Lane
 from gateway.domain.texts import storable
 from gateway.store.pool import Connection
 
@@ -45,6 +49,15 @@ class ScheduleRow:
             failing_since=row["failing_since"],
             created_at=row["created_at"],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """What is to become of a schedule that is due; without an assignment nothing is run, its slots are missed."""
+
+    row: ScheduleRow
+    plan: Plan
+    assignment: Assignment | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +102,39 @@ async def add(
         asked_by,
     )
     if row is None and asked_by is not None:
-        row = await conn.fetchrow("select * from schedules where asked_by = $1", asked_by)
+        return await made_by(conn, asked_by)
+    return ScheduleRow.of(row) if row else None
+
+
+async def hold(conn: Connection, principal: PrincipalId) -> None:
+    """Until the transaction ends nobody else does this: what is counted for a principal stays so."""
+    await conn.execute(
+        "select pg_advisory_xact_lock(hashtextextended('supaclaw.schedules ' || $1::uuid::text, 0))", principal
+    )
+
+
+async def made_by(conn: Connection, call: str) -> ScheduleRow | None:
+    """The one that a tool call has made."""
+    row = await conn.fetchrow("select * from schedules where asked_by = $1", call)
     return ScheduleRow.of(row) if row else None
 
 
 async def update(
-    conn: Connection, schedule: ScheduleId, definition: Definition, next_run_at: datetime | None
+    conn: Connection,
+    schedule: ScheduleId,
+    definition: Definition,
+    next_run_at: datetime | None,
+    *,
+    label: Label = Label.OWNER,
 ) -> ScheduleRow | None:
-    """Another definition for it, which starts it anew. None: it is gone, or another live one has the name."""
+    """Another definition for it, which starts it anew, trusted no more than `label`.
+
+    None: it is gone, or another live one has the name.
+    """
     row = await conn.fetchrow(
         """update schedules s set name = $2, prompt = $3, run_at = $4, cron = $5, zone = $6, misfire = $7,
-             include_session_history = $8, next_run_at = $9, completed_at = null, updated_at = now()
+             include_session_history = $8, next_run_at = $9, completed_at = null, updated_at = now(),
+             label = greatest(label, $10)
            where id = $1 and not exists (
              select from schedules o where o.principal_id = s.principal_id and lower(o.name) = lower($2)
                and o.id <> s.id and o.completed_at is null)
@@ -107,6 +142,7 @@ async def update(
         schedule,
         *_columns(definition),
         next_run_at,
+        label,
     )
     return ScheduleRow.of(row) if row else None
 
@@ -116,8 +152,8 @@ async def pause(
 ) -> ScheduleRow | None:
     """Let it rest, or go on at its next slot from now on; None when it is gone."""
     row = await conn.fetchrow(
-        """update schedules set paused_at = case when $2 then coalesce(paused_at, now()) end, next_run_at = $3,
-             updated_at = now()
+        """update schedules set paused_at = case when $2 then coalesce(paused_at, now()) end,
+             next_run_at = case when completed_at is null then $3::timestamptz end, updated_at = now()
            where id = $1 returning *""",
         schedule,
         paused,
@@ -132,13 +168,13 @@ async def remove(conn: Connection, schedule: ScheduleId) -> bool:
 
 
 async def get(conn: Connection, principal: PrincipalId | None, which: str) -> ScheduleRow | None:
-    """By its number or its name, a live one before one that is over; of anybody if no principal is given."""
+    """By its number or its name, a live one before one that is over; of anybody if no principal is given. Held."""
     row = await conn.fetchrow(
         """select * from schedules where (principal_id = $1 or $1 is null)
              and (id::text = $2 or lower(name) = lower($2))
-           order by id::text = $2 desc, completed_at is not null, id desc limit 1""",
+           order by id::text = $2 desc, completed_at is not null, id desc limit 1 for update""",
         principal,
-        which,
+        storable(which),
     )
     return ScheduleRow.of(row) if row else None
 
@@ -158,11 +194,15 @@ async def listed(
     return [ScheduleRow.of(row) for row in rows]
 
 
-async def count(conn: Connection, principal: PrincipalId) -> int:
-    """How many of a principal's are not over."""
+async def count(conn: Connection, principal: PrincipalId, *, paused: bool = True, over: bool = False) -> int:
+    """How many a principal has."""
     return int(
         await conn.fetchval(
-            "select count(*) from schedules where principal_id = $1 and completed_at is null", principal
+            """select count(*) from schedules
+               where principal_id = $1 and ($2 or paused_at is null) and ($3 or completed_at is null)""",
+            principal,
+            paused,
+            over,
         )
     )
 
@@ -177,6 +217,113 @@ async def runs(conn: Connection, schedule: ScheduleId, limit: int = 20) -> list[
         limit,
     )
     return [RunRow(**row) for row in rows]
+
+
+async def due(conn: Connection, now: datetime, limit: int) -> list[ScheduleRow]:
+    """Whose slot has come and whose last run is over, the longest due first, held until the transaction ends.
+
+    What another transaction holds is left to it.
+    """
+    rows = await conn.fetch(
+        """select s.* from schedules s
+           where s.next_run_at <= $1 and s.paused_at is null
+             and not exists (select from tasks t where t.id = s.task_id
+                             and t.status not in ('completed', 'failed', 'cancelled'))
+           order by s.next_run_at limit $2 for no key update of s skip locked""",
+        now,
+        limit,
+    )
+    return [ScheduleRow.of(row) for row in rows]
+
+
+async def next_due(conn: Connection) -> datetime | None:
+    """When the first is due; in the past where its last run goes on, or another transaction holds it."""
+    found: datetime | None = await conn.fetchval("select min(next_run_at) from schedules where paused_at is null")
+    return found
+
+
+async def enqueue(conn: Connection, firings: Sequence[Firing]) -> int:
+    """Queue what is to run, each in a session of its own, and move all of them on to their next slot.
+
+    A slot that was dealt with before gets nothing more. The caller holds the rows, from `due`. Returns how many tasks.
+    """
+    return len(await _queue(conn, firings, on_time=True))
+
+
+async def fire(conn: Connection, row: ScheduleRow, assignment: Assignment) -> TaskId | None:
+    """Run it once more, for `assignment.slot`, besides what is planned; None while a run of it is under way."""
+    await conn.execute("select from schedules where id = $1 for no key update", row.id)
+    queued = await _queue(conn, [Firing(row, Plan(assignment.slot, row.next_run_at), assignment)], on_time=False)
+    return queued[0] if queued else None
+
+
+async def halt(conn: Connection, schedule: ScheduleId, error: str) -> None:
+    """It cannot go on: pause it, and say why at the slot that it was due for. The caller holds it."""
+    await conn.execute(
+        """with halted as (
+             update schedules set paused_at = now(), updated_at = now() where id = $1
+             returning id, principal_id, next_run_at
+           )
+           insert into schedule_runs (schedule_id, slot, principal_id, error)
+           select id, next_run_at, principal_id, $2 from halted
+           on conflict (schedule_id, slot) do update set error = excluded.error where schedule_runs.task_id is null""",
+        schedule,
+        storable(error),
+    )
+
+
+async def _queue(conn: Connection, firings: Sequence[Firing], *, on_time: bool) -> list[TaskId]:
+    if not firings:
+        return []
+    # One statement for all of them. The run comes first: only who enters a slot there may queue something for it.
+    rows = await conn.fetch(
+        """with firing as (
+             select f.*, s.principal_id, s.label
+             from unnest($1::bigint[], $2::timestamptz[], $3::int[], $4::timestamptz[], $5::uuid[], $6::uuid[],
+                         $7::text[], $8::jsonb[], $9::timestamptz[], $10::boolean[])
+               as f (schedule, slot, missed, missed_since, task, session, dedupe, input, next, over)
+             join schedules s on s.id = f.schedule
+             where not exists (select from tasks t where t.id = s.task_id
+                               and t.status not in ('completed', 'failed', 'cancelled'))
+           ), run as (
+             insert into schedule_runs (schedule_id, slot, principal_id, missed, missed_since, task_id)
+             select schedule, slot, principal_id, missed, missed_since, task from firing where slot is not null
+             on conflict (schedule_id, slot) do nothing returning task_id
+           ), queued as (
+             select f.* from firing f join run on run.task_id = f.task
+           ), session as (
+             insert into sessions (id, principal_id, label) select session, principal_id, label from queued
+           ), task as (
+             insert into tasks (id, master_id, kind, lane, principal_id, session_id, dedupe, input)
+             select task, task, 'agent', $12, principal_id, session, dedupe, input from queued
+           )
+           update schedules s set task_id = coalesce(q.task, s.task_id), updated_at = now(),
+             next_run_at = case when $11 then f.next else s.next_run_at end,
+             completed_at = case when $11 and f.over then now() else s.completed_at end
+           from firing f left join queued q using (schedule) where s.id = f.schedule
+           returning q.task""",
+        *zip(*(_firing(each) for each in firings), strict=True),
+        on_time,
+        Lane.AGENTS.value,
+    )
+    return [TaskId(row["task"]) for row in rows if row["task"]]
+
+
+def _firing(firing: Firing) -> tuple[object, ...]:
+    row, plan, assignment = firing.row, firing.plan, firing.assignment
+    slot = plan.slot if assignment else plan.missed_until
+    return (
+        row.id,
+        slot,
+        plan.missed,
+        plan.missed_since,
+        uuid4() if assignment else None,
+        uuid4() if assignment else None,
+        f"schedule:{row.id}:{slot.astimezone(UTC).isoformat()}" if slot else None,
+        assignment.model_dump(mode="json") if assignment else None,
+        plan.next_slot,
+        plan.next_slot is None and isinstance(row.definition.when, Once),
+    )
 
 
 def _columns(definition: Definition) -> tuple[object, ...]:

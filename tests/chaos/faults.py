@@ -45,6 +45,13 @@ class Fault(StrEnum):
     )
     STEP_LOAD_TELEGRAM = "step.telegram", 1, "SIGKILL at each named step under load, Telegram", "the same"
     STEP_LOAD_API = "step.api", 1, "SIGKILL at each named step under load, /v1", "the same"
+    STEP_SCHEDULE = (
+        "step.schedule",
+        1,
+        "SIGKILL while schedules are due",
+        "each slot runs once, its answer is said once",
+        ("tests/journeys/test_schedule_kills.py", "tests/background/test_scheduler.py"),
+    )
     RANDOM = "random", 2, "SIGKILL at random times under load", "the same; in work again < 3 s (p95)"
     POSTMASTER = (
         "postmaster",
@@ -150,8 +157,10 @@ class Fault(StrEnum):
     SLOW_READER = "slow-reader", 30, "viewers of the web page that do not read", "no memory growth"
     CROWD = "crowd", 31, "1,000 chats at once", "all answered"
     CLOCK = "clock", 32, "clock steps by an hour, both ways", "nothing twice, nothing stuck"
-    DST = "dst", 33, "daylight saving", "–", (), "there are no schedules yet"
-    CALENDAR = "calendar", 34, "leap day, year end, 2038", "–", (), "there are no schedules yet"
+    CLOCK_SCHEDULES = "clock.schedules", 32, "the same while schedules are due", "each slot once"
+    DST = "dst", 33, "daylight saving, 30 zones", "each slot of a schedule once"
+    CALENDAR = "calendar", 34, "leap day, year end, 2038", "each slot of a schedule once"
+    ASLEEP = "asleep", 35, "machine asleep for 8 h", "missed slots are run or counted as the schedule says, each once"
     SUSPENDED = (
         "suspended",
         35,
@@ -169,6 +178,7 @@ class Fault(StrEnum):
             "tests/journeys/test_refusals.py::test_a_second_gateway_on_the_same_data",
         ),
     )
+    TWO_SCHEDULERS = "two.schedulers", 36, "two gateways look at the same schedules at once", "each slot once"
     CONFIG = (
         "config",
         37,

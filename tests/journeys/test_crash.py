@@ -16,6 +16,8 @@ WITH_SUMMARY = {Step.SUMMARY_READY, Step.SUMMARY_COMMITTED}
 WITH_A_FILE = {Step.INGEST_KEPT, Step.INGEST_READ}
 COMMANDS = {Step.COMMAND_ACCEPTED, Step.COMMAND_COMMITTED}
 DELIVERY = {Step.OUTBOX_SENDING, Step.OUTBOX_REQUESTED, Step.OUTBOX_SENT}
+ELSEWHERE = {Step.INBOUND_SPOOLED, Step.SCHEDULE_DUE, Step.SCHEDULE_ENQUEUED}
+"""No message that somebody writes comes by these."""
 SHOWN = {Step.OUTBOX_SENDING: [NOTICE], Step.OUTBOX_REQUESTED: ["answer", NOTICE]}
 """What the chat sees of the interrupted message, where it is not just the answer."""
 
@@ -99,7 +101,7 @@ async def check_chat(telegram: FakeTelegram, step: Step) -> None:
     assert [kind_of(sent.text) for sent in telegram.sent[:-1]] == owed
 
 
-@pytest.mark.parametrize("step", [step for step in Step if step is not Step.INBOUND_SPOOLED])
+@pytest.mark.parametrize("step", [step for step in Step if step not in ELSEWHERE])
 async def test_a_telegram_message_survives(
     process: GatewayProcess, telegram: FakeTelegram, models: FakeModels, step: Step
 ) -> None:
@@ -127,7 +129,7 @@ async def test_the_embedded_postgres_is_found_running(
     await check_transcript(embedded, step)
 
 
-@pytest.mark.parametrize("step", [step for step in Step if step not in DELIVERY | WITH_A_FILE | {Step.INBOUND_SPOOLED}])
+@pytest.mark.parametrize("step", [step for step in Step if step not in DELIVERY | WITH_A_FILE | ELSEWHERE])
 async def test_a_request_to_the_api_survives(process: GatewayProcess, models: FakeModels, step: Step) -> None:
     process.configure(configured(models=models, **settings_for(step)))
     await process.start(SUPACLAW_FAIL=step)

@@ -49,6 +49,7 @@ create table triggers (
   id bigint generated always as identity primary key,
   principal_id uuid not null references principals,
   source text not null,
+  account text not null,                                -- the credential it came with
   idempotency_key text,
   digest text not null,                                 -- of what was sent with the key
   task_id uuid not null references tasks,
@@ -57,6 +58,10 @@ create table triggers (
 create unique index triggers_by_key on triggers (source, idempotency_key);
 create index triggers_by_task on triggers (task_id);
 
+create index inbox_by_address on inbox (address_id, id);
+create index tasks_failed on tasks (updated_at) where status = 'failed';
+create index outbox_troubled on outbox (message_id) where state in ('failed', 'uncertain');
+create index tasks_live_by_session on tasks (session_id) where status not in ('completed', 'failed', 'cancelled');
 alter table api_tokens add source text;                 -- may trigger for this source only
 alter table sessions add name text;                     -- of a conversation that triggers go on with
 create unique index sessions_by_name on sessions (principal_id, name) where ended_at is null;

@@ -1,0 +1,133 @@
+"""The scheduler: whatever is due becomes a task, once for each slot, whichever process sees it first."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+import structlog
+
+from gateway.agent.scheduled import assignment
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.clock import Clock
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.ids import PrincipalId
+from gateway.domain.texts import one_line
+from gateway.flow.wakeup import Wakeup
+from gateway.store import schedules
+from gateway.store.pool import Connection, Database
+from gateway.store.schedules import Firing, ScheduleRow
+from gateway.timetable.planning import plan
+
+BATCH = 50
+LONGEST_REST = timedelta(seconds=20)
+"""A clock that was set, or a machine that slept, is noticed by then."""
+SHORT_REST = timedelta(seconds=5)
+LONGEST_ERROR = 500
+
+log = structlog.get_logger(__name__)
+
+
+class Scheduler:
+    """Several may run on one database.
+
+    `settle` is called after each look; True: look again soon. `woken` is called when there is something to claim.
+    `may_run` says whether a principal is still let in.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        failpoints: Failpoints,
+        settle: Callable[[], Awaitable[bool]],
+        woken: Callable[[], None],
+        may_run: Callable[[Connection, PrincipalId], Awaitable[bool]],
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._failpoints = failpoints
+        self._settle = settle
+        self._woken = woken
+        self._may_run = may_run
+        self._awake = Wakeup()
+
+    def wake(self) -> None:
+        """When something is due may have changed."""
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Until cancelled; what goes wrong is logged, and tried again after a rest."""
+        while True:
+            self._awake.clear()
+            rest = LONGEST_REST
+            try:
+                rest = await self.look()
+            except TryAgainLater as exc:
+                log.warning("scheduler.waits", error=str(exc))
+                rest = SHORT_REST
+            except Exception:  # what is due later does not suffer from it
+                log.exception("scheduler.broken")
+            await self._awake.wait(rest.total_seconds())
+
+    async def look(self) -> timedelta:
+        """Queue what is due now, and ask what became of what was; returns how long to rest."""
+        began = self._clock.now()
+        await self.tick()
+        longest = SHORT_REST if await self._settle() else LONGEST_REST
+        async with self._database.connection() as conn:
+            next_due = await schedules.next_due(conn)
+        if next_due is None:
+            return longest
+        if next_due <= began:  # it waits for the end of its last run, which nobody announces
+            return SHORT_REST
+        return max(timedelta(), min(longest, next_due - self._clock.now()))
+
+    async def tick(self) -> int:
+        """Queue what is due now; returns how many tasks."""
+        queued = 0
+        while True:
+            seen, fired = await self._database.run(self._batch)
+            if seen:
+                self._failpoints.reach(Step.SCHEDULE_ENQUEUED)
+            if fired:
+                self._woken()
+            queued += fired
+            if seen < BATCH:
+                return queued
+
+    async def _batch(self, tx: Connection) -> tuple[int, int]:
+        """One transaction: how many were due, and how many tasks came of it."""
+        now = self._clock.now()
+        rows = await schedules.due(tx, now, BATCH)
+        if not rows:
+            return 0, 0
+        self._failpoints.reach(Step.SCHEDULE_DUE)
+        allowed = {person: await self._may_run(tx, person) for person in {row.principal_id for row in rows}}
+        firings: list[Firing] = []
+        for row in rows:
+            planned = _planned(row, now) if allowed[row.principal_id] else "its person is not let in any more"
+            if isinstance(planned, Firing):
+                firings.append(planned)
+            else:
+                await _halt(tx, row, planned)
+        return len(rows), await schedules.enqueue(tx, firings)
+
+
+def _planned(row: ScheduleRow, now: datetime) -> Firing | str:
+    """What to do, or why this one cannot go on, which must not keep the others from going on."""
+    assert row.next_run_at is not None, "it is due"
+    try:
+        todo = plan(row.definition, row.next_run_at, now)
+        if todo.slot is None:
+            return Firing(row, todo, None)
+        return Firing(row, todo, assignment(row, todo.slot, now=now, missed=todo.missed))
+    except ValueError as exc:
+        return str(exc)
+    except Exception as exc:
+        log.exception("schedule.broken", schedule=row.id)
+        return f"{type(exc).__name__}: {exc}"
+
+
+async def _halt(tx: Connection, row: ScheduleRow, why: str) -> None:
+    error = one_line(f"paused: {why}", LONGEST_ERROR)
+    log.error("schedule.paused", schedule=row.id, error=error)
+    await schedules.halt(tx, row.id, error)
