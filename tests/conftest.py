@@ -12,13 +12,26 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+import structlog
+from hypothesis import HealthCheck, settings
+from structlog.dev import ConsoleRenderer, plain_traceback
 
 from gateway.store.cluster import opened
 from gateway.store.migrate import migrate
 from gateway.store.pool import Database
 from gateway.store.postgres import EmbeddedPostgres
 
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
+
 HOMES = "supaclaw-pytest-"
+
+
+@pytest.fixture(autouse=True)
+def plain_logs() -> None:
+    """What a test makes fail is told without pictures of every frame, which take a second each."""
+    *processors, _ = structlog.get_config()["processors"]
+    structlog.configure(processors=[*processors, ConsoleRenderer(exception_formatter=plain_traceback)])
 
 
 @dataclass(frozen=True, slots=True)

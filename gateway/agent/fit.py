@@ -42,10 +42,13 @@ def fit(
 
 def message_tokens(message: PromptMessage, estimate: Estimate) -> int:
     """Tokens of one message with its envelope."""
-    calls = message.calls if isinstance(message, AssistantMessage) else ()
-    parts = chain([message.text], *((call.id, call.name, call.arguments) for call in calls))
-    images = IMAGE_TOKENS * len(message.images) if isinstance(message, UserMessage) else 0
-    return MESSAGE_OVERHEAD * (1 + len(calls)) + images + sum(map(estimate, parts))
+    tokens = MESSAGE_OVERHEAD + estimate(message.text)
+    if isinstance(message, UserMessage):
+        tokens += IMAGE_TOKENS * len(message.images)
+    elif isinstance(message, AssistantMessage):
+        for call in message.calls:
+            tokens += MESSAGE_OVERHEAD + estimate(call.id) + estimate(call.name) + estimate(call.arguments)
+    return tokens
 
 
 def even_out(texts: Sequence[str], room: int, estimate: Estimate) -> list[str]:

@@ -98,8 +98,9 @@ class LogFiles:
 
 
 def _opened(path: Path) -> int:
-    for folder in reversed(path.parents):
-        folder.mkdir(mode=0o700, exist_ok=True)
+    if not path.parent.is_dir():
+        for folder in reversed(path.parents):
+            folder.mkdir(mode=0o700, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
     if path.name.startswith("gateway-"):
         _lead(path.with_name("gateway.log"), path.name)

@@ -140,7 +140,7 @@ def summary_of(what: Cut, reply: str, at: int) -> str:
     return written(read(reply) or without_model(what, limit), limit)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(PAST, TEXT, NEWEST, st.integers(250, 3000), st.sampled_from(REPLIES), st.integers(0, 2000))
 def test_whatever_was_said_the_next_prompt_fits_and_nothing_open_is_lost(
     past: list[Step], question: str, newest: list[Step], budget: int, reply: str, at: int

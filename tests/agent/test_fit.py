@@ -208,7 +208,7 @@ ROUND = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     TEXT,
     st.lists(ROUND, max_size=8),

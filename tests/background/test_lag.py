@@ -76,6 +76,7 @@ def watched(monitor: LagMonitor) -> Iterator[None]:
 
 async def test_what_blocks_the_loop_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lag_module, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(lag_module, "BETWEEN_ALARMS", 0.0)  # another block, of the machine's making, hides no other
     monitor = LagMonitor()
 
     def grind_the_loop_to_a_halt() -> None:
@@ -87,8 +88,8 @@ async def test_what_blocks_the_loop_is_named(monkeypatch: pytest.MonkeyPatch) ->
     with capture_logs() as logs, watched(monitor):
         await asyncio.sleep(0.05)
         await asyncio.create_task(grind(), name="the culprit")
-        await eventually(lambda: bool(logs))
-    assert logs[0]["event"] == "loop.blocked"
-    assert "grind_the_loop_to_a_halt" in logs[0]["during"]
-    assert logs[0]["during"].endswith("task the culprit")
+        await eventually(lambda: any("grind_the_loop_to_a_halt" in str(log["during"]) for log in logs))
+    blocked = next(log for log in logs if "grind_the_loop_to_a_halt" in str(log["during"]))
+    assert blocked["event"] == "loop.blocked"
+    assert blocked["during"].endswith("task the culprit")
     assert monitor.lag.worst_ms >= 200

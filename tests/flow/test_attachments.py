@@ -338,6 +338,7 @@ class TestFailures:
         self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("gateway.background.worker.backoff", lambda _: 0.0)
+        monkeypatch.setattr("gateway.background.worker.POLL_SECONDS", 0.01)
         path.channel.files["f2"] = RuntimeError("a broken channel")
         async with path.working():
             await path.ask("both", attachments=(note(), note("f2", "b.txt")))

@@ -9,13 +9,18 @@ from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
 from gateway.domain.channel import SendFailed
 from gateway.domain.inbound import Address
-from gateway.flow import outages as outages_module
 from gateway.flow.outages import KEPT, Outages
 from gateway.flow.outbound import Outbound
 from tests.fakes.channel import FakeChannel
+from tests.fakes.eventually import eventually
 from tests.flow.outage import AwayAtTimes
 
 HERE, THERE, PAGE = Address("fake", "bot", "1"), Address("fake", "bot", "2"), Address("web", "owner", "main")
+
+
+class Hurried(SystemClock):
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -30,12 +35,11 @@ async def away(dsn: str) -> AsyncIterator[AwayAtTimes]:
 
 
 @pytest.fixture
-async def outages(away: AwayAtTimes, channel: FakeChannel, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Outages]:
-    monkeypatch.setattr(outages_module, "PATIENCE", 0.01)
+async def outages(away: AwayAtTimes, channel: FakeChannel) -> AsyncIterator[Outages]:
     outbound = Outbound(away, Failpoints(None))
     await outbound.adopt("fake", channel)
     away.away = True
-    outages = Outages(away, outbound, SystemClock())
+    outages = Outages(away, outbound, Hurried())
     running = asyncio.create_task(outages.run())
     yield outages
     running.cancel()
@@ -78,7 +82,7 @@ async def test_a_platform_that_refuses_is_left_alone(outages: Outages, channel: 
 async def test_a_database_that_answers_is_no_outage(outages: Outages, away: AwayAtTimes, channel: FakeChannel) -> None:
     away.away = False
     outages.note(HERE, private=True)
-    await asyncio.sleep(0.1)
+    await eventually(lambda: not outages._waiting)
     away.away = True
     outages.note(THERE, private=True)
     await channel.until(lambda texts: len(texts) == 1)

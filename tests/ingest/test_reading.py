@@ -234,7 +234,7 @@ class Silent:
 def test_damaged_files_are_told_as_such(sample: Sample, reading: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ocr, "engine", Silent)
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=25, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def damaged(data: st.DataObject) -> None:
         content = bytearray(sample.content[: data.draw(st.integers(0, len(sample.content)))])

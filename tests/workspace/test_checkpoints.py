@@ -227,7 +227,8 @@ class TestReadingAgain:
         assert read == ["b.md"]
         assert place.kept(made["id"]) == {"a.md": b"text", "b.md": b"longer than before"}
 
-    def test_a_young_file_is_read_again(self, place: Place, read: list[str]) -> None:
+    def test_a_young_file_is_read_again(self, place: Place, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(snapshot, "YOUNG_NS", 10**12)
         place.write("a.md")
         place.commit()
         place.commit()

@@ -55,7 +55,7 @@ ENTRIES = st.lists(ARRIVED, max_size=4, unique_by=lambda entry: entry.id)
 
 class TestRoundTrip:
     @given(ENTRIES)
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     def test_what_is_written_is_read_again(self, entries: list[Entry]) -> None:
         assert parse(render(entries, KEY), KEY) == Content(tuple(entries), intact=True)
 
@@ -76,7 +76,6 @@ class TestRoundTrip:
         assert shown == "### Ada &lt;b> Lovelace · 2026-03-01 12:30:15 UTC\n\n**hi**\n\n# there\n\n"
 
     @given(TEXTS)
-    @settings(deadline=None)
     def test_no_value_can_end_the_comment(self, value: str) -> None:
         header = render([arrived("x", name=value, id=value)], KEY).partition(b"\n")[0]
         assert header.endswith(b" -->")
