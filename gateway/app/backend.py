@@ -10,8 +10,10 @@ from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
 from gateway.flow.answers import Answers
 from gateway.flow.pairing import Pairing
+from gateway.flow.triggering import Triggering
 from gateway.store import steps, tasks
 from gateway.store.pool import Database
+from gateway.workspace.tree import Workspace
 
 if TYPE_CHECKING:
     from gateway.web.backend import Backend
@@ -58,6 +60,14 @@ def build_backend(
         uploads=parts.uploads,
         files=environment.workspace,
         pairing=Pairing(database, decided),
+        beat=parts.heartbeat.beat,
+        triggering=Triggering(
+            database,
+            parts.people.owner.id,
+            Workspace(environment.workspace),
+            lambda: parts.doors.states,
+            parts.worker.wake,
+        ),
         channels=lambda: parts.doors.states,
         logins=lambda: {n: c for n, c in parts.doors.channels.items() if isinstance(c, LoginChannel)},
         commands={name: command.summary for name, command in parts.commands.items()},

@@ -43,7 +43,8 @@ CATCH_UP_SECONDS = 5.0
 TASK_READY = "supaclaw_task"
 TASK_CANCELLED = "supaclaw_cancel"
 PEOPLE_CHANGED = "supaclaw_people"
-TOLD = (TASK_READY, TASK_CANCELLED, PEOPLE_CHANGED)
+SCHEDULES_CHANGED = "supaclaw_schedule"
+TOLD = (TASK_READY, TASK_CANCELLED, PEOPLE_CHANGED, SCHEDULES_CHANGED)
 """What processes on the same database tell each other of."""
 
 log = structlog.get_logger("gateway")
@@ -79,6 +80,8 @@ class Gateway:
             self._parts.worker.cancel([TaskId(UUID(payload))])
         elif channel == PEOPLE_CHANGED:
             self._parts.gate.people_changed()
+        elif channel == SCHEDULES_CHANGED:
+            self._parts.scheduler.wake()
         else:
             self._parts.worker.wake()
 
@@ -127,6 +130,7 @@ class Gateway:
             "commands": self._parts.dispatch.retry,
             "spool": self._parts.inbound.run,
             "outages": self._parts.outages.run,
+            "scheduler": self._parts.scheduler.run,
             "journal": self._parts.journal.run,
             "listener": listener.run,
             **self._parts.condition.watches,
@@ -141,6 +145,7 @@ class Gateway:
             "web": partial(web.serve, backend, socket),
             "config": self._watch(group).run,
             "models": self._warm,
+            "heartbeat": self._parts.heartbeat.run,
             **self._parts.condition.chores,
         }
         started = [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
@@ -209,4 +214,5 @@ class Gateway:
     def listening(self) -> None:
         """What was told before that may have been missed."""
         self._parts.worker.wake()
+        self._parts.scheduler.wake()
         self._parts.gate.people_changed()

@@ -1,17 +1,23 @@
 """The parts of a gateway, wired: the only place that builds them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from gateway import commands, tools
 from gateway.agent.limits import Limits
 from gateway.app.condition import Condition
 from gateway.background.cpu import Cpu
+from gateway.background.halt import Halt
+from gateway.background.heartbeat import Heartbeat
+from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.describe import Describe
+from gateway.background.jobs.heartbeat import HeartbeatRun
 from gateway.background.jobs.ingest import Ingest
 from gateway.background.reading import Hear, Reading
+from gateway.background.scheduler import Scheduler
 from gateway.background.worker import Runner, Worker
+from gateway.config.channels import switched_on
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.config.model import Config
@@ -23,7 +29,10 @@ from gateway.domain.inbound import Address
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
 from gateway.flow.answering import Answering
+from gateway.flow.budgets import Budgets
 from gateway.flow.compacting import Compacting
+from gateway.flow.concluding import Concluding
+from gateway.flow.delivering import Delivering
 from gateway.flow.dispatch import Dispatch
 from gateway.flow.doors import Doors
 from gateway.flow.gate import Gate
@@ -36,8 +45,10 @@ from gateway.flow.outages import Outages
 from gateway.flow.outbound import Outbound
 from gateway.flow.people import People
 from gateway.flow.posting import Posting
+from gateway.flow.settling import Settling
 from gateway.flow.turns import Turns
 from gateway.flow.uploads import Uploads
+from gateway.flow.zones import Zones
 from gateway.llm.client import Description, ModelClient
 from gateway.store import journals
 from gateway.store.pool import Database
@@ -64,6 +75,10 @@ class Current:
     def summary_model(self) -> ModelClient | None:
         """Who writes summaries and one-line descriptions; None when no model is connected."""
         return self.model.led_by(self.config.models.summary)
+
+    def heartbeat_model(self) -> ModelClient | None:
+        """Who is asked by a heartbeat; None when no model is connected."""
+        return self.model.led_by(self.config.heartbeat.model)
 
     def hear(self) -> Hear | None:
         """Who writes down what is said in audio; None when no model for it is named."""
@@ -94,17 +109,36 @@ class Parts:
         self.live = Live()
         self.cpu = Cpu()
         self.outbound = Outbound(database, failpoints, lambda principal: self.homes.of(principal).workspace.root)
-        self.notices = Notices(database, people, self.outbound, self.live)
+        self.delivering = Delivering(database, self.outbound, self.live, lambda: switched_on(current.config.channels))
+        self.notices = Notices(people, self.delivering)
         self.outages = Outages(database, self.outbound, clock)
         self.doors = Doors(self.outbound, self.notices.tell_owner)
-        posting = Posting(database, self.outbound, self.live)
+        posting = Posting(database, self.outbound, self.delivering)
         members = environment.data / "principals"
-        self.homes = Homes(database, people, environment.workspace, members, tools.discover(), posting)
+        self.zones = Zones(lambda: current.config.owner.timezone, people, lambda p: self.homes.of(p).persona().user)
+        self.homes = Homes(
+            database, people, environment.workspace, members, tools.discover(), posting, clock, self.zones.of
+        )
         self.uploads = Uploads(database, self.homes, clock, current.longest_file)
         self.journal = Journal(database, people, environment.workspace, environment.data, clock)
         self.live.listen(self.journal.changed)
+        self.halt = Halt(lambda: current.config.models)
         runners = self._runners(environment, current, database, failpoints, clock)
         self.worker = Worker(database, instance, runners, [Lane.CHAT, Lane.FILES, Lane.AGENTS], self.notices.tell_owner)
+        settling = Settling(database, people, self.delivering)
+        self.scheduler = Scheduler(database, clock, failpoints, settling.settle, self.worker.wake, people.lets_in)
+        self.heartbeat = Heartbeat(
+            database,
+            people,
+            self.homes,
+            lambda: current.config,
+            current.heartbeat_model,
+            Budgets(database, current.limits, clock),
+            self.halt,
+            self.notices.tell_owner,
+            self.worker.wake,
+            clock,
+        )
         self.dispatch = Dispatch(
             database,
             self.commands,
@@ -149,7 +183,7 @@ class Parts:
 
     def vitals(self) -> Vitals:
         """How the gateway is."""
-        return self.condition.vitals()
+        return replace(self.condition.vitals(), heartbeat=self.heartbeat.state)
 
     def _runners(
         self, environment: Environment, current: Current, database: Database, failpoints: Failpoints, clock: Clock
@@ -178,7 +212,31 @@ class Parts:
         reading = Reading(database, self.homes, self.cpu, scratch, current.hear, failpoints)
         ingest = Ingest(database, self._channel, self.uploads, reading, self._files_changed, clock, failpoints)
         describe = Describe(database, self.homes, current.summary_model, current.limits, clock)
-        return {"chat": turns, "ingest": ingest, "describe": describe}
+        heartbeat = HeartbeatRun(
+            database,
+            answering,
+            self.delivering,
+            self.homes,
+            current.heartbeat_model,
+            lambda: current.config.heartbeat.to,
+            self.halt,
+            clock,
+        )
+        concluding = Concluding(
+            database,
+            self.homes,
+            self.outbound,
+            self.delivering,
+            self.live,
+            clock,
+            failpoints,
+            self._slot_is_over,
+        )
+        agent = AgentRun(database, self.people, answering, concluding, failpoints)
+        return {"chat": turns, "agent": agent, "ingest": ingest, "describe": describe, "heartbeat": heartbeat}
+
+    def _slot_is_over(self) -> None:
+        self.scheduler.wake()
 
     def _channel(self, name: str) -> Channel | None:
         return self.outbound.channel(Address(name, "", ""))

@@ -10,6 +10,8 @@ from gateway.domain.principals import Role
 AccessMode = Literal["owner", "allowlist", "pairing", "open"]
 GroupMode = Literal["off", "mention", "all"]
 
+GROUP = "group:"
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -46,7 +48,7 @@ def identity_of(inbound: Inbound) -> str:
 
 def group_identity_of(inbound: Inbound) -> str:
     """A group counts as one principal."""
-    return f"{inbound.address.channel}:group:{inbound.address.chat}"
+    return f"{inbound.address.channel}:{GROUP}{inbound.address.chat}"
 
 
 def role_of(inbound: Inbound, known: Known, rules: Mapping[str, Access]) -> Role:
@@ -64,6 +66,16 @@ def role_of(inbound: Inbound, known: Known, rules: Mapping[str, Access]) -> Role
     if any(_let_in(each, known, rules) for each in known.linked.get(identity, (identity,))):
         return Role.MEMBER
     return Role.MEMBER if not inbound.private and rule.allows(inbound.address.chat) else Role.STRANGER
+
+
+def admitted(identities: Collection[str], known: Known, rules: Mapping[str, Access]) -> bool:
+    """Whether a principal with these identities is still let in; a group is, where groups may write at all."""
+    return any(_let_in(each, known, rules) or _is_open_group(each, rules) for each in identities)
+
+
+def _is_open_group(identity: str, rules: Mapping[str, Access]) -> bool:
+    channel, _, id = identity.partition(":")
+    return id.startswith(GROUP) and channel in rules and rules[channel].groups != "off"
 
 
 def _let_in(identity: str, known: Known, rules: Mapping[str, Access]) -> bool:

@@ -1,5 +1,6 @@
 """What an `agent` task was given to do: the `input` of its row."""
 
+import re
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
@@ -29,3 +30,16 @@ class Assignment(BaseModel):
     """With the conversation that is held at `address`."""
     schedule: ScheduleId | None = None
     slot: datetime | None = None
+
+
+QUIET = "nothing to report"
+"""The answer that is told to nobody."""
+
+
+def is_quiet(text: str, word: str) -> bool:
+    """Whether the text says this and nothing else, however it is set: case, quotes, emphasis, a full stop."""
+    return _bare(text) == _bare(word)
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"^[\W_]+|[\W_]+$", "", " ".join(text.casefold().split()))

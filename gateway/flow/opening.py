@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from gateway.agent.compaction import own_turn, turn_after
 from gateway.agent.files import LISTED
@@ -11,7 +12,7 @@ from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.principals import Label, Principal
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.tools import Caller
-from gateway.domain.transcript import ToolIntent
+from gateway.domain.transcript import ToolIntent, UserText
 from gateway.store import addresses, attachments, messages, principals, sessions, steps, tasks, unread
 from gateway.store.addresses import AddressRow
 from gateway.store.messages import MessageRow
@@ -99,6 +100,55 @@ async def open_turn(tx: Connection, run: Claim) -> Chat | None:
         first_ordinal=await messages.next_ordinal(tx, run.id),
         files=files,
         all_files=all_files,
+    )
+
+
+async def open_alone(
+    tx: Connection,
+    run: Claim,
+    prompt: str,
+    *,
+    label: Label,
+    origin: str,
+    at: AddressRow | None = None,
+    history: Sequence[MessageRow] = (),
+    heartbeat: bool = False,
+) -> Opened | None:
+    """Say the prompt, once, in the session of a task that nobody waits for; raises `RunLost`.
+
+    None when that prompt is open no more, and the task is over. Whatever an earlier task left open there has nobody
+    who would answer it.
+    """
+    assert run.session_id is not None, "a task that asks a model has a session"
+    await sessions.lock(tx, run.session_id)
+    await tasks.hold(tx, run)
+    await sessions.taint(tx, run.session_id, label)
+    if not await messages.was_asked(tx, run.session_id, run.id):
+        await messages.close(tx, run.session_id)
+        said = UserText(prompt, datetime.now(UTC))
+        await messages.say(tx, run.session_id, run.principal_id, said, label=label, origin=origin, task=run.id)
+    rows = await messages.transcript(tx, run.session_id)
+    transcript, files, all_files = await attachments.of_turn(tx, run.session_id, rows, LISTED)
+    asked = [row for row in transcript if row.open]
+    if not asked:
+        await tasks.finish(tx, run, Status.COMPLETED)
+        return None
+    return Opened(
+        session=run.session_id,
+        principal=await principals.get(tx, run.principal_id),
+        label=await sessions.label(tx, run.session_id),
+        at=at,
+        transcript=transcript,
+        asked=asked,
+        again=lambda tx: open_alone(
+            tx, run, prompt, label=label, origin=origin, at=at, history=history, heartbeat=heartbeat
+        ),
+        spent=await _spent(tx, run, run.session_id, transcript),
+        first_ordinal=await messages.next_ordinal(tx, run.id),
+        files=files,
+        all_files=all_files,
+        history=history,
+        heartbeat=heartbeat,
     )
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gateway.domain.access import Access, Known, group_identity_of, identity_of, role_of
+from gateway.domain.access import Access, Known, admitted, group_identity_of, identity_of, role_of
 from gateway.domain.ids import PrincipalId
 from gateway.domain.inbound import Inbound
 from gateway.domain.principals import Principal, Role
@@ -49,6 +49,12 @@ class People:
         identity = identity_of(inbound) if inbound.private else group_identity_of(inbound)
         name = inbound.sender.name if inbound.private else f"group {inbound.address.chat}"
         return await principals.ensure_member(tx, name, identity)
+
+    async def lets_in(self, conn: Connection, principal: PrincipalId) -> bool:
+        """Whether work may still be done for this principal, as far as this process knows."""
+        if self.is_owner(principal):
+            return True
+        return admitted(await principals.identities(conn, principal), self._known, self._access)
 
     def may_join(self, inbound: Inbound, principal: PrincipalId) -> bool:
         """Whether an account on this channel can become one more of this person's."""

@@ -2,14 +2,16 @@
 
 import asyncio
 
-from gateway.domain.ids import FileId, PrincipalId
+from gateway.domain.ids import PrincipalId
+from gateway.domain.principals import Label
 from gateway.domain.tools import ToolFailed
 from gateway.domain.transcript import AssistantText
+from gateway.flow.delivering import Delivering, HandedOver
 from gateway.flow.enclosures import kept
-from gateway.flow.live import Live, MessageStored
 from gateway.flow.outbound import Outbound
-from gateway.store import addresses, attachments, files, messages, sessions
+from gateway.store import addresses, attachments, files, sessions
 from gateway.store.addresses import AddressRow
+from gateway.store.files import FileRow
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database
 from gateway.tools import Post, Posted
@@ -24,14 +26,14 @@ MAX_FILE = 100_000_000
 class Posting:
     """Stores a message in the session of one of a principal's addresses and has it sent there."""
 
-    def __init__(self, database: Database, outbound: Outbound, live: Live) -> None:
+    def __init__(self, database: Database, outbound: Outbound, delivering: Delivering) -> None:
         self._database = database
         self._outbound = outbound
-        self._live = live
+        self._delivering = delivering
 
     def bound(self, database: Database) -> "Posting":
         """The same on this store: it holds what its principal may reach."""
-        return Posting(database, self._outbound, self._live)
+        return Posting(database, self._outbound, self._delivering)
 
     def of(self, principal: PrincipalId, workspace: Workspace) -> Post:
         """For this principal alone."""
@@ -39,9 +41,11 @@ class Posting:
         async def post(text: str, to: str | None, path: str | None) -> Posted:
             at = await self._chosen(principal, to.lower() if to else None)
             file = await self._measured(workspace, path, at) if path is not None else None
-            row = await self._database.run(lambda tx: self._store(tx, principal, at, text, file))
-            self._live.publish(row.session_id, MessageStored(row.id))
-            self._outbound.wake()
+            try:
+                row = await self._database.run(lambda tx: self._store(tx, principal, at, text, file))
+            except HandedOver as error:
+                raise ToolFailed("no_such_chat", str(error)) from error
+            self._delivering.told(row)
             return Posted(at.channel, row.id)
 
         return post
@@ -69,25 +73,20 @@ class Posting:
         return file
 
     async def _store(
-        self, tx: Connection, principal: PrincipalId, chosen: AddressRow, text: str, file: Written | None
+        self, tx: Connection, principal: PrincipalId, at: AddressRow, text: str, file: Written | None
     ) -> MessageRow:
         """One transaction: the message, its file, its outbox rows."""
-        at = await addresses.lock_by_id(tx, chosen.id)
-        if at.principal_id != principal:
-            raise ToolFailed("no_such_chat", "That chat belongs to somebody else now; nothing was sent.")
-        await sessions.lock(tx, at.session_id)
         label = await sessions.label_at_work(tx, principal)
-        await sessions.taint(tx, at.session_id, label)
-        said = AssistantText(text or (f"[{file.path}]" if file else ""), final=False)
-        row = await messages.say(tx, at.session_id, principal, said, label=label, origin="agent", address=at.id)
-        enclosed = [await self._linked(tx, at, row, file)] if file else []
-        await self._outbound.put(tx, at, row.id, text, files=enclosed)
+        enclosed = await _known(tx, principal, file, label) if file else None
+        said = AssistantText(text or (f"[{enclosed.path}]" if enclosed else ""))
+        ids = [enclosed.id] if enclosed else []
+        row = await self._delivering.say(tx, at, principal, said, label=label, origin="agent", sent=text, files=ids)
+        if enclosed:
+            await attachments.link(tx, principal, row.id, at.channel, enclosed)
         return row
 
-    async def _linked(self, tx: Connection, at: AddressRow, row: MessageRow, file: Written) -> FileId:
-        """The file as a part of the message; what is known of it already stays known."""
-        known = await files.get(tx, at.principal_id, file.path)
-        if known is None or known.sha256 != file.sha256:
-            known = await kept(tx, at.principal_id, file, row.label)
-        await attachments.link(tx, at.principal_id, row.id, at.channel, known)
-        return known.id
+
+async def _known(tx: Connection, principal: PrincipalId, file: Written, label: Label) -> FileRow:
+    """What is known of a file stays known, unless it is another one now."""
+    known = await files.get(tx, principal, file.path)
+    return known if known is not None and known.sha256 == file.sha256 else await kept(tx, principal, file, label)

@@ -1,5 +1,6 @@
 """Where conversations are held, and which session is current there."""
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from datetime import datetime
@@ -128,16 +129,28 @@ async def move(conn: Connection, session: SessionId, successor: SessionId) -> No
 
 
 async def last_spoken_at(
-    conn: Connection, principal: PrincipalId, channel: str | None = None, *, private: bool = False
+    conn: Connection,
+    principal: PrincipalId,
+    channel: str | None = None,
+    *,
+    private: bool = False,
+    among: Collection[str] | None = None,
+    avoid: AddressId | None = None,
 ) -> AddressRow | None:
-    """Where this principal wrote last, on this channel or on any where something can be said unasked."""
+    """Where this principal wrote last, on this channel or on any where something can be said unasked.
+
+    Only `among` these channels, if they are given, and never at `avoid`.
+    """
     row = await conn.fetchrow(
         """select a.* from addresses a join inbox i on i.address_id = a.id
            where a.principal_id = $1 and a.channel <> 'api' and a.channel = coalesce($2, a.channel)
-             and (a.private or not $3) order by i.id desc limit 1""",
+             and (a.private or not $3) and ($4::text[] is null or a.channel = any($4)) and a.id is distinct from $5
+           order by i.id desc limit 1""",
         principal,
         channel,
         private,
+        None if among is None else list(among),
+        avoid,
     )
     return AddressRow(**row) if row else None
 

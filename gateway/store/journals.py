@@ -148,12 +148,17 @@ async def unopened(conn: Connection, limit: int, session: SessionId | None = Non
 
 
 async def listed(conn: Connection, journal: JournalRow) -> list[Listed]:
-    """Every filed journal of the principal, and this one."""
+    """Every filed journal of the principal, and this one. What ran by itself is not in the index:
+
+    it would be too much, and what it had to tell stands in a chat.
+    """
     rows = await conn.fetch(
-        """select j.path, j.summary, coalesce((
-             select m.origin from messages m where m.journal_id = j.id and m.kind = 'user' order by m.id limit 1), '')
-             as channel
-           from journals j where j.principal_id = $1 and (j.filed_at is not null or j.id = $2)""",
+        """select * from (
+             select j.path, j.summary, coalesce((
+               select m.origin from messages m where m.journal_id = j.id and m.kind = 'user' order by m.id limit 1), '')
+               as channel
+             from journals j where j.principal_id = $1 and (j.filed_at is not null or j.id = $2)) each
+           where channel not in ('schedule', 'trigger', 'heartbeat')""",
         journal.principal_id,
         journal.id,
     )

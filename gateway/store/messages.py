@@ -27,7 +27,7 @@ STOPPED = "[The user stopped this; it needs no answer any more.]"
 Kind = Literal["user", "assistant", "tool_intent", "tool_result", "summary", "notice"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MessageRow:
     """One entry of a transcript; `seq` is None while no turn has taken it."""
 
@@ -62,8 +62,10 @@ class MessageRow:
 
     @classmethod
     def of(cls, row: Record) -> Self:
-        """From its row."""
-        return cls(**{**row, "label": Label(row["label"])})
+        """From its row; a transcript has hundreds, for which the constructor would take five times as long."""
+        made = cls.__new__(cls)
+        vars(made).update(row, label=Label(row["label"]))
+        return made
 
     @property
     def size(self) -> int:
@@ -133,13 +135,17 @@ async def say(
     task: TaskId | None = None,
     covers: int | None = None,
 ) -> MessageRow:
-    """Append one text to the transcript; the caller holds the session. A summary says up to which place it `covers`."""
+    """Append one text to the transcript; the caller holds the session. A summary says up to which place it `covers`.
+
+    What a user said waits for an answer if it was said for a `task`.
+    """
     text = storable(entry.text)
     row = await conn.fetchrow(
         """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
                insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final,
                                      task_id, closed_at, covers, tokens, journal_id)
-               select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9, case when $4 = 'user' then now() end, $10, $11,
+               select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9,
+                      case when $4 = 'user' and $9::uuid is null then now() end, $10, $11,
                       (select id from journals where session_id = $1 and closed_at is null)
                from place
                returning *""",
@@ -165,6 +171,17 @@ _KIND: dict[type[Entry], Kind] = {
     Summary: "summary",
     UserText: "user",
 }
+
+
+async def was_asked(conn: Connection, session: SessionId, task: TaskId) -> bool:
+    """Whether the prompt of a task has been said in its session."""
+    return bool(
+        await conn.fetchval(
+            "select exists (select from messages where session_id = $1 and task_id = $2 and kind = 'user')",
+            session,
+            task,
+        )
+    )
 
 
 async def intend(

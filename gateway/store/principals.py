@@ -55,6 +55,11 @@ async def get(conn: Connection, principal: PrincipalId) -> Principal:
     return Principal(row["id"], Role(row["role"]), row["name"])
 
 
+async def identities(conn: Connection, principal: PrincipalId) -> tuple[str, ...]:
+    """How one principal is known."""
+    return tuple(await conn.fetchval("select identities from principals where id = $1", principal) or ())
+
+
 async def add(conn: Connection, role: Role, name: str, identities: Sequence[str]) -> PrincipalId:
     """A new principal; a second owner is refused by the schema."""
     identity = PrincipalId(uuid4())

@@ -40,6 +40,14 @@ async def end(conn: Connection, session: SessionId) -> None:
     await conn.execute("update sessions set ended_at = now() where id = $1", session)
 
 
+async def end_unnamed(conn: Connection, session: SessionId) -> bool:
+    """Close a task's own session, unless it has a name and other tasks go on with it; the caller holds its lock."""
+    done = await conn.fetchval(
+        "update sessions set ended_at = now() where id = $1 and name is null returning true", session
+    )
+    return bool(done)
+
+
 async def taint(conn: Connection, session: SessionId, label: Label) -> None:
     """Raise the session's label to at least this one; it never falls."""
     await conn.execute("update sessions set label = $2 where id = $1 and label < $2", session, label)

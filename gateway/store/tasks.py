@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import uuid4
 
-from gateway.domain.ids import InstanceId, PrincipalId, SessionId, TaskId
+from gateway.domain.ids import InstanceId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.tasks import LEASE_SECONDS, Claim, Lane, Status
 from gateway.domain.texts import storable
+from gateway.store.outbox import State
 from gateway.store.pool import Connection
 
 LEASE = timedelta(seconds=LEASE_SECONDS)
@@ -23,6 +24,16 @@ class TaskSummary:
     status: Status
     attempts: int
     error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport(TaskSummary):
+    """What became of it: what the agent said at its end, and how each part of that got to the chat it was said in."""
+
+    created_at: datetime
+    updated_at: datetime
+    result: str | None
+    delivery: tuple[State, ...]
 
 
 async def create_chat(
@@ -55,6 +66,7 @@ async def create(
     max_attempts: int = 3,
     instance: InstanceId | None = None,
     priority: int = 0,
+    session: SessionId | None = None,
 ) -> TaskId | None:
     """Queue a task; None if a live one has the same `dedupe`. A child counts at its parent in the same transaction.
 
@@ -66,9 +78,9 @@ async def create(
              select master_id, depth from tasks where id = $7
            ), child as (
              insert into tasks (id, master_id, parent_id, depth, kind, lane, principal_id, input, dedupe, max_attempts,
-                                instance_id, priority)
+                                instance_id, priority, session_id)
              select $1, coalesce((select master_id from parent), $1), $7, coalesce((select depth + 1 from parent), 0),
-                    $3, $4, $2, $5, $6, $8, $9, $10
+                    $3, $4, $2, $5, $6, $8, $9, $10, $11
              on conflict do nothing returning id, parent_id
            ), counted as (
              update tasks set open_children = open_children + 1 where id = (select parent_id from child)
@@ -84,6 +96,7 @@ async def create(
         max_attempts,
         instance,
         priority,
+        session,
     )
     return TaskId(found) if found else None
 
@@ -107,6 +120,19 @@ async def payload(conn: Connection, task: TaskId) -> JsonObject:
     return found or {}
 
 
+async def waits_for_another(conn: Connection, run: Claim) -> bool:
+    """Whether an older task of the conversation that both go on with is not over."""
+    return bool(
+        await conn.fetchval(
+            """select exists (
+                 select from tasks own join sessions s on s.id = own.session_id and s.name is not null
+                 join tasks t on t.session_id = s.id and t.seq < own.seq
+                 where own.id = $1 and t.status not in ('completed', 'failed', 'cancelled'))""",
+            run.id,
+        )
+    )
+
+
 async def hold(conn: Connection, run: Claim) -> None:
     """The fence: locks the task until the transaction ends; raises `RunLost` if this run no longer owns it."""
     await conn.execute("select from hold($1, $2)", run.id, run.token)
@@ -117,11 +143,13 @@ async def progress(conn: Connection, run: Claim) -> None:
     await conn.execute("select progress($1, $2)", run.id, run.token)
 
 
-async def finish(conn: Connection, run: Claim, status: Status, *, error: str | None = None) -> None:
-    """End the task and tell its parent; raises `RunLost`."""
-    await conn.execute(
-        "select finish($1, $2, $3, null, $4)", run.id, run.token, status.value, error and storable(error)
-    )
+async def finish(
+    conn: Connection, run: Claim, status: Status, *, error: str | None = None, said: MessageId | None = None
+) -> None:
+    """End the task and tell its parent; raises `RunLost`. What was `said` in a chat about it is found again by it."""
+    output = None if said is None else {"message": said}
+    why = error and storable(error)
+    await conn.execute("select finish($1, $2, $3, $4, $5)", run.id, run.token, status.value, output, why)
 
 
 async def requeue(
@@ -202,6 +230,22 @@ async def queue(conn: Connection) -> dict[Status, int]:
            where status not in ('completed', 'failed', 'cancelled') group by status"""
     )
     return {Status(row["status"]): row["n"] for row in rows}
+
+
+async def report(conn: Connection, task: TaskId) -> TaskReport | None:
+    """What became of one task."""
+    row = await conn.fetchrow(
+        """select t.id, t.kind, t.status, t.attempts, t.error, t.created_at, t.updated_at,
+                  case when t.status = 'completed' then (
+                    select m.text from messages m
+                    where m.session_id = t.session_id and m.task_id = t.id and m.kind = 'assistant'
+                    order by m.seq desc limit 1) end as result,
+                  array(select o.state from outbox o where o.message_id = (t.output ->> 'message')::bigint
+                        order by o.part) as delivery
+           from tasks t where t.id = $1""",
+        task,
+    )
+    return TaskReport(**{**row, "status": Status(row["status"]), "delivery": tuple(row["delivery"])}) if row else None
 
 
 async def get(conn: Connection, task: TaskId) -> TaskSummary | None:

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.domain.access import Access, AccessMode, Known, group_identity_of, identity_of, role_of
+from gateway.domain.access import Access, AccessMode, Known, admitted, group_identity_of, identity_of, role_of
 from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.principals import Role
 
@@ -74,3 +74,22 @@ def test_in_a_group_only_those_let_in_count_unless_the_group_is(mode: AccessMode
 
 def test_a_person_and_a_group_have_identities_of_their_own() -> None:
     assert (identity_of(by("7")), group_identity_of(by("7"))) == ("fake:7", "fake:group:room")
+
+
+def test_a_principal_is_let_in_by_any_of_its_identities() -> None:
+    rules = {"fake": Access(), "other": Access("allowlist", frozenset({"2"}))}
+    assert admitted(["fake:2", "other:2"], Known(), rules)
+    assert not admitted(["fake:2", "other:3"], Known(), rules)
+    assert not admitted([], Known(), rules)
+
+
+def test_who_paired_is_let_in_until_that_is_taken_back() -> None:
+    assert admitted(["fake:2"], Known(paired={"fake:2"}), {"fake": Access("pairing")})
+    assert not admitted(["fake:2"], Known(), {"fake": Access("pairing")})
+
+
+def test_a_group_is_let_in_where_groups_may_write() -> None:
+    group = [group_identity_of(by("2", private=False))]
+    assert admitted(group, Known(), {"fake": Access()})
+    assert not admitted(group, Known(), {"fake": Access(groups="off")})
+    assert not admitted(group, Known(), {"other": Access()})

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from uuid import uuid4
 from gateway import commands, tools
 from gateway.agent.limits import Limits
 from gateway.background.cpu import MEMORY, Cpu
+from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.describe import Describe
 from gateway.background.jobs.ingest import Ingest
 from gateway.background.reading import Hear, Reading
@@ -29,6 +30,8 @@ from gateway.domain.tasks import Claim, Lane
 from gateway.flow.answering import Answering
 from gateway.flow.answers import Answer, Answers
 from gateway.flow.compacting import Compacting
+from gateway.flow.concluding import Concluding
+from gateway.flow.delivering import Delivering
 from gateway.flow.dispatch import Dispatch
 from gateway.flow.entering import Accepted
 from gateway.flow.homes import Homes
@@ -40,6 +43,7 @@ from gateway.flow.outages import Outages
 from gateway.flow.outbound import Outbound
 from gateway.flow.people import People, meet
 from gateway.flow.posting import Posting
+from gateway.flow.settling import Settling
 from gateway.flow.turns import Turns
 from gateway.flow.uploads import Uploads
 from gateway.llm.client import Description
@@ -166,6 +170,9 @@ class MessagePath:
     outages: Outages
     uploads: Uploads
     ingest: Ingest
+    delivering: Delivering
+    agent: AgentRun
+    settling: Settling
 
     async def say(self, *texts: str, **more: Any) -> Sequence[Accepted]:
         return await self.inbound.accept([message(text, **more) for text in texts])
@@ -175,7 +182,7 @@ class MessagePath:
         return accepted
 
     async def answer(self, accepted: Accepted) -> Answer:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             return await self.answers.wait(accepted)
 
     async def ask(self, text: str, **more: Any) -> str:
@@ -227,6 +234,8 @@ async def build(
     most: int = 1024**2,
     cpu: Cpu | None = None,
     hear: Hear | None = None,
+    configured: Collection[str] = ("fake",),
+    over: Callable[[], None] = lambda: None,
 ) -> MessagePath:
     people = await meet(database, "Ada", {"fake": OWNER})
     people.allow({"fake": Access("allowlist", frozenset({OWNER, MEMBER}))})
@@ -237,7 +246,8 @@ async def build(
     outbound = Outbound(database, failpoints, lambda principal: homes.of(principal).workspace.root)
     outages = Outages(database, outbound, clock)
     of_all = [*tools.discover(), workshop.family] if families is None else families
-    posting = Posting(database, outbound, live)
+    delivering = Delivering(database, outbound, live, lambda: configured)
+    posting = Posting(database, outbound, delivering)
     homes = Homes(database, people, workspace, workspace.parent / "principals", of_all, posting)
     closed = ClosedJournals()
     compacting = Compacting(database, lambda: summaries, lambda: at_tokens, closed.close, live, failpoints)
@@ -262,7 +272,9 @@ async def build(
         failpoints,
     )
     describe = Describe(database, homes, lambda: summaries, lambda: bounds, clock)
-    runners: dict[str, Runner] = {"chat": turns, "ingest": ingest, "describe": describe}
+    concluding = Concluding(database, homes, outbound, delivering, live, clock, failpoints, over)
+    agent = AgentRun(database, people, answering, concluding, failpoints)
+    runners: dict[str, Runner] = {"chat": turns, "ingest": ingest, "describe": describe, "agent": agent}
     worker = Worker(database, instance, runners, [Lane.CHAT, Lane.FILES, Lane.AGENTS])
     dispatch = Dispatch(
         database,
@@ -278,7 +290,7 @@ async def build(
     )
     journal, notices = (
         Journal(database, people, workspace, workspace.parent, clock),
-        Notices(database, people, outbound, live),
+        Notices(people, delivering),
     )
     live.listen(journal.changed)
     inbound = InboundFlow(
@@ -318,6 +330,9 @@ async def build(
         outages,
         uploads,
         ingest,
+        delivering,
+        agent,
+        Settling(database, people, delivering),
     )
 
 

@@ -114,3 +114,14 @@ async def test_a_chat_goes_to_who_writes_there_now_and_what_was_said_stays_with_
     await path.people.refresh(path.database)
     again = await path.tell("it is me")
     assert again.session_id not in (before.session_id, after.session_id)
+
+
+async def test_work_is_done_for_those_who_are_let_in(path: MessagePath) -> None:
+    await path.tell("hello", chat=MEMBER, sender=MEMBER)
+    [(member,)] = await path.rows("select id from principals where role = 'member'")
+    async with path.database.connection() as conn:
+        assert await path.people.lets_in(conn, path.people.owner.id)
+        assert await path.people.lets_in(conn, member)
+        path.people.allow({})
+        assert await path.people.lets_in(conn, path.people.owner.id)
+        assert not await path.people.lets_in(conn, member)

@@ -98,3 +98,18 @@ async def test_something_is_said_where_they_wrote_last_on_any_channel_or_on_one(
         found = [await addresses.last_spoken_at(tx, world.principal, channel) for channel in asked]
         assert await addresses.channels(tx, world.principal) == ["fake", "quiet", "web"]
     assert [at and at.address for at in found] == [HOME, HOME, page, None, None, None]
+
+
+async def test_among_some_channels_and_not_at_one_address(world: World) -> None:
+    phone, page = Address("fake", "bot", "2"), Address("web", "", "1")
+    async with world.database.transaction() as tx:
+        for address in (phone, page):
+            await add(tx, world, address)
+        for address in (HOME, phone, page):
+            await heard(tx, world, address)
+        held = await addresses.find(tx, phone)
+        assert held is not None
+        fakes = await addresses.last_spoken_at(tx, world.principal, among={"fake", "gone"})
+        other = await addresses.last_spoken_at(tx, world.principal, among={"fake"}, avoid=held.id)
+        nowhere = await addresses.last_spoken_at(tx, world.principal, among=())
+    assert [at and at.address for at in (fakes, other, nowhere)] == [phone, HOME, None]

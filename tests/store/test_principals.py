@@ -56,3 +56,10 @@ async def test_the_owner_can_be_changed_while_nobody_else_looks(world: World) ->
         changed = await principals.owner(tx)
     assert changed is not None
     assert (changed.id, changed.name, changed.identities) == (world.principal, "Eve", ("fake:9", "web:1"))
+
+
+async def test_a_principal_is_known_by_its_identities(world: World) -> None:
+    bob = await ensure(world, "Bob", "fake:2")
+    async with world.database.transaction() as tx:
+        await principals.add_identity(tx, bob, "slack:U2")
+        assert await principals.identities(tx, bob) == ("fake:2", "slack:U2")

@@ -3,7 +3,7 @@ from uuid import uuid4
 from gateway.domain.ids import InstanceId, SessionId
 from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
-from gateway.store import addresses, sessions, tasks
+from gateway.store import addresses, sessions, tasks, triggers
 from tests.store.world import HOME, World, blocked, held
 
 SAID = """insert into messages (session_id, principal_id, kind, text, label, origin)
@@ -107,3 +107,12 @@ async def test_what_one_turn_says_may_carry_the_highest_label_at_work(world: Wor
         assert await sessions.label_at_work(tx, world.principal) == Label.OWNER
         await tx.execute("update tasks set status = 'running' where session_id = $1", elsewhere)
         assert await sessions.label_at_work(tx, world.principal) == Label.UNTRUSTED
+
+
+async def test_a_tasks_own_session_ends_unless_others_go_on_with_it(world: World) -> None:
+    async with world.database.transaction() as tx:
+        own = await sessions.start(tx, world.principal, Label.OWNER)
+        named = await triggers.conversation(tx, world.principal, "ci/main", Label.UNTRUSTED)
+        assert [await sessions.end_unnamed(tx, session) for session in (own, named)] == [True, False]
+    ended = await world.column("select id from sessions where ended_at is not null")
+    assert ended == [own]

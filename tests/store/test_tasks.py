@@ -11,8 +11,9 @@ import pytest
 
 from gateway.domain.errors import RunLost
 from gateway.domain.ids import InstanceId, TaskId
+from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Lane, Status
-from gateway.store import leases, sessions, tasks
+from gateway.store import leases, sessions, tasks, triggers
 from gateway.store.pool import Connection
 from gateway.store.tasks import LEASE
 from tests.store.world import World, blocked, held, somebody
@@ -496,3 +497,21 @@ async def test_other_processes_are_told_of_work_and_of_cancelled_runs(world: Wor
         assert await asyncio.wait_for(heard.get(), 10) == ("supaclaw_cancel", str(task))
     finally:
         await listener.close()
+
+
+async def test_in_a_conversation_of_several_tasks_the_oldest_goes_first(world: World) -> None:
+    async with world.database.transaction() as tx:
+        talk = await triggers.conversation(tx, world.principal, "ci/main", Label.UNTRUSTED)
+        apart = await sessions.start(tx, world.principal, Label.OWNER)
+        for session in (talk, talk, apart, apart):
+            await tasks.create(tx, world.principal, "agent", Lane.AGENTS, session=session)
+    runs = await world.claim(somebody(), 4)
+
+    async def waiting() -> list[bool]:
+        async with world.database.connection() as conn:
+            return [await tasks.waits_for_another(conn, run) for run in runs]
+
+    assert await waiting() == [False, True, False, False]
+    async with world.database.transaction() as tx:
+        await tasks.finish(tx, runs[0], Status.FAILED)
+    assert await waiting() == [False, False, False, False]

@@ -1,0 +1,93 @@
+"""Agent: a prompt that nobody waits for, from a schedule or from another program."""
+
+from collections.abc import Sequence
+
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.assignment import Assignment
+from gateway.domain.principals import Label
+from gateway.domain.tasks import Claim, Status
+from gateway.domain.transcript import Notice
+from gateway.flow.answering import Answering, Said
+from gateway.flow.concluding import Concluding
+from gateway.flow.opening import Opened, open_alone
+from gateway.flow.people import People
+from gateway.store import addresses, attachments, messages, schedule_runs, sessions, tasks
+from gateway.store.messages import MessageRow
+from gateway.store.pool import Connection, Database
+
+TURN_SECONDS = 1.0
+"""Until a run looks again whether it is its turn in the conversation it goes on with."""
+
+
+class AgentRun:
+    """The runner of `agent` tasks."""
+
+    def __init__(
+        self,
+        database: Database,
+        people: People,
+        answering: Answering,
+        concluding: Concluding,
+        failpoints: Failpoints,
+    ) -> None:
+        self._database = database
+        self._people = people
+        self._answering = answering
+        self._concluding = concluding
+        self._failpoints = failpoints
+
+    async def run(self, run: Claim) -> None:
+        """Answer the prompt and tell of it; raises `RunLost` when the run was cancelled or taken over."""
+        self._failpoints.reach(Step.TURN_CLAIMED)
+        assignment, opened = await self._database.run(lambda tx: self._open(tx, run))
+        if opened is None:
+            return
+        self._failpoints.reach(Step.TURN_TAKEN)
+        said = await self._answering.answer(run, opened)
+        self._failpoints.reach(Step.ANSWER_READY)
+        await self._concluding.conclude(run, assignment, opened, said)
+
+    async def give_up(self, run: Claim) -> None:
+        """Out of attempts, which is told as any other failure."""
+        assignment, opened = await self._database.run(lambda tx: self._open(tx, run))
+        if opened is not None:
+            text = f"{run.max_attempts} attempts failed; the log says why"
+            said = Said(Notice(text), status=Status.FAILED, error="out of attempts")
+            await self._concluding.conclude(run, assignment, opened, said)
+
+    async def _open(self, tx: Connection, run: Claim) -> tuple[Assignment, Opened | None]:
+        """Nothing is opened of what nobody wants any more, nor before its turn."""
+        assignment = Assignment.model_validate(await tasks.payload(tx, run.id))
+        if not await self._wanted(tx, run, assignment):
+            await tasks.finish(tx, run, Status.CANCELLED)
+            return assignment, None
+        if await tasks.waits_for_another(tx, run):
+            await tasks.requeue(tx, run, delay=TURN_SECONDS, failed=False)
+            return assignment, None
+        label, history = await _history(tx, run, assignment)
+        opened = await open_alone(
+            tx,
+            run,
+            assignment.prompt,
+            label=max(label, assignment.label),
+            origin=assignment.origin,
+            history=history,
+        )
+        return assignment, opened
+
+    async def _wanted(self, tx: Connection, run: Claim, assignment: Assignment) -> bool:
+        """Its schedule is there, and its person is let in."""
+        if assignment.schedule is not None and not await schedule_runs.known(tx, run.id):
+            return False
+        return await self._people.lets_in(tx, run.principal_id)
+
+
+async def _history(tx: Connection, run: Claim, assignment: Assignment) -> tuple[Label, Sequence[MessageRow]]:
+    """What is said in the chat that it was asked for in, if it is to know that, and how far that can be trusted."""
+    if not assignment.history or assignment.address is None:
+        return Label.OWNER, ()
+    at = await addresses.get(tx, assignment.address)
+    if at.principal_id != run.principal_id:
+        return Label.OWNER, ()
+    rows = await messages.transcript(tx, at.session_id)
+    return await sessions.label(tx, at.session_id), await attachments.joined(tx, rows)
