@@ -34,6 +34,8 @@ NOT_YET = {"Locked text comes back byte for byte."}
 FILE_TOOLS = {"list_files", "read_file", "write_file", "edit_file"}
 OWN_CHATS = {"send_message", "send_file"}
 """They reach chats of the person the agent works for, and nobody else's."""
+OWN_TIME = {"cron"}
+"""It says when the agent is asked something again, by the same person's words and into the same person's chats."""
 
 
 def table(heading: str) -> list[list[str]]:
@@ -87,7 +89,7 @@ def test_a_proof_is_a_test_that_exists(what: str, proof: str) -> None:
     assert [name for name in named if name not in known] == []
 
 
-def test_the_only_tools_work_on_files_or_speak_to_the_user(tmp_path: Path) -> None:
+def test_the_only_tools_work_on_files_or_schedules_or_speak_to_the_user(tmp_path: Path) -> None:
     """What could act outside, run commands or make requests has to prove its own promises first."""
 
     async def record(path: str, size: int, mime: str, sha256: str) -> None:
@@ -95,4 +97,4 @@ def test_the_only_tools_work_on_files_or_speak_to_the_user(tmp_path: Path) -> No
 
     services = Services(Workspace(tmp_path), record)
 
-    assert {tool.name for family in tools.discover() for tool in family(services)} == FILE_TOOLS | OWN_CHATS
+    assert {tool.name for family in tools.discover() for tool in family(services)} == FILE_TOOLS | OWN_CHATS | OWN_TIME

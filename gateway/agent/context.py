@@ -22,9 +22,20 @@ NO_RESULT = json.dumps({"error": "no_result", "message": "No result was stored; 
 
 OPENING = "[The conversation starts with your message.]"
 
+ZONE = "Their time zone is {}."
+NO_ZONE = (
+    "Their time zone is not known. The first time it matters, ask for their city and write the IANA name after "
+    '"Time zone:" in USER.md.'
+)
+
 
 def system_prompt(
-    persona: PersonaText, principal: Principal, *, sections: Sequence[str] = (), heartbeat: bool = False
+    persona: PersonaText,
+    principal: Principal,
+    *,
+    zone: str | None = None,
+    sections: Sequence[str] = (),
+    heartbeat: bool = False,
 ) -> str:
     """Standing instructions; the same for every turn of a principal until a file changes. No clock goes in here."""
     parts = [
@@ -33,7 +44,8 @@ def system_prompt(
         _file("SOUL.md", persona.soul),
         _file("TOOLS.md", persona.tools),
         _file("USER.md", persona.user),
-        f"You are talking with {_one_line(principal.name)} ({principal.role.value}).",
+        f"You are talking with {_one_line(principal.name)} ({principal.role.value}). "
+        f"{ZONE.format(zone) if zone else NO_ZONE}",
         *sections,
         _file("HEARTBEAT.md", persona.heartbeat) if heartbeat else "",
     ]
@@ -141,7 +153,7 @@ def _file(name: str, text: str) -> str:
 
 
 def _minute(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return f"{at.astimezone(UTC).isoformat(' ', 'minutes')[:16]} UTC"
 
 
 def _one_line(name: str) -> str:

@@ -59,7 +59,9 @@ class Conversation:
         self._limits = limits
         self._most = budget
         listed = index(opened.files, opened.all_files)
-        standing = system_prompt(home.persona(), opened.principal, sections=(listed,), heartbeat=opened.heartbeat)
+        standing = system_prompt(
+            home.persona(), opened.principal, zone=home.zone(), sections=(listed,), heartbeat=opened.heartbeat
+        )
         self._system = SystemMessage(standing)
         self._pending = opened.pending(run)
         self._fresh = not self._pending

@@ -1,20 +1,22 @@
 """Homes: what a principal has of its own: a file root, a persona, the tools that work on them."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from gateway.agent.toolbox import Spill, Toolbox
+from gateway.config.clock import SystemClock
+from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
-from gateway.domain.principals import Label
+from gateway.domain.principals import Label, Role
 from gateway.flow.people import People
 from gateway.flow.posting import Posting
 from gateway.llm.tokens import estimate_tool
 from gateway.store import files
 from gateway.store.pool import Database
-from gateway.tools import Family, FindRead, ReadFile, RecordFile, Services, nowhere
+from gateway.tools import Family, FindRead, Own, ReadFile, RecordFile, Services, nowhere
 from gateway.workspace.prompts import Persona, PersonaText
 from gateway.workspace.tree import Workspace
 
@@ -28,6 +30,8 @@ class Home:
     workspace: Workspace
     toolbox: Toolbox
     personas: Persona
+    zone: Callable[[], str | None]
+    """The principal's time zone, an IANA name; None while it is not known."""
 
     def persona(self) -> PersonaText:
         """The persona files as they are now; USER.md is the principal's own."""
@@ -37,6 +41,11 @@ class Home:
     def schema_tokens(self) -> int:
         """What the tools' schemas take of every prompt."""
         return sum(map(estimate_tool, self.toolbox.specs))
+
+
+def unknown_zone(_principal: PrincipalId) -> str | None:
+    """Where nobody's time zone is known."""
+    return None
 
 
 class Homes:
@@ -50,6 +59,8 @@ class Homes:
         others: Path,
         families: Sequence[Family],
         posting: Posting | None = None,
+        clock: Clock | None = None,
+        zone_of: Callable[[PrincipalId], str | None] = unknown_zone,
     ) -> None:
         self._database = database
         self._people = people
@@ -58,6 +69,8 @@ class Homes:
         self._others = others
         self._families = families
         self._posting = posting
+        self._clock = clock or SystemClock()
+        self._zone_of = zone_of
         self._built: OrderedDict[PrincipalId, Home] = OrderedDict()
 
     def of(self, principal: PrincipalId) -> Home:
@@ -80,9 +93,11 @@ class Homes:
         database = self._database if owner else self._database.bound(principal)
         post = self._posting.bound(database).of(principal, workspace) if self._posting else nowhere
         recorder = _recorder(database, principal, Label.OWNER if owner else Label.KNOWN)
-        services = Services(workspace, recorder, post, _finder(database, principal))
+        zone = partial(self._zone_of, principal)
+        own = Own(principal, Role.OWNER if owner else Role.MEMBER, database.run, self._clock, zone)
+        services = Services(workspace, recorder, post, _finder(database, principal), own)
         tools = [tool for family in self._families for tool in family(services)]
-        return Home(workspace, Toolbox(tools, spill=_spill(workspace)), self._personas)
+        return Home(workspace, Toolbox(tools, spill=_spill(workspace)), self._personas, zone)
 
     def _apart(self, principal: PrincipalId) -> Workspace:
         root = self._others / str(principal)

@@ -4,12 +4,17 @@ import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
+from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import MessageId
+from gateway.domain.ids import MessageId, PrincipalId
+from gateway.domain.principals import Role
 from gateway.domain.tools import AnyTool, ToolFailed
+from gateway.store.pool import Connection
 from gateway.workspace.tree import Workspace
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,25 @@ async def nowhere(_text: str, _to: str | None, _path: str | None) -> Posted:
     raise ToolFailed("unavailable", "Nothing can be sent from here.")
 
 
+class Transact(Protocol):
+    """Runs work in one transaction on a store that holds nothing but the principal's own, again after a deadlock."""
+
+    async def __call__(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+        """Committed when it returns; what `work` raises rolls it back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Whom the tools work for, and what the database knows of them; `zone` is their time zone, None while unknown."""
+
+    principal: PrincipalId
+    role: Role
+    transact: Transact
+    clock: Clock
+    zone: Callable[[], str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """What the tools of one principal may use."""
@@ -66,6 +90,7 @@ class Services:
     record_file: RecordFile
     post: Post = nowhere
     find_read: FindRead = nothing_read
+    own: Own | None = None
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

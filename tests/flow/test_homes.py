@@ -1,6 +1,14 @@
 """What a principal has of its own."""
 
+import json
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from gateway import tools
+from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
+from gateway.flow.homes import Homes
+from tests.fakes.caller import CALLER
 from tests.flow.path import MEMBER, MessagePath, call, in_turn, results, said
 
 
@@ -87,3 +95,18 @@ async def test_homes_that_were_let_go_are_built_anew(path: MessagePath) -> None:
     homes.forget()
     assert homes.of(owner) is not before
     assert homes.of(owner).workspace.root == before.workspace.root
+
+
+async def test_times_are_told_on_the_principals_own_clock(path: MessagePath) -> None:
+    known = {path.people.owner.id: "Asia/Tokyo"}
+    homes = Homes(path.database, path.people, path.workspace, path.workspace, tools.discover(), zone_of=known.get)
+    home = homes.of(path.people.owner.id)
+    there = f"{datetime.now(UTC).astimezone(ZoneInfo('Asia/Tokyo')).year + 1}-06-01T09:00"
+    await path.tell("hello")
+    outcome = await home.toolbox.run(
+        ToolCall("1", "cron", json.dumps({"action": "add", "name": "x", "prompt": "y", "run_at": there})), CALLER
+    )
+    assert home.zone() == "Asia/Tokyo"
+    assert json.loads(outcome.text)["next_run"].endswith("09:00 Asia/Tokyo")
+    known.clear()
+    assert home.zone() is None

@@ -208,6 +208,18 @@ async def everything_of(path: MessagePath) -> list[str]:
     await path.rows(
         "insert into api_tokens (principal_id, name, sha256, scopes) values ($1, 'xyzzy', 'xyzzy', '{}')", owner
     )
+    await path.rows(
+        "insert into schedules (principal_id, name, prompt, origin, next_run_at) values ($1, 'xyzzy', '', '', now())",
+        owner,
+    )
+    await path.rows(
+        "insert into schedule_runs (schedule_id, slot, principal_id) select id, next_run_at, $1 from schedules", owner
+    )
+    await path.rows(
+        """insert into triggers (principal_id, source, account, digest, task_id)
+           select $1, 'xyzzy', '', '', id from tasks where principal_id = $1 limit 1""",
+        owner,
+    )
     for table in tables:
         assert await path.rows(f"select exists (select from {table} where principal_id = $1)", owner) == [(True,)], (
             table
@@ -261,10 +273,12 @@ async def test_a_bound_store_may_do_what_tools_need_and_nothing_else(lived_in: M
         "inbox",
         "journals",
         "tasks",
+        "schedules",
+        "schedule_runs",
     }
     for secret in ("select text from inbox", "select input from tasks", "update addresses set session_id = null"):
         assert await passes(bound, secret) is None
-    assert [table for table in tables if await passes(bound, f"delete from {table}") is not None] == []
+    assert [table for table in tables if await passes(bound, f"delete from {table}") is not None] == ["schedules"]
     functions = [
         name
         for (name,) in await lived_in.rows(

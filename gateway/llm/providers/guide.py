@@ -1,15 +1,30 @@
 """Answers when no model is connected: says so, and how to connect one. Not a model, and never pretends to be one."""
 
+import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from datetime import UTC, datetime
 
-from gateway.domain.model import Prompt, TextDelta, Usage, UserMessage
+from gateway.domain.model import (
+    AssistantMessage,
+    Prompt,
+    PromptMessage,
+    SystemMessage,
+    TextDelta,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
 from gateway.domain.settings import Params
+from gateway.domain.zones import is_zone, zone
+from gateway.llm import reminders
 from gateway.llm.catalog import VENDORS, Vendor
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.provider import Provider, ProviderEvent, ProviderReply
 
 _COMMANDS = "Commands work without a model: `/help`, `/status`, `/model`."
+_REMINDERS = " Reminders do too: remind me tomorrow at 9 to call Ada."
 _NOTHING = "No model is connected yet."
 _OLLAMA_MODEL = "qwen3"
 _GREETING = re.compile(
@@ -17,6 +32,9 @@ _GREETING = re.compile(
 )
 _CONNECT = re.compile(r"\b(connect|key|model|set ?up|configure|install|provider)\b", re.IGNORECASE)
 _CHOICES = tuple(vendor for vendor in VENDORS if vendor.model or vendor.prefix == "ollama")
+_STAMP = re.compile(r"^\[(20\d\d-\d\d-\d\d \d\d:\d\d) UTC[^\]\n]*\] ", re.MULTILINE | re.ASCII)
+_ZONE = re.compile(r"^You are talking with .*\. Their time zone is ([\w/+-]+)\.$", re.MULTILINE)
+_TASK = re.compile(r"Scheduled task \d+: ")
 _NAMES = {"claude": "anthropic", "gpt": "openai", "chatgpt": "openai", "google": "gemini", "grok": "xai"}
 
 
@@ -29,17 +47,58 @@ class Guide:
     """The same question always gets the same answer."""
 
     async def stream(self, _model: str, prompt: Prompt, _params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
-        """The answer to the newest user message."""
-        said = next((message.text for message in reversed(prompt.messages) if isinstance(message, UserMessage)), "")
-        text = answer(said)
-        yield TextDelta(text)
-        yield ProviderReply(text, usage=Usage())
+        """The answer to the newest user message, and what became of the calls before it."""
+        reply = _reply(prompt)
+        if reply.text:
+            yield TextDelta(reply.text)
+        yield reply
 
     async def warm(self) -> None:
         """Nothing to do."""
 
     async def close(self) -> None:
         """Nothing to let go of."""
+
+
+def _reply(prompt: Prompt) -> ProviderReply:
+    new = _since_the_last_reply(prompt.messages)
+    texts = [reminders.told(message.text) for message in new if isinstance(message, ToolMessage)]
+    calls: tuple[ToolCall, ...] = ()
+    said = next((message.text for message in reversed(new) if isinstance(message, UserMessage)), None)
+    if said is not None or not texts:
+        *_, sent_at, text = ("", *_STAMP.split(said or ""))
+        arguments = reminders.asked(text, _local(sent_at, prompt)) if sent_at and _can_remind(prompt) else None
+        if arguments:
+            calls = (ToolCall("", "cron", json.dumps(arguments)),)
+        else:
+            texts.append(_without_a_call(text, prompt))
+    return ProviderReply("\n\n".join(texts), calls, Usage())
+
+
+def _since_the_last_reply(messages: Sequence[PromptMessage]) -> Sequence[PromptMessage]:
+    last = max((place for place, each in enumerate(messages) if isinstance(each, AssistantMessage)), default=-1)
+    return messages[last + 1 :]
+
+
+def _without_a_call(text: str, prompt: Prompt) -> str:
+    if _TASK.match(text):
+        *_, prompted = text.split("\n\n", 2)
+        return f"Reminder: {prompted.removeprefix(reminders.TASK)}"
+    if _can_remind(prompt) and reminders.about_reminders(text):
+        return f"{_NOTHING} {reminders.FORMS}"
+    return f"{answer(text)}{_REMINDERS if _can_remind(prompt) else ''}"
+
+
+def _can_remind(prompt: Prompt) -> bool:
+    return any(tool.name == "cron" for tool in prompt.tools)
+
+
+def _local(stamp: str, prompt: Prompt) -> datetime:
+    """When a message was sent, on its sender's clock; in UTC while their zone is not known."""
+    sent_at = datetime.strptime(stamp, "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
+    standing = "\n".join(message.text for message in prompt.messages if isinstance(message, SystemMessage))
+    named = [name for name in _ZONE.findall(standing) if is_zone(name)]
+    return sent_at.astimezone(zone(named[-1])) if named else sent_at
 
 
 def answer(said: str) -> str:
