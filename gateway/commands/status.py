@@ -44,6 +44,8 @@ def _condition(vitals: Vitals) -> Iterator[str]:
         yield f"Restarts: ended {times} without being stopped in the last 24 hours"
     if vitals.checkpoints is not None:
         yield f"Checkpoints: {vitals.checkpoints}"
+    if vitals.heartbeat is not None:
+        yield f"Heartbeat: {vitals.heartbeat}"
 
 
 def _loop(lag: LoopLag) -> str:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,27 @@ class ChannelVitals:
     heard_ago: float | None = None
 
 
+class Outcome(StrEnum):
+    """How a heartbeat went. `idle`, `skipped`: no model was asked; `ok`, `told`: one was, and had nothing or news."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    IDLE = "idle"
+    SKIPPED = "skipped"
+    OK = "ok"
+    TOLD = "told"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """One heartbeat; `text` is what was told, or why nothing was. While there was none it is waited for since `at`."""
+
+    at: datetime
+    outcome: Outcome
+    text: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Vitals:
     """None means not known. `unclean_ends` counts the runs of the last day that ended without being stopped."""
@@ -39,3 +62,4 @@ class Vitals:
     channels: Mapping[str, ChannelVitals] = field(default_factory=dict)
     unclean_ends: int = 0
     checkpoints: str | None = None
+    heartbeat: str | None = None

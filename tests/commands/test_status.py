@@ -10,6 +10,7 @@ CONDITION = Vitals(
     {"telegram": ChannelVitals("open", 75.3), "slack": ChannelVitals("shut: wrong token")},
     unclean_ends=2,
     checkpoints="the last one 3 minutes ago",
+    heartbeat="every 30m, next 15:00; 0 beats today, 0 asked a model",
 )
 
 
@@ -41,6 +42,7 @@ async def test_the_owner_also_sees_how_the_gateway_itself_is(path: MessagePath) 
         "Channel slack: shut: wrong token",
         "Restarts: ended 2 times without being stopped in the last 24 hours",
         "Checkpoints: the last one 3 minutes ago",
+        "Heartbeat: every 30m, next 15:00; 0 beats today, 0 asked a model",
     ]
 
 

@@ -170,6 +170,7 @@ class TestLookingThrough:
             (day / name).touch()
         (root / "sessions" / "notes").mkdir()
         (root / "sessions" / "notes" / "12-30-15.md").touch()
+        files.make(Place(root, "sessions/heartbeat/2026-11-21/12-30-15.md"))
         (day / "13-00-00.md").mkdir()
         os.utime(root / PATH, (1000, 1000))
         assert list(files.sessions(root)) == [(place, datetime.fromtimestamp(1000, UTC))]

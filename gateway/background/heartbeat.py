@@ -1,0 +1,169 @@
+"""The timer of the heartbeat: now and then it is looked whether there is anything to do, mostly without a model."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+
+import structlog
+
+from gateway.agent.heartbeat import Occasion, instructs, standing
+from gateway.agent.limits import dollars, used_up
+from gateway.background.halt import Halt
+from gateway.config.hours import ActiveHours
+from gateway.config.model import Config
+from gateway.domain.clock import Clock
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.principals import Role
+from gateway.domain.vitals import Beat, Outcome
+from gateway.domain.zones import zone
+from gateway.flow.budgets import Budgets
+from gateway.flow.conversation import SizedModel
+from gateway.flow.homes import Homes
+from gateway.flow.people import People
+from gateway.store import attention, heartbeats
+from gateway.store.heartbeats import Pulse
+from gateway.store.pool import Connection, Database
+from gateway.store.spending import Period
+
+LONGEST_REST = 20.0
+"""Seconds: a clock that was set, a machine that slept and an edited configuration are noticed by then."""
+LONGEST_LOOK = timedelta(days=1)
+"""What is older is no news, although nobody has looked since."""
+
+NOTHING = "nothing to do"
+NO_MODEL = "no model is connected"
+NO_MONEY = "the budget for models is used up; /budget shows it, /budget more allows more"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """One per process; several on one database make each beat once. `state` is for people.
+
+    `model` is None where none is connected. `woken` is called when there is a task to claim.
+    """
+
+    database: Database
+    people: People
+    homes: Homes
+    config: Callable[[], Config]
+    model: Callable[[], SizedModel | None]
+    budgets: Budgets
+    halt: Halt
+    tell_owner: Callable[[str], Awaitable[None]]
+    woken: Callable[[], None]
+    clock: Clock
+    state: str | None = None
+
+    async def run(self) -> None:
+        """Go on until cancelled; what goes wrong is logged and tried again."""
+        while True:
+            rest = LONGEST_REST
+            try:
+                rest = await self._look()
+            except TryAgainLater as exc:
+                log.warning("heartbeat.waits", error=str(exc))
+            except Exception:  # a defect in one look is no reason that there is no other
+                log.exception("heartbeat.broken")
+            await self.clock.sleep(rest)
+
+    async def beat(self) -> Beat:
+        """One now, whatever is configured; one that is under way is joined."""
+        async with self.database.connection() as conn:
+            pulse = await heartbeats.begin(conn, self.clock.now())
+        return await self._beat(pulse)
+
+    async def _look(self) -> float:
+        """Beat if one is due; returns the seconds until the next look."""
+        now = self.clock.now()
+        async with self.database.connection() as conn:
+            pulse = await heartbeats.begin(conn, now)
+            if pulse.at > now:  # the clock was ahead
+                back = pulse.model_copy(update={"at": now, "looked": min(pulse.looked, now)})
+                pulse = back if await heartbeats.claim(conn, pulse.at, back) else pulse
+        due = self._due(pulse, now)
+        if due is not None and due <= now and pulse.outcome is not Outcome.RUNNING:
+            await self._beat(pulse)
+            return 0.0
+        self.state = self._told(pulse, due, now)
+        return LONGEST_REST if due is None or due <= now else min(LONGEST_REST, (due - now).total_seconds())
+
+    async def _beat(self, pulse: Pulse) -> Beat:
+        """The one after `pulse`, unless that is still under way or another process made it."""
+        if pulse.outcome is Outcome.RUNNING:
+            return pulse.beat
+        now, owner = self.clock.now(), self.people.owner.id
+        persona = await asyncio.to_thread(self.homes.of(owner).persona)
+        instructed = instructs(persona.heartbeat)
+        async with self.database.connection() as conn:
+            found = await attention.look(conn, owner, max(pulse.looked, now - LONGEST_LOOK), now)
+        after = await self._after(pulse, now, worth_it=instructed or bool(found))
+
+        async def note(tx: Connection) -> bool:
+            noted = await heartbeats.claim(tx, pulse.at, after)
+            if noted and after.outcome is Outcome.RUNNING:
+                await heartbeats.ask(tx, owner, Occasion(at=now, concerns=tuple(found)).model_dump(mode="json"))
+            return noted
+
+        if not await self.database.run(note):
+            async with self.database.connection() as conn:
+                return (await heartbeats.begin(conn, now)).beat
+        log.info("heartbeat.beat", outcome=after.outcome.value, found=len(found), instructed=instructed)
+        if after.outcome is Outcome.RUNNING:
+            self.woken()
+        if after.broke != pulse.broke:
+            await self.tell_owner(f"The heartbeat rests until tomorrow (UTC): {after.text}.")
+        return after.beat
+
+    async def _after(self, pulse: Pulse, now: datetime, *, worth_it: bool) -> Pulse:
+        """What is noted down of a beat at its beginning."""
+        counted = (pulse.beats, pulse.asked) if pulse.day == now.date() else (0, 0)
+        known: dict[str, object] = {"at": now, "day": now.date(), "beats": counted[0] + 1, "asked": counted[1]}
+        if not worth_it:
+            known |= {"outcome": Outcome.IDLE, "text": NOTHING, "looked": now}
+        elif self.model() is None:
+            known |= {"outcome": Outcome.SKIPPED, "text": NO_MODEL}
+        elif broke := await self._broke(now):
+            known |= {"outcome": Outcome.SKIPPED, "text": broke, "broke": now.date()}
+        else:
+            known |= {"outcome": Outcome.RUNNING, "text": "", "asked": counted[1] + 1}
+        return pulse.model_copy(update=known)
+
+    async def _broke(self, now: datetime) -> str | None:
+        """Why no model can be paid for today, or None."""
+        limit = self.config().heartbeat.day_usd
+        async with self.database.connection() as conn:
+            spent = await heartbeats.spent(conn, Period.DAY.start(now))
+        if used_up(spent, limit):
+            return f"heartbeats cost {dollars(spent)} today, and heartbeat.day_usd allows {dollars(limit or 0.0)}"
+        return None if (await self.budgets.allow(Role.OWNER)).refusal is None else NO_MONEY
+
+    def _due(self, pulse: Pulse, now: datetime) -> datetime | None:
+        """When the next one is; None while there is none."""
+        settings = self.config().heartbeat
+        if settings.every is None or self.halt.why is not None:
+            return None
+        return next_beat(pulse.at, settings.every, settings.active_hours, self._zone(), now)
+
+    def _zone(self) -> tzinfo | None:
+        """Of the hours, else the owner's; None for the machine's."""
+        hours = self.config().heartbeat.active_hours
+        name = (hours.zone if hours else None) or self.homes.of(self.people.owner.id).zone()
+        return zone(name) if name else None
+
+    def _told(self, pulse: Pulse, due: datetime | None, now: datetime) -> str:
+        return standing(pulse, self.config().heartbeat.every, due, self.halt.why, now, self._zone())
+
+
+def next_beat(
+    last: datetime, every: timedelta, hours: ActiveHours | None, zone: tzinfo | None, now: datetime
+) -> datetime:
+    """When the one after `last` is due, within the hours as `zone` counts them; `now` if it is late."""
+    due = max(last + every, now)
+    local = due.astimezone(zone)
+    if hours is None or local.time() in hours:
+        return due
+    opening = local.replace(hour=hours.start.hour, minute=hours.start.minute, second=0, microsecond=0, fold=0)
+    return (opening if opening > local else opening + timedelta(days=1)).astimezone(UTC)

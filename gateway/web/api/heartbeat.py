@@ -1,0 +1,24 @@
+"""A heartbeat by hand: for a terminal, a systemd timer, a cron job."""
+
+from fastapi import APIRouter, Depends
+
+from gateway.domain.scopes import Scope
+from gateway.domain.vitals import Beat
+from gateway.store import heartbeats
+from gateway.web.access import needs
+from gateway.web.site import AtSite
+
+router = APIRouter()
+
+
+@router.post("/api/heartbeat", status_code=202, dependencies=[Depends(needs(Scope.ADMIN))])
+async def beat(site: AtSite) -> Beat:
+    """Make one now, also if none is configured; one that is under way is joined. `running`: ask again how it went."""
+    return await site.backend.beat()
+
+
+@router.get("/api/heartbeat", dependencies=[Depends(needs(Scope.READ))])
+async def last(site: AtSite) -> Beat:
+    """How the last one went."""
+    async with site.backend.database.connection() as conn:
+        return (await heartbeats.begin(conn, site.backend.clock.now())).beat

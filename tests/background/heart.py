@@ -1,0 +1,154 @@
+"""A gateway's heartbeat on the real path of a message: only clock, model and messenger are a test's own."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from gateway.agent.limits import Limits
+from gateway.background.halt import Halt
+from gateway.background.heartbeat import Heartbeat
+from gateway.background.jobs.heartbeat import HeartbeatRun
+from gateway.config.model import Config
+from gateway.domain.tasks import Lane
+from gateway.flow.budgets import Budgets
+from gateway.flow.homes import Homes
+from gateway.store import heartbeats, tasks
+from gateway.store.heartbeats import Pulse
+from tests.flow.path import FakeModel, MessagePath
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass
+class Clock:
+    """Time that passes only when somebody waits for it, or when a test says so."""
+
+    at: datetime = NOON
+    slept: list[float] = field(default_factory=list)
+
+    def now(self) -> datetime:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at.timestamp()
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.at += timedelta(seconds=seconds)
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Heart:
+    """The timer and the runner, as one process has them, and what a test looks at."""
+
+    path: MessagePath
+    timer: Heartbeat
+    runner: HeartbeatRun
+    clock: Clock
+    halt: Halt
+    model: FakeModel
+    config: Config
+    told: list[str]
+    zone: str | None = "Europe/Berlin"
+    limits: Limits = field(default_factory=Limits)
+    connected: bool = True
+
+    def instruct(self, text: str = "- Is anything due today?\n") -> None:
+        (self.path.workspace / "HEARTBEAT.md").write_text(text)
+
+    def configure(self, **heartbeat: object) -> None:
+        self.config = Config.model_validate({"heartbeat": heartbeat, "models": self.config.models})
+
+    def connect(self, primary: str) -> None:
+        self.config = Config.model_validate({"heartbeat": self.config.heartbeat, "models": {"primary": primary}})
+
+    async def look(self, minutes: float = 0) -> None:
+        """What the timer does after so many minutes."""
+        self.clock.at += minutes * MINUTE
+        await self.timer._look()
+
+    async def live(self, hours: float) -> None:
+        """Let the timer run for so long."""
+        end = self.clock.at + timedelta(hours=hours)
+        while self.clock.at < end:
+            await self.clock.sleep(min(await self.timer._look(), (end - self.clock.at).total_seconds()))
+
+    async def work(self) -> None:
+        """Run the task that waits, as the worker would."""
+        await self.runner.run(await self.path.claim(Lane.AGENTS))
+
+    async def pulse(self) -> Pulse:
+        async with self.path.database.connection() as conn:
+            pulse = await heartbeats.get(conn)
+        assert pulse is not None
+        return pulse
+
+    async def asked(self) -> list[tuple[str]]:
+        """The state of each task that was to ask a model."""
+        return await self.path.rows("select status from tasks where kind = 'heartbeat' order by seq")
+
+    async def spend(self, usd: float, kind: str = "heartbeat", at: datetime = NOON) -> None:
+        """As if a run had cost so much."""
+        async with self.path.database.transaction() as tx:
+            task = await tasks.create(tx, self.path.people.owner.id, kind, Lane.AGENTS)
+            assert task is not None
+            await tx.execute("update tasks set status = 'completed' where id = $1", task)
+            await tx.execute(
+                """insert into task_steps (task_id, principal_id, kind, name, cost_usd, created_at)
+                   values ($1, $2, 'model', 'm', $3, $4)""",
+                task,
+                self.path.people.owner.id,
+                usd,
+                at,
+            )
+
+    async def fail(self, name: str, at: datetime, label: int = 0) -> None:
+        """Work of the agent that failed."""
+        async with self.path.database.transaction() as tx:
+            payload = {"name": name, "label": label}
+            task = await tasks.create(tx, self.path.people.owner.id, "agent", Lane.AGENTS, payload=payload)
+            await tx.execute("update tasks set status = 'failed', updated_at = $2 where id = $1", task, at)
+
+    def kept(self) -> dict[str, str]:
+        """What was written into the workspace, by its path."""
+        top = self.path.workspace / "sessions" / "heartbeat"
+        return {str(file.relative_to(top)): file.read_text() for file in sorted(top.rglob("*.md"))}
+
+
+def heart(path: MessagePath, clock: Clock | None = None, **more: Any) -> Heart:
+    """A heart of its own, as another process on the same database would have."""
+    clock, told, model = clock or Clock(), list[str](), path.model
+
+    async def tell(text: str) -> None:
+        told.append(text)
+
+    halt = Halt(lambda: made.config.models)
+    others = path.workspace.parent / "principals"
+    homes = Homes(path.database, path.people, path.workspace, others, (), zone_of=lambda _principal: made.zone)
+    timer = Heartbeat(
+        path.database,
+        path.people,
+        homes,
+        lambda: made.config,
+        lambda: made.model if made.connected else None,
+        Budgets(path.database, lambda: made.limits, clock),
+        halt,
+        tell,
+        path.worker.wake,
+        clock,
+    )
+    runner = HeartbeatRun(
+        path.database,
+        path.turns._answering,
+        path.delivering,
+        homes,
+        lambda: made.model if made.connected else None,
+        lambda: made.config.heartbeat.to,
+        halt,
+        clock,
+    )
+    made = Heart(path, timer, runner, clock, halt, model, Config(), told, **more)
+    return made
