@@ -12,6 +12,7 @@ from gateway.store import principals, tokens
 from gateway.store.pool import Database
 
 Scopes = list[Scope]
+COLUMNS = ("name", "scopes", "source", "created_at", "last_used_at")
 Name = Annotated[str, typer.Argument(help="What the token is for; any name.")]
 
 
@@ -23,20 +24,22 @@ def create(
 ) -> None:
     """Make a token and print it. It is not kept and cannot be shown again."""
 
-    async def write(database: Database) -> str:
-        async with database.connection() as connection:
-            owner = await principals.owner(connection)
-        if owner is None:
-            raise OwnerMustAct("there is no owner yet; start the gateway once, or use `supaclaw owner set`")
-        _, plain = await tokens.create(database, owner.id, name, scope)
-        return plain
+    print(with_database(lambda database: made(database, name, scope)))
 
-    print(with_database(write))
+
+async def made(database: Database, name: str, scopes: Scopes, source: str | None = None) -> str:
+    """A new token of the owner's; with a source it is bound to that."""
+    async with database.connection() as connection:
+        owner = await principals.owner(connection)
+    if owner is None:
+        raise OwnerMustAct("there is no owner yet; start the gateway once, or use `supaclaw owner set`")
+    _, plain = await tokens.create(database, owner.id, name, scopes, source=source)
+    return plain
 
 
 def show(as_json: AsJson = False) -> None:
     """List tokens, without the tokens themselves."""
-    print_rows(with_database(tokens.list_all), ("name", "scopes", "created_at", "last_used_at"), as_json=as_json)
+    print_rows(with_database(tokens.list_all), COLUMNS, as_json=as_json)
 
 
 def revoke(name: Name) -> None:

@@ -36,6 +36,8 @@ class TokenRow:
     created_at: datetime
     last_used_at: datetime | None
     expires_at: datetime | None
+    source: str | None = None
+    """It may trigger for this source and for no other."""
 
     def valid(self, now: datetime) -> bool:
         """Not expired; a browser session also ends when nobody uses it."""
@@ -54,10 +56,13 @@ def sha256(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-async def create(database: Database, principal: PrincipalId, name: str, scopes: Iterable[str]) -> tuple[TokenRow, str]:
+async def create(
+    database: Database, principal: PrincipalId, name: str, scopes: Iterable[str], *, source: str | None = None
+) -> tuple[TokenRow, str]:
     """A new bearer token and its plain text, which nothing can tell again; raises `OwnerMustAct` for a taken name."""
     plain = fresh()
-    row = await _insert(database, principal, name, "bearer", plain, [Scope(scope) for scope in scopes], None)
+    held = [Scope(scope) for scope in scopes]
+    row = await _insert(database, principal, name, "bearer", plain, held, None, source)
     return row, plain
 
 
@@ -75,11 +80,12 @@ async def _insert(
     plain: str,
     scopes: list[Scope],
     expires_at: datetime | None,
+    source: str | None = None,
 ) -> TokenRow:
     async with database.connection() as conn:
         row = await conn.fetchrow(
-            """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at)
-               values ($1, $2, $3, $4, $5, $6, $7)
+            """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at, source)
+               values ($1, $2, $3, $4, $5, $6, $7, $8)
                on conflict (name) where kind = 'bearer' and revoked_at is null do nothing returning *""",
             uuid4(),
             principal,
@@ -88,6 +94,7 @@ async def _insert(
             sha256(plain),
             [scope.value for scope in scopes],
             expires_at,
+            source,
         )
     if row is None:
         raise OwnerMustAct(f"there is a token named {name} already; choose another name or revoke it first")
@@ -152,4 +159,5 @@ def _token(row: asyncpg.Record) -> TokenRow:
         created_at=row["created_at"],
         last_used_at=row["last_used_at"],
         expires_at=row["expires_at"],
+        source=row["source"],
     )

@@ -25,17 +25,23 @@ class Caller:
     scopes: frozenset[Scope]
     session: TokenRow | None = None
 
+    @property
+    def source(self) -> str | None:
+        """The only source it may trigger for; None: any."""
+        return self.session.source if self.session else None
 
-def needs(scope: Scope) -> Callable[[Request], Awaitable[Caller]]:
-    """A dependency that lets in who carries a bearer token with this scope; raises `Refused`."""
+
+def needs(*scopes: Scope) -> Callable[[Request], Awaitable[Caller]]:
+    """A dependency that lets in who carries a bearer token with one of these scopes; raises `Refused`."""
 
     async def admitted(request: Request) -> Caller:
         caller = await _unless_guessing(request, _bearer(request), by_bearer)
         if caller is None:
             message = "No valid token was sent (Authorization: Bearer claw_…)."
             raise Refused(401, "invalid_api_key", message, headers={"WWW-Authenticate": "Bearer"})
-        if not permits(caller.scopes, scope):
-            raise Refused(403, "missing_scope", f"This token lacks the scope {scope.value}.", type="permission_error")
+        if not any(permits(caller.scopes, scope) for scope in scopes):
+            message = f"This token lacks the scope {' or '.join(scopes)}."
+            raise Refused(403, "missing_scope", message, type="permission_error")
         return caller
 
     return admitted

@@ -16,13 +16,17 @@ from gateway.web.errors import handle_errors
 from gateway.web.follow import Conversations
 from gateway.web.headers import SecurityHeaders
 from gateway.web.pages import STATIC, Nav, Pages
+from gateway.web.proxy import Proxied, hosts_of
 from gateway.web.render import Markdown
 from gateway.web.security import Gate
 from gateway.web.site import Site
 from gateway.web.thread import Thread
-from gateway.web.throttle import Throttle
+from gateway.web.throttle import Pace, Throttle
 from gateway.web.topics import Topics
 from gateway.web.v1 import routes as v1
+
+TRIGGERS = 60
+"""What one credential may send in a minute, also at once."""
 
 _SENT_AS_IT_IS = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
 
@@ -41,7 +45,9 @@ def build_app(backend: Backend) -> FastAPI:
         app.include_router(router)
     app.mount("/static", _Files(directory=STATIC), name="static")
     app.add_middleware(GZipMiddleware, minimum_size=1000, exclude_content_types=_SENT_AS_IT_IS)
-    app.add_middleware(Gate, allowed_hosts=backend.allowed_hosts)
+    app.add_middleware(Gate, allowed_hosts=hosts_of(backend.public_url))
+    if backend.public_url:
+        app.add_middleware(Proxied, public_url=backend.public_url)
     app.add_middleware(SecurityHeaders)
     return app
 
@@ -52,7 +58,8 @@ def _site(backend: Backend, nav: tuple[Nav, ...]) -> Site:
     backend.on_shed(markdown.forget)
     greeting = pages.piece("empty.html", owner=backend.owner.name)
     topics = Topics(conversations, lambda: Thread(pages, markdown, greeting))
-    return Site(backend, conversations, topics, pages, Throttle(backend.clock), nav)
+    throttle, pace = Throttle(backend.clock), Pace(backend.clock, TRIGGERS, TRIGGERS / 60)
+    return Site(backend, conversations, topics, pages, throttle, pace, nav)
 
 
 @asynccontextmanager

@@ -8,11 +8,12 @@ from pathlib import Path
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
 from gateway.domain.principals import Principal
-from gateway.domain.vitals import Vitals
+from gateway.domain.vitals import Beat, Vitals
 from gateway.flow.answers import Answers
 from gateway.flow.inbound import InboundFlow
 from gateway.flow.live import Live
 from gateway.flow.pairing import Pairing
+from gateway.flow.triggering import Triggering
 from gateway.flow.uploads import Uploads
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
@@ -36,10 +37,10 @@ class StatusReport:
 class Backend:
     """The parts of a running gateway that the web shows.
 
-    `local_token` is the admin credential of programs on this machine. `allowed_hosts` are names beyond loopback that
-    requests may be addressed to, as `name` or `name:port`. `models` are agent names; `commands` maps a slash command
-    to its summary. `on_shed` takes what lets go of caches when memory runs short. `files` is the owner's file root.
-    `channels` says how each configured channel is, in words; `logins` are those that a person connects.
+    `local_token` is the admin credential of programs on this machine. `public_url` is the address of a reverse proxy
+    in front. `models` are agent names; `commands` maps a slash command to its summary. `on_shed` takes what lets go of
+    caches when memory runs short. `files` is the owner's file root. `channels` says how each configured channel is, in
+    words; `logins` are those that a person connects.
     """
 
     database: Database
@@ -55,9 +56,11 @@ class Backend:
     uploads: Uploads
     files: Path
     pairing: Pairing
+    beat: Callable[[], Awaitable[Beat]]
+    triggering: Triggering
     models: Callable[[], Sequence[str]] = lambda: ("default",)
     commands: Mapping[str, str] = field(default_factory=dict)
-    allowed_hosts: frozenset[str] = frozenset()
+    public_url: str | None = None
     on_shed: Callable[[Callable[[], None]], None] = lambda _drop: None
     channels: Callable[[], Mapping[str, str]] = dict
     logins: Callable[[], Mapping[str, LoginChannel]] = dict

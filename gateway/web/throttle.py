@@ -1,6 +1,7 @@
-"""A token bucket per client, for failed sign-ins: guessing stays slow, whoever guesses."""
+"""Token buckets: guessing stays slow, whoever guesses, and no program floods the agent with work."""
 
 import ipaddress
+import math
 from dataclasses import dataclass
 
 from gateway.domain.clock import Clock
@@ -17,31 +18,53 @@ class _Bucket:
     at: float
 
 
-class Throttle:
+class _Buckets:
+    """One per name; the oldest is forgotten when there are too many."""
+
+    def __init__(self, clock: Clock, burst: float, per_second: float) -> None:
+        self._clock = clock
+        self._burst = burst
+        self._per_second = per_second
+        self._buckets: dict[str, _Bucket] = {}
+
+    def _filled(self, name: str) -> _Bucket:
+        now = self._clock.monotonic()
+        bucket = self._buckets.setdefault(name, _Bucket(self._burst, now))
+        bucket.level = min(self._burst, bucket.level + (now - bucket.at) * self._per_second)
+        bucket.at = now
+        if len(self._buckets) > _REMEMBERED:
+            del self._buckets[next(iter(self._buckets))]
+        return bucket
+
+
+class Pace(_Buckets):
+    """Counts requests."""
+
+    def spend(self, caller: str) -> None:
+        """Raises `Refused` for a caller that asks too often."""
+        bucket = self._filled(caller)
+        if bucket.level < 1:
+            wait = math.ceil((1 - bucket.level) / self._per_second)
+            message = f"Too many requests: {self._per_second * 60:.0f} a minute are taken."
+            raise Refused(429, "rate_limited", message, headers={"Retry-After": str(wait)})
+        bucket.level -= 1
+
+
+class Throttle(_Buckets):
     """Counts failures; loopback is a client like any other."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._buckets: dict[str, _Bucket] = {}
+        super().__init__(clock, BURST, PER_SECOND)
 
     def admit(self, client: str) -> None:
         """Raises `Refused` for a client that failed too often to be listened to now."""
-        if self._filled(client).level < 1:
+        if self._filled(canonical(client)).level < 1:
             message = "Too many failed attempts; wait a minute."
             raise Refused(429, "rate_limited", message, headers={"Retry-After": "60"})
 
     def failed(self, client: str) -> None:
         """One more failure."""
-        self._filled(client).level -= 1
-
-    def _filled(self, client: str) -> _Bucket:
-        now = self._clock.monotonic()
-        bucket = self._buckets.setdefault(canonical(client), _Bucket(BURST, now))
-        bucket.level = min(BURST, bucket.level + (now - bucket.at) * PER_SECOND)
-        bucket.at = now
-        if len(self._buckets) > _REMEMBERED:
-            del self._buckets[next(iter(self._buckets))]
-        return bucket
+        self._filled(canonical(client)).level -= 1
 
 
 def canonical(client: str) -> str:

@@ -14,12 +14,15 @@ from gateway.commands import discover
 from gateway.config.clock import SystemClock
 from gateway.domain.ids import InstanceId
 from gateway.domain.principals import Principal
+from gateway.domain.vitals import Beat, Outcome
 from gateway.flow.pairing import Pairing
+from gateway.flow.triggering import Triggering
 from gateway.store import principals, tasks
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
 from gateway.web.backend import Backend, StatusReport
 from gateway.web.server import serve
+from gateway.workspace.tree import Workspace
 from tests.flow.path import MessagePath, build
 from tests.web.scripted import ScriptedModel
 
@@ -42,7 +45,7 @@ class Web:
     @asynccontextmanager
     async def sign_in(self) -> AsyncIterator[httpx.AsyncClient]:
         """A browser: it has a cookie, and says where its requests come from."""
-        async with httpx.AsyncClient(base_url=self.url, headers={"Origin": self.url}, timeout=10) as browser:
+        async with httpx.AsyncClient(base_url=self.url, headers={"Origin": self.url}, timeout=60) as browser:
             link = self.backend.links.issue(self.url, self.backend.clock.now())
             answer = await browser.post("/login", json={"secret": link.partition("#t=")[2]})
             assert answer.status_code == 200
@@ -74,7 +77,7 @@ class Running:
         ]
         self.tasks += running
         url = f"http://127.0.0.1:{port}"
-        client = httpx.AsyncClient(base_url=url, timeout=10)
+        client = httpx.AsyncClient(base_url=url, timeout=60)
         await client.get("/health")
         return Started(Web(url, port, path, backend, model, client), running)
 
@@ -93,8 +96,19 @@ class Started:
         await asyncio.wait(self.tasks)
 
 
+class Still(SystemClock):
+    """However slow the machine is, no bucket of guesses fills up meanwhile."""
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+async def no_beat() -> Beat:
+    return Beat(SystemClock().now(), Outcome.IDLE, "nothing to do")
+
+
 def backend_of(path: MessagePath, owner: Principal) -> Backend:
-    clock = SystemClock()
+    clock = Still()
     started_at = clock.now()
 
     async def status() -> StatusReport:
@@ -114,9 +128,12 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         uploads=path.uploads,
         files=path.workspace,
         pairing=Pairing(path.database),
+        beat=no_beat,
+        triggering=Triggering(
+            path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.worker.wake
+        ),
         channels=lambda: {"telegram": "open"},
         commands={name: command.summary for name, command in discover().items()},
-        allowed_hosts=frozenset({"claw.example:8443"}),
     )
 
 

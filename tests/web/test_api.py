@@ -177,7 +177,14 @@ async def test_the_status_and_the_metrics_tell_the_same(web: Web):
     assert "\nsupaclaw_cost_usd_today 0.5\n" in metrics
     assert 'supaclaw_tasks{status="running"} 1\n' in metrics
     assert "\nsupaclaw_healthy 1\n" in metrics
-    assert status["vitals"] == {"loop": None, "memory": None, "channels": {}, "unclean_ends": 0, "checkpoints": None}
+    assert status["vitals"] == {
+        "loop": None,
+        "memory": None,
+        "channels": {},
+        "unclean_ends": 0,
+        "checkpoints": None,
+        "heartbeat": None,
+    }
 
 
 async def test_the_gateways_condition_is_told_as_far_as_it_is_known(running: Running):
@@ -197,6 +204,7 @@ async def test_the_gateways_condition_is_told_as_far_as_it_is_known(running: Run
         "channels": {"telegram": {"state": "open", "heard_ago": 12.5}},
         "unclean_ends": 0,
         "checkpoints": None,
+        "heartbeat": None,
     }
     assert "\nsupaclaw_event_loop_late_seconds 0.0075\n" in metrics
     assert "\nsupaclaw_memory_bytes 300\n" in metrics

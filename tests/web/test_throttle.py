@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import pytest
 
 from gateway.web.errors import Refused
-from gateway.web.throttle import BURST, Throttle, canonical
+from gateway.web.throttle import BURST, Pace, Throttle, canonical
 
 
 @dataclass
@@ -57,3 +57,16 @@ def test_memory_is_bounded():
     for n in range(10_050):
         throttle.failed(f"client {n}")
     assert len(throttle._buckets) == 10_000
+
+
+def test_who_asks_too_often_is_told_when_to_come_again():
+    clock = Hand()
+    pace = Pace(clock, burst=2, per_second=0.5)
+    for at, allowed, wait in ((0.0, 2, "2"), (1.0, 0, "1"), (2.0, 1, "2"), (2.5, 0, "2"), (100.0, 2, "2")):
+        clock.at = at
+        for _ in range(allowed):
+            pace.spend("a")
+        with pytest.raises(Refused, match="30 a minute") as told:
+            pace.spend("a")
+        assert told.value.headers == {"Retry-After": wait}
+    pace.spend("b")

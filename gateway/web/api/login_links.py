@@ -22,6 +22,7 @@ class LoginLink:
 
 @router.post("/api/login-links", dependencies=[Depends(needs(Scope.ADMIN))], status_code=201)
 async def issue(request: Request, site: AtSite) -> LoginLink:
-    """A fresh link under the address this request came to; good once, for ten minutes."""
-    url = site.backend.links.issue(str(request.base_url), site.backend.clock.now())
+    """A fresh link under the public address, or the one this request came to; good once, for ten minutes."""
+    base = site.backend.public_url or str(request.base_url)
+    url = site.backend.links.issue(base, site.backend.clock.now())
     return LoginLink(url, int(LIFE.total_seconds()))

@@ -1,0 +1,57 @@
+"""`supaclaw webhooks`: sources that may set the agent to work, each with a token of its own."""
+
+import os
+import re
+from typing import Annotated
+
+import typer
+
+from gateway.cli.database import with_database
+from gateway.cli.output import AsJson, print_rows
+from gateway.cli.running import web_address
+from gateway.cli.token import made
+from gateway.config.environment import Environment
+from gateway.config.load import load
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.scopes import Scope
+from gateway.store import tokens, triggers
+from gateway.store.pool import Database
+from gateway.store.triggers import SourceRow
+from gateway.workspace.workflows import SOURCE
+
+Source = Annotated[str, typer.Argument(help="What sends, like ci or home-assistant: a-z, 0-9, '.', '_' and '-'.")]
+
+
+def register(source: Source) -> None:
+    """Make a token that may trigger for SOURCE and do nothing else. It is not kept and cannot be shown again."""
+    if not re.fullmatch(SOURCE, source):
+        raise OwnerMustAct(f"{source!r} cannot be a source; use up to 64 of a-z, 0-9, '.', '_' and '-', like ci-main")
+    token = with_database(lambda database: made(database, _token_of(source), [Scope.TRIGGER], source))
+    web = load(Environment.read(os.environ).config, os.environ).web
+    address = web.public_url or web_address(web)
+    print(f"{token}\n\ncurl {address}/trigger/{source} -H 'Authorization: Bearer {token}' -d 'This is a test.'")
+
+
+def show(as_json: AsJson = False) -> None:
+    """List sources and how often each was heard of."""
+
+    async def read(database: Database) -> list[SourceRow]:
+        async with database.connection() as connection:
+            return await triggers.registered(connection)
+
+    print_rows(with_database(read), ("source", "created_at", "last_used_at", "triggers"), as_json=as_json)
+
+
+def revoke(source: Source) -> None:
+    """Make a source's token useless, at once."""
+
+    async def write(database: Database) -> bool:
+        return await tokens.revoke(database, _token_of(source))
+
+    if not with_database(write):
+        raise OwnerMustAct(f"{source} is not registered; `supaclaw webhooks list` shows what is")
+    print(f"{source} is revoked")
+
+
+def _token_of(source: str) -> str:
+    return f"webhook {source}"

@@ -1,0 +1,96 @@
+"""Where other programs set the agent to work."""
+
+from dataclasses import dataclass
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Header, Path, Request
+
+from gateway.domain.scopes import Scope
+from gateway.domain.tasks import Status
+from gateway.flow.triggering import KeyReused, NoSuchChannel, QueueFull, Sent
+from gateway.web.access import Caller, needs
+from gateway.web.errors import Refused
+from gateway.web.site import AtSite, Site
+from gateway.web.triggers import Name, Trigger, parse, text_of
+from gateway.workspace.workflows import SOURCE
+
+BUSY_SECONDS = 60
+
+_SHAPE = {
+    "requestBody": {"required": True, "content": {"application/json": {"schema": Trigger.model_json_schema()}}},
+}
+_ANYTHING = {"requestBody": {"required": True, "content": {"*/*": {"schema": {}}}}}
+
+router = APIRouter()
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
+
+
+async def _in_time(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.TRIGGER))]) -> Caller:
+    """Who sends, unless it sends too often."""
+    site.pace.spend(caller.account)
+    return caller
+
+
+Sender = Annotated[Caller, Depends(_in_time)]
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """The task that came of it, and the path at which it can be followed."""
+
+    task_id: UUID
+    status: Status
+    status_url: str
+
+
+@router.post("/trigger", status_code=202, openapi_extra=_SHAPE)
+async def trigger(request: Request, site: AtSite, caller: Sender, key: Key = None) -> Queued:
+    """Tell the agent that something happened. What is sent is data to it: it obeys nothing in it."""
+    asked = parse(await request.body())
+    if asked.agent not in site.backend.models():
+        raise Refused(400, "unknown_agent", f"There is only {', '.join(site.backend.models())}.", param="agent")
+    if key and asked.idempotency_key not in {None, key}:
+        raise Refused(400, "invalid_request", "The header and the body name different keys.", param="idempotency_key")
+    source, known = _source(caller, asked.source), asked.idempotency_key or key
+    return await _queued(site, Sent(source, asked.content, caller.account, asked.session, asked.deliver_to, known))
+
+
+@router.post("/trigger/{source}", status_code=202, openapi_extra=_ANYTHING)
+async def hook(
+    request: Request,
+    site: AtSite,
+    caller: Sender,
+    source: Annotated[str, Path(pattern=SOURCE)],
+    key: Key = None,
+    session: Name | None = None,
+    deliver_to: Name | None = None,
+) -> Queued:
+    """The same for programs whose words cannot be chosen: the body is what happened, as it is."""
+    content = text_of(await request.body())
+    return await _queued(site, Sent(_source(caller, source), content, caller.account, session, deliver_to, key))
+
+
+def _source(caller: Caller, named: str | None) -> str:
+    if caller.source is not None and named not in {None, caller.source}:
+        message = f"This token may send for {caller.source} only."
+        raise Refused(403, "wrong_source", message, param="source", type="permission_error")
+    source = caller.source or named
+    if source is None:
+        raise Refused(400, "invalid_request", "source: say where it happened", param="source")
+    return source
+
+
+async def _queued(site: Site, sent: Sent) -> Queued:
+    if not sent.content.strip():
+        raise Refused(400, "invalid_request", "Nothing is said about what happened.")
+    try:
+        taken = await site.backend.triggering.accept(sent)
+    except NoSuchChannel as error:
+        raise Refused(400, "unknown_channel", str(error), param="deliver_to") from None
+    except KeyReused as error:
+        raise Refused(409, "key_reused", str(error), param="idempotency_key") from None
+    except QueueFull as error:
+        headers = {"Retry-After": str(BUSY_SECONDS)}
+        raise Refused(503, "queue_full", f"{error}.", type="server_error", headers=headers) from None
+    return Queued(taken.task, taken.status, f"/api/tasks/{taken.task}")

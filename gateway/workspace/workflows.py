@@ -1,0 +1,33 @@
+"""Workflows: what the owner wants done about what arrives from a source, in `.agents/workflows/<source>.md`."""
+
+from gateway.domain.assignment import QUIET
+from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.tree import Workspace
+
+SOURCE = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+"""What a source may be called: it names a file."""
+
+MAX_CHARS = 10_000
+
+
+async def workflow(workspace: Workspace, source: str) -> str:
+    """The instructions for a source, the built-in ones where its file is missing or empty.
+
+    Never raises: a file that cannot be read says so in the text.
+    """
+    path = f".agents/workflows/{source}.md"
+    try:
+        content = await workspace.content(path, MAX_CHARS * 4)
+    except WorkspaceError as error:
+        return f"{_built_in(source)}\n\n[{path} could not be read: {error}]"
+    text = (content or b"").decode("utf-8", "replace").strip()
+    if len(text) > MAX_CHARS:
+        return f"{text[:MAX_CHARS]}\n\n[{path} is cut here: only its first {MAX_CHARS:,} characters are shown.]"
+    return text or _built_in(source)
+
+
+def _built_in(source: str) -> str:
+    return (
+        f"Something happened at {source}. Tell the user what matters about it, briefly; if nothing does, "
+        f"answer exactly `{QUIET}`."
+    )
