@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A virtual environment that happens to be active is not ours to fill.
 unexport VIRTUAL_ENV
 
-.PHONY: run dev test setup fmt check wheel bench chaos soak live
+.PHONY: run dev test setup fmt check wheel check-image bench chaos soak live
 .DEFAULT_GOAL := run
 
 run: setup  ## Set up and start the gateway.
@@ -50,6 +50,9 @@ wheel: setup  ## Build the wheel, install it on its own and start it from elsewh
 	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/supaclaw" --help >/dev/null
 	@echo "the wheel installs and starts"
 
+check-image: setup  ## Build the container image without an engine, and use it (root and apt; a few minutes).
+	@UV="$(UV)" $(BIN)/python -m docker.check
+
 chaos: setup  ## Break everything that can be broken; the table goes into docs/reliability.md (25 minutes).
 	SUPACLAW_CHAOS=full SUPACLAW_CHAOS_REPORT=docs/reliability.md $(BIN)/pytest -q tests/chaos $$($(BIN)/python -m tests.chaos.faults)
 
@@ -59,6 +62,7 @@ soak: setup  ## Half an hour of steady load: does anything grow?
 bench: setup  ## Measure the budgets.
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.channels
+	$(BIN)/python -m benchmarks.schedules
 
 live: setup  ## Ask the real providers whose keys are in the environment.
 	$(BIN)/pytest -m live tests/live

@@ -59,6 +59,7 @@ def build_backend(
         clock=clock,
         uploads=parts.uploads,
         files=environment.workspace,
+        public_url=current.config.web.public_url,
         pairing=Pairing(database, decided),
         beat=parts.heartbeat.beat,
         triggering=Triggering(

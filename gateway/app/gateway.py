@@ -149,7 +149,9 @@ class Gateway:
             **self._parts.condition.chores,
         }
         started = [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
-        announce(backend.links.issue(url(socket), self._clock.now()), self._current.model.describe())
+        announce(
+            backend.links.issue(backend.public_url or url(socket), self._clock.now()), self._current.model.describe()
+        )
         return started
 
     async def _warm(self) -> None:

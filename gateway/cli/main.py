@@ -13,15 +13,19 @@ from gateway.cli import (
     doctor,
     down,
     files,
+    heartbeat,
     logs,
     owner,
     pairing,
+    schedules,
+    service,
     sessions,
     status,
     token,
     up,
     version,
     web,
+    webhooks,
     whatsapp,
 )
 
@@ -57,6 +61,23 @@ COMMANDS: Mapping[str, Run | Group] = {
         "Let programs use the gateway.",
         {"create": token.create, "list": token.show, "revoke": token.revoke},
     ),
+    "webhooks": Group(
+        "Let other programs set the agent to work.",
+        {"register": webhooks.register, "list": webhooks.show, "revoke": webhooks.revoke},
+    ),
+    "schedules": Group(
+        "What the agent is to do later, or again and again.",
+        {
+            "list": schedules.show_all,
+            "add": schedules.add,
+            "show": schedules.show,
+            "run": schedules.run,
+            "pause": schedules.pause,
+            "resume": schedules.resume,
+            "remove": schedules.remove,
+        },
+    ),
+    "heartbeat": heartbeat.heartbeat,
     "sessions": sessions.sessions,
     "files": Group("The files of your conversations.", {"list": files.show, "get": files.get}),
     "checkpoints": Group(
@@ -71,6 +92,10 @@ COMMANDS: Mapping[str, Run | Group] = {
     "whatsapp": Group(
         "The WhatsApp account of the agent.",
         {"login": whatsapp.login, "logout": whatsapp.logout, "status": whatsapp.status},
+    ),
+    "service": Group(
+        "Start with the machine, under systemd.",
+        {"install": service.install, "uninstall": service.uninstall},
     ),
     "backup": backup.backup,
     "restore": backup.restore,

@@ -18,6 +18,7 @@ class Environment:
     host: str | None = None
     port: int | None = None
     fail: str | None = None
+    public_url: str | None = None
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> "Environment":
@@ -31,6 +32,7 @@ class Environment:
             host=environ.get("SUPACLAW_HOST") or None,
             port=_port(environ.get("SUPACLAW_PORT") or None),
             fail=environ.get("SUPACLAW_FAIL") or None,
+            public_url=environ.get("SUPACLAW_PUBLIC_URL") or None,
         )
 
 

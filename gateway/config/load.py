@@ -79,7 +79,7 @@ def _without_repeats(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]
 def _overruled(raw: Mapping[str, JsonValue], environment: Environment) -> dict[str, JsonValue]:
     """`raw` with what the environment says; a section that is no object is left for validation to refuse."""
     overrides: dict[str, dict[str, JsonValue]] = {
-        "web": {"host": environment.host, "port": environment.port},
+        "web": {"host": environment.host, "port": environment.port, "public_url": environment.public_url},
         "database": {"url": environment.database_url},
     }
     merged = dict(raw)

@@ -14,6 +14,7 @@ MAX_INLINE = 24 * 1024 * 1024
 """Of a chat completion: what is inside it is held in memory as a whole."""
 MAX_UPLOAD = 2**31
 """Of one that is stored as it arrives: there it is known which file is too large, and said better."""
+MAX_TRIGGER = 256 * 1024
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -51,16 +52,19 @@ class Gate:
         name, port = split_host(host)
         if port and not port.isdecimal():
             return False
-        return name in LOOPBACK or name in self.allowed_hosts or host in self.allowed_hosts
+        return name in LOOPBACK or host in self.allowed_hosts
 
 
 def limit_of(path: str) -> int:
     """How many bytes a request to this path may have."""
+    if path == "/trigger" or path.startswith("/trigger/"):
+        return MAX_TRIGGER
     return {"/api/files": MAX_UPLOAD, "/chat/files": MAX_UPLOAD, "/v1/chat/completions": MAX_INLINE}.get(path, MAX_BODY)
 
 
 def _too_large(limit: int) -> Refused:
-    return Refused(413, "too_large", f"This request may have {limit // 1024 // 1024} MB.")
+    size = f"{limit // 1024**2} MB" if limit >= 1024**2 else f"{limit // 1024} KB"
+    return Refused(413, "too_large", f"This request may have {size}.")
 
 
 def split_host(host: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from gateway.web.backend import Backend
 from gateway.web.errors import Refused
 from gateway.web.follow import Conversations
 from gateway.web.pages import Nav, Pages
-from gateway.web.throttle import Throttle
+from gateway.web.throttle import Pace, Throttle
 from gateway.web.topics import Topics
 
 Result = TypeVar("Result")
@@ -26,6 +26,7 @@ class Site:
     topics: Topics
     pages: Pages
     throttle: Throttle
+    pace: Pace
     nav: tuple[Nav, ...]
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -24,11 +24,19 @@ def test_every_variable_is_read() -> None:
             "SUPACLAW_HOST": "::1",
             "SUPACLAW_PORT": "9000",
             "SUPACLAW_FAIL": "turn.claimed",
+            "SUPACLAW_PUBLIC_URL": "https://claw.example.org",
         }
     )
 
     assert environment == Environment(
-        Path("/c.json"), Path("/d"), Path("/w"), "postgres://u:hush@h/db", "::1", 9000, "turn.claimed"
+        Path("/c.json"),
+        Path("/d"),
+        Path("/w"),
+        "postgres://u:hush@h/db",
+        "::1",
+        9000,
+        "turn.claimed",
+        "https://claw.example.org",
     )
     assert "hush" not in repr(environment)
 

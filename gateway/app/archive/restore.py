@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import os
+import shutil
 import tarfile
 import zlib
 from pathlib import Path
@@ -67,8 +68,6 @@ def unpack(path: Path, into: Path | None) -> Manifest:
 
     Raises `OwnerMustAct` if it is not as it was saved; what is in `into` then must not be used.
     """
-    if not hasattr(tarfile, "data_filter"):
-        raise OwnerMustAct("a backup can be unpacked safely from Python 3.11.4 on; use a newer one")
     try:
         with gzip.open(path) as plain, Tar.open(fileobj=plain, mode="r|", bufsize=PIECE) as tar:
             manifest = _unpack(tar, into)
@@ -103,13 +102,27 @@ def _unpack(tar: Tar, into: Path | None) -> Manifest:
 
 
 def _measured(tar: Tar, info: tarfile.TarInfo, into: Path | None) -> Member:
-    if into is None:
-        return Member.of(info, tar.extractfile(info))
-    tar.extract(info, into, filter="data")
-    if info.isdir():
-        return Member.of(info, None)
-    with (into / info.name.lstrip("/")).open("rb") as content:
+    content = tar.extractfile(info)
+    if into is None or content is None:
+        if into is not None:
+            _place(info.name, into).mkdir(parents=True, exist_ok=True)
         return Member.of(info, content)
+    path = _place(info.name, into)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        shutil.copyfileobj(content, file, PIECE)
+    os.utime(path, (info.mtime, info.mtime))
+    path.chmod(info.mode & 0o755 | 0o600)
+    with path.open("rb") as written:
+        return Member.of(info, written)
+
+
+def _place(name: str, into: Path) -> Path:
+    """There are no links in `into` yet, so a name without steps upwards leads to a place in it."""
+    parts = name.strip("/").split("/")
+    if not {"", ".", ".."}.isdisjoint(parts):
+        raise ValueError(f"it holds {name!r}, which does not belong there")
+    return into.joinpath(*parts)
 
 
 def _compare(manifest: Manifest, found: list[Member]) -> None:

@@ -1,0 +1,1 @@
+"""Builds the image without a container engine and uses it as its users do; `make check-image`."""

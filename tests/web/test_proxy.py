@@ -1,0 +1,128 @@
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from gateway.config.clock import SystemClock
+from gateway.web.proxy import hosts_of
+from tests.web.conftest import BEARER, Running, Web
+
+PUBLIC = "https://claw.example.org"
+HOST = "claw.example.org"
+
+
+class Unhurried(SystemClock):
+    """However long guessing takes here, no time passes for the one that counts."""
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+@pytest.fixture
+async def proxied(running: Running) -> AsyncIterator[Web]:
+    """A gateway that knows of a reverse proxy in front of it."""
+    started = await running.start(public_url=PUBLIC, clock=Unhurried())
+    yield started.web
+    await started.stop()
+
+
+def through_the_proxy(web: Web, client: str = "203.0.113.9", **headers: str) -> httpx.AsyncClient:
+    """What arrives at the gateway when a browser somewhere opens the public address."""
+    sent = {"Host": HOST, "X-Forwarded-For": client, **headers}
+    return httpx.AsyncClient(base_url=web.url, headers=sent, timeout=10)
+
+
+async def sign_in(web: Web, browser: httpx.AsyncClient) -> httpx.Response:
+    secret = web.backend.links.issue(PUBLIC, web.backend.clock.now()).partition("#t=")[2]
+    return await browser.post("/login", json={"secret": secret})
+
+
+def test_a_default_port_may_be_named_or_not():
+    assert hosts_of(PUBLIC) == {"claw.example.org", "claw.example.org:443"}
+    assert hosts_of("https://claw.example.org:8443") == {"claw.example.org:8443"}
+    assert hosts_of("http://localhost") == {"localhost", "localhost:80"}
+    assert hosts_of(None) == frozenset()
+
+
+@pytest.mark.parametrize("host", ["claw.example.org", "Claw.example.org", "claw.example.org:443"])
+async def test_the_public_host_is_served(proxied: Web, host: str):
+    assert (await proxied.client.get("/health", headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["claw.example.org:8443", "www.claw.example.org", "example.org"])
+async def test_no_host_like_it_is(proxied: Web, host: str):
+    assert (await proxied.client.get("/health", headers={"Host": host})).status_code == 421
+
+
+async def test_without_it_the_public_host_is_a_foreign_one(web: Web):
+    assert (await web.client.get("/health", headers={"Host": HOST})).status_code == 421
+
+
+async def test_this_machine_is_served_as_before(proxied: Web):
+    async with proxied.sign_in() as browser:
+        assert "claw" in browser.cookies
+        assert (await browser.post("/chat", data={"text": "hi", "client_id": "1"})).status_code == 202
+
+
+async def test_a_link_leads_to_the_public_address(proxied: Web):
+    answer = await proxied.client.post("/api/login-links", headers=BEARER)
+
+    assert answer.json()["url"].startswith(f"{PUBLIC}/login#t=")
+
+
+async def test_behind_https_the_cookie_is_secure_and_bound_to_the_host(proxied: Web):
+    async with through_the_proxy(proxied, Origin=PUBLIC) as browser:
+        answer = await sign_in(proxied, browser)
+        cookie = answer.headers["set-cookie"]
+        assert cookie.startswith("__Host-claw=")
+        assert "; Secure" in cookie
+
+        browser.headers["Cookie"] = cookie.partition(";")[0]
+        assert (await browser.post("/chat", data={"text": "hi", "client_id": "1"})).status_code == 202
+
+
+@pytest.mark.parametrize("origin", ["http://claw.example.org", "https://evil.example", "https://claw.example.org:8443"])
+async def test_only_the_public_page_itself_may_post(proxied: Web, origin: str):
+    async with through_the_proxy(proxied, Origin=origin) as browser:
+        assert (await sign_in(proxied, browser)).status_code == 403
+
+
+async def test_a_plain_cookie_is_none_behind_https(proxied: Web):
+    async with (
+        proxied.sign_in() as local,
+        through_the_proxy(proxied, Cookie=f"claw={local.cookies['claw']}") as browser,
+    ):
+        assert (await browser.get("/login/state")).json() == {"signed_in": False}
+
+
+async def guess(browser: httpx.AsyncClient, **headers: str) -> int:
+    return (await browser.get("/api/status", headers={"Authorization": "Bearer no", **headers})).status_code
+
+
+async def test_each_client_behind_the_proxy_guesses_on_its_own_account(proxied: Web):
+    async with through_the_proxy(proxied) as guesser, through_the_proxy(proxied, "203.0.113.10") as other:
+        assert [await guess(guesser) for _ in range(25)][-1] == 429
+
+        assert await guess(other) == 401
+        assert await guess(proxied.client) == 401
+
+
+async def test_a_client_cannot_pretend_to_be_another(proxied: Web):
+    async with through_the_proxy(proxied) as guesser:
+        forged = [await guess(guesser, **{"X-Forwarded-For": f"198.51.100.{n}, 203.0.113.9"}) for n in range(25)]
+
+    assert forged[-1] == 429
+
+
+@pytest.mark.parametrize("told", ["", "unknown", "203.0.113.9, unknown"])
+async def test_a_proxy_that_names_nobody_is_the_client_itself(proxied: Web, told: str):
+    async with through_the_proxy(proxied, told) as guesser:
+        assert [await guess(guesser) for _ in range(25)][-1] == 429
+
+    assert await guess(proxied.client) == 429
+
+
+async def test_nothing_forwarded_is_believed_of_a_request_to_this_machine(proxied: Web):
+    codes = [await guess(proxied.client, **{"X-Forwarded-For": f"198.51.100.{n}"}) for n in range(25)]
+
+    assert codes[-1] == 429
