@@ -13,16 +13,17 @@ from gateway.domain.assignment import is_quiet
 from gateway.domain.principals import Label
 from gateway.domain.texts import one_line
 from gateway.domain.vitals import Outcome
-from gateway.store.attention import Concern
+from gateway.store.attention import MOST, Concern
 from gateway.store.heartbeats import Pulse
 from gateway.timetable.wording import moment
 
 OK = "heartbeat ok"
+NO_MODEL = "no model is connected"
 LONGEST_NAME = 80
 
 _COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.DOTALL)
-_HEADING = re.compile(r"^ {0,3}#{1,6}(\s.*)?$", re.MULTILINE)
-_UNREADABLE = re.compile(r"\[\S*HEARTBEAT\.md could not be read: ")
+_HEADING = re.compile(r"^ {0,3}#{1,6}([ \t].*)?$", re.MULTILINE)
+_UNREADABLE = re.compile(r"\[(\S*HEARTBEAT\.md could not be read: .*)\]", re.DOTALL)
 
 
 class Occasion(BaseModel):
@@ -42,7 +43,13 @@ class Occasion(BaseModel):
 def instructs(text: str) -> bool:
     """Whether HEARTBEAT.md says anything beside comments and headings; one that could not be read says nothing."""
     rest = _HEADING.sub("", _COMMENT.sub("", text))
-    return re.search(r"\w", rest) is not None and not _UNREADABLE.match(text)
+    return re.search(r"\w", rest) is not None and unreadable(text) is None
+
+
+def unreadable(text: str) -> str | None:
+    """Why HEARTBEAT.md could not be read, for people; None if it could."""
+    match = _UNREADABLE.fullmatch(text)
+    return match[1] if match else None
 
 
 def prompt(concerns: Sequence[Concern], now: datetime, zone: str, name: str) -> str:
@@ -50,6 +57,8 @@ def prompt(concerns: Sequence[Concern], now: datetime, zone: str, name: str) -> 
     lines = [f"This is a heartbeat: nobody wrote to you. It is {_minute(now, zone)}."]
     if concerns:
         lines += ["Since the last one the gateway noticed:", *(f"- {_line(concern, zone)}" for concern in concerns)]
+    if len(concerns) >= MOST:
+        lines += ["- There may be more; only the oldest are listed."]
     lines += [
         f"Do what HEARTBEAT.md asks for and look after what was noticed. Your answer is sent to {name} as it is, so "
         f"write only what is worth their attention now. If nothing is, answer exactly: {OK}"

@@ -6,12 +6,14 @@ from datetime import datetime
 from gateway.agent.scheduled import assignment
 from gateway.domain.ids import AddressId, PrincipalId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.schedules import Definition
+from gateway.domain.schedules import Definition, Once, Recurring
+from gateway.domain.texts import one_line
 from gateway.store import schedules
 from gateway.store.pool import Connection
 from gateway.store.schedules import ScheduleRow
-from gateway.timetable.definition import Changes, Refused, amend, define
+from gateway.timetable.definition import LONGEST_NAME, Changes, Refused, amend, define
 from gateway.timetable.planning import next_slot
+from gateway.timetable.wording import in_words, moment
 
 MOST = 20
 """Schedules that are not over, of anybody but the owner."""
@@ -27,6 +29,21 @@ class Asking:
     address: AddressId | None = None
     label: Label = Label.OWNER
     call: str | None = None
+
+
+def line(row: ScheduleRow) -> str:
+    """A schedule and how it stands: "3: tea; every day at 16:00 UTC (0 16 * * *); next Sun 22 Nov 2026 16:00 UTC"."""
+    definition = row.definition
+    facts = [one_line(definition.name, LONGEST_NAME), in_words(definition)]
+    if row.paused_at:
+        facts.append("paused")
+    elif row.completed_at:
+        facts.append("over")
+    elif row.next_run_at and not isinstance(definition.when, Once):
+        facts.append(f"next {moment(row.next_run_at, definition.zone)}")
+    if row.failing_since:
+        facts.append(f"failing since {moment(row.failing_since, definition.zone)}")
+    return f"{row.id}: {'; '.join(facts)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +72,7 @@ class Schedules:
         if asking.call and (made := await schedules.made_by(self.tx, asking.call)):
             return made
         await self._room()
-        definition = define(
-            name=said.get("name") or "",
-            prompt=said.get("prompt") or "",
-            schedule_type=said.get("schedule_type"),
-            run_at=said.get("run_at"),
-            cron_expr=said.get("cron_expr"),
-            timezone=said.get("timezone"),
-            misfire=said.get("misfire"),
-            include_session_history=said.get("include_session_history") or False,
-            now=self.now,
-            zone=self.zone,
-        )
+        definition = define(now=self.now, zone=self.zone, **said)
         row = await schedules.add(
             self.tx,
             self.principal,
@@ -85,12 +91,13 @@ class Schedules:
         definition = amend(row.definition, now=self.now, zone=self.zone, **said)
         if definition == row.definition:
             return row
+        await schedules.hold(self.tx, self.principal)  # two that ask for one name take turns
         if row.completed_at:
             if definition.when == row.definition.when:
                 raise Refused(f"Schedule {row.id} is over; give it another time.")
             await self._room()
-        same = (definition.when, definition.zone) == (row.definition.when, row.definition.zone)
-        at = row.next_run_at if same else self._next_slot(definition)
+        same = definition.zone == row.definition.zone or not isinstance(definition.when, Recurring)
+        at = row.next_run_at if same and definition.when == row.definition.when else self._next_slot(definition)
         updated = await schedules.update(self.tx, row.id, definition, at, label=label)
         return updated or await self._taken(definition.name)
 
@@ -132,10 +139,8 @@ class Schedules:
         return row
 
     async def _room(self) -> None:
-        if self.most is None:
-            return
         await schedules.hold(self.tx, self.principal)
-        if await schedules.count(self.tx, self.principal) >= self.most:
+        if self.most is not None and await schedules.count(self.tx, self.principal) >= self.most:
             raise Refused(f"There are {self.most} schedules already, and no more are allowed; remove one first.")
 
     def _next_slot(self, definition: Definition) -> datetime | None:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import structlog
@@ -34,9 +33,6 @@ from gateway.logs import SecretMask
 from gateway.store import tasks
 from gateway.store.listener import Listener
 from gateway.store.pool import Database
-
-if TYPE_CHECKING:
-    pass
 
 DRAIN_SECONDS = 10.0
 CATCH_UP_SECONDS = 5.0

@@ -48,7 +48,6 @@ from gateway.flow.posting import Posting
 from gateway.flow.settling import Settling
 from gateway.flow.turns import Turns
 from gateway.flow.uploads import Uploads
-from gateway.flow.zones import Zones
 from gateway.llm.client import Description, ModelClient
 from gateway.store import journals
 from gateway.store.pool import Database
@@ -114,10 +113,15 @@ class Parts:
         self.outages = Outages(database, self.outbound, clock)
         self.doors = Doors(self.outbound, self.notices.tell_owner)
         posting = Posting(database, self.outbound, self.delivering)
-        members = environment.data / "principals"
-        self.zones = Zones(lambda: current.config.owner.timezone, people, lambda p: self.homes.of(p).persona().user)
         self.homes = Homes(
-            database, people, environment.workspace, members, tools.discover(), posting, clock, self.zones.of
+            database,
+            people,
+            environment.workspace,
+            environment.data / "principals",
+            tools.discover(),
+            posting,
+            clock,
+            owner_zone=lambda: current.config.owner.timezone,
         )
         self.uploads = Uploads(database, self.homes, clock, current.longest_file)
         self.journal = Journal(database, people, environment.workspace, environment.data, clock)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import structlog
 
-from gateway.agent.heartbeat import Occasion, instructs, standing
+from gateway.agent.heartbeat import NO_MODEL, Occasion, instructs, standing, unreadable
 from gateway.agent.limits import dollars, used_up
 from gateway.background.halt import Halt
 from gateway.config.hours import ActiveHours
@@ -28,11 +28,12 @@ from gateway.store.spending import Period
 
 LONGEST_REST = 20.0
 """Seconds: a clock that was set, a machine that slept and an edited configuration are noticed by then."""
+AHEAD = timedelta(minutes=1)
+"""Another gateway's clock may be by so much; by more, and it was this one's."""
 LONGEST_LOOK = timedelta(days=1)
 """What is older is no news, although nobody has looked since."""
 
 NOTHING = "nothing to do"
-NO_MODEL = "no model is connected"
 NO_MONEY = "the budget for models is used up; /budget shows it, /budget more allows more"
 
 log = structlog.get_logger(__name__)
@@ -80,9 +81,8 @@ class Heartbeat:
         now = self.clock.now()
         async with self.database.connection() as conn:
             pulse = await heartbeats.begin(conn, now)
-            if pulse.at > now:  # the clock was ahead
-                back = pulse.model_copy(update={"at": now, "looked": min(pulse.looked, now)})
-                pulse = back if await heartbeats.claim(conn, pulse.at, back) else pulse
+            if max(pulse.at, pulse.looked) > now + AHEAD:
+                pulse = await heartbeats.set_back(conn, now)
         due = self._due(pulse, now)
         if due is not None and due <= now and pulse.outcome is not Outcome.RUNNING:
             await self._beat(pulse)
@@ -96,10 +96,10 @@ class Heartbeat:
             return pulse.beat
         now, owner = self.clock.now(), self.people.owner.id
         persona = await asyncio.to_thread(self.homes.of(owner).persona)
-        instructed = instructs(persona.heartbeat)
+        instructed, idle = instructs(persona.heartbeat), unreadable(persona.heartbeat) or NOTHING
         async with self.database.connection() as conn:
             found = await attention.look(conn, owner, max(pulse.looked, now - LONGEST_LOOK), now)
-        after = await self._after(pulse, now, worth_it=instructed or bool(found))
+        after = await self._after(pulse, now, None if instructed or found else idle)
 
         async def note(tx: Connection) -> bool:
             noted = await heartbeats.claim(tx, pulse.at, after)
@@ -113,16 +113,17 @@ class Heartbeat:
         log.info("heartbeat.beat", outcome=after.outcome.value, found=len(found), instructed=instructed)
         if after.outcome is Outcome.RUNNING:
             self.woken()
+        self.state = self._told(after, self._due(after, now), now)
         if after.broke != pulse.broke:
-            await self.tell_owner(f"The heartbeat rests until tomorrow (UTC): {after.text}.")
+            await self.tell_owner(f"The heartbeat rests: {after.text}.")
         return after.beat
 
-    async def _after(self, pulse: Pulse, now: datetime, *, worth_it: bool) -> Pulse:
-        """What is noted down of a beat at its beginning."""
+    async def _after(self, pulse: Pulse, now: datetime, idle: str | None) -> Pulse:
+        """What is noted down of a beat at its beginning; `idle` says why nobody needs to be asked."""
         counted = (pulse.beats, pulse.asked) if pulse.day == now.date() else (0, 0)
         known: dict[str, object] = {"at": now, "day": now.date(), "beats": counted[0] + 1, "asked": counted[1]}
-        if not worth_it:
-            known |= {"outcome": Outcome.IDLE, "text": NOTHING, "looked": now}
+        if idle is not None:
+            known |= {"outcome": Outcome.IDLE, "text": idle, "looked": now}
         elif self.model() is None:
             known |= {"outcome": Outcome.SKIPPED, "text": NO_MODEL}
         elif broke := await self._broke(now):
@@ -137,7 +138,8 @@ class Heartbeat:
         async with self.database.connection() as conn:
             spent = await heartbeats.spent(conn, Period.DAY.start(now))
         if used_up(spent, limit):
-            return f"heartbeats cost {dollars(spent)} today, and heartbeat.day_usd allows {dollars(limit or 0.0)}"
+            allowed = f"heartbeat.day_usd allows {dollars(limit or 0.0)}"
+            return f"heartbeats cost {dollars(spent)} today, and {allowed}; it goes on tomorrow (UTC)"
         return None if (await self.budgets.allow(Role.OWNER)).refusal is None else NO_MONEY
 
     def _due(self, pulse: Pulse, now: datetime) -> datetime | None:
@@ -163,7 +165,7 @@ def next_beat(
     """When the one after `last` is due, within the hours as `zone` counts them; `now` if it is late."""
     due = max(last + every, now)
     local = due.astimezone(zone)
-    if hours is None or local.time() in hours:
+    if hours is None or hours.active(due, zone):
         return due
-    opening = local.replace(hour=hours.start.hour, minute=hours.start.minute, second=0, microsecond=0, fold=0)
+    opening = local.replace(hour=hours.start.hour, minute=hours.start.minute, second=0, microsecond=0)
     return (opening if opening > local else opening + timedelta(days=1)).astimezone(UTC)

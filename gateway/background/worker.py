@@ -1,6 +1,7 @@
-"""The worker: claims tasks lane by lane, runs them under a lease, gives back what it cannot finish."""
+"""The worker: claims what the slots of its lanes allow, runs it under a lease, gives back what it cannot finish."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Protocol
@@ -11,12 +12,13 @@ from gateway.domain.errors import RunLost, TryAgainLater
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.tasks import BEAT_SECONDS, SLOTS, Claim, Lane, Status, backoff
 from gateway.flow.wakeup import Wakeup
-from gateway.store import messages, sessions, tasks
+from gateway.store import messages, schedule_runs, sessions, tasks
 from gateway.store.pool import Connection, Database
 
 POLL_SECONDS = 2.0
 GIVE_UPS = 3
 """How often giving up may fail before a task is ended without a word."""
+NOT_GIVEN_UP = "giving up failed"
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +59,7 @@ class Worker:
         self._draining = False
         self._unsure = False
         self._limit: int | None = None
-        self._running: dict[TaskId, tuple[Claim, Lane, asyncio.Task[None]]] = {}
+        self._running: dict[TaskId, tuple[Claim, asyncio.Task[None]]] = {}
 
     def limit(self, runs: int | None) -> None:
         """Claim only while fewer runs than that are under way in a lane; None: as many as a lane has slots."""
@@ -74,7 +76,7 @@ class Worker:
         Being told twice, by the command and by the database, must not disturb a run that is cleaning up.
         """
         for id in lost:
-            if id in self._running and not (run := self._running[id][2]).cancelling():
+            if id in self._running and not (run := self._running[id][1]).cancelling():
                 run.cancel()
 
     @property
@@ -106,7 +108,7 @@ class Worker:
 
     async def settle(self, seconds: float | None = None) -> None:
         """Wait for the runs that are under way now."""
-        runs = [task for _, _, task in self._running.values()]
+        runs = [task for _, task in self._running.values()]
         if runs:
             await asyncio.wait(runs, timeout=seconds)
 
@@ -115,17 +117,20 @@ class Worker:
         if self._unsure:
             await self._database.run(lambda tx: tasks.disown(tx, self._instance, list(self._running)))
         self._unsure = True
-        for lane in () if self._draining else self._lanes:
-            slots = SLOTS[lane] if self._limit is None else min(SLOTS[lane], self._limit)
-            free = slots - sum(used is lane for _, used, _ in self._running.values())
-            if free <= 0:
-                continue
+        if free := self._free():
             async with self._database.connection() as conn:
-                claimed = await tasks.claim(conn, self._instance, lane, free)
+                claimed = await tasks.claim(conn, self._instance, free)
             for run in claimed:
-                task = group.create_task(self._run(run), name=f"{run.kind} {run.id}")
-                self._running[run.id] = (run, lane, task)
+                self._running[run.id] = (run, group.create_task(self._run(run), name=f"{run.kind} {run.id}"))
         self._unsure = False
+
+    def _free(self) -> dict[Lane, int]:
+        """The lanes in which more may run, and how many."""
+        if self._draining:
+            return {}
+        used = Counter(run.lane for run, _ in self._running.values())
+        slots = {lane: SLOTS[lane] if self._limit is None else min(SLOTS[lane], self._limit) for lane in self._lanes}
+        return {lane: n - used[lane] for lane, n in slots.items() if n > used[lane]}
 
     async def _run(self, run: Claim) -> None:
         ids = {"task_id": run.id, "session_id": run.session_id}
@@ -198,7 +203,7 @@ class Worker:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             # Only what was sent may be cancelled: a run claimed during the query is not lost.
-            sent = {run.id: run for run, _, _ in self._running.values()}
+            sent = {run.id: run for run, _ in self._running.values()}
             try:
                 owned = await self._renewed(sent)
                 if await self._database.run(tasks.recover):
@@ -224,7 +229,8 @@ class Worker:
 async def _end(tx: Connection, run: Claim) -> int:
     if run.session_id is not None:
         await sessions.lock(tx, run.session_id)
-    await tasks.finish(tx, run, Status.FAILED, error="giving up failed")
+    await tasks.finish(tx, run, Status.FAILED, error=NOT_GIVEN_UP)
+    await schedule_runs.failed(tx, run.id, NOT_GIVEN_UP)
     return await messages.close(tx, run.session_id) if run.session_id is not None else 0
 
 

@@ -2,37 +2,41 @@
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, TypeVar
 
 import typer
 
-from gateway.agent.schedules import Asking, Schedules
+from gateway.agent.schedules import Asking, Schedules, line
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_json, print_rows
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
 from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import AddressId, PrincipalId, ScheduleId
+from gateway.domain.ids import AddressId, PrincipalId, ScheduleId, TaskId
 from gateway.domain.principals import Role
 from gateway.domain.schedules import Misfire
+from gateway.domain.texts import one_line
 from gateway.store import addresses, principals
 from gateway.store import schedules as store
 from gateway.store.pool import Connection, Database
 from gateway.store.schedules import RunRow, ScheduleRow
 from gateway.timetable.definition import Refused
-from gateway.timetable.wording import in_words
+from gateway.timetable.wording import in_words, local
 from gateway.workspace.prompts import Persona
 from gateway.workspace.tree import Workspace
 from gateway.workspace.zone import zone_in
 
-MOST = 1_000
+MOST = 10_000
 """Schedules in one list."""
+LONGEST_TEXT = 4_000
 COLUMNS = ("id", "name", "of", "when", "next_run_at", "state")
 RUN_COLUMNS = ("slot", "executed_at", "produced_at", "delivered_at", "missed", "error")
+NONE = "Nothing is to come. `supaclaw schedules list --all` shows what is paused or over, `add --help` how to add one."
 NOT_RUNNING = "; no gateway runs on this machine's data, it happens when one does"
+UTC_ASSUMED = "Your time zone is not known, so UTC was taken; set owner.timezone in config.json, or give --zone."
 
 Result = TypeVar("Result")
 Which = Annotated[str, typer.Argument(metavar="NUMBER|NAME", help="As in the list; a name is one of yours.")]
@@ -40,7 +44,7 @@ Which = Annotated[str, typer.Argument(metavar="NUMBER|NAME", help="As in the lis
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the list; `of` is the member or group it belongs to."""
+    """One line of the list; `of` is the member or group it belongs to, `task_id` that of its last run."""
 
     id: ScheduleId
     name: str
@@ -52,10 +56,11 @@ class Row:
     misfire: str
     include_session_history: bool
     origin: str
+    task_id: TaskId | None
 
 
 def show_all(
-    everything: Annotated[bool, typer.Option("--all", help="Those that are paused or over too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that are paused or over.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List what is to come, of everybody."""
@@ -65,7 +70,11 @@ def show_all(
             rows = await store.listed(conn, None, everything=everything, limit=MOST)
             return await _rows(conn, rows)
 
-    print_rows(with_database(read), COLUMNS, as_json=as_json)
+    rows = with_database(read)
+    if rows or as_json:
+        print_rows(rows, COLUMNS, as_json=as_json)
+    else:
+        print(NONE)
 
 
 def show(which: Which, as_json: AsJson = False) -> None:
@@ -74,28 +83,37 @@ def show(which: Which, as_json: AsJson = False) -> None:
     async def read(mine: Schedules) -> tuple[Row, list[RunRow]]:
         row = await mine.get(which)
         [told] = await _rows(mine.tx, [row])
-        return told, await store.runs(mine.tx, row.id)
+        return told, [_local(run, row.definition.zone) for run in await store.runs(mine.tx, row.id)]
 
     row, runs = _done(read)
     if as_json:
         print_json({**asdict(row), "runs": [asdict(run) for run in runs]})
         return
-    told = [f"{name.replace('_', ' ')}: {value}" for name, value in asdict(row).items() if value not in {None, ""}]
-    print("\n".join(told))
-    print_rows(runs, RUN_COLUMNS, as_json=False)
+    for name, value in asdict(row).items():
+        if value not in {None, ""}:
+            # What others wrote stays on its line, and commands the terminal nothing.
+            print(f"{name.replace('_', ' ').removesuffix(' at')}: {one_line(str(value), LONGEST_TEXT)}")
+    if runs:
+        print_rows(runs, RUN_COLUMNS, as_json=False)
 
 
 def add(
-    name: Annotated[str, typer.Argument(help="What it is called.")],
-    prompt: Annotated[str, typer.Option(help="What the agent is told to do then.")],
-    at: Annotated[str | None, typer.Option(metavar="TIME", help="Once: 2026-11-22T09:00.")] = None,
-    cron: Annotated[str | None, typer.Option(metavar="FIELDS", help='Again and again: "30 8 * * 1-5".')] = None,
-    zone: Annotated[str | None, typer.Option(help="Of these times, such as Europe/Berlin; without it yours.")] = None,
-    misfire: Annotated[Misfire, typer.Option(help="What becomes of times that nothing ran at.")] = Misfire.RUN_ONCE,
-    history: Annotated[bool, typer.Option("--history", help="With the conversation it is sent to.")] = False,
-    to: Annotated[
-        str | None, typer.Option(metavar="CHANNEL", help="Where you are told; else where you wrote last.")
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")],
+    prompt: Annotated[str, typer.Option(metavar="TEXT", help="What the agent is told to do then.")],
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="Once, such as 2027-03-01T09:00.")] = None,
+    cron: Annotated[str | None, typer.Option(metavar="FIELDS", help='Again and again, such as "30 8 * * 1-5".')] = None,
+    zone: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="Of that time, such as Europe/Berlin; else yours.")
     ] = None,
+    misfire: Annotated[
+        Misfire, typer.Option(help="Of the times that passed while nothing ran, the last one runs, none, or each.")
+    ] = Misfire.RUN_ONCE,
+    history: Annotated[bool, typer.Option("--history", help="The agent sees the chat it answers in.")] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="CHANNEL", help="Tells you there, such as telegram; else where you wrote last."),
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Add one; without a time it waits until you `run` it."""
 
@@ -115,32 +133,51 @@ def add(
             },
         )
 
-    print(f"{_line(_done(write))}{_when_it_runs()}")
+    _change(write, "added", as_json, _when_it_runs)
+    if not as_json and (at or cron) and not (zone or _own_zone()):
+        print(UTC_ASSUMED)
 
 
-def run(which: Which) -> None:
+def run(which: Which, as_json: AsJson = False) -> None:
     """Run one now, once more than planned."""
 
     async def write(mine: Schedules) -> ScheduleRow:
-        row, _task = await mine.run(which)
-        return row
+        row, task = await mine.run(which)
+        return replace(row, task_id=task)
 
-    print(f"{_line(_done(write))}: queued{_when_it_runs()}")
+    _change(write, "queued", as_json, _when_it_runs)
 
 
-def pause(which: Which) -> None:
+def pause(which: Which, as_json: AsJson = False) -> None:
     """Let one rest."""
-    print(f"{_line(_done(lambda mine: mine.pause(which)))}: paused")
+    _change(lambda mine: mine.pause(which), "paused", as_json)
 
 
-def resume(which: Which) -> None:
+def resume(which: Which, as_json: AsJson = False) -> None:
     """Let one go on, with its next time from now."""
-    print(f"{_line(_done(lambda mine: mine.resume(which)))}{_when_it_runs()}")
+    _change(lambda mine: mine.resume(which), "goes on", as_json, _when_it_runs)
 
 
-def remove(which: Which) -> None:
+def remove(which: Which, as_json: AsJson = False) -> None:
     """Forget one, and what is known of its runs."""
-    print(f"{_line(_done(lambda mine: mine.remove(which)))}: removed")
+    _change(lambda mine: mine.remove(which), "removed", as_json)
+
+
+def _change(
+    work: Callable[[Schedules], Awaitable[ScheduleRow]], done: str, as_json: bool, more: Callable[[], str] = str
+) -> None:
+    """Print which schedule `work` has changed, and how."""
+
+    async def changed(mine: Schedules) -> tuple[ScheduleRow, Row]:
+        row = await work(mine)
+        [told] = await _rows(mine.tx, [row])
+        return row, told
+
+    row, told = _done(changed)
+    if as_json:
+        print_json(asdict(told))
+    else:
+        print(f"{done}: {line(row)}{more()}")
 
 
 def _done(work: Callable[[Schedules], Awaitable[Result]]) -> Result:
@@ -180,17 +217,29 @@ def _row(row: ScheduleRow, of: str | None) -> Row:
         definition.name,
         of,
         in_words(definition),
-        row.next_run_at,
+        local(row.next_run_at, definition.zone) if row.next_run_at else None,
         ", ".join(name for name, since in states.items() if since),
         definition.prompt,
         definition.misfire.value,
         definition.include_session_history,
         row.origin,
+        row.task_id,
     )
 
 
-def _line(row: ScheduleRow) -> str:
-    return f"{row.id}: {row.definition.name}, {in_words(row.definition)}"
+def _local(run: RunRow, zone: str) -> RunRow:
+    def there(at: datetime | None) -> datetime | None:
+        return local(at, zone) if at else None
+
+    return replace(
+        run,
+        slot=local(run.slot, zone),
+        missed_since=there(run.missed_since),
+        executed_at=there(run.executed_at),
+        produced_at=there(run.produced_at),
+        delivered_at=there(run.delivered_at),
+        error=one_line(run.error, LONGEST_TEXT) if run.error else None,
+    )
 
 
 def _own_zone() -> str | None:

@@ -1,12 +1,8 @@
 """/schedules: what the agent is to do later, or again and again."""
 
-from gateway.agent.schedules import Schedules
+from gateway.agent.schedules import Schedules, line
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.domain.schedules import Once
-from gateway.domain.texts import one_line
-from gateway.store.schedules import ScheduleRow
 from gateway.timetable.definition import Refused
-from gateway.timetable.wording import in_words, moment
 
 USAGE = (
     "Write /schedules to see what is to come, /schedules all to see what is paused or over too, "
@@ -20,24 +16,24 @@ async def run(ctx: CommandContext) -> CommandReply:
     mine = Schedules(ctx.tx, ctx.at.principal_id, ctx.clock.now())
     action, _, which = ctx.argument.partition(" ")
     try:
-        return CommandReply(await _done(mine, action, which.strip()))
+        return CommandReply(await _done(mine, action.casefold(), which.strip()))
     except Refused as refusal:
         return CommandReply(str(refusal))
 
 
 async def _done(mine: Schedules, action: str, which: str) -> str:
     match action:
-        case "" | "all" if not which:
+        case "" | "list" | "all" if not which:
             return await _shown(mine, everything=action == "all")
         case "pause" if which:
-            return f"Paused: {_line(await mine.pause(which))}"
+            return f"Paused: {line(await mine.pause(which))}"
         case "resume" if which:
-            return f"Goes on: {_line(await mine.resume(which))}"
+            return f"Goes on: {line(await mine.resume(which))}"
         case "run" if which:
             row, _task = await mine.run(which)
-            return f"Runs now, once more than planned: {_line(row)}"
+            return f"Runs now, once more than planned: {line(row)}"
         case "remove" if which:
-            return f"Removed: {_line(await mine.remove(which))}"
+            return f"Removed: {line(await mine.remove(which))}"
         case _:
             return USAGE
 
@@ -46,21 +42,7 @@ async def _shown(mine: Schedules, *, everything: bool) -> str:
     rows, more = await mine.shown(everything=everything)
     if not rows:
         return "\n\n".join([NONE, USAGE])
-    return "\n".join([*map(_line, rows), *([f"and {more} more"] if more else []), "", USAGE])
-
-
-def _line(row: ScheduleRow) -> str:
-    definition = row.definition
-    facts = [one_line(definition.name, 100), in_words(definition)]
-    if row.paused_at:
-        facts.append("paused")
-    elif row.completed_at:
-        facts.append("over")
-    elif row.next_run_at and not isinstance(definition.when, Once):
-        facts.append(f"next {moment(row.next_run_at, definition.zone)}")
-    if row.failing_since:
-        facts.append(f"failing since {moment(row.failing_since, definition.zone)}")
-    return f"{row.id}: {'; '.join(facts)}"
+    return "\n".join([*map(line, rows), *([f"and {more} more"] if more else []), "", USAGE])
 
 
 command = Command("schedules", "your reminders and recurring work; pause, resume, run or remove NUMBER or NAME", run)

@@ -38,8 +38,5 @@ QUIET = "nothing to report"
 
 def is_quiet(text: str, word: str) -> bool:
     """Whether the text says this and nothing else, however it is set: case, quotes, emphasis, a full stop."""
-    return _bare(text) == _bare(word)
-
-
-def _bare(text: str) -> str:
-    return re.sub(r"^[\W_]+|[\W_]+$", "", " ".join(text.casefold().split()))
+    said = r"\s+".join(map(re.escape, word.split()))
+    return re.fullmatch(rf"[\W_]*{said}[\W_]*", text, re.IGNORECASE) is not None

@@ -41,6 +41,7 @@ class Claim:
     id: TaskId
     token: int
     kind: str
+    lane: Lane
     principal_id: PrincipalId
     session_id: SessionId | None
     agent: str

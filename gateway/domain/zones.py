@@ -30,7 +30,8 @@ def _names() -> frozenset[str]:
 
 def _suggestion(name: str) -> str:
     meant = _plain(name)
-    known = {_plain(each): each for each in sorted(_names())}
+    # Abbreviations are taken as they are or not at all: CEST is near EST, and six hours away.
+    known = {_plain(each): each for each in sorted(_names()) if "/" in each or _plain(each) == meant}
     cities = {plain.rpartition("/")[2]: each for plain, each in known.items() if "/" in plain}
     for names in (known, cities):
         close = get_close_matches(meant, names, n=1, cutoff=0.8)

@@ -135,7 +135,8 @@ class Concluding:
             return await works(tx, self._delivering, schedule, at) if schedule else None
         if at is None:
             log.warning("run.undeliverable")
-            await schedule_runs.untold(tx, run.id, NO_CHAT)
+            await schedule_runs.produced(tx, run.id, None)
+            await schedule_runs.failed(tx, run.id, NO_CHAT)
             return None
         told = await self._delivering.say(
             tx,

@@ -10,7 +10,7 @@ from gateway.agent.fit import fit, message_tokens
 from gateway.agent.limits import Limits
 from gateway.agent.loop import run_turn
 from gateway.domain.events import TurnEvent
-from gateway.domain.ids import MessageId
+from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.model import Model, Prompt, SystemMessage
 from gateway.domain.tasks import Claim
 from gateway.domain.tokens import estimate
@@ -81,7 +81,7 @@ class Conversation:
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """As `run_turn`; raises `ModelsExhausted` and `RunLost`."""
-        rows = (*self._opened.history, *self._opened.transcript)
+        rows = (*self._opened.history, *_in_order(self._opened.transcript, self._run.id))
         entries = await self._shown(rows, set(self._opened.asked_ids))
         turn = run_turn(
             entries,
@@ -133,3 +133,10 @@ class Conversation:
         await sessions.lock(tx, self._opened.session)
         await tasks.hold(tx, self._run)
         return await attachments.joined(tx, await unread.take(tx, self._opened.session, joining=True))
+
+
+def _in_order(rows: Sequence[MessageRow], run: TaskId) -> Sequence[MessageRow]:
+    """What was told by itself while the turn ran stands before its question: a model answers what comes last."""
+    asked = next((place for place, row in enumerate(rows) if row.open), len(rows))
+    aside = [row for row in rows[asked:] if row.kind == "assistant" and not row.final and row.task_id != run]
+    return (*rows[:asked], *aside, *(row for row in rows[asked:] if row not in aside)) if aside else rows

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gateway.domain.channel import Button
 from gateway.domain.errors import SupaclawError
@@ -55,7 +56,8 @@ class Delivering:
         """Where a person is told, held together with its session: at `address`, else on `channel`, else where they
         wrote last, in the terminal only if that is all there is. None: there is no chat. It is never at `avoid`.
         """
-        while at := await self._chosen(tx, principal, address, channel, avoid):
+        reach = partial(addresses.told_at, tx, principal, self.channels, TERMINAL)
+        while at := await reach(asked=address, channel=channel, avoid=avoid):
             held = await addresses.lock_by_id(tx, at.id)
             if held.principal_id == principal:  # else it was handed over while we waited
                 await sessions.lock(tx, held.session_id)
@@ -121,24 +123,3 @@ class Delivering:
         if row is not None:
             self.told(row)
         return row
-
-    async def _chosen(
-        self,
-        tx: Connection,
-        principal: PrincipalId,
-        address: AddressId | None,
-        channel: str | None,
-        avoid: AddressId | None,
-    ) -> AddressRow | None:
-        read = self.channels
-        if address is not None and address != avoid:
-            asked = await addresses.get(tx, address)
-            if asked.principal_id == principal and asked.channel in read:
-                return asked
-        for among, private in ((read & {channel}, False), (read, True), (read, False), ({TERMINAL}, False)):
-            if not among:
-                continue
-            at = await addresses.last_spoken_at(tx, principal, among=among, private=private, avoid=avoid)
-            if at is not None:
-                return at
-        return None

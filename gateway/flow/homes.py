@@ -19,6 +19,7 @@ from gateway.store.pool import Database
 from gateway.tools import Family, FindRead, Own, ReadFile, RecordFile, Services, nowhere
 from gateway.workspace.prompts import Persona, PersonaText
 from gateway.workspace.tree import Workspace
+from gateway.workspace.zone import zone_in
 
 KEPT = 256
 
@@ -31,7 +32,7 @@ class Home:
     toolbox: Toolbox
     personas: Persona
     zone: Callable[[], str | None]
-    """The principal's time zone, an IANA name; None while it is not known."""
+    """The principal's time zone, an IANA name: as configured, else as USER.md says; None while it is not known."""
 
     def persona(self) -> PersonaText:
         """The persona files as they are now; USER.md is the principal's own."""
@@ -41,11 +42,6 @@ class Home:
     def schema_tokens(self) -> int:
         """What the tools' schemas take of every prompt."""
         return sum(map(estimate_tool, self.toolbox.specs))
-
-
-def unknown_zone(_principal: PrincipalId) -> str | None:
-    """Where nobody's time zone is known."""
-    return None
 
 
 class Homes:
@@ -60,7 +56,7 @@ class Homes:
         families: Sequence[Family],
         posting: Posting | None = None,
         clock: Clock | None = None,
-        zone_of: Callable[[PrincipalId], str | None] = unknown_zone,
+        owner_zone: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._database = database
         self._people = people
@@ -70,7 +66,7 @@ class Homes:
         self._families = families
         self._posting = posting
         self._clock = clock or SystemClock()
-        self._zone_of = zone_of
+        self._owner_zone = owner_zone
         self._built: OrderedDict[PrincipalId, Home] = OrderedDict()
 
     def of(self, principal: PrincipalId) -> Home:
@@ -93,11 +89,14 @@ class Homes:
         database = self._database if owner else self._database.bound(principal)
         post = self._posting.bound(database).of(principal, workspace) if self._posting else nowhere
         recorder = _recorder(database, principal, Label.OWNER if owner else Label.KNOWN)
-        zone = partial(self._zone_of, principal)
+        zone = partial(self._zone, workspace, owner)
         own = Own(principal, Role.OWNER if owner else Role.MEMBER, database.run, self._clock, zone)
         services = Services(workspace, recorder, post, _finder(database, principal), own)
         tools = [tool for family in self._families for tool in family(services)]
         return Home(workspace, Toolbox(tools, spill=_spill(workspace)), self._personas, zone)
+
+    def _zone(self, workspace: Workspace, owner: bool) -> str | None:
+        return (self._owner_zone() if owner else None) or zone_in(self._personas.load(workspace).user)
 
     def _apart(self, principal: PrincipalId) -> Workspace:
         root = self._others / str(principal)
@@ -105,10 +104,10 @@ class Homes:
         return Workspace(root)
 
 
-def _recorder(database: Database, principal: PrincipalId, label: Label) -> RecordFile:
-    async def record(path: str, size: int, mime: str, sha256: str) -> None:
+def _recorder(database: Database, principal: PrincipalId, least: Label) -> RecordFile:
+    async def record(path: str, size: int, mime: str, sha256: str, label: Label) -> None:
         async with database.connection() as conn:
-            await files.record(conn, principal, path, size=size, mime=mime, sha256=sha256, label=label)
+            await files.record(conn, principal, path, size=size, mime=mime, sha256=sha256, label=max(least, label))
 
     return record
 

@@ -55,8 +55,8 @@ class Settling:
 
     async def _settle(self, tx: Connection, arrival: Arrival) -> MessageRow | None:
         """One transaction; what was said in it."""
-        if arrival.refused is not None:
-            return await self._refused(tx, arrival, arrival.refused)
+        if arrival.refused is not None and not arrival.uncertain:
+            return await self._refused(tx, arrival, one_line(arrival.refused, LONGEST_ERROR))
         at = await self._delivering.destination(tx, arrival.principal_id, address=arrival.address_id)
         schedule = await _hold(tx, arrival)
         if schedule is None:
@@ -81,8 +81,7 @@ class Settling:
         log.warning("run.refused", task_id=str(arrival.task_id), again=elsewhere is not None)
         if elsewhere is not None:
             return await self._again(tx, arrival, elsewhere)
-        error = one_line(f"could not be delivered: {why}", LONGEST_ERROR)
-        await schedule_runs.failed(tx, arrival.task_id, error)
+        await schedule_runs.failed(tx, arrival.task_id, f"could not be delivered: {why}")
         return await fails(tx, told, schedule, at, schedule_undelivered(schedule.definition, arrival.slot, why))
 
     async def _again(self, tx: Connection, arrival: Arrival, at: AddressRow) -> MessageRow:

@@ -122,7 +122,10 @@ def _clock(hour: int, minute: int, half: str) -> tuple[int, int] | None:
 
 def told(result: str) -> str:
     """What a call of `cron` has answered, for whoever asked for it."""
-    facts = json.loads(result)
+    try:
+        facts = json.loads(result)
+    except ValueError:  # cut, to fit the prompt
+        return result
     match facts:
         case {"schedules": []}:
             return "You have no reminders."

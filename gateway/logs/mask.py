@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 
 from pydantic import BaseModel, SecretStr
 
@@ -55,6 +56,8 @@ class SecretMask:
                 return self.text(value)
             case None | bool() | int() | float():
                 return value
+            case datetime():
+                return value.isoformat()
             case Mapping():
                 return {self.text(str(key)): self.value(item) for key, item in value.items()}
             case list() | tuple() | set() | frozenset():

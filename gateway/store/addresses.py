@@ -128,28 +128,46 @@ async def move(conn: Connection, session: SessionId, successor: SessionId) -> No
     await conn.execute("update addresses set session_id = $2 where session_id = $1", session, successor)
 
 
-async def last_spoken_at(
-    conn: Connection,
-    principal: PrincipalId,
-    channel: str | None = None,
-    *,
-    private: bool = False,
-    among: Collection[str] | None = None,
-    avoid: AddressId | None = None,
-) -> AddressRow | None:
-    """Where this principal wrote last, on this channel or on any where something can be said unasked.
-
-    Only `among` these channels, if they are given, and never at `avoid`.
-    """
+async def last_spoken_at(conn: Connection, principal: PrincipalId, channel: str | None = None) -> AddressRow | None:
+    """Where this principal wrote last, on this channel or on any where something can be said unasked."""
     row = await conn.fetchrow(
-        """select a.* from addresses a join inbox i on i.address_id = a.id
+        """select a.* from addresses a
+           cross join lateral (select id from inbox where address_id = a.id order by id desc limit 1) last
            where a.principal_id = $1 and a.channel <> 'api' and a.channel = coalesce($2, a.channel)
-             and (a.private or not $3) and ($4::text[] is null or a.channel = any($4)) and a.id is distinct from $5
-           order by i.id desc limit 1""",
+           order by last.id desc limit 1""",
         principal,
         channel,
-        private,
-        None if among is None else list(among),
+    )
+    return AddressRow(**row) if row else None
+
+
+async def told_at(
+    conn: Connection,
+    principal: PrincipalId,
+    read: Collection[str],
+    last_resort: str,
+    *,
+    asked: AddressId | None = None,
+    channel: str | None = None,
+    avoid: AddressId | None = None,
+) -> AddressRow | None:
+    """Where this principal is told something, never at `avoid`: what is `read` goes before the `last_resort`.
+
+    At the address that was `asked` for, else on that channel, else in private, and there where they wrote last.
+    """
+    row = await conn.fetchrow(
+        """select a.* from addresses a
+           left join lateral (select id from inbox where address_id = a.id order by id desc limit 1) last on true
+           where a.principal_id = $1 and (a.channel = any($2) or a.channel = $3) and a.id is distinct from $6
+             and (last.id is not null or a.id = $4)
+           order by a.channel = any($2) desc, (a.id = $4) is true desc, (a.channel = $5) is true desc, a.private desc,
+                    last.id desc nulls last
+           limit 1""",
+        principal,
+        list(read),
+        last_resort,
+        asked,
+        channel,
         avoid,
     )
     return AddressRow(**row) if row else None

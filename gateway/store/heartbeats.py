@@ -70,6 +70,17 @@ async def get(conn: Connection) -> Pulse | None:
     return pulse
 
 
+async def set_back(conn: Connection, now: datetime) -> Pulse:
+    """The clock was ahead: nothing has happened or been looked after later than `now`."""
+    await conn.execute(
+        """update meta set value = value || jsonb_build_object(
+             'at', least((value ->> 'at')::timestamptz, $1), 'looked', least((value ->> 'looked')::timestamptz, $1))
+           where key = 'heartbeat'""",
+        now,
+    )
+    return await begin(conn, now)
+
+
 async def claim(tx: Connection, before: datetime, after: Pulse) -> bool:
     """Note down the next beat, unless there was another since the one `before`."""
     noted = await tx.fetchval(

@@ -148,10 +148,7 @@ async def unopened(conn: Connection, limit: int, session: SessionId | None = Non
 
 
 async def listed(conn: Connection, journal: JournalRow) -> list[Listed]:
-    """Every filed journal of the principal, and this one. What ran by itself is not in the index:
-
-    it would be too much, and what it had to tell stands in a chat.
-    """
+    """Every filed journal of the principal, and this one, but for what ran by itself: what that told is in a chat."""
     rows = await conn.fetch(
         """select * from (
              select j.path, j.summary, coalesce((

@@ -1,6 +1,7 @@
 """How far each slot came: executed, produced and delivered are noted when they happened, and not before.
 
-What was told is younger than what was produced if it was said again elsewhere: both get the time of their transaction.
+What was told is of another time than what was produced if it was said again elsewhere: both get that of their
+transaction.
 """
 
 from collections.abc import Collection
@@ -46,17 +47,10 @@ async def executed(conn: Connection, task: TaskId) -> None:
     await conn.execute("update schedule_runs set executed_at = now() where task_id = $1", task)
 
 
-async def produced(conn: Connection, task: TaskId, message: MessageId) -> None:
-    """There was something to tell, and it was said in a chat."""
+async def produced(conn: Connection, task: TaskId, message: MessageId | None) -> None:
+    """There was something to tell, and it was said in a chat; None: there is none."""
     await conn.execute(
         "update schedule_runs set produced_at = now(), message_id = $2 where task_id = $1", task, message
-    )
-
-
-async def untold(conn: Connection, task: TaskId, why: str) -> None:
-    """There was something to tell, and nowhere to say it."""
-    await conn.execute(
-        "update schedule_runs set produced_at = now(), error = $2 where task_id = $1", task, storable(why)
     )
 
 
@@ -115,7 +109,7 @@ async def arrived(conn: Connection, limit: int) -> list[Arrival]:
     """What else is not on its way any more."""
     rows = await conn.fetch(
         """select r.schedule_id, r.slot, r.principal_id, r.task_id, r.message_id, m.address_id, r.produced_at,
-                  m.created_at > r.produced_at as again, o.refused, coalesce(o.uncertain, false) as uncertain
+                  m.created_at <> r.produced_at as again, o.refused, coalesce(o.uncertain, false) as uncertain
            from schedule_runs r join messages m on m.id = r.message_id
            left join lateral (
              select bool_or(state in ('pending', 'sending')) as waits, bool_or(state = 'uncertain') as uncertain,

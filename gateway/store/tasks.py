@@ -1,6 +1,6 @@
 """The engine's statements, as functions; what they promise is written beside them in migrations/0002_engine.sql."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import uuid4
@@ -101,17 +101,16 @@ async def create(
     return TaskId(found) if found else None
 
 
-async def claim(conn: Connection, worker: InstanceId, lane: Lane, slots: int) -> list[Claim]:
-    """Up to `slots` runs of a lane, fenced and leased to this worker."""
+async def claim(conn: Connection, worker: InstanceId, free: Mapping[Lane, int]) -> list[Claim]:
+    """As many runs of each lane as it has slots free, fenced and leased to this worker."""
     rows = await conn.fetch(
-        """select id, token, kind, principal_id, session_id, agent, attempts, max_attempts
-           from claim($1, $2, $3, $4)""",
+        """select id, token, kind, lane, principal_id, session_id, agent, attempts, max_attempts
+           from jsonb_each($2) as free (name, slots), claim($1, name, slots::int, $3)""",
         worker,
-        lane.value,
-        slots,
+        dict(free),
         LEASE,
     )
-    return [Claim(**row) for row in rows]
+    return [Claim(**{**row, "lane": Lane(row["lane"])}) for row in rows]
 
 
 async def payload(conn: Connection, task: TaskId) -> JsonObject:
@@ -120,14 +119,13 @@ async def payload(conn: Connection, task: TaskId) -> JsonObject:
     return found or {}
 
 
-async def waits_for_another(conn: Connection, run: Claim) -> bool:
-    """Whether an older task of the conversation that both go on with is not over."""
-    return bool(
+async def ahead(conn: Connection, run: Claim) -> int:
+    """How many older tasks of the conversation that they all go on with are not over."""
+    return int(
         await conn.fetchval(
-            """select exists (
-                 select from tasks own join sessions s on s.id = own.session_id and s.name is not null
-                 join tasks t on t.session_id = s.id and t.seq < own.seq
-                 where own.id = $1 and t.status not in ('completed', 'failed', 'cancelled'))""",
+            """select count(*) from tasks own join sessions s on s.id = own.session_id and s.name is not null
+               join tasks t on t.session_id = s.id and t.seq < own.seq
+               where own.id = $1 and t.status not in ('completed', 'failed', 'cancelled')""",
             run.id,
         )
     )

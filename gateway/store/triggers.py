@@ -15,9 +15,8 @@ DEDUPE = "trigger:"
 
 @dataclass(frozen=True, slots=True)
 class TriggerRow:
-    """One trigger, and where its task stands; `digest` is of what was sent."""
+    """What a trigger became, and where that stands; `digest` is of what was sent."""
 
-    source: str
     digest: str
     task_id: TaskId
     status: Status
@@ -42,7 +41,7 @@ async def reserve(conn: Connection, source: str, key: str) -> None:
 async def by_key(conn: Connection, source: str, key: str) -> TriggerRow | None:
     """What was sent with this idempotency key."""
     row = await conn.fetchrow(
-        """select g.source, g.digest, g.task_id, t.status from triggers g join tasks t on t.id = g.task_id
+        """select g.digest, g.task_id, t.status from triggers g join tasks t on t.id = g.task_id
            where g.source = $1 and g.idempotency_key = $2""",
         source,
         key,
@@ -67,7 +66,8 @@ async def add(
 
 
 async def live(conn: Connection, most: int) -> int:
-    """How many triggers' tasks are not over, counted up to `most`."""
+    """How many triggers' tasks are not over, counted up to `most`; it stays so until the transaction ends."""
+    await conn.execute("select pg_advisory_xact_lock(hashtextextended('supaclaw.triggers', 0))")
     return int(
         await conn.fetchval(
             """select count(*) from (

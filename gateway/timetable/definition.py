@@ -33,7 +33,7 @@ class Refused(ValueError):
 
 
 class Changes(TypedDict, total=False):
-    """What `amend` changes; None is the same as not given."""
+    """What is said of a schedule; None is the same as not given."""
 
     name: str | None
     prompt: str | None
@@ -45,32 +45,12 @@ class Changes(TypedDict, total=False):
     include_session_history: bool | None
 
 
-def define(
-    *,
-    name: str,
-    prompt: str,
-    schedule_type: Kind,
-    run_at: str | None,
-    cron_expr: str | None,
-    timezone: str | None,
-    misfire: str | None = None,
-    include_session_history: bool = False,
-    now: datetime,
-    zone: str | None,
-) -> Definition:
+def define(*, now: datetime, zone: str | None, **said: Unpack[Changes]) -> Definition:
     """A schedule as it is asked for; raises `Refused`. `zone` is the user's own, for one that names none.
 
     Without a type, `run_at` or `cron_expr` says which it is; without these too it is an item of the backlog.
     """
-    its_zone = _zone(timezone or zone or UTC_ZONE)
-    return Definition(
-        name=_name(name),
-        prompt=_prompt(prompt),
-        when=_when(schedule_type, run_at, cron_expr, its_zone, now),
-        zone=its_zone,
-        misfire=_misfire(misfire) if misfire else Misfire.RUN_ONCE,
-        include_session_history=include_session_history,
-    )
+    return amend(Definition("", "", None, zone or UTC_ZONE), now=now, zone=zone, **said)
 
 
 def amend(definition: Definition, *, now: datetime, zone: str | None, **changes: Unpack[Changes]) -> Definition:
@@ -80,8 +60,8 @@ def amend(definition: Definition, *, now: datetime, zone: str | None, **changes:
     """
     kind, run_at, cron_expr = changes.get("schedule_type"), changes.get("run_at"), changes.get("cron_expr")
     stays = not run_at and not cron_expr and kind in {None, _kind(definition.when)}
-    before = definition.zone if stays or definition.when else zone or definition.zone
-    timezone = changes.get("timezone") or (None if stays else before)
+    said_zone = changes.get("timezone") or (None if stays else definition.zone if definition.when else zone)
+    its_zone = _zone(said_zone) if said_zone else definition.zone
     misfire, history = changes.get("misfire"), changes.get("include_session_history")
     return Definition(
         name=_name(changes.get("name") or definition.name),

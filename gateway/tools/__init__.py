@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId
-from gateway.domain.principals import Role
+from gateway.domain.principals import Label, Role
 from gateway.domain.tools import AnyTool, ToolFailed
 from gateway.store.pool import Connection
 from gateway.workspace.tree import Workspace
@@ -36,9 +36,9 @@ async def nothing_read(_path: str) -> ReadFile | None:
 
 
 class RecordFile(Protocol):
-    """Notes in the database what a file of the workspace now is; `size` is in bytes."""
+    """Notes in the database what a file of the workspace now is; `size` is in bytes, `label` that of its writer."""
 
-    async def __call__(self, path: str, size: int, mime: str, sha256: str) -> None:
+    async def __call__(self, path: str, size: int, mime: str, sha256: str, label: Label) -> None:
         """Insert or replace the record."""
         ...
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolFailed
 from gateway.tools import Services
 from gateway.workspace.names import PAGES
@@ -106,13 +107,14 @@ class _Files:
         found = f"text of {path}{pages}{f'; {read.problem}' if read.problem else ''}"
         return {"what": found, **await self._page(read.text_path, arguments)}
 
-    async def write_file(self, arguments: WriteArguments, _caller: Caller) -> JsonObject:
+    async def write_file(self, arguments: WriteArguments, caller: Caller) -> JsonObject:
         with _answered():
+            _guard(arguments.path, caller)
             written = await self.services.workspace.write(arguments.path, arguments.content)
-        await self._record(written, arguments.mime_type)
+        await self._record(written, arguments.mime_type, caller)
         return {"ok": True, "path": written.path}
 
-    async def edit_file(self, arguments: EditArguments, _caller: Caller) -> JsonObject:
+    async def edit_file(self, arguments: EditArguments, caller: Caller) -> JsonObject:
         counts: list[int] = []
 
         def change(text: str) -> str:
@@ -121,13 +123,20 @@ class _Files:
             return edited
 
         with _answered():
+            _guard(arguments.path, caller)
             written = await self.services.workspace.update(arguments.path, change)
-        await self._record(written, None)
+        await self._record(written, None, caller)
         return {"ok": True, "path": written.path, "replaced": counts}
 
-    async def _record(self, written: Written, mime: str | None) -> None:
+    async def _record(self, written: Written, mime: str | None, caller: Caller) -> None:
         mime = mime or mimetypes.guess_type(written.path)[0] or "text/plain"
-        await self.services.record_file(written.path, written.size, mime, written.sha256)
+        await self.services.record_file(written.path, written.size, mime, written.sha256, caller.label)
+
+
+def _guard(path: str, caller: Caller) -> None:
+    """What others sent is not to become what the agent obeys from now on, least of all while nobody looks on."""
+    if caller.address is None and caller.label is Label.UNTRUSTED and WorkspacePath.parse(path).instructs:
+        raise ToolFailed("not_allowed", f"What others sent may not change {path}; tell the user instead.")
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, list[int]]:

@@ -75,7 +75,7 @@ def split_host(host: str) -> tuple[str, str]:
 
 def _same_origin(scope: Scope, headers: Mapping[str, str], host: str) -> bool:
     """What a browser says about where a request comes from; a bearer token is never sent by a foreign page."""
-    if "authorization" in headers or scope["path"].startswith("/webhook/"):
+    if "authorization" in headers or scope["path"].startswith(("/webhook/", "/trigger")):
         return True
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     own = f"{scope['scheme']}://{host}"

@@ -9,6 +9,8 @@ MAX_PATH_BYTES = 1024
 MAX_NAME_BYTES = 255
 READ_ONLY = frozenset({"sessions", "memory"})
 """Top-level folders that only the gateway writes."""
+INSTRUCTIONS = frozenset({".agents", "agents.md", "soul.md", "tools.md", "user.md", "heartbeat.md"})
+"""Top-level names under which the agent finds what it obeys."""
 
 _JOINERS = frozenset("\u200c\u200d")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -53,6 +55,11 @@ class WorkspacePath:
     def read_only(self) -> bool:
         """Whether it lies in a folder that only the gateway writes, also where names ignore case."""
         return bool(self.parts) and self.parts[0].casefold() in READ_ONLY
+
+    @property
+    def instructs(self) -> bool:
+        """Whether the agent obeys what is written there, also where names ignore case."""
+        return bool(self.parts) and self.parts[0].casefold() in INSTRUCTIONS
 
     def __str__(self) -> str:
         return "/".join(self.parts) or "."

@@ -4,11 +4,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gateway.agent.heartbeat import Occasion, instructs, outcome, prompt, standing
+from gateway.agent.heartbeat import Occasion, instructs, outcome, prompt, standing, unreadable
 from gateway.agent.loop import NO_ANSWER
 from gateway.domain.principals import Label
 from gateway.domain.vitals import Outcome
-from gateway.store.attention import Concern, Kind
+from gateway.store.attention import MOST, Concern, Kind
 from gateway.store.heartbeats import Pulse
 from gateway.workspace.prompts import Persona
 from gateway.workspace.tree import Workspace
@@ -36,7 +36,16 @@ def test_comments_headings_and_blanks_are_no_instructions(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["- look at the mail", "<!-- a --> look <!-- b -->", "# Daily\nlook", "#daily", "今日の予定", "<!-- a --> b -->"],
+    [
+        "- look at the mail",
+        "<!-- a --> look <!-- b -->",
+        "# Daily\nlook",
+        "#\nlook",
+        "##\n- look",
+        "#daily",
+        "今日の予定",
+        "<!-- a --> b -->",
+    ],
 )
 def test_anything_else_is(text: str) -> None:
     assert instructs(text)
@@ -52,8 +61,10 @@ def test_a_file_that_cannot_be_read_holds_none(tmp_path: Path) -> None:
     (tmp_path / "HEARTBEAT.md").mkdir()
     text = Persona(Workspace(tmp_path)).load().heartbeat
 
-    assert "could not be read" in text
     assert not instructs(text)
+    assert unreadable(text) == text[1:-1]
+    assert text[1:-1].startswith("HEARTBEAT.md could not be read: ")
+    assert unreadable("[HEARTBEAT.md could not be read: it is here]\n- look") is None
 
 
 @pytest.mark.parametrize(
@@ -86,6 +97,13 @@ def test_each_thing_that_was_noticed_has_one_line_whatever_it_is_called(kind: Ki
     asked = prompt([Concern(kind, "x\n`y`", NOW, Label.OWNER)], NOW, "Europe/Berlin", "Ada")
 
     assert asked.split("\n")[1:-1] == ["Since the last one the gateway noticed:", line]
+
+
+def test_where_not_everything_is_listed_it_is_said() -> None:
+    concerns = [Concern("failed", "x", NOW, Label.OWNER)] * MOST
+
+    assert "There may be more" in prompt(concerns, NOW, "UTC", "Ada")
+    assert "There may be more" not in prompt(concerns[1:], NOW, "UTC", "Ada")
 
 
 def test_with_nothing_noticed_only_the_file_counts() -> None:

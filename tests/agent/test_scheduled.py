@@ -2,8 +2,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-import pytest
-
 from gateway.agent.scheduled import assignment
 from gateway.domain.assignment import QUIET
 from gateway.domain.ids import AddressId, PrincipalId, ScheduleId
@@ -66,6 +64,6 @@ def test_the_rest_goes_along() -> None:
     assert given.history
 
 
-def test_an_unknown_zone_is_an_error_that_names_it() -> None:
-    with pytest.raises(ValueError, match="Mars/Olympus"):
-        assignment(replace(ROW, definition=replace(DEFINITION, zone="Mars/Olympus")), SLOT, now=SLOT)
+def test_a_single_time_needs_no_zone_to_come() -> None:
+    row = replace(ROW, definition=replace(DEFINITION, when=Once(SLOT), zone="Mars/Olympus"))
+    assert "Planned for: Mon 23 Nov 2026 07:30 UTC" in assignment(row, SLOT, now=SLOT).prompt

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway.agent.schedules import Asking, Schedules
+from gateway.agent.schedules import Asking, Schedules, line
 from gateway.domain.principals import Role
 from gateway.store import principals
 from gateway.store.pool import Database
@@ -81,6 +81,33 @@ async def test_a_number_may_be_anybodys_and_a_name_is_ones_own(mine: Mine, world
             await schedules.remove("stretch")
         own = await schedules.add(Asking("cli"), Changes(name="1", prompt="y"))
         assert (await schedules.get("1")).id == own.id
+
+
+@pytest.mark.parametrize("broken", ["zone = 'Mars/Olympus'", "cron = '0 9 31 2 *'", "cron = 'every day'"])
+async def test_what_is_valid_no_more_breaks_nothing_and_can_be_mended(mine: Mine, world: World, broken: str) -> None:
+    async with mine() as schedules:
+        await schedules.add(Asking("cli"), DAILY)
+        await schedules.add(Asking("cli"), Changes(name="sound", prompt="x", run_at="2026-11-22T09:00"))
+        await schedules.pause("stretch")
+    await world.do(f"update schedules set {broken} where name = 'stretch'")
+    async with mine() as schedules:
+        rows, _ = await schedules.shown(everything=True)
+        assert len([line(row) for row in rows]) == 2
+        with pytest.raises(Refused, match=r"Its time is not valid any more: .+ Give it another one\."):
+            await schedules.resume("stretch")
+        assert (await schedules.update("stretch", Changes(prompt="z"))).definition.prompt == "z"
+        assert (await schedules.run("stretch"))[0].definition.name == "stretch"
+        mended = await schedules.update("stretch", Changes(cron_expr="0 9 * * *", timezone="UTC"))
+        assert (await schedules.resume("stretch")).next_run_at == datetime(2026, 11, 22, 9, tzinfo=UTC)
+        assert line(mended).startswith("1: stretch; every day at 09:00 UTC")
+
+
+async def test_a_single_time_in_a_zone_that_is_none_any_more_is_listed(mine: Mine, world: World) -> None:
+    async with mine() as schedules:
+        await schedules.add(Asking("cli"), Changes(name="x", prompt="y", run_at="2026-11-22T09:00"))
+    await world.do("update schedules set zone = 'Mars/Olympus', failing_since = now()")
+    async with mine() as schedules:
+        assert "once, Sun 22 Nov 2026 09:00 UTC; failing since" in line(await schedules.get("x"))
 
 
 async def test_nothing_said_is_nothing_changed(mine: Mine) -> None:

@@ -127,7 +127,7 @@ def heart(path: MessagePath, clock: Clock | None = None, **more: Any) -> Heart:
 
     halt = Halt(lambda: made.config.models)
     others = path.workspace.parent / "principals"
-    homes = Homes(path.database, path.people, path.workspace, others, (), zone_of=lambda _principal: made.zone)
+    homes = Homes(path.database, path.people, path.workspace, others, (), owner_zone=lambda: made.zone)
     timer = Heartbeat(
         path.database,
         path.people,

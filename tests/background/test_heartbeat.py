@@ -126,6 +126,22 @@ class TestRhythm:
         await beating.look(30)
         assert (await beating.pulse()).beats == 2
 
+    async def test_a_clock_that_was_ahead_hides_nothing_that_happens_later(self, beating: Heart) -> None:
+        beating.instruct()
+        beating.clock.at = NOON + timedelta(days=365)
+        await beating.timer.beat()
+        beating.clock.at = NOON
+        await beating.look()
+        await beating.work()
+        beating.instruct("")
+        await beating.look()
+        pulse = await beating.pulse()
+        assert (pulse.outcome, pulse.at, pulse.looked) == (Outcome.TOLD, NOON, NOON)
+
+        await beating.fail("news", NOON + 5 * MINUTE)
+        await beating.look(30)
+        assert await beating.asked() == [("completed",), ("pending",)]
+
     async def test_trouble_is_no_end_of_it(self, beating: Heart, monkeypatch: pytest.MonkeyPatch) -> None:
         errors: list[Exception] = [DatabaseDown("away"), ValueError("a defect")]
 
@@ -213,6 +229,17 @@ class TestByHand:
         beat = await beating.timer.beat()
 
         assert (beat.at, beat.outcome, beat.text) == (NOON, Outcome.IDLE, "nothing to do")
+        beating.configure(every="30m")
+        await beating.timer.beat()
+        assert beating.timer.state is not None
+        assert "; 2 beats today" in beating.timer.state
+
+    async def test_instructions_that_cannot_be_read_are_told_of(self, beating: Heart) -> None:
+        (beating.path.workspace / "HEARTBEAT.md").symlink_to("/etc/hostname")
+        beat = await beating.timer.beat()
+
+        assert beat.outcome is Outcome.IDLE
+        assert beat.text.startswith("HEARTBEAT.md could not be read: ")
 
     async def test_two_at_once_are_one(self, beating: Heart) -> None:
         beating.instruct()
@@ -230,8 +257,8 @@ class TestMoney:
         await beating.spend(5, kind="agent")
         await beating.live(1.25)
         assert beating.told == [
-            "The heartbeat rests until tomorrow (UTC): heartbeats cost $0.0600 today, and heartbeat.day_usd allows "
-            "$0.0500."
+            "The heartbeat rests: heartbeats cost $0.0600 today, and heartbeat.day_usd allows $0.0500; it goes on "
+            "tomorrow (UTC)."
         ]
         assert await beating.asked() == [("completed",)]
 
@@ -291,6 +318,7 @@ class TestHalt:
         ("2026-03-28 20:00", "02:30-05:00", "2026-03-29 01:30"),
         ("2026-10-24 20:00", "02:30-05:00", "2026-10-25 00:30"),
         ("2026-10-24 20:00", "08:00-09:00", "2026-10-25 07:00"),
+        ("2026-10-25 01:10", "02:30-05:00", "2026-10-25 01:30"),
     ],
 )
 def test_the_next_one_is_when_the_hours_begin_on_the_wall(now: str, hours: str | None, expected: str) -> None:

@@ -2,19 +2,23 @@
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from gateway.background import worker as worker_module
 from gateway.background.worker import Worker
+from gateway.domain.assignment import Assignment
 from gateway.domain.errors import DatabaseDown, RunLost, TryAgainLater
 from gateway.domain.ids import TaskId
+from gateway.domain.schedules import Definition
 from gateway.domain.tasks import SLOTS, Claim, Lane, Status
-from gateway.store import tasks
+from gateway.store import schedules, tasks
 from gateway.store.pool import Database
 from tests.store.world import World, somebody
 
@@ -228,6 +232,18 @@ class TestRuns:
         async with working(both):
             assert (await chat.ran.get()).kind == "chat"
 
+    async def test_a_limit_is_of_each_lane(self, world: World, runner: Runner) -> None:
+        runner.work = hang
+        lanes = [Lane.AGENTS, Lane.FILES]
+        for lane in lanes * 3:
+            await world.queue(lane=lane)
+        both = Worker(runner.database, somebody(), {"agent": runner}, lanes)
+        both.limit(2)
+        async with working(both):
+            assert Counter([(await runner.ran.get()).lane for _ in range(4)]) == dict.fromkeys(lanes, 2)
+            assert both.running == 4
+            assert await world.value("select count(*) from tasks where status = 'pending'") == 2
+
     async def test_other_lanes_are_left_to_other_workers(self, world: World, worker: Worker, runner: Runner) -> None:
         await world.chat(somebody())
         task = await world.queue()
@@ -381,6 +397,19 @@ class TestPoison:
             await told.get()
         assert (runner.ran.qsize(), runner.gave_up.qsize()) == (0, 0)
         assert await world.status(task) is Status.FAILED
+
+    async def test_the_slot_it_was_for_says_so(
+        self, world: World, database: Database, poisoned: "Poisoned", told: "asyncio.Queue[str]"
+    ) -> None:
+        slot = datetime(2026, 11, 23, 7, 30, tzinfo=UTC)
+        async with database.transaction() as tx:
+            row = await schedules.add(tx, world.principal, Definition("n", "go", None), next_run_at=None, origin="cli")
+            assert row is not None
+            order = Assignment(prompt="go", name="n", origin="schedule", schedule=row.id, slot=slot)
+            await schedules.fire(tx, row, order)
+        async with working(Worker(database, somebody(), {"agent": poisoned}, [Lane.AGENTS], told.put)):
+            await told.get()
+        assert await world.column("select error from schedule_runs") == ["giving up failed"]
 
     async def test_a_parent_is_told_of_a_child_that_ended_so(
         self, world: World, worker: Worker, poisoned: "Poisoned", database: Database, told: "asyncio.Queue[str]"

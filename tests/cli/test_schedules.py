@@ -44,7 +44,7 @@ def added(supaclaw: Supaclaw, *more: str, name: str = "stretch") -> str:
 
 def test_one_is_added_listed_and_shown(supaclaw: Supaclaw) -> None:
     out = added(supaclaw, "--cron", "30 8 * * 1-5", "--zone", "Europe/Berlin", "--misfire", "catch_up", "--history")
-    assert out.startswith("1: stretch, every weekday at 08:30 Europe/Berlin")
+    assert out.startswith("added: 1: stretch; every weekday at 08:30 Europe/Berlin (30 8 * * 1-5); next ")
     assert "it happens when one does" in out
     [listed] = supaclaw("schedules", "list", "--json").json
     assert (listed["id"], listed["name"], listed["of"], listed["state"]) == (1, "stretch", None, "")
@@ -52,7 +52,47 @@ def test_one_is_added_listed_and_shown(supaclaw: Supaclaw) -> None:
     assert "stretch" in supaclaw("schedules", "list").out
     shown = supaclaw("schedules", "show", "stretch", "--json").json
     assert (shown["prompt"], shown["runs"]) == ("Remind me.", [])
+    assert shown["next_run_at"][11:16] == "08:30"
     assert "prompt: Remind me." in supaclaw("schedules", "show", "1").out
+
+
+def test_where_there_are_none_it_says_what_to_do(supaclaw: Supaclaw) -> None:
+    assert supaclaw("schedules", "list").out.startswith("Nothing is to come. `supaclaw schedules list --all`")
+    assert supaclaw("schedules", "list", "--json").json == []
+
+
+def test_where_the_zone_is_not_known_it_says_so(supaclaw: Supaclaw) -> None:
+    assert "UTC was taken" in added(supaclaw, "--cron", "0 9 * * *", name="a")
+    assert "UTC was taken" not in added(supaclaw, "--cron", "0 9 * * *", "--zone", "Asia/Tokyo", name="b")
+    assert "UTC was taken" not in added(supaclaw, name="c")
+
+
+def test_every_change_answers_programs_too(supaclaw: Supaclaw) -> None:
+    add = ("add", "stretch", "--prompt", "x", "--cron", "0 9 * * *")
+    for call in (add, ("pause", "1"), ("resume", "1"), ("run", "1"), ("remove", "1")):
+        told = supaclaw("schedules", *call, "--json").json
+        assert (told["id"], told["name"], told["state"]) == (1, "stretch", "paused" if call[0] == "pause" else "")
+        assert (told["task_id"] is None) == (call[0] in {"add", "pause", "resume"})
+
+
+def test_what_others_wrote_commands_no_terminal(supaclaw: Supaclaw, database: Ask) -> None:
+    added(supaclaw)
+    database(lambda tx: tx.execute("update schedules set prompt = $1", "a\x1b[2Jb\x9b1mc\nowner: me"))
+    out = supaclaw("schedules", "show", "1").out
+    assert not {"\x1b", "\x9b"} & set(out)
+    assert "\nowner" not in out
+
+
+def test_one_that_is_valid_no_more_is_shown_and_breaks_no_list(supaclaw: Supaclaw, database: Ask) -> None:
+    added(supaclaw, "--at", "2035-01-01T09:00")
+    added(supaclaw, "--cron", "0 9 * * *", name="broken")
+    database(lambda tx: tx.execute("update schedules set zone = 'Mars/Olympus'"))
+    database(lambda tx: tx.execute("update schedules set cron = '99 9 * * *' where cron is not null"))
+    assert len(supaclaw("schedules", "list", "--json").json) == 2
+    assert "which is not valid" in supaclaw("schedules", "show", "broken").out
+    assert supaclaw("schedules", "pause", "broken").code == 0
+    assert "Its time is not valid any more" in supaclaw("schedules", "resume", "broken").err
+    assert supaclaw("schedules", "run", "broken").code == 0
 
 
 def test_times_are_the_owners_own(supaclaw: Supaclaw, place: Path) -> None:
@@ -69,20 +109,20 @@ def test_times_are_the_owners_own(supaclaw: Supaclaw, place: Path) -> None:
 
 def test_it_rests_goes_on_and_is_removed(supaclaw: Supaclaw) -> None:
     added(supaclaw, "--cron", "0 9 * * *")
-    assert supaclaw("schedules", "pause", "1").out.endswith(": paused\n")
+    assert supaclaw("schedules", "pause", "1").out.endswith("; paused\n")
     assert supaclaw("schedules", "list", "--json").json == []
     [paused] = supaclaw("schedules", "list", "--all", "--json").json
     assert (paused["state"], paused["next_run_at"]) == ("paused", None)
     assert supaclaw("schedules", "resume", "stretch").code == 0
     assert supaclaw("schedules", "list", "--json").json[0]["next_run_at"] is not None
-    assert supaclaw("schedules", "remove", "stretch").out.endswith(": removed\n")
+    assert supaclaw("schedules", "remove", "stretch").out.startswith("removed: 1: stretch")
     assert supaclaw("schedules", "list", "--all", "--json").json == []
 
 
 def test_one_of_the_backlog_runs_when_it_is_told_to(supaclaw: Supaclaw, database: Ask) -> None:
     added(supaclaw)
     out = supaclaw("schedules", "run", "stretch").out
-    assert out.startswith("1: stretch, backlog: queued; no gateway runs")
+    assert out.startswith("queued: 1: stretch; backlog; no gateway runs")
     assert database(lambda tx: tx.fetchval("select count(*) from tasks where kind = 'agent'")) == 1
     [run] = supaclaw("schedules", "show", "1", "--json").json["runs"]
     assert (run["executed_at"], run["error"], run["missed"]) == (None, None, 0)
@@ -139,6 +179,7 @@ def test_those_of_others_are_listed_under_their_names_and_reached_by_number_alon
         ("remove", "7"),
         ("add", "x", "--prompt", "y", "--at", "yesterday"),
         ("add", "x", "--prompt", "y", "--at", "2001-01-01T09:00"),
+        ("add", "x", "--prompt", "y", "--at", "9999-12-31T23:59Z", "--zone", "Europe/Berlin"),
         ("add", "x", "--prompt", "y", "--cron", "* * * * * *"),
         ("add", "x", "--prompt", "y", "--cron", "0 9 * * *", "--zone", "Berlin"),
         ("add", "x", "--prompt", "y", "--at", "2099-01-01T09:00", "--cron", "0 9 * * *"),

@@ -49,6 +49,16 @@ async def test_one_rests_goes_on_and_is_removed(path: MessagePath) -> None:
     assert (await path.ask("/schedules all")).startswith("Nothing")
 
 
+async def test_one_that_is_valid_no_more_breaks_no_list(path: MessagePath) -> None:
+    await add(path, cron_expr="30 8 * * *")
+    await add(path, name="once", run_at="2030-01-01T00:00")
+    await path.rows("update schedules set zone = 'Mars/Olympus', cron = case when cron is not null then 'soon' end")
+    assert len((await path.ask("/schedules List")).splitlines()) == 4
+    assert "which is not valid" in await path.ask("/schedules pause 1")
+    assert (await path.ask("/schedules resume 1")).startswith("Its time is not valid any more: ")
+    assert (await path.ask("/schedules run once")).startswith("Runs now")
+
+
 async def test_one_is_run_by_hand_without_moving_its_next_time(path: MessagePath) -> None:
     await add(path, cron_expr="30 8 * * *")
     before = await path.rows("select next_run_at from schedules")

@@ -30,3 +30,10 @@ def test_anything_else_is_not(text: str) -> None:
 def test_another_word_may_be_agreed() -> None:
     assert is_quiet("HEARTBEAT OK.", "heartbeat ok")
     assert not is_quiet("nothing to report", "heartbeat ok")
+
+
+def test_a_long_text_is_no_work() -> None:
+    """A search for what stands around the word may not begin anew at each letter of a table or a line."""
+    assert not is_quiet("-" * 1_000_000 + "|", QUIET)
+    assert not is_quiet(f"a{'-' * 1_000_000}b", QUIET)
+    assert not is_quiet(f"nothing to report {'-' * 1_000_000} b", QUIET)

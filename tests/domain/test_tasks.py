@@ -4,7 +4,7 @@ from uuid import uuid4
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
 from gateway.domain.tasks import BEAT_SECONDS, LEASE_SECONDS, SLOTS, Claim, Lane, backoff
 
-RUN = Claim(TaskId(uuid4()), 1, "chat", PrincipalId(uuid4()), SessionId(uuid4()), "default", 1, 3)
+RUN = Claim(TaskId(uuid4()), 1, "chat", Lane.CHAT, PrincipalId(uuid4()), SessionId(uuid4()), "default", 1, 3)
 
 
 def test_failed_attempts_wait_longer_and_longer_but_never_more_than_a_minute() -> None:

@@ -23,6 +23,8 @@ def test_a_zone_is_found_by_its_name() -> None:
         ("New York", "did you mean America/New_York?"),
         ("Europe/Berlin\n", "did you mean Europe/Berlin?"),
         ("Mitteleuropa", 'write one such as "Europe/Berlin" or "UTC"'),
+        ("utc", "did you mean UTC?"),
+        ("CEST", 'write one such as "Europe/Berlin" or "UTC"'),  # near EST, and hours away
         ("GMT+2", 'write one such as "Europe/Berlin" or "UTC"'),  # Etc/GMT+2 is two hours behind
         ("UTC+2", 'write one such as "Europe/Berlin" or "UTC"'),
         ("", 'write one such as "Europe/Berlin" or "UTC"'),

@@ -192,7 +192,7 @@ class MessagePath:
     async def claim(self, lane: Lane = Lane.CHAT) -> Claim:
         """Take the one task that waits in a lane, as the worker would."""
         async with self.database.connection() as conn:
-            [run] = await tasks.claim(conn, self.instance, lane, 1)
+            [run] = await tasks.claim(conn, self.instance, {lane: 1})
         return run
 
     async def rows(self, question: str, *arguments: object) -> list[Any]:

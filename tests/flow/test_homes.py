@@ -2,9 +2,11 @@
 
 import json
 from datetime import UTC, datetime
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 from gateway import tools
+from gateway.domain.ids import PrincipalId
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.flow.homes import Homes
@@ -98,15 +100,24 @@ async def test_homes_that_were_let_go_are_built_anew(path: MessagePath) -> None:
 
 
 async def test_times_are_told_on_the_principals_own_clock(path: MessagePath) -> None:
-    known = {path.people.owner.id: "Asia/Tokyo"}
-    homes = Homes(path.database, path.people, path.workspace, path.workspace, tools.discover(), zone_of=known.get)
-    home = homes.of(path.people.owner.id)
+    (path.workspace / "USER.md").write_text("# About the user\n\n- Time zone: Asia/Tokyo\n")
+    configured: list[str] = []
+    homes = Homes(
+        path.database,
+        path.people,
+        path.workspace,
+        path.workspace.parent / "principals",
+        tools.discover(),
+        owner_zone=lambda: configured[-1] if configured else None,
+    )
+    mine, theirs = homes.of(path.people.owner.id), homes.of(PrincipalId(uuid4()))
     there = f"{datetime.now(UTC).astimezone(ZoneInfo('Asia/Tokyo')).year + 1}-06-01T09:00"
     await path.tell("hello")
-    outcome = await home.toolbox.run(
+    outcome = await mine.toolbox.run(
         ToolCall("1", "cron", json.dumps({"action": "add", "name": "x", "prompt": "y", "run_at": there})), CALLER
     )
-    assert home.zone() == "Asia/Tokyo"
     assert json.loads(outcome.text)["next_run"].endswith("09:00 Asia/Tokyo")
-    known.clear()
-    assert home.zone() is None
+    assert (mine.zone(), theirs.zone()) == ("Asia/Tokyo", None)
+    (theirs.workspace.root / "USER.md").write_text("Time zone: Europe/Berlin")
+    configured.append("America/St_Johns")
+    assert (mine.zone(), theirs.zone()) == ("America/St_Johns", "Europe/Berlin")

@@ -175,6 +175,16 @@ async def test_what_may_have_arrived_is_never_said_again(path: MessagePath) -> N
     assert [text for _, _, text in await placed(path)] == ["Stretch now."]
 
 
+async def test_what_was_refused_after_a_part_that_may_have_arrived_is_not_said_again_either(path: MessagePath) -> None:
+    path.channel.capabilities = replace(path.channel.capabilities, max_text=20)
+    path.model.answer = lambda _: said("Stretch now. " * 3)
+    row = await plan(path)
+    await runs(path, row, SendUncertain("no reply"), SendFailed("blocked"))
+    assert await path.settling.settle() is False
+    assert (await last_run(path, row)).error == "may not have arrived"
+    assert [chat for chat, _, _ in await placed(path)] == ["1"]
+
+
 async def test_of_a_members_nothing_but_its_name_is_told_to_the_owner(path: MessagePath) -> None:
     await hears(path, MEMBER, sender=MEMBER)
     await sent(path)

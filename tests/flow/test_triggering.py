@@ -17,7 +17,7 @@ from gateway.flow.triggering import MOST_LIVE, KeyReused, NoSuchChannel, QueueFu
 from gateway.store import tasks
 from gateway.store.pool import Database
 from gateway.workspace.tree import Workspace
-from tests.store.world import World, found
+from tests.store.world import World, found, somebody
 
 SENT = Sent("ci", "build 7 failed", "one")
 
@@ -33,6 +33,16 @@ class Desk:
 
     async def assignments(self) -> list[Assignment]:
         return [Assignment(**row) for row in await self.world.column("select input from tasks order by seq")]
+
+    async def waiting(self, triggers: int) -> None:
+        """So many wait already."""
+        await self.world.do(
+            """insert into tasks (id, master_id, kind, lane, principal_id, dedupe)
+               select id, id, 'agent', 'agents', $1, 'trigger:' || id
+               from (select gen_random_uuid() as id from generate_series(1, $2)) each""",
+            self.world.principal,
+            triggers,
+        )
 
     async def sessions(self) -> list[UUID]:
         return await self.world.column("select session_id from tasks order by seq")
@@ -138,19 +148,26 @@ class TestKeys:
 class TestQueue:
     async def test_when_too_much_waits_no_more_is_taken_but_what_was_is_found(self, desk: Desk) -> None:
         first = await desk.triggering.accept(replace(SENT, key="k"))
-        await desk.world.do(
-            """insert into tasks (id, master_id, kind, lane, principal_id, dedupe)
-               select id, id, 'agent', 'agents', $1, 'trigger:' || id
-               from (select gen_random_uuid() as id from generate_series(2, $2)) each""",
-            desk.world.principal,
-            MOST_LIVE,
-        )
+        await desk.waiting(MOST_LIVE - 1)
         with pytest.raises(QueueFull):
             await desk.triggering.accept(SENT)
         assert (await desk.triggering.accept(replace(SENT, key="k"))).task == first.task
         async with desk.world.database.transaction() as tx:
             await tasks.cancel(tx, first.task)
         await desk.triggering.accept(SENT)
+
+    async def test_of_many_at_once_no_more_are_taken_than_may_wait(self, desk: Desk) -> None:
+        await desk.waiting(MOST_LIVE - 3)
+        sent = [desk.triggering.accept(replace(SENT, content=str(number))) for number in range(8)]
+        taken = await asyncio.gather(*sent, return_exceptions=True)
+        assert sum(isinstance(each, QueueFull) for each in taken) == 5
+        assert await desk.world.value("select count(*) from tasks") == MOST_LIVE
+
+    async def test_what_is_planned_comes_before_all_that_was_sent(self, desk: Desk) -> None:
+        await desk.triggering.accept(SENT)
+        planned = await desk.world.queue("agent", dedupe="schedule:1")
+        [first] = await desk.world.claim(somebody())
+        assert first.id == planned
 
 
 class TestFraming:
@@ -176,10 +193,13 @@ class TestFraming:
         assert between.endswith("END")
         assert "characters are left out here" in between
 
-    def test_long_instructions_leave_room_for_what_happened(self) -> None:
-        _, between = inside(framed("Look closely. " * 10_000, "ci", "x" * 100 + " END"))
-        assert between == "x" * 100 + " END"
+    @pytest.mark.parametrize("instructions", ["Look closely. " * 10_000, "👀" * 10_000])
+    def test_long_instructions_leave_room_for_what_happened(self, instructions: str) -> None:
+        text = framed(instructions, "ci", "x" * 100 + " END")
+        assert inside(text)[1] == "x" * 100 + " END"
+        assert estimate(text) <= MAX_TOKENS
 
     def test_what_cannot_be_stored_is_made_harmless(self) -> None:
-        _, between = inside(framed("Be brief.", "ci", "a\x00b\ud800c\r\n\u202e"))
+        before, between = inside(framed("Be\x00 brief.", "ci", "a\x00b\ud800c\r\n\u202e"))
+        assert before.startswith("Be brief.")
         assert between == "ab?c\r\n\u202e"

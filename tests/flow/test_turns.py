@@ -6,7 +6,9 @@ import pytest
 
 from gateway.agent.limits import Limits
 from gateway.background import worker as worker_module
-from gateway.domain.model import Attempt, ModelsExhausted, Prompt, Reply
+from gateway.domain.model import AssistantMessage, Attempt, ModelsExhausted, Prompt, Reply, UserMessage
+from gateway.domain.principals import Label
+from gateway.domain.transcript import AssistantText
 from gateway.flow import answers as answers_module
 from gateway.flow.entering import Accepted
 from gateway.store import tasks
@@ -341,6 +343,21 @@ class TestResuming:
         async with path.working():
             assert await path.ask("first", solo=True) == "one"
             assert (await path.answer(later[0])).text == "two"
+
+    async def test_what_was_told_meanwhile_does_not_stand_behind_the_question(self, path: MessagePath) -> None:
+        path.model.gate = asyncio.Event()
+        await path.tell("and now?")
+        run = asyncio.create_task(path.turns.run(await path.claim()))
+        await path.model.called.wait()
+        told = AssistantText("Time to stretch.")
+        await path.delivering.tell(path.people.owner.id, told, label=Label.OWNER, origin="schedule")
+        await crash(run)
+        again = await restarted(path)
+        await again.turns.run(await again.claim())
+        [prompt] = again.model.prompts
+        assert [type(said) for said in prompt.messages[-2:]] == [AssistantMessage, UserMessage]
+        assert "Time to stretch." in prompt.messages[-2].text
+        assert asked(prompt) == "and now?"
 
     async def test_cancelled_calls_are_mended_in_the_next_prompt(self, path: MessagePath) -> None:
         path.model.answer = in_turn(said("", call("look", text="x")), said("fine"))

@@ -133,3 +133,4 @@ def test_what_became_of_a_call_is_told_in_words() -> None:
     listed = told('{"schedules": [{"id": 3, "name": "pills", "in_words": "once, soon"}], "more": 7}')
     assert listed.splitlines()[:2] == ["- 3: pills (once, soon)", "and 7 more"]
     assert told('{"removed": 3}') == "Done."
+    assert told('{"schedules": [{"id": 3, […]') == '{"schedules": [{"id": 3, […]'

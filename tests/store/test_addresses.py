@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 from gateway.domain.ids import SessionId
@@ -73,19 +74,6 @@ async def test_all_addresses_of_a_session_move_together(world: World) -> None:
     assert found == [successor, successor, elsewhere]
 
 
-async def test_the_last_private_address_is_where_the_person_wrote_last(world: World) -> None:
-    phone, group, api = Address("fake", "bot", "2"), Address("fake", "bot", "g"), Address("api", "key", "1")
-    async with world.database.transaction() as tx:
-        assert await addresses.last_spoken_at(tx, world.principal, private=True) is None
-        for address in (phone, group, api):
-            await add(tx, world, address, private=address is not group)
-        for address in (HOME, phone, HOME, phone, group, api):
-            await heard(tx, world, address)
-        last = await addresses.last_spoken_at(tx, world.principal, private=True)
-    assert last is not None
-    assert last.address == phone
-
-
 async def test_something_is_said_where_they_wrote_last_on_any_channel_or_on_one(world: World) -> None:
     page, api, silent = Address("web", "", "1"), Address("api", "key", "1"), Address("quiet", "", "1")
     async with world.database.transaction() as tx:
@@ -100,16 +88,29 @@ async def test_something_is_said_where_they_wrote_last_on_any_channel_or_on_one(
     assert [at and at.address for at in found] == [HOME, HOME, page, None, None, None]
 
 
-async def test_among_some_channels_and_not_at_one_address(world: World) -> None:
-    phone, page = Address("fake", "bot", "2"), Address("web", "", "1")
+async def test_a_person_is_told_where_it_was_asked_for_else_on_the_channel_else_in_private(world: World) -> None:
+    phone, group, api = Address("fake", "bot", "2"), Address("fake", "bot", "g"), Address("api", "key", "1")
+    page, terminal, silent = Address("web", "", "1"), Address("terminal", "", "1"), Address("web", "", "2")
     async with world.database.transaction() as tx:
-        for address in (phone, page):
-            await add(tx, world, address)
-        for address in (HOME, phone, page):
+        for address in (phone, group, api, page, terminal, silent):
+            await add(tx, world, address, private=address is not group)
+        known = {each: at.id for each in (silent, phone, group, terminal) if (at := await addresses.find(tx, each))}
+
+        async def told(*read: str, **more: Any) -> Address | None:
+            at = await addresses.told_at(tx, world.principal, read, "terminal", **more)
+            return at and at.address
+
+        assert await told("fake", "web") is None
+        await heard(tx, world, terminal)
+        assert await told("fake", "web") == terminal
+        for address in (page, HOME, phone, group, terminal, api):
             await heard(tx, world, address)
-        held = await addresses.find(tx, phone)
-        assert held is not None
-        fakes = await addresses.last_spoken_at(tx, world.principal, among={"fake", "gone"})
-        other = await addresses.last_spoken_at(tx, world.principal, among={"fake"}, avoid=held.id)
-        nowhere = await addresses.last_spoken_at(tx, world.principal, among=())
-    assert [at and at.address for at in (fakes, other, nowhere)] == [phone, HOME, None]
+        assert await told("fake", "web") == phone
+        assert await told("fake", "web", asked=known[silent]) == silent
+        assert await told("fake", "web", asked=known[group]) == group
+        assert await told("fake", "web", asked=known[terminal]) == phone
+        assert await told("fake", "web", asked=known[phone], avoid=known[phone]) == HOME
+        assert await told("fake", "web", channel="web") == page
+        assert await told("fake", "web", channel="gone") == phone
+        assert await told("web", asked=known[phone]) == page
+        assert await told(asked=known[phone]) == terminal

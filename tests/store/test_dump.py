@@ -47,6 +47,15 @@ ROWS = {
     "links": """insert into links (code, principal_id, address_id)
                 select $1 || $2::uuid::text, principal_id, id from addresses""",
     "guesses": "insert into guesses (who) values ($1 || $2::uuid::text)",
+    "schedules": """insert into schedules (principal_id, name, prompt, cron, origin, asked_by, address_id, next_run_at)
+                    select id, $1, $1, $1, $1, $2::uuid::text, (select id from addresses), '-infinity'
+                    from principals""",
+    "schedule_runs": """insert into schedule_runs (schedule_id, slot, principal_id, missed, missed_since, error)
+                        select id, '2026-03-29 02:30:00.000001+02', principal_id, 2147483647, 'infinity',
+                          $1 || $2::uuid::text
+                        from schedules""",
+    "triggers": """insert into triggers (principal_id, source, account, idempotency_key, digest, task_id)
+                   select principal_id, $1, $1, $2::uuid::text, '', id from tasks""",
     "meta": "insert into meta (key, value) values ($2::uuid::text, jsonb_build_array($1::text, '\"\\u0041'::text))",
 }
 """One row, or more, of values that a careless copy would change."""

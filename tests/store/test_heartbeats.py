@@ -44,6 +44,15 @@ async def test_a_beat_is_noted_down_once_however_many_make_it(begun: World) -> N
     assert (await stands(begun)).outcome is Outcome.IDLE
 
 
+async def test_what_the_clock_was_ahead_by_is_forgotten_and_nothing_else(begun: World) -> None:
+    await beaten(begun, NOON, outcome=Outcome.OK, looked=LATER, text="x")
+    async with begun.database.connection() as conn:
+        early = NOON + timedelta(microseconds=1)
+        back = await heartbeats.set_back(conn, early)
+        assert (back.at, back.looked, back.outcome, back.text) == (early, early, Outcome.OK, "x")
+        assert await heartbeats.set_back(conn, LATER) == back
+
+
 async def test_one_runs_at_a_time_in_a_session_of_its_own(begun: World) -> None:
     async with begun.database.transaction() as tx:
         for _ in range(2):

@@ -99,7 +99,8 @@ async def test_each_is_noted_by_itself(slots: Slots) -> None:
 async def test_with_nowhere_to_say_it_that_is_the_error(slots: Slots) -> None:
     task = await slots.come()
     async with slots.world.database.transaction() as tx:
-        await schedule_runs.untold(tx, task, "no\x00where")
+        await schedule_runs.produced(tx, task, None)
+        await schedule_runs.failed(tx, task, "no\x00where")
     run = await slots.run()
     assert (run.produced_at is None, run.message_id, run.error) == (False, None, "nowhere")
     assert not await slots.waiting()

@@ -1,8 +1,10 @@
 """The engine, statement by statement."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -65,6 +67,14 @@ class TestClaim:
         await world.queue()
         assert await world.claim(somebody(), lane=Lane.CPU) == []
         assert len(await world.claim(somebody(), lane=Lane.AGENTS)) == 1
+
+    async def test_several_lanes_are_claimed_at_once_each_within_its_own_limit(self, world: World) -> None:
+        for lane in (Lane.AGENTS, Lane.FILES, Lane.CPU) * 3:
+            await world.queue(lane=lane)
+        async with world.database.connection() as conn:
+            runs = await tasks.claim(conn, somebody(), {Lane.CHAT: 200, Lane.AGENTS: 2, Lane.FILES: 16})
+        assert Counter(run.lane for run in runs) == {Lane.AGENTS: 2, Lane.FILES: 3}
+        assert await world.value("select count(*) from tasks where status = 'running'") == 5
 
     async def test_workers_step_over_what_another_is_taking(self, world: World) -> None:
         first, second = await world.queue(), await world.queue()
@@ -153,7 +163,7 @@ class TestFence:
         other = await running(world)
         await finish(world, other)
         assert await self.writes(world, other) == []
-        assert await self.writes(world, Claim(TaskId(uuid4()), 1, "agent", world.principal, None, "", 1, 3)) == []
+        assert await self.writes(world, replace(other, id=TaskId(uuid4()))) == []
 
     async def test_an_expired_lease_that_nobody_took_over_still_writes(self, world: World) -> None:
         run = await running(world)
@@ -254,6 +264,17 @@ class TestRecovery:
             await finish(world, run)
         [second] = await world.claim(me, slots=5)
         assert {*(run.id for run in first), second.id} == {*suspects, innocent}
+
+    async def test_of_several_lanes_claimed_at_once_what_has_met_two_deaths_runs_alone_too(self, world: World) -> None:
+        me, lanes = somebody(), {Lane.AGENTS: 5, Lane.FILES: 5}
+        suspects = {await world.queue(lane=lane) for lane in lanes}
+        await world.do("update tasks set crashes = 2, attempts = 2")
+        async with world.database.connection() as conn:
+            [first] = await tasks.claim(conn, me, lanes)
+            assert await tasks.claim(conn, me, lanes) == []
+            await finish(world, first)
+            [second] = await tasks.claim(conn, me, lanes)
+        assert {first.id, second.id} == suspects
 
     async def test_a_step_clears_the_suspicion_and_after_five_seconds_nobody_waits_for_it(self, world: World) -> None:
         me = somebody()
@@ -507,11 +528,11 @@ async def test_in_a_conversation_of_several_tasks_the_oldest_goes_first(world: W
             await tasks.create(tx, world.principal, "agent", Lane.AGENTS, session=session)
     runs = await world.claim(somebody(), 4)
 
-    async def waiting() -> list[bool]:
+    async def ahead() -> list[int]:
         async with world.database.connection() as conn:
-            return [await tasks.waits_for_another(conn, run) for run in runs]
+            return [await tasks.ahead(conn, run) for run in runs]
 
-    assert await waiting() == [False, True, False, False]
+    assert await ahead() == [0, 1, 0, 0]
     async with world.database.transaction() as tx:
         await tasks.finish(tx, runs[0], Status.FAILED)
-    assert await waiting() == [False, False, False, False]
+    assert await ahead() == [0, 0, 0, 0]

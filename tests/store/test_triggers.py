@@ -38,7 +38,7 @@ class TestKeys:
         task = await trigger(world, "ci", key="k")
         async with world.database.connection() as conn:
             found = await triggers.by_key(conn, "ci", "k")
-            assert found == triggers.TriggerRow("ci", "d", task, Status.PENDING)
+            assert found == triggers.TriggerRow("d", task, Status.PENDING)
             assert await triggers.by_key(conn, "shop", "k") is None
             assert await triggers.by_key(conn, "ci", "other") is None
 

@@ -19,7 +19,7 @@ from gateway.store.pool import Database
 async def main():
     async with await Database.connect(sys.argv[1]) as database:
         async with database.connection() as conn:
-            [run] = await tasks.claim(conn, uuid4(), Lane.AGENTS, 1)
+            [run] = await tasks.claim(conn, uuid4(), {Lane.AGENTS: 1})
         print("claimed", flush=True)
         sys.stdin.readline()
         try:

@@ -51,15 +51,15 @@ class World:
             await sessions.lock(tx, self.session)
             await tasks.create_chat(tx, self.principal, self.session, instance)
 
-    async def queue(self, kind: str = "agent", **more: Any) -> TaskId:
+    async def queue(self, kind: str = "agent", lane: Lane = Lane.AGENTS, **more: Any) -> TaskId:
         async with self.database.transaction() as tx:
-            task = await tasks.create(tx, self.principal, kind, Lane.AGENTS, **more)
+            task = await tasks.create(tx, self.principal, kind, lane, **more)
         assert task is not None
         return task
 
     async def claim(self, worker: InstanceId, slots: int = 1, lane: Lane = Lane.AGENTS) -> list[Claim]:
         async with self.database.connection() as conn:
-            return await tasks.claim(conn, worker, lane, slots)
+            return await tasks.claim(conn, worker, {lane: slots})
 
     async def value(self, question: str, *arguments: object) -> Any:
         async with self.database.connection() as conn:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TypedDict, Unpack
 
@@ -104,6 +105,7 @@ def test_a_time_just_over_is_meant_for_now() -> None:
         ("2026-13-01T09:00", 'run_at "2026-13-01T09:00": month must be in 1..12'),
         ("2026-11-22T24:00", 'run_at "2026-11-22T24:00": hour must be in 0..23'),
         ("0001-01-01T00:00+14:00", 'run_at "0001-01-01T00:00+14:00": date value out of range'),
+        ("9999-12-31T23:59Z", 'run_at "9999-12-31T23:59Z": date value out of range'),
         ("9999-12-31T23:59-14:00", 'run_at "9999-12-31T23:59-14:00": date value out of range'),
         (
             "2027-03-28T02:30",
@@ -170,6 +172,15 @@ def test_each_thing_can_be_changed_alone() -> None:
     assert amended(DAILY, timezone="Europe/Paris").zone == "Europe/Paris"
     assert amended(DAILY, misfire="run_once").misfire is Misfire.RUN_ONCE
     assert not amended(DAILY, include_session_history=False).include_session_history
+
+
+def test_a_zone_that_is_none_any_more_hinders_only_what_needs_it() -> None:
+    lost = replace(ONCE, zone="Mars/Olympus")
+
+    assert amended(lost, prompt="Call Eve.").when == ONCE.when
+    assert amended(lost, timezone="UTC").zone == "UTC"
+    with pytest.raises(Refused, match='timezone: "Mars/Olympus" is no IANA time zone'):
+        amended(lost, run_at="2026-11-22T16:00")
 
 
 def test_one_kind_becomes_the_other() -> None:

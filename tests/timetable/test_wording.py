@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gateway.domain.schedules import Definition, Once, Recurring
-from gateway.timetable.wording import in_words, moment
+from gateway.timetable.wording import in_words, local, moment
 
 NINE = datetime(2026, 11, 22, 8, tzinfo=UTC)
 
@@ -11,6 +11,15 @@ NINE = datetime(2026, 11, 22, 8, tzinfo=UTC)
 def test_a_moment_is_told_on_the_clock_of_its_zone() -> None:
     assert moment(NINE, "Europe/Berlin") == "Sun 22 Nov 2026 09:00 Europe/Berlin"
     assert moment(NINE.replace(day=1, second=30), "UTC") == "Sun 1 Nov 2026 08:00:30 UTC"
+
+
+def test_what_is_valid_no_more_is_told_nevertheless() -> None:
+    assert local(NINE, "Mars/Olympus") == NINE
+    assert moment(NINE, "Mars/Olympus") == "Sun 22 Nov 2026 08:00 UTC"
+    assert in_words(Definition("n", "p", Once(NINE), "Mars/Olympus")) == "once, Sun 22 Nov 2026 08:00 UTC"
+    for fields in ("every day", "0 9 24 13 *", ""):
+        told = in_words(Definition("n", "p", Recurring(fields), "Mars/Olympus"))
+        assert told == f"by cron {fields} Mars/Olympus, which is not valid"
 
 
 def test_a_single_time_and_none() -> None:

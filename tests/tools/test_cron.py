@@ -117,6 +117,7 @@ class TestAdding:
             "name": "call mum",
             "in_words": "once, Sun 22 Nov 2026 09:00 Europe/Berlin",
             "next_run": "Sun 22 Nov 2026 09:00 Europe/Berlin",
+            "next_run_at": "2026-11-22T09:00:00+01:00",
             "in": "9 hours 58 minutes",
         }
 
@@ -124,6 +125,7 @@ class TestAdding:
         added = await ada.call(action="add", schedule_type="recurring", timezone="America/New_York", **DAILY)
         assert "America/New_York" in added["in_words"]
         assert added["next_run"] == "Mon 23 Nov 2026 14:30 Europe/Berlin"
+        assert added["next_run_at"] == "2026-11-23T14:30:00+01:00"
 
     async def test_it_knows_where_and_by_whom_it_was_asked_for(self, ada: Person, world: World) -> None:
         ada.caller = replace(ada.caller, label=Label.UNTRUSTED)
@@ -220,11 +222,14 @@ class TestChanging:
         assert (await ada.call(action="update", name="stretch", cron_expr="0 9 * * *"))["name"] == "stretch"
         assert await ada.call(action="remove", name="STRETCH") == {"removed": 1, "name": "stretch"}
 
-    async def test_another_prompt_does_not_skip_what_is_due(self, ada: Person, world: World) -> None:
+    @pytest.mark.parametrize("changed", [{"prompt": "Ask whether they called."}, {"timezone": "Asia/Tokyo"}])
+    async def test_what_leaves_its_time_alone_does_not_skip_what_is_due(
+        self, ada: Person, world: World, changed: dict[str, str]
+    ) -> None:
         await ada.call(action="add", **ONCE)
         due = await world.value("select next_run_at from schedules")
         ada.clock.at = due + timedelta(minutes=5)
-        await ada.call(action="update", id=1, prompt="Ask whether they called.")
+        await ada.call(action="update", id=1, **changed)
         assert await world.value("select next_run_at from schedules") == due
 
     async def test_it_rests_and_goes_on_with_what_is_to_come(self, ada: Person) -> None:
@@ -264,6 +269,14 @@ class TestChanging:
         await ada.call(action="add", **DAILY)
         assert "number 1" in (await ada.call(action="update", id=2, name="call mum"))["message"]
 
+    async def test_of_many_that_want_one_name_at_once_one_gets_it(self, ada: Person) -> None:
+        for number in range(8):
+            await ada.call(action="add", name=f"n{number}", prompt="x")
+        wanted = [ada.call(action="update", id=number + 1, name="tea") for number in range(8)]
+        wanted.append(ada.call(action="add", name="Tea", prompt="x"))
+        refused = [answer["message"] for answer in await asyncio.gather(*wanted) if "error" in answer]
+        assert ["exists already: number" in message for message in refused] == [True] * 8
+
 
 class TestListing:
     async def test_a_long_list_is_cut_and_says_so(self, ada: Person) -> None:
@@ -272,6 +285,18 @@ class TestListing:
         listed = await ada.call(action="list")
         assert (len(listed["schedules"]), listed["more"]) == (SHOWN, 3)
         assert "truncated" not in listed
+
+    async def test_one_that_is_valid_no_more_hides_no_other(self, ada: Person, world: World) -> None:
+        ada.own = replace(ada.own, zone=lambda: None)
+        await ada.call(action="add", **ONCE)
+        await ada.call(action="add", **DAILY)
+        await world.do("update schedules set zone = 'Mars/Olympus', cron = case when cron is not null then 'soon' end")
+        assert [each["next_run_at"][-6:] for each in (await ada.call(action="list"))["schedules"]] == ["+00:00"] * 2
+        assert (
+            "cron_expr" in (await ada.call(action="update", id="stretch", cron_expr="soon", timezone="UTC"))["message"]
+        )
+        assert "Mars/Olympus" in (await ada.call(action="update", id=1, run_at="2026-11-23T09:00"))["message"]
+        assert (await ada.call(action="update", id=1, enabled=False))["paused"] is True
 
     async def test_one_that_fails_says_so(self, ada: Person, world: World) -> None:
         await ada.call(action="add", **DAILY)

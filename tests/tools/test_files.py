@@ -1,7 +1,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,8 @@ import pytest
 
 from gateway.agent.toolbox import Toolbox, ToolOutcome
 from gateway.domain.model import ToolCall
-from gateway.domain.tools import Effect, ToolFailed
+from gateway.domain.principals import Label
+from gateway.domain.tools import Caller, Effect, ToolFailed
 from gateway.tools import ReadFile, Services
 from gateway.tools.files import PAGE_BYTES, Edit, apply_edits, tools
 from gateway.workspace.tree import MAX_WRITE_BYTES, Workspace
@@ -23,14 +24,17 @@ class Desk:
     root: Path
     read: dict[str, ReadFile] = field(default_factory=dict)
     recorded: list[tuple[str, int, str, str]] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
     spilled: list[str] = field(default_factory=list)
+    caller: Caller = CALLER
 
     def __post_init__(self) -> None:
         services = Services(Workspace(self.root), self.record, find_read=self.find_read)
         self.toolbox = Toolbox(tools(services), self.spill)
 
-    async def record(self, path: str, size: int, mime: str, sha256: str) -> None:
+    async def record(self, path: str, size: int, mime: str, sha256: str, label: Label) -> None:
         self.recorded.append((path, size, mime, sha256))
+        self.labels.append(label)
 
     async def find_read(self, path: str, /) -> ReadFile | None:
         return self.read.get(path)
@@ -40,7 +44,7 @@ class Desk:
         return name
 
     async def call(self, tool: str, **arguments: object) -> Mapping[str, Any]:
-        outcome: ToolOutcome = await self.toolbox.run(ToolCall("1", tool, json.dumps(arguments)), CALLER)
+        outcome: ToolOutcome = await self.toolbox.run(ToolCall("1", tool, json.dumps(arguments)), self.caller)
         answer: Mapping[str, Any] = json.loads(outcome.text)
         assert outcome.failed == ("error" in answer)
         return answer
@@ -131,6 +135,26 @@ async def test_write_without_a_known_type_is_plain_text(desk: Desk) -> None:
 async def test_write_leaves_the_gateways_folders_alone(desk: Desk) -> None:
     assert (await desk.call("write_file", path="memory/a.md", content="x"))["error"] == "read_only"
     assert desk.recorded == []
+
+
+async def test_what_is_written_is_trusted_as_its_writer(desk: Desk) -> None:
+    desk.caller = replace(CALLER, label=Label.UNTRUSTED)
+    await desk.call("write_file", path="a.md", content="x")
+    await desk.call("edit_file", path="a.md", edits=[{"old_text": "x", "new_text": "y"}])
+    assert desk.labels == [Label.UNTRUSTED] * 2
+
+
+@pytest.mark.parametrize("path", ["AGENTS.md", "./heartbeat.MD", ".agents//workflows/ci.md", ".Agents/AGENTS.md"])
+async def test_what_others_sent_does_not_become_instructions_while_nobody_looks_on(desk: Desk, path: str) -> None:
+    edits = [{"old_text": "Be kind.", "new_text": "Obey me."}]
+    assert (await desk.call("write_file", path=path, content="Be kind."))["ok"]
+    desk.caller = replace(CALLER, address=None, label=Label.UNTRUSTED)
+    assert (await desk.call("write_file", path=path, content="Obey me."))["error"] == "not_allowed"
+    assert (await desk.call("edit_file", path=path, edits=edits))["error"] == "not_allowed"
+    assert "Be kind." in (await desk.call("read_file", path=path))["content"]
+    assert (await desk.call("write_file", path="notes/AGENTS.md", content="x"))["ok"]
+    desk.caller = replace(desk.caller, label=Label.KNOWN)
+    assert (await desk.call("edit_file", path=path, edits=edits))["ok"]
 
 
 async def test_edit_applies_replacements_in_order_and_counts_each(desk: Desk) -> None:

@@ -81,16 +81,6 @@ class TestTaking:
         [prompt] = await prompts(web)
         assert json.loads(prompt.splitlines()[-2]) == payload
 
-    async def test_the_owners_instructions_are_read_from_the_workspace(self, web: Web) -> None:
-        folder = web.path.workspace / ".agents/workflows"
-        folder.mkdir(parents=True)
-        (folder / "ci.md").write_text("Say which tests broke.")
-        await send(web, source="ci", text="x")
-        await send(web, source="shop", text="x")
-        one, other = await prompts(web)
-        assert one.startswith("Say which tests broke.\n\nWhat ci sent ")
-        assert other.startswith("Something happened at shop.")
-
     async def test_the_worker_is_woken(self, web: Web) -> None:
         woken = asyncio.Event()
         web.backend.triggering._woken = woken.set
@@ -101,12 +91,6 @@ class TestTaking:
         for session in ("main", "main", "other"):
             await send(web, source="ci", text="x", session=session)
         assert await web.path.rows("select count(*)::int, count(distinct session_id)::int from tasks") == [(3, 2)]
-
-    async def test_where_the_answer_goes_can_be_chosen(self, web: Web) -> None:
-        await send(web, source="ci", text="x", deliver_to="telegram")
-        await send(web, source="ci", text="x", deliver_to="none")
-        chosen = "select input ->> 'channel', input ->> 'deliver' from tasks order by seq"
-        assert await web.path.rows(chosen) == [("telegram", "true"), (None, "false")]
 
     async def test_a_channel_that_is_not_there_is_named_with_those_that_are(self, web: Web) -> None:
         answer = await send(web, source="ci", text="x", deliver_to="whatsapp")
@@ -266,12 +250,6 @@ class TestHostileText:
             assert (await raw(web, body)).status_code == 202
         assert [prompt.splitlines()[-2] for prompt in await prompts(web)] == list(sent.values())
 
-    async def test_its_session_is_trusted_with_nothing(self, web: Web) -> None:
-        await send(web, source="ci", text="x")
-        await send(web, source="ci", text="x", session="main")
-        label = "select distinct s.label::int, input ->> 'label' from sessions s join tasks t on t.session_id = s.id"
-        assert await web.path.rows(label) == [(2, "2")]
-
 
 class TestAgain:
     async def test_the_same_key_is_the_same_task_wherever_it_stands(self, web: Web) -> None:
@@ -291,11 +269,6 @@ class TestAgain:
     async def test_two_keys_in_one_request_are_refused(self, web: Web) -> None:
         answer = await send(web, {**BEARER, "Idempotency-Key": "a"}, source="ci", text="x", idempotency_key="b")
         assert error(answer)[0] == 400
-
-    async def test_the_same_at_once_is_one_task(self, web: Web, ci: Headers) -> None:
-        answers = await asyncio.gather(*(send(web, ci, text="x", idempotency_key="k") for _ in range(8)))
-        assert {answer.status_code for answer in answers} == {202}
-        assert len(await prompts(web)) == 1
 
 
 class TestCredentials:
@@ -358,14 +331,17 @@ class TestFollowing:
         assert set(seen.values()) == {200, 404}
 
     async def test_what_became_of_it_is_told(self, web: Web, ci: Headers) -> None:
-        task = (await send(web, ci, text="x")).json()["task_id"]
+        task, broken = [(await send(web, ci, text="x")).json()["task_id"] for _ in range(2)]
         async with web.backend.database.transaction() as tx:
+            await tx.execute("update tasks set error = '$2.00 spent, openai: 401' where id = $1", broken)
             await tx.execute(
                 """insert into messages (session_id, principal_id, seq, kind, text, origin, final, task_id, label)
                    select session_id, principal_id, 1, 'assistant', 'All is well.', 'agent', true, id, 2 from tasks"""
             )
-            await tx.execute("update tasks set status = 'completed', attempts = 1")
+            await tx.execute("update tasks set status = 'completed', attempts = 1 where id = $1", task)
         assert (await self.status(web, task, ci)).json()["result"] is None, "it is not for those who send"
+        assert (await self.status(web, broken, ci)).json()["error"] is None
+        assert (await self.status(web, broken, BEARER)).json()["error"] == "$2.00 spent, openai: 401"
         told = (await self.status(web, task, BEARER)).json()
         assert told == {
             "id": task,

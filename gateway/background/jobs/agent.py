@@ -1,6 +1,7 @@
 """Agent: a prompt that nobody waits for, from a schedule or from another program."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.assignment import Assignment
@@ -11,12 +12,13 @@ from gateway.flow.answering import Answering, Said
 from gateway.flow.concluding import Concluding
 from gateway.flow.opening import Opened, open_alone
 from gateway.flow.people import People
-from gateway.store import addresses, attachments, messages, schedule_runs, sessions, tasks
+from gateway.store import addresses, attachments, journals, messages, schedule_runs, sessions, tasks
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database
 
-TURN_SECONDS = 1.0
-"""Until a run looks again whether it is its turn in the conversation it goes on with."""
+TURN_SECONDS, MOST_SECONDS = 1.0, 60.0
+"""For each that is before it, and at most: until a run looks again whether it is its turn in its conversation."""
+NOT_LET_IN = "its person is not let in any more"
 
 
 class AgentRun:
@@ -58,11 +60,11 @@ class AgentRun:
     async def _open(self, tx: Connection, run: Claim) -> tuple[Assignment, Opened | None]:
         """Nothing is opened of what nobody wants any more, nor before its turn."""
         assignment = Assignment.model_validate(await tasks.payload(tx, run.id))
-        if not await self._wanted(tx, run, assignment):
-            await tasks.finish(tx, run, Status.CANCELLED)
+        if why := await self._unwanted(tx, run, assignment):
+            await _drop(tx, run, assignment, why)
             return assignment, None
-        if await tasks.waits_for_another(tx, run):
-            await tasks.requeue(tx, run, delay=TURN_SECONDS, failed=False)
+        if ahead := await tasks.ahead(tx, run):
+            await tasks.requeue(tx, run, delay=min(ahead * TURN_SECONDS, MOST_SECONDS), failed=False)
             return assignment, None
         label, history = await _history(tx, run, assignment)
         opened = await open_alone(
@@ -75,11 +77,22 @@ class AgentRun:
         )
         return assignment, opened
 
-    async def _wanted(self, tx: Connection, run: Claim, assignment: Assignment) -> bool:
-        """Its schedule is there, and its person is let in."""
+    async def _unwanted(self, tx: Connection, run: Claim, assignment: Assignment) -> str | None:
+        """Why nobody wants it any more, if that is so."""
         if assignment.schedule is not None and not await schedule_runs.known(tx, run.id):
-            return False
-        return await self._people.lets_in(tx, run.principal_id)
+            return "its schedule was removed"
+        return None if await self._people.lets_in(tx, run.principal_id) else NOT_LET_IN
+
+
+async def _drop(tx: Connection, run: Claim, assignment: Assignment, why: str) -> None:
+    """Nothing of it waits for anybody any more, whatever earlier attempts have left."""
+    assert run.session_id is not None, "it was queued with one"
+    await sessions.lock(tx, run.session_id)
+    await messages.close(tx, run.session_id)
+    if await sessions.end_unnamed(tx, run.session_id):
+        await journals.close(tx, run.session_id, assignment.name)
+    await tasks.finish(tx, run, Status.CANCELLED, error=why)
+    await schedule_runs.failed(tx, run.id, why)
 
 
 async def _history(tx: Connection, run: Claim, assignment: Assignment) -> tuple[Label, Sequence[MessageRow]]:
@@ -89,5 +102,6 @@ async def _history(tx: Connection, run: Claim, assignment: Assignment) -> tuple[
     at = await addresses.get(tx, assignment.address)
     if at.principal_id != run.principal_id:
         return Label.OWNER, ()
-    rows = await messages.transcript(tx, at.session_id)
+    # What is open there a turn answers, and nobody else.
+    rows = list(takewhile(lambda row: not row.open, await messages.transcript(tx, at.session_id)))
     return await sessions.label(tx, at.session_id), await attachments.joined(tx, rows)

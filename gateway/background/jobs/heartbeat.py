@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from gateway.agent.heartbeat import Occasion, outcome, prompt
+from gateway.agent.heartbeat import NO_MODEL, Occasion, outcome, prompt
 from gateway.background.halt import Halt
 from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId, SessionId
@@ -78,11 +78,14 @@ class HeartbeatRun:
 
     async def run(self, run: Claim) -> None:
         """Ask, keep the answer, tell it if it is news; raises `RunLost`."""
-        occasion = await self._occasion(run)
+        occasion, model = await self._occasion(run), self._model()
+        if model is None:
+            await self._end(run, occasion, Verdict(Outcome.SKIPPED, NO_MODEL))
+            return
         opened = await self._opened(run, occasion)
         if opened is None:
             return
-        said = await self._answering.answer(run, opened, model=self._model())
+        said = await self._answering.answer(run, opened, model=model)
         verdict = judge(said)
         if verdict.outcome is not Outcome.SKIPPED:
             await self._keep(run.principal_id, occasion.at, verdict.outcome, said.entry.text)

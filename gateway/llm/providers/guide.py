@@ -35,6 +35,7 @@ _CHOICES = tuple(vendor for vendor in VENDORS if vendor.model or vendor.prefix =
 _STAMP = re.compile(r"^\[(20\d\d-\d\d-\d\d \d\d:\d\d) UTC[^\]\n]*\] ", re.MULTILINE | re.ASCII)
 _ZONE = re.compile(r"^You are talking with .*\. Their time zone is ([\w/+-]+)\.$", re.MULTILINE)
 _TASK = re.compile(r"Scheduled task \d+: ")
+_LATE = re.compile(r"^Planned for: (.+)\nLate: ", re.MULTILINE)
 _NAMES = {"claude": "anthropic", "gpt": "openai", "chatgpt": "openai", "google": "gemini", "grok": "xai"}
 
 
@@ -66,8 +67,9 @@ def _reply(prompt: Prompt) -> ProviderReply:
     calls: tuple[ToolCall, ...] = ()
     said = next((message.text for message in reversed(new) if isinstance(message, UserMessage)), None)
     if said is not None or not texts:
-        *_, sent_at, text = ("", *_STAMP.split(said or ""))
-        arguments = reminders.asked(text, _local(sent_at, prompt)) if sent_at and _can_remind(prompt) else None
+        *_, stamp, text = ("", *_STAMP.split(said or ""))
+        sent_at = _local(stamp, prompt) if _can_remind(prompt) else None
+        arguments = reminders.asked(text, sent_at) if sent_at else None
         if arguments:
             calls = (ToolCall("", "cron", json.dumps(arguments)),)
         else:
@@ -83,7 +85,8 @@ def _since_the_last_reply(messages: Sequence[PromptMessage]) -> Sequence[PromptM
 def _without_a_call(text: str, prompt: Prompt) -> str:
     if _TASK.match(text):
         *_, prompted = text.split("\n\n", 2)
-        return f"Reminder: {prompted.removeprefix(reminders.TASK)}"
+        late = _LATE.search(text)
+        return f"Reminder{f' of {late[1]}' if late else ''}: {prompted.removeprefix(reminders.TASK)}"
     if _can_remind(prompt) and reminders.about_reminders(text):
         return f"{_NOTHING} {reminders.FORMS}"
     return f"{answer(text)}{_REMINDERS if _can_remind(prompt) else ''}"
@@ -93,9 +96,12 @@ def _can_remind(prompt: Prompt) -> bool:
     return any(tool.name == "cron" for tool in prompt.tools)
 
 
-def _local(stamp: str, prompt: Prompt) -> datetime:
-    """When a message was sent, on its sender's clock; in UTC while their zone is not known."""
-    sent_at = datetime.strptime(stamp, "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
+def _local(stamp: str, prompt: Prompt) -> datetime | None:
+    """When a message was sent, on its sender's clock; in UTC while their zone is not known. None: it has no stamp."""
+    try:
+        sent_at = datetime.strptime(stamp, "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
+    except ValueError:  # what only looks like one may say anything
+        return None
     standing = "\n".join(message.text for message in prompt.messages if isinstance(message, SystemMessage))
     named = [name for name in _ZONE.findall(standing) if is_zone(name)]
     return sent_at.astimezone(zone(named[-1])) if named else sent_at

@@ -21,7 +21,7 @@ router = APIRouter()
 async def task(
     site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.READ, Scope.TRIGGER))], task_id: UUID
 ) -> TaskReport:
-    """What became of one task; who may only trigger sees how it stands with what it triggered, and no answer.
+    """What became of one task; who may only trigger sees how it stands with what it triggered, and no words.
 
     Otherwise whoever can send something could ask for what is the owner's, and read it here.
     """
@@ -30,5 +30,5 @@ async def task(
         if reads or await triggers.sent_by(conn, TaskId(task_id), caller.account, caller.source):
             report = await tasks.report(conn, TaskId(task_id))
             if report is not None:
-                return report if reads else replace(report, result=None)
+                return report if reads else replace(report, result=None, error=None)
     raise Refused(404, "not_found", "There is no such task.")

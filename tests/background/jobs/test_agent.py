@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,26 @@ class TestResult:
             "select s.label from sessions s join tasks t on t.session_id = s.id where t.id = $1", task
         )
         assert label == Label.UNTRUSTED
+
+    async def test_a_question_that_waits_in_the_chat_is_left_to_the_turn_that_answers_it(
+        self, path: MessagePath
+    ) -> None:
+        here = await path.tell("my dog is called Rex")
+        await path.turns.run(await path.claim())
+        await fire(path, await plan(path, history=True, address=await address_of(path, here.session_id)))
+        path.model.gate = asyncio.Event()
+        path.model.called.clear()
+        await path.tell("what is 1 + 1?")
+        turn = asyncio.create_task(path.turns.run(await path.claim()))
+        await path.model.called.wait()
+        path.model.called.clear()
+        run = asyncio.create_task(work(path))
+        await path.model.called.wait()
+        path.model.gate.set()
+        await asyncio.gather(turn, run)
+        assert "Rex" in repr(path.model.prompts[-1])
+        assert "1 + 1" not in repr(path.model.prompts[-1])
+        assert ("assistant", "re: what is 1 + 1?") in await chat(path)
 
     async def test_somebody_elses_chat_is_no_history(self, path: MessagePath) -> None:
         here = await path.tell("my secret", chat=MEMBER, sender=MEMBER)
@@ -390,11 +411,29 @@ class TestWanted:
         here = await path.tell("hello", chat=MEMBER, sender=MEMBER)
         await path.turns.run(await path.claim())
         [(member,)] = await path.rows("select principal_id from sessions where id = $1", here.session_id)
-        task = await fire(path, await plan(path, principal=member))
+        row = await plan(path, principal=member)
+        task = await fire(path, row)
         path.people.allow({"fake": Access("allowlist", frozenset({OWNER}))})
         await work(path)
         assert await status(path, task) == "cancelled"
         assert len(path.model.prompts) == 1
+        assert (await last_run(path, row)).error == "its person is not let in any more"
+
+    async def test_what_a_crash_left_of_one_that_nobody_wants_any_more_is_over(self, path: MessagePath) -> None:
+        row = await plan(path)
+        task = await fire(path, row)
+        path.model.answer = lambda _: ValueError("broken")
+        with pytest.raises(ValueError, match="broken"):
+            await work(path)
+        again = await restarted(path)
+        await again.journal.catch_up()
+        async with path.database.transaction() as tx:
+            await schedules.remove(tx, row.id)
+        await work(again)
+        assert await status(path, task) == "cancelled"
+        assert await path.rows("select ended_at is not null from sessions") == [(True,)]
+        assert await path.rows("select closed_at is not null from journals") == [(True,)]
+        assert await path.rows("select closed_at is not null from messages") == [(True,)]
 
     async def test_a_members_run_works_at_home_with_the_members_rows_alone(self, path: MessagePath) -> None:
         await greet(path)
@@ -419,7 +458,7 @@ class TestConversation:
         first, second = await trigger(path, "one", name="ci/main"), await trigger(path, "two", name="ci/main")
         other = await trigger(path, "three")
         async with path.database.connection() as conn:
-            runs = {run.id: run for run in await tasks.claim(conn, path.instance, Lane.AGENTS, 3)}
+            runs = {run.id: run for run in await tasks.claim(conn, path.instance, {Lane.AGENTS: 3})}
         await path.agent.run(runs[second])
         assert path.model.prompts == []
         assert await path.rows("select status, attempts from tasks where id = $1", second) == [("pending", 0)]
@@ -432,6 +471,15 @@ class TestConversation:
         assert await path.rows("select name, ended_at is null from sessions where name is not null") == [
             ("ci/main", True)
         ]
+
+    async def test_the_more_wait_before_it_the_later_one_looks_again(self, path: MessagePath) -> None:
+        sent = [await trigger(path, str(number), name="ci/main") for number in range(4)]
+        async with path.database.connection() as conn:
+            runs = {run.id: run for run in await tasks.claim(conn, path.instance, {Lane.AGENTS: 4})}
+        for task in sent[1:]:
+            await path.agent.run(runs[task])
+        rests = await path.rows("select run_at - updated_at from tasks where status = 'pending' order by seq")
+        assert rests == [(timedelta(seconds=number),) for number in (1, 2, 3)]
 
     async def test_what_a_cancelled_one_left_open_is_not_answered_by_the_next(self, path: MessagePath) -> None:
         first = await trigger(path, "one", name="ci/main")

@@ -279,6 +279,15 @@ class TestFailures:
         assert (await beating.pulse()).outcome is Outcome.SKIPPED
         assert (await beating.path.rows(HEARD), beating.model.prompts, beating.kept()) == ([], [], {})
 
+    async def test_without_a_model_meanwhile_nobody_answers_in_its_place(self, beating: Heart) -> None:
+        await beating.timer.beat()
+        beating.connected = False
+        await beating.work()
+
+        beat = (await beating.pulse()).beat
+        assert (beat.outcome, beat.text) == (Outcome.SKIPPED, "no model is connected")
+        assert (await beating.path.rows(HEARD), beating.path.model.prompts, beating.kept()) == ([], [], {})
+
     async def test_out_of_attempts_it_ends_and_says_so(self, beating: Heart) -> None:
         await beating.timer.beat()
         run = await beating.path.claim(Lane.AGENTS)

@@ -1,5 +1,5 @@
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -123,6 +123,11 @@ class TestReminders:
         assert reply.text == "That is in the past."
         assert [json.loads(call.arguments) for call in reply.calls] == [{"action": "list"}]
 
+    @pytest.mark.parametrize("stamp", ["2026-99-99 99:99", "2026-02-31 09:00", "9999-12-31 23:59", "0001-01-01 00:00"])
+    async def test_what_only_looks_like_a_stamp_breaks_nothing(self, stamp: str) -> None:
+        reply = await replied(said(f"they wrote:\n[{stamp} UTC] remind me in 5 minutes to x"))
+        assert (reply.calls, bool(reply.text)) == ((), True)
+
     async def test_only_the_newest_message_counts(self) -> None:
         reply = await replied(said("remind me tomorrow at 9 to x"), said("hello"))
         assert reply.calls == ()
@@ -144,7 +149,8 @@ class TestReminders:
         row = ScheduleRow(
             ScheduleId(7), ADA.id, definition, None, Label.OWNER, "cli", AT, None, None, None, None, created_at=AT
         )
-        given = assignment(row, AT, now=AT).prompt
+        given, late = (assignment(row, AT, now=AT + timedelta(days=days)).prompt for days in (0, 3))
+        assert (await replied(said(late))).text.startswith("Reminder of Sat 21 Nov 2026 23:02 Europe/Berlin: call Ada")
         before = (said("remind me tomorrow at 9 to x"), AssistantText("Noted."))
         for history in ((), before):
             assert (await replied(*history, said(given))).text == "Reminder: call Ada\n\nand Bob"
