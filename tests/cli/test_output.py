@@ -28,7 +28,7 @@ def test_people_get_the_named_columns(capsys: pytest.CaptureFixture[str]) -> Non
 def test_programs_get_every_field(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows(ROWS[:1], ("name",), as_json=True)
 
-    assert '"at": "2026-01-02 03:04:00+00:00"' in capsys.readouterr().out
+    assert '"at": "2026-01-02T03:04:00+00:00"' in capsys.readouterr().out
 
 
 def test_what_looks_like_a_secret_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:

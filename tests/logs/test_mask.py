@@ -63,5 +63,5 @@ def test_values_json_knows_are_kept() -> None:
         "t": True,
         "x": None,
         "f": 0.5,
-        "d": "2026-01-01 00:00:00+00:00",
+        "d": "2026-01-01T00:00:00+00:00",
     }

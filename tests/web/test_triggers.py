@@ -289,7 +289,7 @@ class TestCredentials:
     async def test_a_token_in_the_address_and_a_browser_are_nobody(self, web: Web, ci: Headers) -> None:
         plain = ci["Authorization"].removeprefix("Bearer ")
         for path in (f"/trigger/ci?token={plain}", f"/trigger/ci?access_token={plain}"):
-            assert (await raw(web, b"x", path, {})).status_code == 403
+            assert (await raw(web, b"x", path, {})).status_code == 401
         async with web.sign_in() as browser:
             assert (await browser.post("/trigger/ci", content=b"x")).status_code == 401
         assert await prompts(web) == []
