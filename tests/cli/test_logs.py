@@ -21,12 +21,16 @@ runpy.run_module("gateway", run_name="__main__", alter_sys=True)
 """
 """`python -m gateway`, though whoever started us in the background made us deaf to Ctrl-C."""
 EARLIER = date(2026, 1, 1)
-TODAY = datetime.now(UTC).date()
+
+
+def today() -> date:
+    """Tests may run over midnight."""
+    return datetime.now(UTC).date()
 
 
 def said(place: Path, event: str, day: date | None = None, level: str = "info", **facts: object) -> None:
     """The gateway logged something."""
-    with logging_to(place / "data" / "logs", SecretMask(), io.StringIO(), today=lambda: day or TODAY):
+    with logging_to(place / "data" / "logs", SecretMask(), io.StringIO(), today=lambda: day or today()):
         getattr(structlog.get_logger(), level)(event, **facts)
 
 
@@ -99,7 +103,9 @@ def test_a_day_can_be_chosen_and_one_without_a_log_names_those_that_have_one(sup
     assert "long.ago" in supaclaw("logs", "--day", "2026-01-01").out
     done = supaclaw("logs", "--day", "2026-01-02")
     assert done.code == 1
-    assert done.err == (f"supaclaw: nothing was logged on 2026-01-02 (UTC); there are logs of 2026-01-01 to {TODAY}\n")
+    assert done.err == (
+        f"supaclaw: nothing was logged on 2026-01-02 (UTC); there are logs of 2026-01-01 to {today()}\n"
+    )
     assert supaclaw("logs", "--day", "yesterday").code == 2
 
 
