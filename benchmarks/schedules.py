@@ -14,7 +14,7 @@ from time import perf_counter, process_time
 from typing import TypeVar
 
 from benchmarks.statistics import p95
-from gateway.background.scheduler import Scheduler
+from gateway.background.scheduler import BATCH, Scheduler
 from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
 from gateway.domain.ids import PrincipalId
@@ -26,7 +26,7 @@ from gateway.store.postgres import EmbeddedPostgres
 
 SCHEDULES = 10_000
 LOOKS = 200
-DUE = (0, 1, 50)
+DUE = (0, 1, BATCH)
 LAG_EVERY = 0.002
 Result = TypeVar("Result")
 

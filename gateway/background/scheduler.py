@@ -17,7 +17,7 @@ from gateway.store.pool import Connection, Database
 from gateway.store.schedules import Firing, ScheduleRow
 from gateway.timetable.planning import plan
 
-BATCH = 50
+BATCH = 25
 LONGEST_REST = timedelta(seconds=20)
 """A clock that was set, or a machine that slept, is noticed by then."""
 SHORT_REST = timedelta(seconds=5)
