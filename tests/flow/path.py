@@ -183,7 +183,9 @@ class MessagePath:
 
     async def answer(self, accepted: Accepted) -> Answer:
         async with asyncio.timeout(60):
-            return await self.answers.wait(accepted)
+            answer = await self.answers.wait(accepted)
+        self.outbound.wake()  # it is seen as soon as it is committed, which may be before its run has said so
+        return answer
 
     async def ask(self, text: str, **more: Any) -> str:
         """Say it and wait for what is answered."""

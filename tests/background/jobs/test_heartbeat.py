@@ -1,6 +1,7 @@
 """What a heartbeat asks, what is told of it, and what is kept."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Protocol
 
 import pytest
@@ -272,7 +273,7 @@ class TestFailures:
 
     async def test_without_money_it_is_no_failure(self, beating: Heart, beat: Beat, path: MessagePath) -> None:
         await beating.timer.beat()
-        await beating.spend(1000, kind="agent")
+        await beating.spend(1000, kind="agent", at=datetime.now(UTC))
         path.turns._answering._budgets._limits = lambda: Limits(day_usd=1.0)
         await beating.work()
 
