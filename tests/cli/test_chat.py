@@ -247,7 +247,7 @@ async def test_the_events_go_on_after_a_restart(running: Running, data: Path):
 
 
 async def test_a_gateway_that_never_comes_back_is_given_up(data: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(line, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(line, "PATIENCE_SECONDS", 1.5)
     monkeypatch.setattr(line, "PAUSE_SECONDS", 0.01)
     gone = Place(Environment.read({"SUPACLAW_DATA": str(data)}), "http://127.0.0.1:1")
     with pytest.raises(TryAgainLater, match="cannot be reached"):
@@ -262,8 +262,8 @@ async def test_what_cannot_be_sent_is_told_at_once(web: Web, data: Path):
 async def test_another_gateways_token_is_asked_for_again_and_given_up(
     web: Web, data: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(line, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(line, "PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(line, "PATIENCE_SECONDS", 3.0)
+    monkeypatch.setattr(line, "PAUSE_SECONDS", 1.0)
     (data / "keys" / "local-token").write_text("claw_of_another\n")
     with pytest.raises(TryAgainLater, match="No valid token"):
         await Line(place(web, data)).ask("hello")
