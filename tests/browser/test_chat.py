@@ -116,8 +116,8 @@ async def test_code_can_be_copied(browser: Browser, web: Web):
         page = watched.page
         await page.fill("#text", "how?")
         await page.click("#send")
-        await page.click(".code button")
-        await expect(page.locator(".code button")).to_have_text("Copied")
+        await page.click(".message:not(.live) .code button")
+        await expect(page.locator("#toast")).to_have_text("Copied.")
         assert await page.evaluate("navigator.clipboard.readText()") == "echo one\n"
 
 

@@ -271,11 +271,11 @@ document.addEventListener("submit", async event => {
   } catch { say("The gateway cannot be reached; try again.") }
   button.disabled = false;
 });
+const copied = text => navigator.clipboard.writeText(text).then(     // told in the toast: a streaming answer replaces its buttons
+  () => say("Copied."), () => say("The browser did not allow copying; select the text instead."));
 document.addEventListener("click", event => {
-  const say = event.target.closest("[data-say]"), copy = event.target.closest("[data-copy]"), fill = event.target.closest("[data-fill]");
-  if (say) submit(say.dataset.say);
-  if (fill) { box.value = fill.dataset.fill; changed(); box.focus() }
-  if (copy) navigator.clipboard.writeText($("code", copy.closest("figure")).textContent).then(() => {
-    copy.textContent = "Copied"; setTimeout(() => copy.textContent = "Copy", 1500);
-  });
+  const { say: command, copy, fill } = event.target.closest("[data-say], [data-copy], [data-fill]")?.dataset ?? {};
+  if (command) submit(command);
+  if (fill) { box.value = fill; changed(); box.focus() }
+  if (copy !== undefined) copied($("code", event.target.closest("figure")).textContent);
 });
