@@ -10,8 +10,9 @@ from gateway.agent.limits import Limits
 from gateway.config.failpoints import Failpoints
 from gateway.domain.clock import Clock
 from gateway.domain.events import Answered, ModelReplied
+from gateway.domain.ids import AddressId, SessionId
 from gateway.domain.model import ModelsExhausted, Reply
-from gateway.domain.principals import Role
+from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import AssistantText, Notice
 from gateway.flow.budgets import Budgets
@@ -21,7 +22,9 @@ from gateway.flow.homes import Homes
 from gateway.flow.live import Live
 from gateway.flow.opening import Opened
 from gateway.flow.sinks import LiveSink, Sink, StepSink
-from gateway.store.pool import Database
+from gateway.store import messages, steps
+from gateway.store.messages import MessageRow
+from gateway.store.pool import Connection, Database
 
 AFTER_OVERFLOW = 0.6
 """What of a prompt that was too long for its model the next one may have."""
@@ -41,6 +44,19 @@ class Said:
     error: str | None = None
     problem: ModelsExhausted | None = None
     """Why no model answered."""
+
+    async def store(
+        self, tx: Connection, run: Claim, session: SessionId, *, label: Label, address: AddressId | None = None
+    ) -> MessageRow:
+        """In the session, which the caller has locked: it answers all that was taken up there, and is in the books."""
+        origin = "agent" if isinstance(self.entry, AssistantText) else "gateway"
+        answer = await messages.say(
+            tx, session, run.principal_id, self.entry, label=label, origin=origin, address=address, task=run.id
+        )
+        await messages.answer(tx, session, answer.id)
+        if self.reply is not None:
+            await steps.model_called(tx, run.id, run.principal_id, self.reply)
+        return answer
 
 
 class Answering:

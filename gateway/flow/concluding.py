@@ -22,7 +22,7 @@ from gateway.flow.live import Live, MessageStored
 from gateway.flow.long_answers import Abridged, abridged
 from gateway.flow.opening import Opened
 from gateway.flow.outbound import Outbound
-from gateway.store import journals, messages, schedule_runs, sessions, steps, tasks
+from gateway.store import journals, schedule_runs, sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database
@@ -168,13 +168,8 @@ class Concluding:
 
 async def _answer(tx: Connection, ending: Ending) -> MessageRow:
     """In the run's own session, which ends with it, and with the trust of all that was read there."""
-    run, session, said = ending.run, ending.opened.session, ending.said
-    label = await sessions.label(tx, session)
-    origin = "agent" if isinstance(said.entry, AssistantText) else "gateway"
-    answer = await messages.say(tx, session, run.principal_id, said.entry, label=label, origin=origin, task=run.id)
-    await messages.answer(tx, session, answer.id)
-    if said.reply is not None:
-        await steps.model_called(tx, run.id, run.principal_id, said.reply)
+    session = ending.opened.session
+    answer = await ending.said.store(tx, ending.run, session, label=await sessions.label(tx, session))
     if await sessions.end_unnamed(tx, session):
         await journals.close(tx, session, ending.assignment.name)
     return answer

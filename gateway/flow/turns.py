@@ -16,7 +16,7 @@ from gateway.flow.opening import Chat, open_turn
 from gateway.flow.outages import Outages
 from gateway.flow.outbound import Outbound
 from gateway.flow.sinks import DraftSink, Sink, seen, typing
-from gateway.store import messages, sessions, steps, tasks, unread
+from gateway.store import messages, sessions, tasks, unread
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database
 
@@ -99,19 +99,7 @@ class Turns:
         session = opened.session
         await sessions.lock(tx, session)
         await tasks.hold(tx, run)
-        answer = await messages.say(
-            tx,
-            session,
-            run.principal_id,
-            said.entry,
-            label=opened.label,
-            origin="agent" if isinstance(said.entry, AssistantText) else "gateway",
-            address=opened.at.id,
-            task=run.id,
-        )
-        await messages.answer(tx, session, answer.id)
-        if said.reply is not None:
-            await steps.model_called(tx, run.id, run.principal_id, said.reply)
+        answer = await said.store(tx, run, session, label=opened.label, address=opened.at.id)
         if opened.solo:
             await self._remember(tx, opened, said)
         files, asked = await sent.keep(tx, run.principal_id, opened.label), opened.asked[-1].platform_id

@@ -10,7 +10,7 @@ import structlog
 from gateway.agent.heartbeat import NO_MODEL, Occasion, outcome, prompt
 from gateway.background.halt import Halt
 from gateway.domain.clock import Clock
-from gateway.domain.ids import PrincipalId, SessionId
+from gateway.domain.ids import PrincipalId
 from gateway.domain.model import ModelsExhausted
 from gateway.domain.principals import Label
 from gateway.domain.schedules import UTC_ZONE
@@ -24,7 +24,7 @@ from gateway.flow.delivering import Delivering
 from gateway.flow.homes import Homes
 from gateway.flow.opening import Opened, open_alone
 from gateway.llm.errors import ErrorKind
-from gateway.store import heartbeats, journals, messages, principals, sessions, steps, tasks
+from gateway.store import heartbeats, journals, messages, principals, sessions, tasks
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database
 from gateway.workspace.journal import files
@@ -144,7 +144,7 @@ class HeartbeatRun:
         if said is None:
             await messages.close(tx, run.session_id)
         else:
-            await _answer(tx, run, run.session_id, said, label)
+            await said.store(tx, run, run.session_id, label=label)
         await sessions.end(tx, run.session_id)
         await journals.close(tx, run.session_id, f"Heartbeat: {verdict.outcome.value}")
         error = verdict.text if verdict.outcome in (Outcome.FAILED, Outcome.SKIPPED) else None
@@ -192,14 +192,6 @@ def _failed(problem: ModelsExhausted) -> Verdict:
         why = f"the key for {models} was refused; set a good one and save config.json, or restart"
         return Verdict(Outcome.FAILED, why, stops=True)
     return Verdict(Outcome.FAILED, f"no model answered (the last was {last.model}: {last.error})")
-
-
-async def _answer(tx: Connection, run: Claim, session: SessionId, said: Said, label: Label) -> None:
-    origin = "agent" if isinstance(said.entry, AssistantText) else "gateway"
-    answer = await messages.say(tx, session, run.principal_id, said.entry, label=label, origin=origin, task=run.id)
-    await messages.answer(tx, session, answer.id)
-    if said.reply is not None:
-        await steps.model_called(tx, run.id, run.principal_id, said.reply)
 
 
 def _append(place: Place, text: str) -> None:
