@@ -33,12 +33,17 @@ class Settling:
 
     async def settle(self) -> bool:
         """Look once; whether something is still on its way, or left for the next look."""
+        if not await self._on_their_way():
+            return False
         await self._database.run(lambda tx: schedule_runs.refuse(tx, self._delivering.channels))
         await self._database.run(lambda tx: schedule_runs.deliver(tx, BATCH))
         async with self._database.connection() as conn:
             arrived = await schedule_runs.arrived(conn, BATCH)
         for arrival in arrived:
             await self._settled(arrival)
+        return await self._on_their_way()
+
+    async def _on_their_way(self) -> bool:
         async with self._database.connection() as conn:
             return await schedule_runs.on_their_way(conn)
 
