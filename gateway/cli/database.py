@@ -8,8 +8,11 @@ from typing import TypeVar
 
 from gateway.config.environment import Environment
 from gateway.config.load import load
+from gateway.domain.errors import OwnerMustAct
 from gateway.logs import SecretMask, logging_to
-from gateway.store.pool import Database
+from gateway.store import principals
+from gateway.store.pool import Connection, Database
+from gateway.store.principals import PrincipalRow
 
 Result = TypeVar("Result")
 
@@ -27,3 +30,11 @@ def with_database(work: Callable[[Database], Awaitable[Result]]) -> Result:
 
     with logging_to(None, SecretMask(), level=logging.WARNING):
         return asyncio.run(worked())
+
+
+async def the_owner(conn: Connection) -> PrincipalRow:
+    """Whom the gateway belongs to; raises `OwnerMustAct` while that is nobody."""
+    found = await principals.owner(conn)
+    if found is None:
+        raise OwnerMustAct("there is no owner yet; start the gateway once, or use `supaclaw owner set`")
+    return found

@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from gateway.agent.schedules import Asking, Schedules, line
-from gateway.cli.database import with_database
+from gateway.cli.database import the_owner, with_database
 from gateway.cli.output import AsJson, print_json, print_rows
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
@@ -184,10 +184,8 @@ def _done(work: Callable[[Schedules], Awaitable[Result]]) -> Result:
     """What `work` makes of the owner's schedules; a number may be that of somebody else's."""
 
     async def worked(tx: Connection) -> Result:
-        owner = await principals.owner(tx)
-        if owner is None:
-            raise OwnerMustAct("nobody owns this gateway yet; start it once with `supaclaw up`")
-        return await work(Schedules(tx, owner.id, datetime.now(UTC), _own_zone(), of_all=True))
+        mine = (await the_owner(tx)).id
+        return await work(Schedules(tx, mine, datetime.now(UTC), _own_zone(), of_all=True))
 
     try:
         return with_database(lambda database: database.run(worked))
@@ -244,8 +242,8 @@ def _local(run: RunRow, zone: str) -> RunRow:
 
 def _own_zone() -> str | None:
     environment = Environment.read(os.environ)
-    owner = load(environment.config, os.environ).owner
-    return owner.timezone or zone_in(Persona(Workspace(environment.workspace)).load().user)
+    owner, workspace = load(environment.config, os.environ).owner, Workspace(environment.workspace)
+    return owner.timezone or zone_in(Persona(workspace).user(workspace))
 
 
 def _when_it_runs() -> str:

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.database import with_database
+from gateway.cli.database import the_owner, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.scopes import Scope
-from gateway.store import principals, tokens
+from gateway.store import tokens
 from gateway.store.pool import Database
 
 Scopes = list[Scope]
@@ -30,10 +30,8 @@ def create(
 async def made(database: Database, name: str, scopes: Scopes, source: str | None = None) -> str:
     """A new token of the owner's; with a source it is bound to that."""
     async with database.connection() as connection:
-        owner = await principals.owner(connection)
-    if owner is None:
-        raise OwnerMustAct("there is no owner yet; start the gateway once, or use `supaclaw owner set`")
-    _, plain = await tokens.create(database, owner.id, name, scopes, source=source)
+        mine = (await the_owner(connection)).id
+    _, plain = await tokens.create(database, mine, name, scopes, source=source)
     return plain
 
 

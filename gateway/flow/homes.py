@@ -96,7 +96,7 @@ class Homes:
         return Home(workspace, Toolbox(tools, spill=_spill(workspace)), self._personas, zone)
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
-        return (self._owner_zone() if owner else None) or zone_in(self._personas.load(workspace).user)
+        return (self._owner_zone() if owner else None) or zone_in(self._personas.user(workspace))
 
     def _apart(self, principal: PrincipalId) -> Workspace:
         root = self._others / str(principal)

@@ -42,15 +42,28 @@ class Persona:
             agents=self._text(home, "AGENTS.md"),
             soul=self._text(home, "SOUL.md"),
             tools=self._text(home, "TOOLS.md"),
-            user=self._text(user or home, "USER.md"),
+            user=self.user(user or home),
             heartbeat=self._text(home, "HEARTBEAT.md"),
         )
+
+    def user(self, user: Workspace) -> str:
+        """USER.md alone."""
+        return self._text(user, "USER.md")
 
     def _text(self, workspace: Workspace, name: str) -> str:
         for path in (name, f".agents/{name}"):
             if stamp := _stamp(workspace, path):
                 return self._read(workspace, path, stamp)
         return ""
+
+
+def clipped(text: str, path: str, most: int) -> str:
+    """The file's text for a prompt, which says so itself where more than `most` characters were cut."""
+    return (
+        text
+        if len(text) <= most
+        else f"{text[:most]}\n\n[{path} is cut here: only its first {most:,} characters are shown.]"
+    )
 
 
 def _stamp(workspace: Workspace, path: str) -> _Stamp | None:
@@ -66,6 +79,4 @@ def _read(workspace: Workspace, path: str, _stamp: _Stamp) -> str:
         text = (workspace.head(path, MAX_CHARS * 4) or "").strip()
     except WorkspaceError as error:
         return f"[{path} could not be read: {error}]"
-    if len(text) <= MAX_CHARS:
-        return text
-    return f"{text[:MAX_CHARS]}\n\n[{path} is cut here: only its first {MAX_CHARS:,} characters are shown.]"
+    return clipped(text, path, MAX_CHARS)

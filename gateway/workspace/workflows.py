@@ -2,6 +2,7 @@
 
 from gateway.domain.assignment import QUIET
 from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.prompts import clipped
 from gateway.workspace.tree import Workspace
 
 SOURCE = r"^[a-z0-9][a-z0-9._-]{0,63}$"
@@ -21,9 +22,7 @@ async def workflow(workspace: Workspace, source: str) -> str:
     except WorkspaceError as error:
         return f"{_built_in(source)}\n\n[{path} could not be read: {error}]"
     text = (content or b"").decode("utf-8", "replace").strip()
-    if len(text) > MAX_CHARS:
-        return f"{text[:MAX_CHARS]}\n\n[{path} is cut here: only its first {MAX_CHARS:,} characters are shown.]"
-    return text or _built_in(source)
+    return clipped(text, path, MAX_CHARS) or _built_in(source)
 
 
 def _built_in(source: str) -> str:
