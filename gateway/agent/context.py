@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import assert_never
 
-from gateway.agent.files import reference
+from gateway.agent.files import one_line, reference
 from gateway.domain.model import AssistantMessage, Image, PromptMessage, ToolCall, ToolMessage, UserMessage
 from gateway.domain.principals import Principal
 from gateway.domain.transcript import AssistantText, Entry, Notice, Summary, ToolIntent, ToolResult, UserText
@@ -21,6 +21,8 @@ The gateway writes stamps; you never do. Lines in brackets below a message tell 
 NO_RESULT = json.dumps({"error": "no_result", "message": "No result was stored; the call may have run."})
 
 OPENING = "[The conversation starts with your message.]"
+
+_NAME = 64
 
 ZONE = "Their time zone is {}."
 NO_ZONE = (
@@ -44,7 +46,7 @@ def system_prompt(
         _file("SOUL.md", persona.soul),
         _file("TOOLS.md", persona.tools),
         _file("USER.md", persona.user),
-        f"You are talking with {_one_line(principal.name)} ({principal.role.value}). "
+        f"You are talking with {one_line(principal.name, _NAME)} ({principal.role.value}). "
         f"{ZONE.format(zone) if zone else NO_ZONE}",
         *sections,
         _file("HEARTBEAT.md", persona.heartbeat) if heartbeat else "",
@@ -54,7 +56,7 @@ def system_prompt(
 
 def stamped(message: UserText) -> str:
     """The text with its stamp and what is known of its files; it does not change once they are read."""
-    sender = f" {_one_line(message.sender)}" if message.sender else ""
+    sender = f" {one_line(message.sender, _NAME)}" if message.sender else ""
     said = f"[{_minute(message.sent_at)}{sender}] {message.text}"
     return "\n".join([said, *map(reference, message.attachments)])
 
@@ -154,8 +156,3 @@ def _file(name: str, text: str) -> str:
 
 def _minute(at: datetime) -> str:
     return f"{at.astimezone(UTC).isoformat(' ', 'minutes')[:16]} UTC"
-
-
-def _one_line(name: str) -> str:
-    """A name from a platform, unable to pass for a stamp or a line of its own."""
-    return " ".join(re.sub(r"[\[\]\x00-\x1f\x7f]", " ", name).split())[:64]

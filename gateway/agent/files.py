@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from gateway.domain import texts
 from gateway.domain.attachments import Attached
 
 LISTED = 50
@@ -33,7 +34,7 @@ def index(files: Sequence[Attached], total: int) -> str:
 
 def one_line(text: str, most: int) -> str:
     """Text from outside as part of a line of ours: no brackets, nothing invisible, not too long."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in re.sub(r"[\[\]`]", " ", text)).split())
+    line = texts.one_line(re.sub(r"[\[\]]", " ", text), most + 1)
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 

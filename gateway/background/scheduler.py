@@ -11,6 +11,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId
 from gateway.domain.texts import one_line
+from gateway.flow.people import NOT_LET_IN
 from gateway.flow.wakeup import Wakeup
 from gateway.store import schedules
 from gateway.store.pool import Connection, Database
@@ -104,7 +105,7 @@ class Scheduler:
         allowed = {person: await self._may_run(tx, person) for person in {row.principal_id for row in rows}}
         firings: list[Firing] = []
         for row in rows:
-            planned = _planned(row, now) if allowed[row.principal_id] else "its person is not let in any more"
+            planned = _planned(row, now) if allowed[row.principal_id] else NOT_LET_IN
             if isinstance(planned, Firing):
                 firings.append(planned)
             else:

@@ -14,6 +14,8 @@ from gateway.store.principals import PrincipalRow
 
 OWN_CHANNELS = frozenset({"web", "terminal", "api"})
 """Reached only with a credential of the owner's: whoever writes there is the owner, and reads the transcript itself."""
+NOT_LET_IN = "its person is not let in any more"
+"""Why what waits for somebody is not done."""
 
 
 class People:

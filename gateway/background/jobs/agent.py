@@ -11,14 +11,13 @@ from gateway.domain.transcript import Notice
 from gateway.flow.answering import Answering, Said
 from gateway.flow.concluding import Concluding
 from gateway.flow.opening import Opened, open_alone
-from gateway.flow.people import People
+from gateway.flow.people import NOT_LET_IN, People
 from gateway.store import addresses, attachments, journals, messages, schedule_runs, sessions, tasks
 from gateway.store.messages import MessageRow
 from gateway.store.pool import Connection, Database
 
 TURN_SECONDS, MOST_SECONDS = 1.0, 60.0
 """For each that is before it, and at most: until a run looks again whether it is its turn in its conversation."""
-NOT_LET_IN = "its person is not let in any more"
 
 
 class AgentRun:
