@@ -2,10 +2,11 @@
 
 import asyncio
 import fcntl
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -25,6 +26,9 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=[Hea
 settings.load_profile("unhurried")
 
 HOMES = "supaclaw-pytest-"
+MEMORY = Path("/dev/shm")
+"""Where Linux keeps files in memory: a database is made and dropped four times as fast there."""
+ENOUGH = 2 * 2**30
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +48,15 @@ class Server:
     def dsn_of(self, database: str) -> str:
         return self.dsn.replace("@/supaclaw?", f"@/{database}?")
 
+    @asynccontextmanager
+    async def fresh(self, *, migrated: bool = True) -> AsyncIterator[str]:
+        """The address of a database of its own, which is dropped afterwards."""
+        name = f"test_{uuid4().hex}"
+        source = "template supaclaw strategy file_copy" if migrated else ""
+        await self.maintain(f"create database {name} owner supaclaw {source}")
+        yield self.dsn_of(name)
+        await self.maintain(f"drop database {name} with (force)")
+
     async def maintain(self, *statements: str) -> None:
         connection = await asyncpg.connect(self.maintenance_dsn)
         try:
@@ -57,7 +70,7 @@ class Server:
 def server() -> Iterator[Server]:
     """The session's Postgres; it forgoes fsync, for nothing in it is worth keeping."""
     _clear_after_killed_sessions()
-    data = Path(tempfile.mkdtemp(prefix=HOMES))
+    data = Path(tempfile.mkdtemp(prefix=HOMES, dir=_homes()))
     postgres = EmbeddedPostgres(data)
     with opened(data) as alive:
         fcntl.flock(alive, fcntl.LOCK_EX)
@@ -71,19 +84,15 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 async def dsn(server: Server) -> AsyncIterator[str]:
     """The address of a fresh, migrated database."""
-    name = f"test_{uuid4().hex}"
-    await server.maintain(f"create database {name} template supaclaw owner supaclaw")
-    yield server.dsn_of(name)
-    await server.maintain(f"drop database {name} with (force)")
+    async with server.fresh() as dsn:
+        yield dsn
 
 
 @pytest.fixture
 async def empty_dsn(server: Server) -> AsyncIterator[str]:
     """The address of a database without our schema."""
-    name = f"test_{uuid4().hex}"
-    await server.maintain(f"create database {name} owner supaclaw")
-    yield server.dsn_of(name)
-    await server.maintain(f"drop database {name} with (force)")
+    async with server.fresh(migrated=False) as dsn:
+        yield dsn
 
 
 @pytest.fixture
@@ -95,12 +104,17 @@ async def database(dsn: str) -> AsyncIterator[Database]:
 
 def _clear_after_killed_sessions() -> None:
     """Servers outlive who started them; a session that was killed could not stop its own, but let go of its lock."""
-    for home in Path(tempfile.gettempdir()).glob(f"{HOMES}*"):
+    for home in _homes().glob(f"{HOMES}*"):
         with suppress(BlockingIOError, PermissionError, FileNotFoundError), opened(home) as alive:
             if (home / "postgres").exists():
                 fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 asyncio.run(EmbeddedPostgres(home).stop())
                 shutil.rmtree(home)
+
+
+def _homes() -> Path:
+    spacious = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH
+    return MEMORY if spacious else Path(tempfile.gettempdir())
 
 
 async def _serve(postgres: EmbeddedPostgres) -> Server:

@@ -3,7 +3,6 @@
 import os
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,7 +11,6 @@ import pytest
 from tests.chaos.faults import Fault
 from tests.chaos.ledger import Outcome
 from tests.chaos.report import COLLECTED, Collected, Watcher
-from tests.conftest import Server
 from tests.journeys.conftest import embedded as embedded
 from tests.journeys.conftest import models as models
 from tests.journeys.conftest import process as process
@@ -37,15 +35,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = [item for item in items if item.get_closest_marker("chaos")]
     items[:] = [item for item in items if item not in long]
     config.hook.pytest_deselected(items=long)
-
-
-@asynccontextmanager
-async def fresh_database(server: Server) -> AsyncIterator[str]:
-    """As the fixture `dsn`, for a test that needs several."""
-    name = f"test_{uuid4().hex}"
-    await server.maintain(f"create database {name} template supaclaw owner supaclaw")
-    yield server.dsn_of(name)
-    await server.maintain(f"drop database {name} with (force)")
 
 
 @pytest.fixture

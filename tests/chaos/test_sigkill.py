@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.failpoints import Step
-from tests.chaos.conftest import FULL, Judge, fresh_database
+from tests.chaos.conftest import FULL, Judge
 from tests.chaos.faults import Fault
 from tests.chaos.ledger import Interrupted, Ledger, Outcome
 from tests.chaos.people import CHATS, Programs, Telegrammers, crowd, free_port
@@ -73,7 +73,7 @@ def until_dead(ledger: Ledger, writing: Callable[[], Awaitable[None]]) -> Life:
 
 async def lane(home: Path, server: Server, seed: str, kills: int) -> Outcome:
     """One gateway with its own database and people, killed so many times."""
-    async with FakeTelegram() as telegram, FakeModels() as models, fresh_database(server) as dsn:
+    async with FakeTelegram() as telegram, FakeModels() as models, server.fresh() as dsn:
         process = GatewayProcess(home, dsn)
         process.configure(crowd(telegram, models))
         people, ledger = Telegrammers(telegram, random.Random(seed)), Ledger(process, telegram)
