@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gateway.domain.model import ToolCall, Usage
 from gateway.llm.provider import ProviderReply
+from gateway.llm.refusal import Refusal
 
 
 class _Wire(BaseModel):
@@ -66,20 +67,12 @@ class UsageReport(_Wire):
     cost: float | None = None
 
 
-class StreamError(_Wire):
-    """An error told inside a stream that began well."""
-
-    message: str = ""
-    code: str | int | None = None
-    type: str | None = None
-
-
 class Chunk(_Wire):
     """One event of the stream."""
 
     choices: list[Choice] | None = None
     usage: UsageReport | None = None
-    error: StreamError | str | None = None
+    error: Refusal | str | None = None
 
 
 @dataclass(slots=True)

@@ -7,9 +7,10 @@ from contextlib import suppress
 from pydantic import ValidationError
 
 from gateway.domain.model import TextDelta
-from gateway.llm.chunks import Answer, Chunk, StreamError
-from gateway.llm.errors import ErrorKind, ModelError, classify
+from gateway.llm.chunks import Answer, Chunk
+from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Alive, ProviderEvent
+from gateway.llm.refusal import Refusal
 from gateway.llm.sse import DataLines
 
 _LAST_WORDS_S = 0.25
@@ -26,6 +27,7 @@ async def read_answer(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEven
         yield TextDelta(text) if text else Alive()
         if ended:
             await _read_to_end(body)
+            break
     if not ended and answer.finish is None:
         raise ModelError(ErrorKind.NETWORK, "the answer was cut off")
     yield answer.reply()
@@ -38,16 +40,9 @@ def parse(payload: bytes) -> Chunk:
     except ValidationError as error:
         raise ModelError(ErrorKind.SERVER, f"garbled answer: {payload[:80].decode(errors='replace')}") from error
     if chunk.error is not None:
-        raise _error(chunk.error)
+        told = Refusal(message=chunk.error) if isinstance(chunk.error, str) else chunk.error
+        raise told.as_error()
     return chunk
-
-
-def _error(error: StreamError | str) -> ModelError:
-    if isinstance(error, str):
-        return classify(None, None, error)
-    status = error.code if isinstance(error.code, int) else None
-    code = error.code if isinstance(error.code, str) else error.type
-    return classify(status, code, error.message)
 
 
 async def _read_to_end(body: AsyncIterator[bytes]) -> None:

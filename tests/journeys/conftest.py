@@ -38,7 +38,7 @@ async def embedded(tmp_path: Path) -> AsyncIterator[GatewayProcess]:
 
 @pytest.fixture
 async def gateway(process: GatewayProcess, telegram: FakeTelegram, models: FakeModels) -> GatewayProcess:
-    """Running, with the owner on Telegram and a model behind the openai SDK."""
+    """Running, with the owner on Telegram and a model that speaks the OpenAI protocol."""
     process.configure(configured(telegram, models))
     await process.start()
     return process

@@ -1,0 +1,121 @@
+"""Requests to one endpoint: a pool of connections, opened late, and what goes wrong as `ModelError`."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from importlib import import_module
+from importlib.metadata import version
+from io import BytesIO
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from gateway.llm.errors import ErrorKind, ModelError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from aiohttp import ClientResponse, ClientSession, FormData
+
+_CONNECT_S = 20.0
+_KEPT_OPEN_S = 60.0
+_CONNECTIONS = 1000
+_LONGEST_HEADER = 2**15
+"""Bytes; some services send more than the 8 KB that are usual."""
+
+
+class HttpClient:
+    """Posts below `base_url`, with the key as bearer token; through the proxy that the environment names."""
+
+    def __init__(self, base_url: str, key: str | None) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._key = key
+        self._session: ClientSession | None = None
+        self._opening = asyncio.Lock()
+
+    @property
+    def host(self) -> str:
+        """For what people are told."""
+        return urlsplit(self._base_url).hostname or self._base_url
+
+    async def open(self) -> "ClientSession":
+        """Import the library, in a thread, and make the pool; no connection yet."""
+        async with self._opening:
+            if self._session is None:
+                trusted = await asyncio.to_thread(_trusted)
+                self._session = _session(trusted, _proxy(self._base_url), self._key)
+            return self._session
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
+
+    @asynccontextmanager
+    async def post(
+        self,
+        path: str,
+        body: "BytesIO | FormData",
+        headers: Mapping[str, str] | None = None,
+        within: float | None = None,
+    ) -> AsyncGenerator["ClientResponse", None]:
+        """The answer with its body still to be read, whatever its status; `within` are seconds for all of it.
+
+        Raises `ModelError` for what goes wrong on the way, also while the body is read.
+        """
+        session = self._session or await self.open()
+        from aiohttp import ClientError, ClientTimeout
+
+        timeout = ClientTimeout(total=within, sock_connect=_CONNECT_S)
+        try:
+            async with session.post(self._base_url + path, data=body, headers=headers, timeout=timeout) as response:
+                yield response
+        except (ClientError, OSError) as error:
+            raise ModelError(ErrorKind.NETWORK, f"{self.host}: {_reason(error)}") from error
+
+
+def _trusted() -> "SSLContext":
+    """The certificates of the system, and those of certifi for systems that have none."""
+    import ssl
+
+    import certifi
+
+    import_module("aiohttp")
+
+    context = ssl.create_default_context()
+    context.load_verify_locations(certifi.where())
+    return context
+
+
+def _proxy(base_url: str) -> str | None:
+    """As HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY say."""
+    from urllib.request import getproxies, proxy_bypass
+
+    address, proxies = urlsplit(base_url), getproxies()
+    if proxy_bypass(address.netloc):
+        return None
+    return proxies.get(address.scheme) or proxies.get("all")
+
+
+def _session(trusted: "SSLContext", proxy: str | None, key: str | None) -> "ClientSession":
+    from aiohttp import ClientSession, DummyCookieJar, TCPConnector
+
+    bearer = "".join((key or "none").split())  # a line break that was copied along would end the header
+    return ClientSession(
+        connector=TCPConnector(ssl=trusted, limit=_CONNECTIONS, keepalive_timeout=_KEPT_OPEN_S),
+        headers={"Authorization": f"Bearer {bearer}", "User-Agent": f"SupaClaw/{version('supaclaw')}"},
+        cookie_jar=DummyCookieJar(),
+        proxy=proxy,
+        max_line_size=_LONGEST_HEADER,
+        max_field_size=_LONGEST_HEADER,
+    )
+
+
+def _reason(error: Exception) -> str:
+    from aiohttp import ClientConnectorError, ClientPayloadError
+
+    if isinstance(error, ClientPayloadError):
+        return "the answer was cut off"
+    if isinstance(error, TimeoutError) and not str(error):
+        return "it took too long"
+    told = error.os_error if isinstance(error, ClientConnectorError) else error
+    return str(told) or type(told).__name__
