@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 from pydantic import Field, SecretStr
 
@@ -12,10 +11,9 @@ from gateway.domain.channel import Channel
 from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.errors import ConfigError
 from gateway.domain.logging import Logger
+from gateway.domain.urls import HttpUrl
 
 __all__ = ["Settings", "create", "preload"]
-
-HttpUrl = Annotated[str, Field(pattern=r"^https?://\S+$")]
 
 
 class Settings(ChannelSettings):

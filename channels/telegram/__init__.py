@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from secrets import token_urlsafe
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -14,10 +14,9 @@ from gateway.domain.channel import Channel
 from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.errors import ConfigError
 from gateway.domain.logging import Logger
+from gateway.domain.urls import HttpUrl
 
 __all__ = ["Settings", "create", "preload"]
-
-HttpUrl = Annotated[str, Field(pattern=r"^https?://\S+$")]
 
 
 class Settings(ChannelSettings):

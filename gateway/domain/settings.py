@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from gateway.domain.urls import HttpUrl
+
 
 class _Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,7 +30,7 @@ class ProviderSettings(_Settings):
     api_key: SecretStr | None = Field(
         None, description="The provider's key; null reads its usual environment variable."
     )
-    base_url: str | None = Field(None, description="Where the provider's API is; null means its public address.")
+    base_url: HttpUrl | None = Field(None, description="Where the provider's API is; null means its public address.")
 
 
 class ModelSettings(_Settings):

@@ -7,7 +7,6 @@ from importlib import import_module
 from importlib.metadata import version
 from io import BytesIO
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from gateway.llm.errors import ErrorKind, ModelError
 
@@ -35,7 +34,7 @@ class HttpClient:
     @property
     def host(self) -> str:
         """For what people are told."""
-        return urlsplit(self._base_url).hostname or self._base_url
+        return self._base_url.partition("://")[2].partition("/")[0] or self._base_url
 
     async def open(self) -> "ClientSession":
         """Import the library, in a thread, and make the pool; no connection yet."""
@@ -80,7 +79,6 @@ def _trusted() -> "SSLContext":
     import certifi
 
     import_module("aiohttp")
-
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     return context
@@ -90,10 +88,11 @@ def _proxy(base_url: str) -> str | None:
     """As HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY say."""
     from urllib.request import getproxies, proxy_bypass
 
-    address, proxies = urlsplit(base_url), getproxies()
-    if proxy_bypass(address.netloc):
+    scheme, _, rest = base_url.partition("://")
+    if proxy_bypass(rest.partition("/")[0]):
         return None
-    return proxies.get(address.scheme) or proxies.get("all")
+    proxies = getproxies()
+    return proxies.get(scheme) or proxies.get("all")
 
 
 def _session(trusted: "SSLContext", proxy: str | None, key: str | None) -> "ClientSession":
@@ -111,8 +110,10 @@ def _session(trusted: "SSLContext", proxy: str | None, key: str | None) -> "Clie
 
 
 def _reason(error: Exception) -> str:
-    from aiohttp import ClientConnectorError, ClientPayloadError
+    from aiohttp import ClientConnectorError, ClientPayloadError, InvalidURL
 
+    if isinstance(error, InvalidURL):
+        return f"{error.url} is no address"
     if isinstance(error, ClientPayloadError):
         return "the answer was cut off"
     if isinstance(error, TimeoutError) and not str(error):
