@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from gateway.domain.model import ToolCall, Usage
 from gateway.llm.provider import ProviderReply
@@ -45,9 +45,9 @@ class Delta(_Wire):
 
 
 class Choice(_Wire):
-    """One of the answers; only one is ever asked for."""
+    """One of the answers; only one is ever asked for. Outside of a stream its text is called `message`."""
 
-    delta: Delta | None = None
+    delta: Delta | None = Field(None, validation_alias=AliasChoices("delta", "message"))
     finish_reason: str | None = None
 
 
@@ -68,7 +68,7 @@ class UsageReport(_Wire):
 
 
 class Chunk(_Wire):
-    """One event of the stream."""
+    """One event of the stream, or an answer that came in one piece."""
 
     choices: list[Choice] | None = None
     usage: UsageReport | None = None

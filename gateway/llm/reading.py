@@ -1,4 +1,4 @@
-"""Reads one streamed answer in the OpenAI format, from bytes to events."""
+"""Reads one answer in the OpenAI format, from bytes to events."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -30,6 +30,17 @@ async def read_answer(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEven
             break
     if not ended and answer.finish is None:
         raise ModelError(ErrorKind.NETWORK, "the answer was cut off")
+    yield answer.reply()
+
+
+async def read_whole(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEvent, None]:
+    """The same for an answer in one piece: some servers never stream, and some tell an error with a status of 200."""
+    answer, data = Answer(), b""
+    async for piece in body:
+        data += piece
+        yield Alive()
+    if text := answer.add(parse(data)):
+        yield TextDelta(text)
     yield answer.reply()
 
 

@@ -42,7 +42,7 @@ class Rule:
     A rule applies `times` times (None: always) and, unless `after_tools`, not to a request that ends in a tool result.
     Rules with tool calls apply once per marker. `cut` ends the connection after that many chunks of the text, `stall`
     sends as many and then nothing more, `hang` never answers at all. `raw` is the body of the stream, `plain_error` an
-    error told in words only.
+    error told in words only. `whole` is an answer in one piece to whoever asked for a stream.
     """
 
     match: str = ""
@@ -60,6 +60,7 @@ class Rule:
     hang: bool = False
     raw: str | None = None
     plain_error: str | None = None
+    whole: bool = False
     times: int | None = None
     after_tools: bool = False
 
@@ -177,7 +178,7 @@ class FakeModels:
                 return web.json_response({"error": rule.plain_error}, status=rule.status)
             if rule.status != 200:
                 return web.json_response(style.error(rule), status=rule.status, headers=rule.headers)
-            if not body.get("stream"):
+            if rule.whole or not body.get("stream"):
                 return web.json_response(style.whole(rule))
             return await self._stream(request, rule, style)
         except (asyncio.CancelledError, ConnectionError):

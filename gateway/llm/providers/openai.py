@@ -19,7 +19,7 @@ from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.http import HttpClient
 from gateway.llm.provider import Provider, ProviderEvent
-from gateway.llm.reading import read_answer
+from gateway.llm.reading import read_answer, read_whole
 from gateway.llm.refusal import Refusal, refusal_in
 from gateway.llm.wire import messages_json, sampling_json, tools_json
 
@@ -113,7 +113,8 @@ class OpenAIProvider:
             if response.status >= 400:
                 told = await _told(response)
                 raise _refused(told, response.status, body) or told.as_error(response.status, response.headers)
-            async with aclosing(read_answer(response.content.iter_any())) as events:
+            read = read_whole if response.content_type == "application/json" else read_answer
+            async with aclosing(read(response.content.iter_any())) as events:
                 yield events
 
 

@@ -30,6 +30,7 @@ from gateway.llm.providers.openai import OpenAIProvider, build, with_path
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.llm.chain import HELLO, FakeClock, client_for, collect, last_reply
 
+JSON = {"Content-Type": "application/json"}
 LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
 
 
@@ -117,6 +118,25 @@ async def test_calls_in_pieces_and_side_by_side_are_put_together(models: FakeMod
         ("c2", "wait", {"seconds": 30}),
     ]
     assert reply.finish == "tool_calls"
+
+
+async def test_an_answer_in_one_piece_is_read_too(models: FakeModels, provider: Provider) -> None:
+    call = Call("look", {"at": "sky"}, "c1")
+    models.rules = [Rule(text="Looking.", tool_calls=(call,), times=1, whole=True), Rule(text="Blue.", whole=True)]
+    reply = await answer(provider, Prompt((UserMessage("go"),), (LOOK,)))
+    assert (reply.text, reply.calls) == ("Looking.", (ToolCall("c1", "look", '{"at": "sky"}'),))
+    events = await ask(provider)
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["Blue."]
+    assert isinstance(events[-1], ProviderReply)
+    assert (events[-1].finish, events[-1].usage is not None) == ("stop", True)
+
+
+@pytest.mark.parametrize("rule", [Rule(plain_error="upstream failed"), Rule(raw="nonsense", headers=JSON)])
+async def test_what_is_no_answer_though_its_status_says_so_is_an_error(
+    models: FakeModels, provider: Provider, rule: Rule
+) -> None:
+    models.rules = [rule]
+    assert (await failure(provider)).kind is ErrorKind.SERVER
 
 
 async def test_a_connection_is_used_again(models: FakeModels, provider: Provider) -> None:
