@@ -10,8 +10,9 @@ from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, SupaclawE
 
 RUN_LOST = "SW001"
 OWNER_MUST_ACT = "SW002"
-_DOWN = ("08", "25006", "53", "57P", "58")
-"""SQLSTATE beginnings: connection, read-only server, out of disk or slots, shutdown, the server's own I/O."""
+_DOWN = ("08", "25006", "25P03", "25P04", "53", "57P", "58")
+"""SQLSTATE beginnings: connection, read-only server, a transaction out of its time, out of disk or slots, shutdown, the
+server's own I/O."""
 _CONFLICT = ("40001", "40P01")
 _BUSY = ("55P03", "57014")
 """A lock not to be had, a statement cancelled: the same may work in a moment."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from asyncpg.exceptions import InsufficientPrivilegeError, InvalidSchemaNameError, UndefinedTableError
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.store.pool import Connection, Database
+from gateway.store.pool import Connection, Database, take_long
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 _OLDEST_SERVER = 15
@@ -106,6 +106,7 @@ def _missing(migrations: Sequence[Migration], applied: Mapping[int, str]) -> lis
 
 async def _apply(db: Database, migration: Migration) -> None:
     async with db.transaction() as connection:
+        await take_long(connection)
         await connection.execute("select pg_advisory_xact_lock($1)", _LOCK, timeout=_LONGEST)
         await connection.execute(_LEDGER)
         if await _done_meanwhile(connection, migration):

@@ -23,6 +23,8 @@ Connection: TypeAlias = PoolConnectionProxy
 Result = TypeVar("Result")
 
 SEARCH_PATH = "supaclaw, public, extensions"
+_AT_MOST = "set {scope} transaction_timeout to '2min'"
+"""Whoever is frozen in a transaction, or is gone without a word, holds its locks no longer. Postgres from 17 on."""
 _BIND = "select set_config('role', $1, true), set_config('supaclaw.principal', $2, true)"
 _ANSWER_WITHIN = 30.0
 _CLOSE_WITHIN = 5.0
@@ -67,7 +69,7 @@ class Database:
         """One transaction: committed when the block ends, rolled back when it raises."""
         async with self._held() as connection, connection.transaction():
             if not self.direct:
-                await connection.execute(f"set local search_path to {SEARCH_PATH}")
+                await connection.execute(_settings(connection))
             if self._principal is not None:
                 await connection.execute(_BIND, MEMBERS, str(self._principal))
             yield connection
@@ -112,6 +114,22 @@ class Database:
                 await self._pool.release(connection)
 
 
+async def take_long(connection: Connection) -> None:
+    """Lift the limit of time from the transaction under way."""
+    if _ends_transactions(connection):
+        await connection.execute("set local transaction_timeout to 0")
+
+
+def _settings(connection: Connection) -> str:
+    """What behind a pooler holds for one transaction only."""
+    limit = f"; {_AT_MOST.format(scope='local')}" if _ends_transactions(connection) else ""
+    return f"set local search_path to {SEARCH_PATH}{limit}"
+
+
+def _ends_transactions(connection: Connection | asyncpg.Connection) -> bool:
+    return connection.get_server_version().major >= 17
+
+
 async def _open_pool(target: Dsn, size: int) -> asyncpg.Pool:
     settings = {"application_name": "supaclaw"}
     if target.direct:
@@ -125,7 +143,7 @@ async def _open_pool(target: Dsn, size: int) -> asyncpg.Pool:
         command_timeout=_ANSWER_WITHIN,
         statement_cache_size=100 if target.direct else 0,
         server_settings=settings,
-        init=_speak_json,
+        init=_set_up if target.direct else _speak_json,
         reset=_leave_as_it_is,
     )
 
@@ -133,6 +151,12 @@ async def _open_pool(target: Dsn, size: int) -> asyncpg.Pool:
 async def _speak_json(connection: asyncpg.Connection) -> None:
     for kind in ("json", "jsonb"):
         await connection.set_type_codec(kind, schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
+
+
+async def _set_up(connection: asyncpg.Connection) -> None:
+    await _speak_json(connection)
+    if _ends_transactions(connection):
+        await connection.execute(_AT_MOST.format(scope="session"))
 
 
 async def _leave_as_it_is(connection: asyncpg.Connection) -> None:

@@ -7,7 +7,7 @@ import pytest
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, TryAgainLater
 from gateway.domain.ids import PrincipalId
 from gateway.store import pool as pool_module
-from gateway.store.pool import Connection, Database
+from gateway.store.pool import Connection, Database, take_long
 from tests.conftest import Server
 
 RAISE = "do $$ begin raise exception using errcode = '{}', message = 'on purpose'; end $$"
@@ -98,6 +98,35 @@ async def test_a_cut_connection_is_reported_once_and_replaced(database: Database
         await ask_over_a_cut_connection(database, server)
     async with database.connection() as connection:
         assert await connection.fetchval("select 1") == 1
+
+
+class TestFrozen:
+    """A process that stops in a transaction does not stop the others for good."""
+
+    async def test_what_it_held_is_free_when_its_time_is_over(self, database: Database) -> None:
+        async with database.transaction() as tx:
+            await tx.execute("create table rows (id int primary key)")
+            await tx.execute("insert into rows values (1)")
+        with pytest.raises(DatabaseDown):
+            await self.freeze(database)
+        async with database.connection() as connection:
+            assert await connection.fetchval("select id from rows") == 3
+
+    async def freeze(self, database: Database) -> None:
+        async with database.transaction() as frozen:
+            await take_long(frozen)  # a timer that runs cannot be shortened
+            await frozen.execute("set local transaction_timeout to '50ms'")
+            await frozen.execute("update rows set id = 2")
+            async with database.transaction() as other:
+                await other.execute("update rows set id = 3")
+            await frozen.execute("select 1")
+
+    @pytest.mark.parametrize("how", ["", "&pool_mode=transaction"])
+    async def test_every_transaction_has_its_time_but_for_what_takes_long(self, dsn: str, how: str) -> None:
+        async with await Database.connect(f"{dsn}{how}") as database, database.transaction() as tx:
+            assert await tx.fetchval("show transaction_timeout") == "2min"
+            await take_long(tx)
+            assert await tx.fetchval("show transaction_timeout") == "0"
 
 
 async def test_two_that_lock_each_other_out_both_get_through(database: Database) -> None:
