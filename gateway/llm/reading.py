@@ -10,7 +10,7 @@ from gateway.domain.model import TextDelta
 from gateway.llm.chunks import Answer, Chunk
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Alive, ProviderEvent
-from gateway.llm.refusal import Refusal
+from gateway.llm.refusal import refusal_in
 from gateway.llm.sse import DataLines
 
 _LAST_WORDS_S = 0.25
@@ -49,11 +49,15 @@ def parse(payload: bytes) -> Chunk:
     try:
         chunk = Chunk.model_validate_json(payload)
     except ValidationError as error:
-        raise ModelError(ErrorKind.SERVER, f"garbled answer: {payload[:80].decode(errors='replace')}") from error
+        raise garbled(payload) from error
     if chunk.error is not None:
-        told = Refusal(message=chunk.error) if isinstance(chunk.error, str) else chunk.error
-        raise told.as_error()
+        raise refusal_in(payload).as_error()
     return chunk
+
+
+def garbled(body: bytes) -> ModelError:
+    """The error for an answer that nobody can read, with its beginning."""
+    return ModelError(ErrorKind.SERVER, f"garbled answer: {body[:80].decode(errors='replace')}")
 
 
 async def _read_to_end(body: AsyncIterator[bytes]) -> None:

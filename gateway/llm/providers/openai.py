@@ -19,7 +19,7 @@ from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.http import HttpClient
 from gateway.llm.provider import Provider, ProviderEvent
-from gateway.llm.reading import read_answer, read_whole
+from gateway.llm.reading import garbled, read_answer, read_whole
 from gateway.llm.refusal import Refusal, refusal_in
 from gateway.llm.wire import messages_json, sampling_json, tools_json
 
@@ -89,7 +89,7 @@ class OpenAIProvider:
         try:
             return _Heard.model_validate_json(heard).text
         except ValidationError as error:
-            raise ModelError(ErrorKind.SERVER, f"garbled answer: {heard[:80].decode(errors='replace')}") from error
+            raise garbled(heard) from error
 
     def _body(self, name: str, prompt: Prompt, params: Params) -> dict[str, Json]:
         vendor, refused = self._endpoint.vendor, self._refused.get(name, frozenset())
