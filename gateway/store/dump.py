@@ -9,7 +9,7 @@ from typing import BinaryIO
 from asyncpg.exceptions import InsufficientPrivilegeError, UndefinedTableError
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.store.pool import Connection, Database
+from gateway.store.pool import Connection, Database, take_long
 
 NOT_KEPT = ("migrations", "leases")
 """The one is known by its number, the other would be held by who is not there."""
@@ -65,17 +65,15 @@ _PLAIN = {
     "statement_timeout": "0",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
-    "transaction_timeout": "0",
 }
-"""`row_security` off makes an error of what would be rows left out in silence. Not every version has each of them."""
+"""`row_security` off makes an error of what would be rows left out in silence."""
 
 
 async def speak_plainly(connection: Connection) -> None:
     """Set, for this transaction, what decides how values look, what would hide rows, and what would end it early."""
+    await take_long(connection)
     for name, value in _PLAIN.items():
-        await connection.execute(
-            "select set_config($1, $2, true) from pg_settings where name = $1", name, value, timeout=LONGEST
-        )
+        await connection.execute("select set_config($1, $2, true)", name, value, timeout=LONGEST)
 
 
 _TABLES = """
