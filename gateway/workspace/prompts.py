@@ -59,11 +59,9 @@ class Persona:
 
 def clipped(text: str, path: str, most: int) -> str:
     """The file's text for a prompt, which says so itself where more than `most` characters were cut."""
-    return (
-        text
-        if len(text) <= most
-        else f"{text[:most]}\n\n[{path} is cut here: only its first {most:,} characters are shown.]"
-    )
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}\n\n[{path} is cut here: only its first {most:,} characters are shown.]"
 
 
 def _stamp(workspace: Workspace, path: str) -> _Stamp | None:
