@@ -104,7 +104,7 @@ async def database(dsn: str) -> AsyncIterator[Database]:
 
 def _clear_after_killed_sessions() -> None:
     """Servers outlive who started them; a session that was killed could not stop its own, but let go of its lock."""
-    for home in _homes().glob(f"{HOMES}*"):
+    for home in (home for place in (MEMORY, Path(tempfile.gettempdir())) for home in place.glob(f"{HOMES}*")):
         with suppress(BlockingIOError, PermissionError, FileNotFoundError), opened(home) as alive:
             if (home / "postgres").exists():
                 fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
