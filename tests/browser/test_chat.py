@@ -121,6 +121,24 @@ async def test_code_can_be_copied(browser: Browser, web: Web):
         assert await page.evaluate("navigator.clipboard.readText()") == "echo one\n"
 
 
+async def test_what_is_pressed_stays_until_it_is_let_go(browser: Browser, web: Web):
+    middle = Wait()
+    web.model.says("```sh\necho one\n```\n\nThat is", middle, " all.")
+    async with opened(browser, web) as one, opened(browser, web) as two:
+        page = one.page
+        await page.fill("#text", "how?")
+        await page.click("#send")
+        await page.hover("#live .code button")
+        await page.mouse.down()
+        middle.over.set()
+        await expect(two.page.locator(".assistant:not(.live)")).to_contain_text("That is all.")
+        await page.mouse.up()
+        await expect(page.locator("#toast")).to_have_text("Copied.")
+        await expect(page.locator(".assistant:not(.live)")).to_contain_text("That is all.")
+        await expect(page.locator("#live")).to_have_count(0)
+        await one.assert_clean()
+
+
 async def test_the_reader_is_not_pulled_down(browser: Browser, web: Web):
     last = Wait()
     web.model.says("line\n\n" * 60, last, "the end")

@@ -42,6 +42,16 @@ const patch = {
   },
 };
 
+// ---- what is pressed stays until it is let go: a browser clicks only what was there from the press to the release
+const waiting = [];
+let pressed = false, releasing;
+const unpressed = act => pressed ? waiting.push(act) : act();
+const release = () => { releasing = setTimeout(() => { pressed = false; waiting.splice(0).forEach(act => act()) }, 50) };   // a tap's click comes after it
+addEventListener("pointerdown", event => { clearTimeout(releasing); pressed = event.isPrimary && !event.button || pressed }, true);
+for (const over of ["pointerup", "pointercancel"]) addEventListener(over, release, true);
+addEventListener("pointermove", event => { if (pressed && !event.buttons) release() }, true);
+addEventListener("blur", release);
+
 // ---- scrolling: sticks to the end until the reader scrolls up
 const chat = by("chat"), newer = by("newer");
 let stuck = true;
@@ -54,14 +64,17 @@ if (chat) new ResizeObserver(() => stuck && toEnd()).observe(by("thread"));
 // ---- the connection: resumes where it was, or gets the whole again
 const stream = $("[data-stream]");
 let source, last = "", heard = Date.now();
+function apply(patches) {
+  for (const [what, ...where] of patches) patch[what](...where);
+  if (chat && stuck) toEnd(); else if (chat) newer.hidden = false;
+}
 function connect() {
   source?.close();
   source = new EventSource(stream.dataset.stream + (last ? `?after=${encodeURIComponent(last)}` : ""));
   source.onopen = () => online(true);
   source.onmessage = event => {
     last = event.lastEventId; heard = Date.now();
-    for (const [what, ...where] of JSON.parse(event.data)) patch[what](...where);
-    if (chat && stuck) toEnd(); else if (chat) newer.hidden = false;
+    unpressed(() => apply(JSON.parse(event.data)));
   };
   source.onerror = () => { online(false); if (source.readyState === EventSource.CLOSED) setTimeout(again, 1500) };
 }
@@ -149,7 +162,7 @@ const upload = file => new Promise(over => {
     else file.problem = answer?.error?.message ?? "The connection was lost.";
     file.lost = !status || status >= 500;
     if (file.problem && files.includes(file)) say(`${file.name} was not uploaded.`);
-    over(); showFiles();
+    over(); unpressed(showFiles);
     if (held && !files.some(underWay)) { held = false; if (!files.some(f => f.problem)) form.requestSubmit() }
   };
   sending.open("POST", "/chat/files"); sending.responseType = "json"; sending.send(body);
