@@ -148,8 +148,10 @@ async def test_the_reader_is_not_pulled_down(browser: Browser, web: Web):
         await page.click("#send")
         await last.reached.wait()
         await expect(page.locator("#live-done p")).to_have_count(59)
-        await page.evaluate("document.getElementById('chat').scrollTop = 0")
-        await page.wait_for_function("document.getElementById('chat').scrollTop === 0")
+        await expect(page.locator("#live-tail")).to_have_text("line")
+        await page.hover("#chat")
+        await page.mouse.wheel(0, -100_000)
+        await expect(page.locator("#chat")).to_have_js_property("scrollTop", 0)
         last.over.set()
         await expect(page.locator("#newer button")).to_be_visible()
         assert await page.evaluate("document.getElementById('chat').scrollTop") == 0
