@@ -3,8 +3,9 @@
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from gateway.app.current import Current
 from gateway.app.local import local_token
-from gateway.app.wiring import Current, Parts
+from gateway.app.wiring import Parts
 from gateway.config.environment import Environment
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock

@@ -13,8 +13,9 @@ from uuid import UUID
 import structlog
 
 from gateway.app.backend import build_backend
+from gateway.app.current import Current
 from gateway.app.local import announce, is_secret, owner_ids, url
-from gateway.app.wiring import Current, Parts
+from gateway.app.wiring import Parts
 from gateway.background.upkeep import kept_up
 from gateway.config.channels import check_channels
 from gateway.config.clock import SystemClock

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
 
 from gateway import commands, tools
-from gateway.agent.limits import Limits
 from gateway.app.condition import Condition
+from gateway.app.current import Current
 from gateway.background.cpu import Cpu
 from gateway.background.halt import Halt
 from gateway.background.heartbeat import Heartbeat
@@ -14,13 +14,13 @@ from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.describe import Describe
 from gateway.background.jobs.heartbeat import HeartbeatRun
 from gateway.background.jobs.ingest import Ingest
-from gateway.background.reading import Hear, Reading
+from gateway.background.reading import Reading
 from gateway.background.scheduler import Scheduler
 from gateway.background.worker import Runner, Worker
+from gateway.commands import Command
 from gateway.config.channels import switched_on
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
-from gateway.config.model import Config
 from gateway.config.starts import Starts
 from gateway.domain.channel import Channel
 from gateway.domain.clock import Clock
@@ -48,196 +48,278 @@ from gateway.flow.posting import Posting
 from gateway.flow.settling import Settling
 from gateway.flow.turns import Turns
 from gateway.flow.uploads import Uploads
-from gateway.llm.client import Description, ModelClient
 from gateway.store import journals
 from gateway.store.pool import Database
 
-MEGABYTE = 1024 * 1024
-
 
 @dataclass
-class Current:
-    """What a saved config.json changes while everything runs; the parts ask for it whenever they need it."""
-
-    config: Config
-    model: ModelClient
-
-    def limits(self) -> Limits:
-        """What a run, a day and a month may cost."""
-        budgets = self.config.budgets
-        return Limits(usd=budgets.run_usd, day_usd=budgets.day_usd, month_usd=budgets.month_usd)
-
-    def describe(self) -> Description:
-        """Which models answer, and why."""
-        return self.model.describe()
-
-    def summary_model(self) -> ModelClient | None:
-        """Who writes summaries and one-line descriptions; None when no model is connected."""
-        return self.model.led_by(self.config.models.summary)
-
-    def heartbeat_model(self) -> ModelClient | None:
-        """Who is asked by a heartbeat; None when no model is connected."""
-        return self.model.led_by(self.config.heartbeat.model)
-
-    def hear(self) -> Hear | None:
-        """Who writes down what is said in audio; None when no model for it is named."""
-        name = self.config.models.transcription
-        return None if name is None else partial(self.model.transcribe, name)
-
-    def longest_file(self) -> int:
-        """Bytes of the largest file that is taken in."""
-        return self.config.limits.file_mb * MEGABYTE
-
-
 class Parts:
-    """Everything a running gateway is made of, each built once, in the order in which they need each other."""
+    """Everything a running gateway is made of, each built once, when it is first asked for.
 
-    def __init__(
-        self,
-        environment: Environment,
-        current: Current,
-        database: Database,
-        people: People,
-        instance: InstanceId,
-        failpoints: Failpoints,
-        starts: Starts,
-        clock: Clock,
-    ) -> None:
-        self.people = people
-        self.commands = commands.discover()
-        self.live = Live()
-        self.cpu = Cpu()
-        self.outbound = Outbound(database, failpoints, lambda principal: self.homes.of(principal).workspace.root)
-        self.delivering = Delivering(database, self.outbound, self.live, lambda: switched_on(current.config.channels))
-        self.notices = Notices(people, self.delivering)
-        self.outages = Outages(database, self.outbound, clock)
-        self.doors = Doors(self.outbound, self.notices.tell_owner)
-        posting = Posting(database, self.outbound, self.delivering)
-        self.homes = Homes(
-            database,
-            people,
-            environment.workspace,
-            environment.data / "principals",
+    The fields are what is there before; a part that needs another one only later is given a function.
+    """
+
+    environment: Environment
+    current: Current
+    database: Database
+    people: People
+    instance: InstanceId
+    failpoints: Failpoints
+    starts: Starts
+    clock: Clock
+
+    # What every part may use
+
+    @cached_property
+    def live(self) -> Live:
+        """What is happening, for those who look on."""
+        return Live()
+
+    @cached_property
+    def homes(self) -> Homes:
+        """Each principal's workspace and tools."""
+        return Homes(
+            self.database,
+            self.people,
+            self.environment.workspace,
+            self.environment.data / "principals",
             tools.discover(),
-            posting,
-            clock,
-            owner_zone=lambda: current.config.owner.timezone,
+            Posting(self.database, self.outbound, self.delivering),
+            self.clock,
+            owner_zone=lambda: self.current.config.owner.timezone,
         )
-        self.uploads = Uploads(database, self.homes, clock, current.longest_file)
-        self.journal = Journal(database, people, environment.workspace, environment.data, clock)
-        self.live.listen(self.journal.changed)
-        self.halt = Halt(lambda: current.config.models)
-        runners = self._runners(environment, current, database, failpoints, clock)
-        self.worker = Worker(database, instance, runners, [Lane.CHAT, Lane.FILES, Lane.AGENTS], self.notices.tell_owner)
-        settling = Settling(database, people, self.delivering)
-        self.scheduler = Scheduler(database, clock, failpoints, settling.settle, self.worker.wake, people.lets_in)
-        self.heartbeat = Heartbeat(
-            database,
-            people,
-            self.homes,
-            lambda: current.config,
-            current.heartbeat_model,
-            Budgets(database, current.limits, clock),
-            self.halt,
-            self.notices.tell_owner,
-            self.worker.wake,
-            clock,
-        )
-        self.dispatch = Dispatch(
-            database,
-            self.commands,
-            current.describe,
-            self.outbound,
-            self.worker.cancel,
-            self.live,
-            clock,
-            failpoints,
-            vitals=self.vitals,
-            limits=current.limits,
-            admit=lambda: people.refresh(database),
-        )
-        self.inbound = InboundFlow(
-            database,
-            people,
+
+    @cached_property
+    def uploads(self) -> Uploads:
+        """Where files are kept."""
+        return Uploads(self.database, self.homes, self.clock, self.current.longest_file)
+
+    @cached_property
+    def journal(self) -> Journal:
+        """The readable copy of every conversation."""
+        journal = Journal(self.database, self.people, self.environment.workspace, self.environment.data, self.clock)
+        self.live.listen(journal.changed)
+        return journal
+
+    @cached_property
+    def outages(self) -> Outages:
+        """Whom to tell that the database was away."""
+        return Outages(self.database, self.outbound, self.clock)
+
+    @cached_property
+    def cpu(self) -> Cpu:
+        """The process for heavy work."""
+        return Cpu()
+
+    # The way in
+
+    @cached_property
+    def gate(self) -> Gate:
+        """What arrives at a channel comes here first."""
+        return Gate(self.database, self.people, self.inbound.accept, self.notices, self.outbound, self.live)
+
+    @cached_property
+    def inbound(self) -> InboundFlow:
+        """Stores what was said, and sets to work who answers it."""
+        return InboundFlow(
+            self.database,
+            self.people,
             self.commands.keys(),
             self.dispatch.run,
             self.worker.wake,
             self.live,
-            instance,
-            failpoints,
+            self.instance,
+            self.failpoints,
             self.journal,
             self.outages,
             self.notices,
-            clock,
+            self.clock,
         )
-        self.gate = Gate(database, people, self.inbound.accept, self.notices, self.outbound, self.live)
-        self.condition = Condition(
-            environment,
-            lambda: current.config,
-            database,
-            instance,
-            self.cpu,
-            self.doors,
-            self.worker,
-            self.notices,
-            starts,
-            clock,
+
+    @cached_property
+    def commands(self) -> Mapping[str, Command]:
+        """Slash commands by name."""
+        return commands.discover()
+
+    @cached_property
+    def dispatch(self) -> Dispatch:
+        """Runs commands."""
+        return Dispatch(
+            self.database,
+            self.commands,
+            self.current.describe,
+            self.outbound,
+            self.worker.cancel,
+            self.live,
+            self.clock,
+            self.failpoints,
+            vitals=self.vitals,
+            limits=self.current.limits,
+            admit=lambda: self.people.refresh(self.database),
         )
-        self.condition.shed.extend([self.inbound.forget, self.homes.forget])
 
-    def vitals(self) -> Vitals:
-        """How the gateway is."""
-        return replace(self.condition.vitals(), heartbeat=self.heartbeat.state)
+    # The way out
 
-    def _runners(
-        self, environment: Environment, current: Current, database: Database, failpoints: Failpoints, clock: Clock
-    ) -> Mapping[str, Runner]:
-        """Who runs the tasks of each kind."""
+    @cached_property
+    def outbound(self) -> Outbound:
+        """Sends what is committed."""
+        return Outbound(self.database, self.failpoints, lambda principal: self.homes.of(principal).workspace.root)
+
+    @cached_property
+    def delivering(self) -> Delivering:
+        """Brings to a person what no chat waits for."""
+        return Delivering(self.database, self.outbound, self.live, lambda: switched_on(self.current.config.channels))
+
+    @cached_property
+    def notices(self) -> Notices:
+        """Tells the owner."""
+        return Notices(self.people, self.delivering)
+
+    @cached_property
+    def doors(self) -> Doors:
+        """The channels that are open."""
+        return Doors(self.outbound, self.notices.tell_owner)
+
+    # The work
+
+    @cached_property
+    def worker(self) -> Worker:
+        """Runs tasks."""
+        runners: Mapping[str, Runner] = {
+            "chat": self._turns,
+            "agent": self._agent,
+            "heartbeat": self._beats,
+            "ingest": self._ingest,
+            "describe": self._describe,
+        }
+        lanes = [Lane.CHAT, Lane.FILES, Lane.AGENTS]
+        return Worker(self.database, self.instance, runners, lanes, self.notices.tell_owner)
+
+    @cached_property
+    def _answering(self) -> Answering:
         compacting = Compacting(
-            database,
-            current.summary_model,
-            lambda: current.config.compaction.at_tokens,
+            self.database,
+            self.current.summary_model,
+            lambda: self.current.config.compaction.at_tokens,
             journals.close,
             self.live,
-            failpoints,
+            self.failpoints,
         )
-        answering = Answering(
-            database,
-            lambda: current.model,
-            current.limits,
+        return Answering(
+            self.database,
+            lambda: self.current.model,
+            self.current.limits,
             self.homes,
             self.live,
-            clock,
-            failpoints,
+            self.clock,
+            self.failpoints,
             compacting,
         )
-        turns = Turns(database, answering, self.homes, self.outbound, self.live, clock, failpoints, self.outages)
-        scratch = environment.data / "ingest"
-        reading = Reading(database, self.homes, self.cpu, scratch, current.hear, failpoints)
-        ingest = Ingest(database, self._channel, self.uploads, reading, self._files_changed, clock, failpoints)
-        describe = Describe(database, self.homes, current.summary_model, current.limits, clock)
-        heartbeat = HeartbeatRun(
-            database,
-            answering,
-            self.delivering,
+
+    @property
+    def _turns(self) -> Runner:
+        return Turns(
+            self.database,
+            self._answering,
             self.homes,
-            current.heartbeat_model,
-            lambda: current.config.heartbeat.to,
-            self.halt,
-            clock,
+            self.outbound,
+            self.live,
+            self.clock,
+            self.failpoints,
+            self.outages,
         )
+
+    @property
+    def _agent(self) -> Runner:
         concluding = Concluding(
-            database,
+            self.database,
             self.homes,
             self.outbound,
             self.delivering,
             self.live,
-            clock,
-            failpoints,
+            self.clock,
+            self.failpoints,
             self._slot_is_over,
         )
-        agent = AgentRun(database, self.people, answering, concluding, failpoints)
-        return {"chat": turns, "agent": agent, "ingest": ingest, "describe": describe, "heartbeat": heartbeat}
+        return AgentRun(self.database, self.people, self._answering, concluding, self.failpoints)
+
+    @property
+    def _beats(self) -> Runner:
+        return HeartbeatRun(
+            self.database,
+            self._answering,
+            self.delivering,
+            self.homes,
+            self.current.heartbeat_model,
+            lambda: self.current.config.heartbeat.to,
+            self.halt,
+            self.clock,
+        )
+
+    @property
+    def _ingest(self) -> Runner:
+        scratch = self.environment.data / "ingest"
+        reading = Reading(self.database, self.homes, self.cpu, scratch, self.current.hear, self.failpoints)
+        return Ingest(
+            self.database, self._channel, self.uploads, reading, self._files_changed, self.clock, self.failpoints
+        )
+
+    @property
+    def _describe(self) -> Runner:
+        return Describe(self.database, self.homes, self.current.summary_model, self.current.limits, self.clock)
+
+    # The clock, and the state of things
+
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        """Queues what is due."""
+        settling = Settling(self.database, self.people, self.delivering)
+        return Scheduler(
+            self.database, self.clock, self.failpoints, settling.settle, self.worker.wake, self.people.lets_in
+        )
+
+    @cached_property
+    def halt(self) -> Halt:
+        """Whether the heartbeat has stopped."""
+        return Halt(lambda: self.current.config.models)
+
+    @cached_property
+    def heartbeat(self) -> Heartbeat:
+        """Looks now and then whether there is something to say."""
+        return Heartbeat(
+            self.database,
+            self.people,
+            self.homes,
+            lambda: self.current.config,
+            self.current.heartbeat_model,
+            Budgets(self.database, self.current.limits, self.clock),
+            self.halt,
+            self.notices.tell_owner,
+            self.worker.wake,
+            self.clock,
+        )
+
+    @cached_property
+    def condition(self) -> Condition:
+        """Keeps an eye on all of it."""
+        condition = Condition(
+            self.environment,
+            lambda: self.current.config,
+            self.database,
+            self.instance,
+            self.cpu,
+            self.doors,
+            self.worker,
+            self.notices,
+            self.starts,
+            self.clock,
+        )
+        condition.shed.extend([self.inbound.forget, self.homes.forget])
+        return condition
+
+    def vitals(self) -> Vitals:
+        """How the gateway is."""
+        return replace(self.condition.vitals(), heartbeat=self.heartbeat.state)
 
     def _slot_is_over(self) -> None:
         self.scheduler.wake()

@@ -1,0 +1,45 @@
+"""What may change while the gateway runs: its configuration, and the models that answer."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from gateway.agent.limits import Limits
+from gateway.background.reading import Hear
+from gateway.config.model import Config
+from gateway.llm.client import Description, ModelClient
+
+MEGABYTE = 1024 * 1024
+
+
+@dataclass
+class Current:
+    """What a saved config.json changes while everything runs; the parts ask for it whenever they need it."""
+
+    config: Config
+    model: ModelClient
+
+    def limits(self) -> Limits:
+        """What a run, a day and a month may cost."""
+        budgets = self.config.budgets
+        return Limits(usd=budgets.run_usd, day_usd=budgets.day_usd, month_usd=budgets.month_usd)
+
+    def describe(self) -> Description:
+        """Which models answer, and why."""
+        return self.model.describe()
+
+    def summary_model(self) -> ModelClient | None:
+        """Who writes summaries and one-line descriptions; None when no model is connected."""
+        return self.model.led_by(self.config.models.summary)
+
+    def heartbeat_model(self) -> ModelClient | None:
+        """Who is asked by a heartbeat; None when no model is connected."""
+        return self.model.led_by(self.config.heartbeat.model)
+
+    def hear(self) -> Hear | None:
+        """Who writes down what is said in audio; None when no model for it is named."""
+        name = self.config.models.transcription
+        return None if name is None else partial(self.model.transcribe, name)
+
+    def longest_file(self) -> int:
+        """Bytes of the largest file that is taken in."""
+        return self.config.limits.file_mb * MEGABYTE
