@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from tests.fakes.eventually import eventually
 from tests.web.conftest import Web, running, web
 
 __all__ = ["running", "web"]
@@ -33,9 +34,10 @@ class Watched:
         if folder := os.environ.get("SCREENSHOTS"):
             await self.page.screenshot(path=Path(folder) / f"{name}.png")
 
-    def expects(self, status: int) -> None:
-        """The browser notes every refusal as an error; this one is the point of the test."""
-        [noted] = [error for error in self.errors if f"status of {status}" in error]
+    async def expects(self, failure: str) -> None:
+        """The browser notes every refusal as an error, perhaps a moment later; this one is the point of the test."""
+        await eventually(lambda: any(failure in error for error in self.errors))
+        [noted] = [error for error in self.errors if failure in error]
         self.errors.remove(noted)
 
     async def assert_clean(self) -> None:

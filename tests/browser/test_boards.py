@@ -63,7 +63,7 @@ async def test_a_messenger_is_connected(browser: Browser, running: Running, sche
         await page.keyboard.type("00000")
         await page.keyboard.press("Enter")
         await expect(page.locator("#toast")).to_contain_text("wait an hour")
-        watched.expects(409)
+        await watched.expects("status of 409")
         await page.fill("#phone-whatsapp-number", "+49 170 1234567")
         await page.get_by_role("button", name="Get a code").click()
         await expect(page.locator("#login-whatsapp .code")).to_have_text("ABCD-EFGH")
