@@ -27,6 +27,10 @@ class Refused(TelegramError):
     """Telegram said no; the text is its own."""
 
 
+class Forbidden(Refused):
+    """Nothing may be written in that chat, whatever it is."""
+
+
 class TokenRefused(TelegramError):
     """Telegram does not know the bot."""
 

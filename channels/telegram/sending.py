@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -11,7 +10,7 @@ from typing import TypeAlias
 from aiogram.types import FSInputFile
 
 from channels.telegram.client import Client
-from channels.telegram.errors import Refused, TelegramError, TokenRefused, TooFast, Unanswered, Unreachable
+from channels.telegram.errors import Forbidden, Refused, TelegramError, TokenRefused, TooFast, Unanswered, Unreachable
 from channels.telegram.markdown import to_html, visible
 from channels.telegram.rich import to_rich
 from channels.telegram.session import ANSWER_SECONDS, CHUNK
@@ -67,13 +66,17 @@ async def send(client: Client, message: Outgoing, *, rich: bool) -> str:
 
 
 async def _show(client: Client, message: Outgoing, forms: Sequence[Form], seconds: float) -> str:
-    """What is refused is tried in a plainer form, whatever the reason: if it is not the form, the last is told so too.
+    """What is refused is tried in a plainer form: if it was not the form, the last is told so too.
 
     The last of several does not show what it answers, either.
     """
     for method, content in forms[:-1]:
-        with suppress(Refused):
+        try:
             return await client.show(message, method, seconds, **content)
+        except Forbidden:
+            raise
+        except Refused:
+            continue
     method, content = forms[-1]
     last = message if len(forms) == 1 else replace(message, reply_to=None)
     return await client.show(last, method, seconds, **content)

@@ -10,7 +10,7 @@ from aiogram.client.telegram import PRODUCTION, TelegramAPIServer
 from aiogram.methods import Response, TelegramMethod
 from aiohttp import ClientConnectorError, ClientError, ClientTimeout, ConnectionTimeoutError, InvalidURL
 
-from channels.telegram.errors import Conflict, Refused, TokenRefused, TooFast, Unanswered, Unreachable
+from channels.telegram.errors import Conflict, Forbidden, Refused, TokenRefused, TooFast, Unanswered, Unreachable
 
 Result = TypeVar("Result")
 
@@ -52,7 +52,9 @@ class Session(AiohttpSession):
         except (exceptions.TelegramUnauthorizedError, exceptions.TelegramNotFound) as error:
             raise (Refused(error.message) if "method not found" in error.message else TokenRefused()) from error
         except exceptions.TelegramMigrateToChat as error:
-            raise Refused(f"the group became a supergroup with id {error.migrate_to_chat_id}") from error
+            raise Forbidden(f"the group became a supergroup with id {error.migrate_to_chat_id}") from error
+        except exceptions.TelegramForbiddenError as error:
+            raise Forbidden(error.message) from error
         except exceptions.TelegramConflictError as error:
             raise Conflict(error.message) from error
         except exceptions.TelegramAPIError as error:

@@ -45,6 +45,13 @@ async def test_a_rich_message_that_is_refused_is_html(platform: FakeTelegram, ch
     assert [sent.method for sent in platform.sent] == ["sendmessage", "sendrichmessage"]
 
 
+async def test_a_chat_that_takes_nothing_is_asked_once(platform: FakeTelegram, channel: Telegram) -> None:
+    platform.block(77)
+    with pytest.raises(SendFailed, match="unblock it in Telegram"):
+        await channel.send(Outgoing(ADA, TABLE, "k"))
+    assert [method for method, _ in platform.calls if method.startswith("send")] == ["sendrichmessage"]
+
+
 async def test_a_server_without_rich_messages_shows_html(platform: FakeTelegram, channel: Telegram) -> None:
     platform.unknown.add("sendrichmessage")
     await channel.send(Outgoing(ADA, TABLE, "k"))
