@@ -58,6 +58,21 @@ async def test_a_ledger_tells_what_was_lost_doubled_and_left_open(talked: Talked
     assert not await ledger.settled(0.3)
 
 
+async def test_a_call_without_a_result_is_broken_unless_its_turn_was_given_up(talked: Talked) -> None:
+    ledger, people = talked
+    async with ledger.process.connected() as conn:
+        put = """insert into messages (session_id, principal_id, task_id, label, origin, kind, text, ordinal, seq)
+                 select session_id, principal_id, task_id, label, origin, $1, $2, $3::int, next.seq
+                 from messages, lateral
+                   (select max(seq) + 1 as seq from messages own where own.session_id = messages.session_id) next
+                 where kind = 'assistant' and text like '%fin1x'"""
+        await conn.execute(put, "tool_intent", "{}", 0)
+        [broken] = (await ledger.count(people.said)).broken
+        assert broken.startswith("call without its result")
+        await conn.execute(put, "notice", "I could not answer: 3 attempts failed.", None)
+    assert (await ledger.count(people.said)).broken == ()
+
+
 async def test_what_the_platform_was_not_told_of_is_not_lost(talked: Talked) -> None:
     ledger, people = talked
     await ledger.process.kill()
