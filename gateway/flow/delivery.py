@@ -24,6 +24,7 @@ from gateway.store.pool import Connection, Database
 POLL_SECONDS = 2.0
 TRIES = 8
 NOTICE_TRIES = 3
+"""Where a platform leaves it open; a restart more often interrupts what has not even left."""
 SEND_WITHIN, SEND_FILE_WITHIN = 120.0, 1800.0
 """Seconds: a send that hangs holds a lane that others need."""
 INTERRUPTED = "I was restarted while sending my last answer; /last shows it again."
@@ -70,7 +71,7 @@ class Delivery:
 
     async def resume(self, channel: Channel, row: OutboxRow) -> None:
         """What a crash left between request and receipt may have been shown: it is repeated only where that is safe."""
-        if row.attempts < _tries(channel, row):
+        if row.attempts < _tries(channel, row, notice=TRIES):
             await self._record(lambda conn: outbox.delayed(conn, row.id, 0, "interrupted by a restart"))
         else:
             await self._doubt(channel, row, "interrupted by a restart", INTERRUPTED)
@@ -126,7 +127,7 @@ class Delivery:
         return False
 
     async def _unsure(self, channel: Channel, row: OutboxRow, exc: SendUncertain) -> bool:
-        if row.attempts + 1 < _tries(channel, row):
+        if row.attempts + 1 < _tries(channel, row, notice=NOTICE_TRIES):
             return await self._delay(row, SendDelayed(str(exc)))
         await self._doubt(channel, row, str(exc), UNCONFIRMED)
         return True
@@ -171,8 +172,8 @@ class Delivery:
             yield
 
 
-def _tries(channel: Channel, row: OutboxRow) -> int:
-    """How often a send that may have happened is made: an answer once, a notice rather twice than not at all."""
+def _tries(channel: Channel, row: OutboxRow, *, notice: int) -> int:
+    """How often a send that may have happened is made: an answer once, a notice rather often than not at all."""
     if channel.capabilities.idempotent_send:
         return TRIES
-    return NOTICE_TRIES if row.notice else 1
+    return notice if row.notice else 1

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.domain.channel import Capabilities, SendDelayed, SendFailed, SendUncertain
 from gateway.flow import delivery as delivery_module
-from gateway.flow.delivery import INTERRUPTED, UNCONFIRMED
+from gateway.flow.delivery import INTERRUPTED, TRIES, UNCONFIRMED
 from gateway.store.pool import Database
 from tests.fakes.channel import FakeChannel
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, in_turn, restarted, said
@@ -224,15 +224,19 @@ class TestRestarts:
         await unsent(once_more, "later")
         assert await sent(once_more, count=1) == ["later"]
 
-    async def test_killed_while_it_says_so_it_says_so_again(self, path: MessagePath) -> None:
+    @pytest.mark.parametrize(("kills", "said"), [(1, True), (TRIES - 1, True), (TRIES, False)])
+    async def test_killed_while_it_says_so_it_says_so_again(self, path: MessagePath, kills: int, said: bool) -> None:
         await self.half_sent(path)
+        for _ in range(kills):
+            path = await restarted(path)
+            path.channel.gates["1"] = asyncio.Event()
+            running = await sending(path)
+            await path.channel.until_asked(1)
+            await stop(running)
+            assert await path.rows(STATES) == [("hello", "uncertain"), (INTERRUPTED, "sending")]
         again = await restarted(path)
-        again.channel.gates["1"] = asyncio.Event()
-        running = await sending(again)
-        await again.channel.until_asked(1)
-        await stop(running)
-        assert await path.rows(STATES) == [("hello", "uncertain"), (INTERRUPTED, "sending")]
-        assert await sent(await restarted(again), count=1) == [INTERRUPTED]
+        await unsent(again, "later")
+        assert await sent(again, count=1 + said) == [*[INTERRUPTED] * said, "later"]
 
     async def test_a_look_at_it_that_broke_off_is_taken_up_again(
         self, database: Database, path: MessagePath, monkeypatch: pytest.MonkeyPatch
