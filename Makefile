@@ -53,7 +53,7 @@ wheel: setup  ## Build the wheel, install it on its own and start it from elsewh
 check-image: setup  ## Build the container image without an engine, and use it (root and apt; a few minutes).
 	@UV="$(UV)" $(BIN)/python -m docker.check
 
-chaos: setup  ## Break everything that can be broken; the table goes into docs/reliability.md (25 minutes).
+chaos: setup  ## Break everything that can be broken; the table goes into docs/reliability.md (50 minutes).
 	SUPACLAW_CHAOS=full SUPACLAW_CHAOS_REPORT=docs/reliability.md $(BIN)/pytest -q tests/chaos $$($(BIN)/python -m tests.chaos.faults)
 
 soak: setup  ## Half an hour of steady load: does anything grow?
