@@ -44,10 +44,14 @@ const patch = {
 
 // ---- what is pressed stays until it is let go: a browser clicks only what was there from the press to the release
 const waiting = [];
-let pressed = false, releasing;
+let pressed = false, releasing = 0;
 const unpressed = act => pressed ? waiting.push(act) : act();
-const release = () => { releasing = setTimeout(() => { pressed = false; waiting.splice(0).forEach(act => act()) }, 50) };   // a tap's click comes after it
-addEventListener("pointerdown", event => { clearTimeout(releasing); pressed = event.isPrimary && !event.button || pressed }, true);
+const released = () => { pressed = false; releasing = 0; waiting.splice(0).forEach(act => act()) };
+const release = () => releasing ||= setTimeout(released, 50);           // a tap's click comes after it
+addEventListener("pointerdown", event => {
+  clearTimeout(releasing); releasing = 0;
+  pressed ||= event.isPrimary && !event.button;
+}, true);
 for (const over of ["pointerup", "pointercancel"]) addEventListener(over, release, true);
 addEventListener("pointermove", event => { if (pressed && !event.buttons) release() }, true);
 addEventListener("blur", release);
