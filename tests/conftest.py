@@ -17,10 +17,10 @@ import structlog
 from hypothesis import HealthCheck, settings
 from structlog.dev import ConsoleRenderer, plain_traceback
 
-from gateway.store.cluster import opened
+from gateway.store.embedded.cluster import opened
+from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import migrate
 from gateway.store.pool import Database
-from gateway.store.postgres import EmbeddedPostgres
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")

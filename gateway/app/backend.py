@@ -9,9 +9,9 @@ from gateway.app.wiring import Parts
 from gateway.config.environment import Environment
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
-from gateway.flow.answers import Answers
-from gateway.flow.pairing import Pairing
-from gateway.flow.triggering import Triggering
+from gateway.flow.inbound.answers import Answers
+from gateway.flow.inbound.pairing import Pairing
+from gateway.flow.unattended.triggers import Triggering
 from gateway.store import steps, tasks
 from gateway.store.pool import Database
 from gateway.workspace.tree import Workspace

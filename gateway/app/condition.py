@@ -21,8 +21,8 @@ from gateway.domain import tokens
 from gateway.domain.clock import Clock
 from gateway.domain.ids import InstanceId
 from gateway.domain.vitals import Vitals
-from gateway.flow.doors import Doors
-from gateway.flow.notices import Notices
+from gateway.flow.channels.manager import Doors
+from gateway.flow.outbound.notices import Notices
 from gateway.logs import prune
 from gateway.store.pool import Database
 

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager, suppress
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
 from gateway.config.model import Config
+from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import migrate
 from gateway.store.pool import Database
-from gateway.store.postgres import EmbeddedPostgres
 
 
 @asynccontextmanager

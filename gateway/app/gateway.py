@@ -27,7 +27,7 @@ from gateway.config.starts import Starts
 from gateway.config.watch import ConfigWatch
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import InstanceId, TaskId
-from gateway.flow.doors import Opening, openings
+from gateway.flow.channels.manager import Opening, openings
 from gateway.flow.people import People
 from gateway.llm.client import ModelClient, build_client
 from gateway.logs import SecretMask

@@ -20,7 +20,7 @@ from gateway.config.instance import hold_instance, instance_id
 from gateway.config.load import load
 from gateway.config.model import Config
 from gateway.config.starts import Starts, record_start, record_stop
-from gateway.flow.doors import preload
+from gateway.flow.channels.manager import preload
 from gateway.flow.people import meet
 from gateway.llm.client import build_client
 from gateway.logs import SecretMask, logging_to

@@ -8,13 +8,13 @@ from gateway import commands, tools
 from gateway.app.condition import Condition
 from gateway.app.current import Current
 from gateway.background.cpu import Cpu
+from gateway.background.extraction import Reading
 from gateway.background.halt import Halt
 from gateway.background.heartbeat import Heartbeat
 from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.describe import Describe
 from gateway.background.jobs.heartbeat import HeartbeatRun
 from gateway.background.jobs.ingest import Ingest
-from gateway.background.reading import Reading
 from gateway.background.scheduler import Scheduler
 from gateway.background.worker import Runner, Worker
 from gateway.commands import Command
@@ -28,28 +28,28 @@ from gateway.domain.ids import InstanceId, MessageId, SessionId
 from gateway.domain.inbound import Address
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
-from gateway.flow.answering import Answering
-from gateway.flow.budgets import Budgets
-from gateway.flow.compacting import Compacting
-from gateway.flow.concluding import Concluding
-from gateway.flow.delivering import Delivering
-from gateway.flow.dispatch import Dispatch
-from gateway.flow.doors import Doors
-from gateway.flow.gate import Gate
-from gateway.flow.homes import Homes
-from gateway.flow.inbound import InboundFlow
+from gateway.flow.channels.manager import Doors
+from gateway.flow.inbound.accept import InboundFlow
+from gateway.flow.inbound.commands import Dispatch
+from gateway.flow.inbound.gate import Gate
+from gateway.flow.inbound.outages import Outages
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live, MessageStored
-from gateway.flow.notices import Notices
-from gateway.flow.outages import Outages
-from gateway.flow.outbound import Outbound
+from gateway.flow.outbound.notices import Notices
+from gateway.flow.outbound.proactive import Delivering
+from gateway.flow.outbound.send_tool import Posting
+from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
-from gateway.flow.posting import Posting
-from gateway.flow.settling import Settling
-from gateway.flow.turns import Turns
-from gateway.flow.uploads import Uploads
-from gateway.store import journals
+from gateway.flow.turn.budgets import Budgets
+from gateway.flow.turn.chat import Turns
+from gateway.flow.turn.compact import Compacting
+from gateway.flow.turn.environment import Homes
+from gateway.flow.turn.runner import Answering
+from gateway.flow.turn.uploads import Uploads
+from gateway.flow.unattended.finish import Concluding
+from gateway.flow.unattended.follow_up import Settling
 from gateway.store.pool import Database
+from gateway.store.transcript import journals
 
 
 @dataclass

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import structlog
 
-from gateway.agent.heartbeat import NO_MODEL, Occasion, instructs, standing, unreadable
 from gateway.agent.limits import dollars, used_up
+from gateway.agent.scheduling.heartbeat import NO_MODEL, Occasion, instructs, standing, unreadable
 from gateway.background.halt import Halt
 from gateway.config.hours import ActiveHours
 from gateway.config.model import Config
@@ -17,13 +17,13 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.principals import Role
 from gateway.domain.vitals import Beat, Outcome
 from gateway.domain.zones import zone
-from gateway.flow.budgets import Budgets
-from gateway.flow.conversation import SizedModel
-from gateway.flow.homes import Homes
 from gateway.flow.people import People
-from gateway.store import attention, heartbeats
-from gateway.store.heartbeats import Pulse
+from gateway.flow.turn.budgets import Budgets
+from gateway.flow.turn.environment import Homes
+from gateway.flow.turn.wiring import SizedModel
 from gateway.store.pool import Connection, Database
+from gateway.store.scheduling import attention, heartbeats
+from gateway.store.scheduling.heartbeats import Pulse
 from gateway.store.spending import Period
 
 LONGEST_REST = 20.0

@@ -3,7 +3,7 @@
 import structlog
 
 from gateway.domain.clock import Clock
-from gateway.flow.doors import Doors
+from gateway.flow.channels.manager import Doors
 
 EVERY_SECONDS = 5.0
 

@@ -11,10 +11,11 @@ from gateway.background.heartbeat import Heartbeat
 from gateway.background.jobs.heartbeat import HeartbeatRun
 from gateway.config.model import Config
 from gateway.domain.tasks import Lane
-from gateway.flow.budgets import Budgets
-from gateway.flow.homes import Homes
-from gateway.store import heartbeats, tasks
-from gateway.store.heartbeats import Pulse
+from gateway.flow.turn.budgets import Budgets
+from gateway.flow.turn.environment import Homes
+from gateway.store import tasks
+from gateway.store.scheduling import heartbeats
+from gateway.store.scheduling.heartbeats import Pulse
 from tests.flow.path import FakeModel, MessagePath
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

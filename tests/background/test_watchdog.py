@@ -15,7 +15,7 @@ from gateway.background.watchdog import Watchdog
 from gateway.config.clock import SystemClock
 from gateway.domain.channel import Channel
 from gateway.domain.channel_settings import ChannelSettings
-from gateway.flow.doors import Doors, Opening
+from gateway.flow.channels.manager import Doors, Opening
 from tests.contract.under_test import Gateway
 from tests.fakes.eventually import eventually
 from tests.fakes.log import Log

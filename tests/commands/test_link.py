@@ -10,7 +10,7 @@ from gateway.domain.access import Access
 from gateway.domain.codes import new_code
 from gateway.domain.inbound import Address, Inbound
 from gateway.domain.principals import Role
-from gateway.flow.gate import Gate
+from gateway.flow.inbound.gate import Gate
 from tests.fakes.channel import FakeChannel
 from tests.fakes.eventually import eventually
 from tests.flow.path import MEMBER, OWNER, STRANGER, MessagePath, message

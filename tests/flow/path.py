@@ -14,10 +14,10 @@ from uuid import uuid4
 from gateway import commands, tools
 from gateway.agent.limits import Limits
 from gateway.background.cpu import MEMORY, Cpu
+from gateway.background.extraction import Hear, Reading
 from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.describe import Describe
 from gateway.background.jobs.ingest import Ingest
-from gateway.background.reading import Hear, Reading
 from gateway.background.worker import Runner, Worker
 from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
@@ -27,28 +27,29 @@ from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.json import Json
 from gateway.domain.model import ModelEvent, Prompt, Reply, TextDelta, ToolCall, ToolMessage, Usage, UserMessage
 from gateway.domain.tasks import Claim, Lane
-from gateway.flow.answering import Answering
-from gateway.flow.answers import Answer, Answers
-from gateway.flow.compacting import Compacting
-from gateway.flow.concluding import Concluding
-from gateway.flow.delivering import Delivering
-from gateway.flow.dispatch import Dispatch
-from gateway.flow.entering import Accepted
-from gateway.flow.homes import Homes
-from gateway.flow.inbound import InboundFlow
+from gateway.flow.inbound.accept import InboundFlow
+from gateway.flow.inbound.answers import Answer, Answers
+from gateway.flow.inbound.commands import Dispatch
+from gateway.flow.inbound.outages import Outages
+from gateway.flow.inbound.persist import Accepted
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live, MessageStored
-from gateway.flow.notices import Notices
-from gateway.flow.outages import Outages
-from gateway.flow.outbound import Outbound
+from gateway.flow.outbound.notices import Notices
+from gateway.flow.outbound.proactive import Delivering
+from gateway.flow.outbound.send_tool import Posting
+from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People, meet
-from gateway.flow.posting import Posting
-from gateway.flow.settling import Settling
-from gateway.flow.turns import Turns
-from gateway.flow.uploads import Uploads
+from gateway.flow.turn.chat import Turns
+from gateway.flow.turn.compact import Compacting
+from gateway.flow.turn.environment import Homes
+from gateway.flow.turn.runner import Answering
+from gateway.flow.turn.uploads import Uploads
+from gateway.flow.unattended.finish import Concluding
+from gateway.flow.unattended.follow_up import Settling
 from gateway.llm.client import Description
-from gateway.store import journals, tasks
+from gateway.store import tasks
 from gateway.store.pool import Connection, Database
+from gateway.store.transcript import journals
 from gateway.tools import Family
 from tests.fakes.channel import FakeChannel
 from tests.flow.workshop import Workshop

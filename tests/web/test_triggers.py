@@ -13,8 +13,9 @@ import pytest
 
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.tasks import Lane
-from gateway.flow.triggering import MOST_LIVE
-from gateway.store import tasks, tokens
+from gateway.flow.unattended.triggers import MOST_LIVE
+from gateway.store import tasks
+from gateway.store.people import tokens
 from gateway.web.app import TRIGGERS
 from gateway.web.errors import Refused
 from gateway.web.security import MAX_TRIGGER

@@ -8,13 +8,15 @@ from gateway.domain.assignment import Assignment
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import Notice
-from gateway.flow.answering import Answering, Said
-from gateway.flow.concluding import Concluding
-from gateway.flow.opening import Opened, open_alone
 from gateway.flow.people import NOT_LET_IN, People
-from gateway.store import addresses, attachments, journals, messages, schedule_runs, sessions, tasks
-from gateway.store.messages import MessageRow
+from gateway.flow.turn.open import Opened, open_alone
+from gateway.flow.turn.runner import Answering, Said
+from gateway.flow.unattended.finish import Concluding
+from gateway.store import addresses, sessions, tasks
 from gateway.store.pool import Connection, Database
+from gateway.store.scheduling import schedule_runs
+from gateway.store.transcript import attachments, journals, messages
+from gateway.store.transcript.messages import MessageRow
 
 TURN_SECONDS, MOST_SECONDS = 1.0, 60.0
 """For each that is before it, and at most: until a run looks again whether it is its turn in its conversation."""

@@ -12,12 +12,14 @@ from gateway.domain.clock import Clock
 from gateway.domain.ids import FileId
 from gateway.domain.model import Model, ModelsExhausted, Prompt, Reply, SystemMessage, UserMessage
 from gateway.domain.tasks import Claim, Status
-from gateway.flow.budgets import Budgets
-from gateway.flow.exhibits import content, picture
-from gateway.flow.homes import Homes
-from gateway.store import files, principals, steps, tasks
-from gateway.store.files import FileRow
+from gateway.flow.turn.budgets import Budgets
+from gateway.flow.turn.environment import Homes
+from gateway.flow.turn.prompt_files import content, picture
+from gateway.store import steps, tasks
+from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
+from gateway.store.transcript import files
+from gateway.store.transcript.files import FileRow
 from gateway.workspace.tree import Workspace
 
 INSTRUCTIONS = """\

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from gateway.agent.heartbeat import NO_MODEL, Occasion, outcome, prompt
+from gateway.agent.scheduling.heartbeat import NO_MODEL, Occasion, outcome, prompt
 from gateway.background.halt import Halt
 from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
@@ -18,15 +18,18 @@ from gateway.domain.tasks import Claim, Status
 from gateway.domain.texts import storable
 from gateway.domain.transcript import AssistantText, Notice
 from gateway.domain.vitals import Outcome
-from gateway.flow.answering import Answering, Said
-from gateway.flow.conversation import SizedModel
-from gateway.flow.delivering import Delivering
-from gateway.flow.homes import Homes
-from gateway.flow.opening import Opened, open_alone
+from gateway.flow.outbound.proactive import Delivering
+from gateway.flow.turn.environment import Homes
+from gateway.flow.turn.open import Opened, open_alone
+from gateway.flow.turn.runner import Answering, Said
+from gateway.flow.turn.wiring import SizedModel
 from gateway.llm.errors import ErrorKind
-from gateway.store import heartbeats, journals, messages, principals, sessions, tasks
-from gateway.store.messages import MessageRow
+from gateway.store import sessions, tasks
+from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
+from gateway.store.scheduling import heartbeats
+from gateway.store.transcript import journals, messages
+from gateway.store.transcript.messages import MessageRow
 from gateway.workspace.journal import files
 from gateway.workspace.journal.files import Place
 from gateway.workspace.paths import WorkspaceError

@@ -9,18 +9,19 @@ from uuid import UUID
 
 import structlog
 
-from gateway.background.reading import Reading
+from gateway.background.extraction import Reading
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channel import Channel, FetchDelayed, FetchFailed
 from gateway.domain.clock import Clock
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.tasks import Claim, Status
-from gateway.flow.sinks import typing
-from gateway.flow.uploads import UploadRefused, Uploads
-from gateway.store import addresses, attachments, files, messages, sessions, tasks
-from gateway.store.attachments import Incomplete
-from gateway.store.messages import MessageRow
+from gateway.flow.turn.sinks import typing
+from gateway.flow.turn.uploads import UploadRefused, Uploads
+from gateway.store import addresses, sessions, tasks
 from gateway.store.pool import Connection, Database
+from gateway.store.transcript import attachments, files, messages
+from gateway.store.transcript.attachments import Incomplete
+from gateway.store.transcript.messages import MessageRow
 
 LONGEST_WAIT = timedelta(days=1)
 """For a channel that is shut or cannot be reached; then the file is given up."""

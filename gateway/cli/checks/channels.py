@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from gateway.cli.checks.finding import Finding, Level, Patient
 from gateway.domain.channel import ProbedChannel
 from gateway.domain.errors import ConfigError, SupaclawError
-from gateway.flow.doors import Opening, openings
+from gateway.flow.channels.manager import Opening, openings
 
 _WITHIN_SECONDS = 20.0
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Header, Path, Request
 
 from gateway.domain.scopes import Scope
 from gateway.domain.tasks import Status
-from gateway.flow.triggering import KeyReused, NoSuchChannel, QueueFull, Sent
+from gateway.flow.unattended.triggers import KeyReused, NoSuchChannel, QueueFull, Sent
 from gateway.web.access import Caller, needs
 from gateway.web.errors import Refused
 from gateway.web.site import AtSite, Site

@@ -13,7 +13,8 @@ from gateway.domain.model import Attempt, ModelsExhausted, Prompt, Reply, System
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Outcome
-from gateway.store import heartbeats, tasks
+from gateway.store import tasks
+from gateway.store.scheduling import heartbeats
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.tree import Workspace
 from tests.background.heart import MINUTE, NOON, Heart, heart
