@@ -70,7 +70,7 @@ class Server:
 def server() -> Iterator[Server]:
     """The session's Postgres; it forgoes fsync, for nothing in it is worth keeping."""
     _clear_after_killed_sessions()
-    data = Path(tempfile.mkdtemp(prefix=HOMES, dir=_homes()))
+    data = Path(tempfile.mkdtemp(prefix=HOMES, dir=_environments()))
     postgres = EmbeddedPostgres(data)
     with opened(data) as alive:
         fcntl.flock(alive, fcntl.LOCK_EX)
@@ -112,7 +112,7 @@ def _clear_after_killed_sessions() -> None:
                 shutil.rmtree(home)
 
 
-def _homes() -> Path:
+def _environments() -> Path:
     spacious = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH
     return MEMORY if spacious else Path(tempfile.gettempdir())
 

@@ -11,7 +11,7 @@ from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
-from gateway.flow.unattended.triggers import Triggering
+from gateway.flow.unattended.triggers import Triggers
 from gateway.store import steps, tasks
 from gateway.store.pool import Database
 from gateway.workspace.tree import Workspace
@@ -42,7 +42,7 @@ def build_backend(
             started_at=started_at,
             model=current.describe().active,
             queue={status.value: count for status, count in queue.items()},
-            channels=parts.doors.states,
+            channels=parts.channel_manager.states,
             today=today,
             vitals=parts.vitals(),
         )
@@ -54,7 +54,7 @@ def build_backend(
         live=parts.live,
         owner=parts.people.owner,
         local_token=local_token(environment.data),
-        webhooks=lambda: {n: c for n, c in parts.doors.channels.items() if isinstance(c, WebhookChannel)},
+        webhooks=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, WebhookChannel)},
         status=status,
         healthy=lambda: parts.condition.well,
         clock=clock,
@@ -63,15 +63,15 @@ def build_backend(
         public_url=current.config.web.public_url,
         pairing=Pairing(database, decided),
         beat=parts.heartbeat.beat,
-        triggering=Triggering(
+        triggers=Triggers(
             database,
             parts.people.owner.id,
             Workspace(environment.workspace),
-            lambda: parts.doors.states,
+            lambda: parts.channel_manager.states,
             parts.worker.wake,
         ),
-        channels=lambda: parts.doors.states,
-        logins=lambda: {n: c for n, c in parts.doors.channels.items() if isinstance(c, LoginChannel)},
+        channels=lambda: parts.channel_manager.states,
+        logins=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, LoginChannel)},
         commands={name: command.summary for name, command in parts.commands.items()},
         on_shed=parts.condition.shed.append,
     )

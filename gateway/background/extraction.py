@@ -1,4 +1,4 @@
-"""Reading: what a stored file says is read in the CPU process and laid beside it, at places its own path tells."""
+"""Text extraction: a stored file is read in the CPU process, and its text laid beside it, where its own path tells."""
 
 import asyncio
 import shutil
@@ -16,7 +16,7 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.tasks import Claim, Lane
-from gateway.flow.turn.environment import Homes
+from gateway.flow.turn.environment import AgentEnvironments
 from gateway.store import tasks
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import files
@@ -45,20 +45,20 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-class Reading:
+class TextExtraction:
     """Reads one file after another. `scratch` is a folder of its own, emptied at the first use."""
 
     def __init__(
         self,
         database: Database,
-        homes: Homes,
+        environments: AgentEnvironments,
         cpu: Cpu,
         scratch: Path,
         hear: Callable[[], Hear | None],
         failpoints: Failpoints,
     ) -> None:
         self._database = database
-        self._homes = homes
+        self._environments = environments
         self._cpu = cpu
         self._scratch = scratch
         self._hear = hear
@@ -71,7 +71,7 @@ class Reading:
         async with self._database.connection() as conn:
             file = await files.by_id(conn, principal, id)
         assert file is not None, "files are never forgotten"
-        workspace = self._homes.of(principal).workspace
+        workspace = self._environments.of(principal).workspace
         try:
             async with self._folder() as folder:
                 derived, read = await self._made(workspace, file, folder)

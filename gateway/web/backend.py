@@ -14,7 +14,7 @@ from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.live import Live
 from gateway.flow.turn.uploads import Uploads
-from gateway.flow.unattended.triggers import Triggering
+from gateway.flow.unattended.triggers import Triggers
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
 from gateway.web.links import LoginLinks
@@ -57,7 +57,7 @@ class Backend:
     files: Path
     pairing: Pairing
     beat: Callable[[], Awaitable[Beat]]
-    triggering: Triggering
+    triggers: Triggers
     models: Callable[[], Sequence[str]] = lambda: ("default",)
     commands: Mapping[str, str] = field(default_factory=dict)
     public_url: str | None = None

@@ -200,7 +200,7 @@ async def test_chats_that_are_joined_and_parted_all_the_time_lose_nothing(path: 
             )
 
     await asyncio.gather(*(talk(chat) for chat in chats))
-    await path.dispatch.resume()
+    await path.command_runner.resume()
     assert await path.rows("select count(*), count(handled_at) from inbox where channel = 'web'") == [(96, 96)]
     assert await path.rows("select count(*) from links") == [(0,)]
     assert await path.rows(

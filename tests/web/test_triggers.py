@@ -84,7 +84,7 @@ class TestTaking:
 
     async def test_the_worker_is_woken(self, web: Web) -> None:
         woken = asyncio.Event()
-        web.backend.triggering._woken = woken.set
+        web.backend.triggers._woken = woken.set
         await send(web, source="ci", text="x")
         assert woken.is_set()
 
@@ -221,7 +221,7 @@ class TestRefusing:
             async def accept(self, sent: object) -> None:
                 raise DatabaseDown("no connection")
 
-        started = await running.start(triggering=Down())
+        started = await running.start(triggers=Down())
         answer = await send(started.web, source="ci", text="x")
         await started.stop()
         assert error(answer)[:2] == (503, "try_again")

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import structlog
 
-from gateway.background.extraction import Reading
+from gateway.background.extraction import TextExtraction
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channel import Channel, FetchDelayed, FetchFailed
 from gateway.domain.clock import Clock
@@ -43,7 +43,7 @@ class Ingest:
         database: Database,
         channels: Callable[[str], Channel | None],
         uploads: Uploads,
-        reading: Reading,
+        extraction: TextExtraction,
         changed: Changed,
         clock: Clock,
         failpoints: Failpoints,
@@ -51,7 +51,7 @@ class Ingest:
         self._database = database
         self._channels = channels
         self._uploads = uploads
-        self._reading = reading
+        self._extraction = extraction
         self._changed = changed
         self._clock = clock
         self._failpoints = failpoints
@@ -110,7 +110,7 @@ class Ingest:
     async def _bring_in(self, run: Claim, each: Incomplete) -> None:
         """Raises `FetchDelayed` for a file that may be there later."""
         if each.file_id is not None:
-            await self._reading.read(run, each.principal_id, each.file_id)
+            await self._extraction.read(run, each.principal_id, each.file_id)
             return
         try:
             await self._fetch(run, each)

@@ -1,4 +1,4 @@
-"""Doors: the open channels. Each is supervised on its own, and replaced when its settings change."""
+"""The channel manager: opens and supervises each configured channel, and replaces it when its settings change."""
 
 import asyncio
 import time
@@ -32,7 +32,7 @@ TellOwner = Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class ChannelSpec:
     """A configured channel: its settings, and how it is made from them."""
 
     settings: ChannelSettings
@@ -43,26 +43,26 @@ class Opening:
         """Who may come in."""
         return Access(self.settings.access, frozenset(self.settings.allow), self.settings.groups)
 
-    def same(self, other: "Opening") -> bool:
-        """Whether nothing changed that the channel itself sees: who may talk is decided behind the door."""
+    def same(self, other: "ChannelSpec") -> bool:
+        """Whether nothing changed that the channel itself sees: who may talk is decided behind the opened."""
         return _without_access(self.settings) == _without_access(other.settings)
 
 
-def openings(
+def channel_specs(
     sections: Mapping[str, Mapping[str, JsonValue]], menu: Sequence[tuple[str, str]], data: Path
-) -> dict[str, Opening]:
+) -> dict[str, ChannelSpec]:
     """The configured channels; `menu` is the slash commands they may show. Raises `ConfigError`.
 
     What a channel has to remember by itself goes into a folder of its own below `data`.
     """
-    return {name: _opening(name, sections[name], menu, data / "channels" / name) for name in switched_on(sections)}
+    return {name: _spec(name, sections[name], menu, data / "channels" / name) for name in switched_on(sections)}
 
 
-def _opening(name: str, raw: Mapping[str, JsonValue], menu: Sequence[tuple[str, str]], data: Path) -> Opening:
+def _spec(name: str, raw: Mapping[str, JsonValue], menu: Sequence[tuple[str, str]], data: Path) -> ChannelSpec:
     module = import_module(f"channels.{known_channel(name, channel_names())}")
     settings: ChannelSettings = parse_channel(name, raw, module.Settings)
     log = structlog.get_logger(name)
-    return Opening(settings, partial(module.create, settings, commands=menu, log=log, data=data))
+    return ChannelSpec(settings, partial(module.create, settings, commands=menu, log=log, data=data))
 
 
 def preload(names: Iterable[str]) -> None:
@@ -72,13 +72,13 @@ def preload(names: Iterable[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Door:
-    opening: Opening
+class _OpenChannel:
+    spec: ChannelSpec
     channel: Channel
     task: asyncio.Task[None]
 
 
-class Doors:
+class ChannelManager:
     """Opens, keeps and shuts channels, and tells the sender which there are."""
 
     def __init__(
@@ -87,19 +87,19 @@ class Doors:
         self._outbound = outbound
         self._tell_owner = tell_owner
         self._monotonic = monotonic
-        self._doors: dict[str, _Door] = {}
+        self._open: dict[str, _OpenChannel] = {}
         self._states: dict[str, str] = {}
         self._receptions: dict[str, Reception] = {}
 
     @property
     def channels(self) -> Mapping[str, Channel]:
         """The configured channels by name."""
-        return {name: door.channel for name, door in self._doors.items()}
+        return {name: opened.channel for name, opened in self._open.items()}
 
     @property
     def states(self) -> Mapping[str, str]:
         """How each channel is, in words."""
-        return {name: self._state(name) for name in self._doors}
+        return {name: self._state(name) for name in self._open}
 
     @property
     def vitals(self) -> Mapping[str, ChannelVitals]:
@@ -115,38 +115,38 @@ class Doors:
         if name in self._receptions:
             self._receptions[name].break_off()
 
-    async def apply(self, wanted: Mapping[str, Opening], accept: Accept, group: asyncio.TaskGroup) -> None:
+    async def apply(self, wanted: Mapping[str, ChannelSpec], accept: Accept, group: asyncio.TaskGroup) -> None:
         """Shut what is no longer wanted or has changed, open what is missing; the tasks belong to `group`."""
-        for name, door in list(self._doors.items()):
-            if name not in wanted or not door.opening.same(wanted[name]):
+        for name, opened in list(self._open.items()):
+            if name not in wanted or not opened.spec.same(wanted[name]):
                 await self._shut(name)
-        for name, opening in wanted.items():
-            if name not in self._doors:
-                channel = opening.make()
+        for name, spec in wanted.items():
+            if name not in self._open:
+                channel = spec.make()
                 self._states[name] = "opening"
                 task = group.create_task(self._keep(name, channel, accept), name=f"channel {name}")
-                self._doors[name] = _Door(opening, channel, task)
+                self._open[name] = _OpenChannel(spec, channel, task)
 
     async def stop_receiving(self) -> None:
         """Take nothing more in; what is known can still be sent."""
-        tasks = [door.task for door in self._doors.values()]
+        tasks = [opened.task for opened in self._open.values()]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
     async def shut(self) -> None:
-        """Shut every door."""
-        for name in list(self._doors):
+        """Shut every channel."""
+        for name in list(self._open):
             await self._shut(name)
 
     async def _shut(self, name: str) -> None:
-        door = self._doors.pop(name)
+        opened = self._open.pop(name)
         self._outbound.abandon(name)
-        door.task.cancel()
-        await asyncio.wait([door.task])
+        opened.task.cancel()
+        await asyncio.wait([opened.task])
         self._receptions.pop(name, None)
-        await _close(door.channel)
+        await _close(opened.channel)
 
     async def _keep(self, name: str, channel: Channel, accept: Accept) -> None:
         """Receive for ever; a channel that breaks is opened again, one that only the owner can mend stays shut.
@@ -198,14 +198,14 @@ class Doors:
             log.exception("channel.owner_not_told", channel=name)
 
     def _state(self, name: str) -> str:
-        channel = self._doors[name].channel
+        channel = self._open[name].channel
         if isinstance(channel, LoginChannel) and channel.trouble:
             return channel.trouble
         reception = self._receptions.get(name)
         return "open" if reception is not None and reception.hears else self._states[name]
 
     def _heard_ago(self, name: str) -> float | None:
-        heard_at = self._doors[name].channel.heard_at
+        heard_at = self._open[name].channel.heard_at
         return None if heard_at is None else round(max(0.0, self._monotonic() - heard_at), 1)
 
 

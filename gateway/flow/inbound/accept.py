@@ -1,4 +1,4 @@
-"""Inbound: decide, keep in the journal, then store in one transaction. Acknowledged means committed, or on disk."""
+"""Accept what a channel hands over: decide, journal it, store it. Acknowledged means committed, or on disk."""
 
 import asyncio
 from collections import OrderedDict, defaultdict
@@ -16,7 +16,7 @@ from gateway.domain.inbound import Arrival, Inbound
 from gateway.domain.principals import Role
 from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer, decide
 from gateway.flow.inbound.outages import Outages
-from gateway.flow.inbound.persist import ALBUM_SECONDS, Accepted, Entering
+from gateway.flow.inbound.persist import ALBUM_SECONDS, Accepted, InboundWriter
 from gateway.flow.inbound.quarantine import Quarantine
 from gateway.flow.inbound.spool import Spool
 from gateway.flow.journal.journal import Journal
@@ -63,7 +63,7 @@ class InboundFlow:
         self._notices = notices
         self._clock = clock
         self._spool = Spool[Accepted](journal, outages, self._store, self._put_aside)
-        self._entering = Entering(people, journal, instance)
+        self._writer = InboundWriter(people, journal, instance)
         self._quarantine = Quarantine()
         self._busy = asyncio.Semaphore(CHATS_AT_ONCE)
         self._seen: OrderedDict[tuple[str, ...], Accepted] = OrderedDict()
@@ -163,7 +163,7 @@ class InboundFlow:
         if isinstance(decision, Ignore):
             self._journal.stored(arrival, place, None)
             return Accepted(decision)
-        accepted = await self._database.run(lambda tx: self._entering.enter(tx, arrival, place, role, decision))
+        accepted = await self._database.run(lambda tx: self._writer.write(tx, arrival, place, role, decision))
         self._failpoints.reach(Step.INBOUND_COMMITTED)
         self._journal.stored(arrival, place, accepted.session_id)
         await self._follow(accepted, arrival)

@@ -1,4 +1,4 @@
-"""Dispatch: a command's effect, its reply and `handled_at` commit together, on a lane of their own."""
+"""Run slash commands: effect, reply and `handled_at` commit together, on a lane of their own."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -48,7 +48,7 @@ async def _nobody_changes() -> None:
     """The database tells of it."""
 
 
-class Dispatch:
+class CommandRunner:
     """Runs stored slash commands; a running turn never blocks them."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Entering: what an arrival becomes in the database, in one transaction."""
+"""Persist an arrival: what it becomes in the database, in one transaction."""
 
 import asyncio
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class Accepted:
         return self if self.later is None else await asyncio.shield(self.later)
 
 
-class Entering:
+class InboundWriter:
     """Locks the address and its session, then enters the arrival once and queues what is to be done with it."""
 
     def __init__(self, people: People, journal: Journal, instance: InstanceId) -> None:
@@ -53,7 +53,7 @@ class Entering:
         self._journal = journal
         self._instance = instance
 
-    async def enter(
+    async def write(
         self, tx: Connection, arrival: Arrival, place: Place | None, role: Role, decision: Decision
     ) -> Accepted:
         """Where what has arrived before is told as it was; `place` is the journal file that has it."""

@@ -1,4 +1,4 @@
-"""Delivery: one part on its way, receipted, delayed, refused or in doubt; never blindly repeated."""
+"""One attempt to deliver a part: receipted, delayed, refused or in doubt; never blindly repeated."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,7 +12,7 @@ from gateway.domain.errors import DatabaseDown, TryAgainLater
 from gateway.domain.principals import Label
 from gateway.domain.tasks import backoff
 from gateway.domain.transcript import Notice
-from gateway.flow.outbound.files import NotEnclosed, Roots, enclose, whereabouts
+from gateway.flow.outbound.files import NotAttachable, Roots, outgoing_file, whereabouts
 from gateway.flow.outbound.parts import parts
 from gateway.store import addresses, outbox, sessions
 from gateway.store.addresses import AddressRow
@@ -48,7 +48,7 @@ class Delivery:
         file = await self._file_of(row)
         try:
             message = await self._outgoing(channel, at, row, file)
-        except NotEnclosed as exc:
+        except NotAttachable as exc:
             return await self._without_file(row, exc)
         if not await self._announced(row):
             return False
@@ -91,7 +91,7 @@ class Delivery:
             f"supaclaw-{row.id}",
             at.private,
             again=row.attempts > 0,
-            file=await enclose(self._roots(row.principal_id), file, most) if file else None,
+            file=await outgoing_file(self._roots(row.principal_id), file, most) if file else None,
             buttons=row.buttons if channel.capabilities.buttons else (),
             reply_to=row.reply_to,
         )
@@ -109,11 +109,11 @@ class Delivery:
         async with self._of_its_run(row):
             log.warning("outbound.refused", outbox_id=row.id, error=str(exc))
         if file is not None:
-            return await self._without_file(row, NotEnclosed(f"{file.name} was refused: {exc} {whereabouts(file)}"))
+            return await self._without_file(row, NotAttachable(f"{file.name} was refused: {exc} {whereabouts(file)}"))
         await self._record(lambda conn: outbox.failed(conn, row.id, str(exc)))
         return True
 
-    async def _without_file(self, row: OutboxRow, why: NotEnclosed) -> bool:
+    async def _without_file(self, row: OutboxRow, why: NotAttachable) -> bool:
         """Nothing of it was shown: its caption and a word about the file go next."""
         text = f"{row.text}\n\n{why}".strip()
         await self._record(lambda conn: outbox.without_file(conn, row.id, text, str(why)))

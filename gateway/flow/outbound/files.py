@@ -1,4 +1,4 @@
-"""Enclosures: the file of a part that is about to be sent, or the words that go in its place."""
+"""The file of a part that is about to be sent, or the words that go in its place."""
 
 import asyncio
 import mimetypes
@@ -21,31 +21,31 @@ Roots: TypeAlias = Callable[[PrincipalId], Path]
 """Where the files of a principal lie."""
 
 
-class NotEnclosed(SupaclawError):
+class NotAttachable(SupaclawError):
     """The file cannot be sent there; the text is for people and says where it is."""
 
 
 def no_root(_principal: PrincipalId) -> Path:
     """Where nobody has files."""
-    raise NotEnclosed("Files cannot be sent from here.")
+    raise NotAttachable("Files cannot be sent from here.")
 
 
-async def enclose(root: Path, file: FileRow, most: int) -> OutgoingFile:
+async def outgoing_file(root: Path, file: FileRow, most: int) -> OutgoingFile:
     """The file as it was when it was queued, of at most `most` bytes; raises `NotEnclosed`."""
     if not most:
-        raise NotEnclosed(f"Files cannot be sent here. {whereabouts(file)}")
+        raise NotAttachable(f"Files cannot be sent here. {whereabouts(file)}")
     try:
         now = await asyncio.to_thread(measure, root, file.path, most)
     except WorkspaceError as exc:
         if exc.code == "too_large":
-            raise NotEnclosed(f"{file.name} is too large to be sent here. {whereabouts(file)}") from exc
-        raise NotEnclosed(f"{file.name} could not be sent: it is gone from {file.path}.") from exc
+            raise NotAttachable(f"{file.name} is too large to be sent here. {whereabouts(file)}") from exc
+        raise NotAttachable(f"{file.name} could not be sent: it is gone from {file.path}.") from exc
     if now.sha256 != file.sha256:
-        raise NotEnclosed(f"{file.name} was not sent: it has changed since. {whereabouts(file)}")
+        raise NotAttachable(f"{file.name} was not sent: it has changed since. {whereabouts(file)}")
     return OutgoingFile(str(root / file.path), file.name, file.mime, now.size)
 
 
-async def kept(tx: Connection, principal: PrincipalId, file: Written, label: Label) -> FileRow:
+async def recorded(tx: Connection, principal: PrincipalId, file: Written, label: Label) -> FileRow:
     """The record of a file that the agent is about to send."""
     mime = mimetypes.guess_type(file.path)[0] or "application/octet-stream"
     size, sha256 = file.size, file.sha256

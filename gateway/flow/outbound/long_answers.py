@@ -11,7 +11,7 @@ from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.splitting import split, utf16_len
 from gateway.domain.texts import storable
-from gateway.flow.outbound.files import kept
+from gateway.flow.outbound.files import recorded
 from gateway.store.pool import Connection
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.tree import Workspace, Written
@@ -32,7 +32,7 @@ class Abridged:
 
     async def keep(self, tx: Connection, principal: PrincipalId, label: Label) -> tuple[FileId, ...]:
         """Note the file that goes with the text, if there is one."""
-        return () if self.whole is None else ((await kept(tx, principal, self.whole, label)).id,)
+        return () if self.whole is None else ((await recorded(tx, principal, self.whole, label)).id,)
 
 
 async def abridged(text: str, channel: Channel | None, workspace: Workspace, now: datetime) -> Abridged:

@@ -1,4 +1,4 @@
-"""Delivering: what is said to a person unasked, in a chat of theirs and nowhere else."""
+"""Proactive messages: what is said to a person unasked, in a chat of theirs and nowhere else."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ class HandedOver(SupaclawError):
     """The chat belongs to somebody else now; nothing was said there."""
 
 
-class Delivering:
+class ProactiveMessages:
     """Says something in a chat, so that its person can go on talking about it; that never starts a turn.
 
     Locks are taken in the order address, session of the chat, session of the run, task, schedule. So whoever delivers

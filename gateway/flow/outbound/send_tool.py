@@ -1,4 +1,4 @@
-"""Posting: what the agent says of its own accord, in the chats of the person it works for and nowhere else."""
+"""The agent's way to write to its person on another channel, and to send files."""
 
 import asyncio
 
@@ -6,8 +6,8 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.tools import ToolFailed
 from gateway.domain.transcript import AssistantText
-from gateway.flow.outbound.files import kept
-from gateway.flow.outbound.proactive import Delivering, HandedOver
+from gateway.flow.outbound.files import recorded
+from gateway.flow.outbound.proactive import HandedOver, ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
 from gateway.store import addresses, sessions
 from gateway.store.addresses import AddressRow
@@ -24,17 +24,17 @@ MAX_FILE = 100_000_000
 """Bytes, where a channel has no limit of its own, or is shut."""
 
 
-class Posting:
+class SendTool:
     """Stores a message in the session of one of a principal's addresses and has it sent there."""
 
-    def __init__(self, database: Database, outbound: Outbound, delivering: Delivering) -> None:
+    def __init__(self, database: Database, outbound: Outbound, proactive: ProactiveMessages) -> None:
         self._database = database
         self._outbound = outbound
-        self._delivering = delivering
+        self._proactive = proactive
 
-    def bound(self, database: Database) -> "Posting":
+    def bound(self, database: Database) -> "SendTool":
         """The same on this store: it holds what its principal may reach."""
-        return Posting(database, self._outbound, self._delivering)
+        return SendTool(database, self._outbound, self._proactive)
 
     def of(self, principal: PrincipalId, workspace: Workspace) -> Post:
         """For this principal alone."""
@@ -46,7 +46,7 @@ class Posting:
                 row = await self._database.run(lambda tx: self._store(tx, principal, at, text, file))
             except HandedOver as error:
                 raise ToolFailed("no_such_chat", str(error)) from error
-            self._delivering.told(row)
+            self._proactive.told(row)
             return Posted(at.channel, row.id)
 
         return post
@@ -81,7 +81,7 @@ class Posting:
         enclosed = await _known(tx, principal, file, label) if file else None
         said = AssistantText(text or (f"[{enclosed.path}]" if enclosed else ""))
         ids = [enclosed.id] if enclosed else []
-        row = await self._delivering.say(tx, at, principal, said, label=label, origin="agent", sent=text, files=ids)
+        row = await self._proactive.say(tx, at, principal, said, label=label, origin="agent", sent=text, files=ids)
         if enclosed:
             await attachments.link(tx, principal, row.id, at.channel, enclosed)
         return row
@@ -90,4 +90,4 @@ class Posting:
 async def _known(tx: Connection, principal: PrincipalId, file: Written, label: Label) -> FileRow:
     """What is known of a file stays known, unless it is another one now."""
     known = await files.get(tx, principal, file.path)
-    return known if known is not None and known.sha256 == file.sha256 else await kept(tx, principal, file, label)
+    return known if known is not None and known.sha256 == file.sha256 else await recorded(tx, principal, file, label)

@@ -1,4 +1,4 @@
-"""Outbound: what was committed is sent, in order per address, each address on a lane of its own."""
+"""The sender: what was committed is sent, in order per address, each address on a lane of its own."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Turns: from the messages a session has unread to the answer that is committed for them."""
+"""A chat turn: from the messages a session has unread to the answer that is committed for them."""
 
 import structlog
 
@@ -12,10 +12,10 @@ from gateway.flow.inbound.outages import Outages
 from gateway.flow.live import Live, MessageStored, TurnEnded, TurnStarted
 from gateway.flow.outbound.long_answers import Abridged, abridged
 from gateway.flow.outbound.sender import Outbound
-from gateway.flow.turn.environment import Homes
-from gateway.flow.turn.open import Chat, open_turn
-from gateway.flow.turn.runner import Answering, Said
-from gateway.flow.turn.sinks import DraftSink, Sink, seen, typing
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.open import OpenedChat, open_turn
+from gateway.flow.turn.runner import TurnResult, TurnRunner
+from gateway.flow.turn.sinks import DraftSink, Sink, seen_reaction, typing
 from gateway.store import sessions, tasks
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages, unread
@@ -24,14 +24,14 @@ from gateway.store.transcript.messages import MessageRow
 log = structlog.get_logger(__name__)
 
 
-class Turns:
+class ChatTurns:
     """The runner of `chat` tasks."""
 
     def __init__(
         self,
         database: Database,
-        answering: Answering,
-        homes: Homes,
+        runner: TurnRunner,
+        environments: AgentEnvironments,
         outbound: Outbound,
         live: Live,
         clock: Clock,
@@ -39,8 +39,8 @@ class Turns:
         outages: Outages,
     ) -> None:
         self._database = database
-        self._answering = answering
-        self._homes = homes
+        self._runner = runner
+        self._environments = environments
         self._outbound = outbound
         self._live = live
         self._clock = clock
@@ -57,9 +57,9 @@ class Turns:
         self._live.publish(opened.session, TurnStarted(opened.asked_ids, opened.at.address))
         channel = self._outbound.channel(opened.at)
         try:
-            async with seen(channel, opened.at, opened.asked):
+            async with seen_reaction(channel, opened.at, opened.asked):
                 async with typing(channel, opened.at):
-                    said = await self._answering.answer(run, opened, self._sinks(opened))
+                    said = await self._runner.answer(run, opened, self._sinks(opened))
                 self._failpoints.reach(Step.ANSWER_READY)
                 await self._commit(run, opened, said)
         except DatabaseDown:
@@ -73,19 +73,19 @@ class Turns:
         opened = await self._database.run(lambda tx: open_turn(tx, run))
         if opened is not None:
             text = f"I could not answer: {run.max_attempts} attempts failed. Write again and I start afresh."
-            async with seen(self._outbound.channel(opened.at), opened.at, opened.asked):
-                await self._commit(run, opened, Said(Notice(text), status=Status.FAILED, error="out of attempts"))
+            async with seen_reaction(self._outbound.channel(opened.at), opened.at, opened.asked):
+                await self._commit(run, opened, TurnResult(Notice(text), status=Status.FAILED, error="out of attempts"))
 
-    def _sinks(self, opened: Chat) -> tuple[Sink, ...]:
+    def _sinks(self, opened: OpenedChat) -> tuple[Sink, ...]:
         """The unfinished answer, where the chat shows one."""
         channel = self._outbound.channel(opened.at)
         if channel is None or not channel.capabilities.drafts_at(opened.at.address, private=opened.at.private):
             return ()
         return (DraftSink(channel, opened.at, opened.asked[-1].id, self._clock),)
 
-    async def _commit(self, run: Claim, opened: Chat, said: Said) -> None:
-        channel, home = self._outbound.channel(opened.at), self._homes.of(run.principal_id)
-        sent = await abridged(said.entry.text, channel, home.workspace, self._clock.now())
+    async def _commit(self, run: Claim, opened: OpenedChat, said: TurnResult) -> None:
+        channel, environment = self._outbound.channel(opened.at), self._environments.of(run.principal_id)
+        sent = await abridged(said.entry.text, channel, environment.workspace, self._clock.now())
         stored, more = await self._database.run(lambda tx: self._store(tx, run, opened, said, sent))
         self._failpoints.reach(Step.ANSWER_COMMITTED)
         log.info("turn.answered", task_id=str(run.id), message_id=stored.id, status=said.status.value, more=more)
@@ -94,7 +94,7 @@ class Turns:
         self._outbound.wake()
 
     async def _store(
-        self, tx: Connection, run: Claim, opened: Chat, said: Said, sent: Abridged
+        self, tx: Connection, run: Claim, opened: OpenedChat, said: TurnResult, sent: Abridged
     ) -> tuple[MessageRow, bool]:
         """One transaction: the answer, its outbox rows, which messages it answers, the task's new status."""
         session = opened.session
@@ -112,7 +112,7 @@ class Turns:
             await tasks.finish(tx, run, said.status, error=said.error)
         return answer, more
 
-    async def _remember(self, tx: Connection, opened: Chat, said: Said) -> None:
+    async def _remember(self, tx: Connection, opened: OpenedChat, said: TurnResult) -> None:
         """Keep the digest by which a client that sends the whole conversation finds this session again."""
         heard = await sessions.digest(tx, opened.session)
         for row in opened.asked:

@@ -1,4 +1,4 @@
-"""Compacting: a conversation that has grown too long goes on with a summary of its older part."""
+"""Compact: a conversation that has grown too long goes on with a summary of its older part."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim
 from gateway.domain.transcript import Summary
 from gateway.flow.live import Live, MessageStored, TurnStarted
-from gateway.flow.turn.open import Opened
+from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.sinks import Sink
 from gateway.flow.turn.wiring import LEAST, SizedModel
 from gateway.store import sessions, steps, tasks
@@ -43,7 +43,7 @@ class Written:
     reply: Reply | None
 
 
-class Compacting:
+class Compactor:
     """Puts a summary in the place of what is older; nothing that waits for an answer is ever part of that.
 
     The model is asked outside of any transaction. If there is none, or it fails, or it answers something else, the
@@ -66,7 +66,9 @@ class Compacting:
         self._live = live
         self._failpoints = failpoints
 
-    async def prepare(self, run: Claim, opened: Opened, room: int, paid: Sink, *, overflow: bool = False) -> Opened:
+    async def prepare(
+        self, run: Claim, opened: OpenedTurn, room: int, paid: Sink, *, overflow: bool = False
+    ) -> OpenedTurn:
         """Compact, once, a transcript that is too long for `room` or for the configuration.
 
         After an `overflow` a provider has said so: all that may go goes. Returns the turn to go on with, which is
@@ -80,7 +82,7 @@ class Compacting:
             return opened
         return await self._compacted(run, opened, cut_of(opened.transcript, run.id, at // 4), at, paid)
 
-    async def _compacted(self, run: Claim, opened: Opened, what: Cut | None, at: int, paid: Sink) -> Opened:
+    async def _compacted(self, run: Claim, opened: OpenedTurn, what: Cut | None, at: int, paid: Sink) -> OpenedTurn:
         if what is None:
             return opened
         summary = await self._written(what, longest_summary(at))
@@ -131,7 +133,7 @@ class Compacting:
         await self._close_journal(tx, session, goal(summary.sections))
         return row.id
 
-    async def _reopened(self, opened: Opened) -> Opened:
+    async def _reopened(self, opened: OpenedTurn) -> OpenedTurn:
         """The turn as the rows have it now; what arrived meanwhile joins it."""
         again = await self._database.run(opened.again)
         if again is None:

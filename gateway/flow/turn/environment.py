@@ -1,4 +1,4 @@
-"""Homes: what a principal has of its own: a file root, a persona, the tools that work on them."""
+"""Agent environments: what the agent works with for one principal: files, persona, tools, time zone."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label, Role
-from gateway.flow.outbound.send_tool import Posting
+from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
 from gateway.llm.tokens import estimate_tool
 from gateway.store.pool import Database
@@ -25,7 +25,7 @@ KEPT = 256
 
 
 @dataclass(frozen=True)
-class Home:
+class AgentEnvironment:
     """Everything a turn of one principal works with."""
 
     workspace: Workspace
@@ -44,7 +44,7 @@ class Home:
         return sum(map(estimate_tool, self.toolbox.specs))
 
 
-class Homes:
+class AgentEnvironments:
     """Builds each home once. The owner's files are the workspace; another's lie apart from it, under its own id."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Homes:
         workspace: Path,
         others: Path,
         families: Sequence[Family],
-        posting: Posting | None = None,
+        send_tool: SendTool | None = None,
         clock: Clock | None = None,
         owner_zone: Callable[[], str | None] = lambda: None,
     ) -> None:
@@ -64,12 +64,12 @@ class Homes:
         self._personas = Persona(self._workspace)
         self._others = others
         self._families = families
-        self._posting = posting
+        self._send_tool = send_tool
         self._clock = clock or SystemClock()
         self._owner_zone = owner_zone
-        self._built: OrderedDict[PrincipalId, Home] = OrderedDict()
+        self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
 
-    def of(self, principal: PrincipalId) -> Home:
+    def of(self, principal: PrincipalId) -> AgentEnvironment:
         """The principal's home; those not used for long are built anew."""
         if principal not in self._built:
             self._built[principal] = self._build(principal)
@@ -82,18 +82,18 @@ class Homes:
         """Let go of every home; each is built anew when it is asked for."""
         self._built.clear()
 
-    def _build(self, principal: PrincipalId) -> Home:
+    def _build(self, principal: PrincipalId) -> AgentEnvironment:
         owner = self._people.is_owner(principal)
         workspace = self._workspace if owner else self._apart(principal)
         # Whoever is not the owner works on a store that holds nothing but their own.
         database = self._database if owner else self._database.bound(principal)
-        post = self._posting.bound(database).of(principal, workspace) if self._posting else nowhere
+        post = self._send_tool.bound(database).of(principal, workspace) if self._send_tool else nowhere
         recorder = _recorder(database, principal, Label.OWNER if owner else Label.KNOWN)
         zone = partial(self._zone, workspace, owner)
         own = Own(principal, Role.OWNER if owner else Role.MEMBER, database.run, self._clock, zone)
         services = Services(workspace, recorder, post, _finder(database, principal), own)
         tools = [tool for family in self._families for tool in family(services)]
-        return Home(workspace, Toolbox(tools, spill=_spill(workspace)), self._personas, zone)
+        return AgentEnvironment(workspace, Toolbox(tools, spill=_spill(workspace)), self._personas, zone)
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self._owner_zone() if owner else None) or zone_in(self._personas.user(workspace))

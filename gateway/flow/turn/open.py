@@ -1,4 +1,4 @@
-"""Opening a turn: it takes the unread messages and learns from the rows where an interrupted one stopped."""
+"""Open a turn: take the unread messages, and learn from the rows where an interrupted one stopped."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from gateway.store.transcript.messages import MessageRow
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedTurn:
     """What a turn starts from; all of it is in the database."""
 
     session: SessionId
@@ -33,7 +33,7 @@ class Opened:
     transcript: Sequence[MessageRow]
     asked: Sequence[MessageRow]
     spent: Spent
-    again: "Callable[[Connection], Awaitable[Opened | None]]"
+    again: "Callable[[Connection], Awaitable[OpenedTurn | None]]"
     """Reads it once more, as the rows are now."""
     first_ordinal: int
     """The first free key for a tool call of its task."""
@@ -66,13 +66,13 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Chat(Opened):
+class OpenedChat(OpenedTurn):
     """A turn that somebody waits for in a chat."""
 
     at: AddressRow
 
 
-async def open_turn(tx: Connection, run: Claim) -> Chat | None:
+async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
     """Take what is unread and complete; None when there is nothing, and the task is over or waits. Raises `RunLost`."""
     assert run.session_id is not None, "a chat task has a session"
     await sessions.lock(tx, run.session_id)
@@ -90,7 +90,7 @@ async def open_turn(tx: Connection, run: Claim) -> Chat | None:
         return None
     last = asked[-1]
     assert last.address_id is not None, "what a person said came from somewhere"
-    return Chat(
+    return OpenedChat(
         session=run.session_id,
         principal=await principals.get(tx, run.principal_id),
         label=await sessions.label(tx, run.session_id),
@@ -115,7 +115,7 @@ async def open_alone(
     at: AddressRow | None = None,
     history: Sequence[MessageRow] = (),
     heartbeat: bool = False,
-) -> Opened | None:
+) -> OpenedTurn | None:
     """Say the prompt, once, in the session of a task that nobody waits for; raises `RunLost`.
 
     None when that prompt is open no more, and the task is over. Whatever an earlier task left open there has nobody
@@ -135,7 +135,7 @@ async def open_alone(
     if not asked:
         await tasks.finish(tx, run, Status.COMPLETED)
         return None
-    return Opened(
+    return OpenedTurn(
         session=run.session_id,
         principal=await principals.get(tx, run.principal_id),
         label=await sessions.label(tx, run.session_id),

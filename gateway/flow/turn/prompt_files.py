@@ -1,4 +1,4 @@
-"""Exhibits: the text of short files, and pictures of those that are to be answered now, beside the words about them."""
+"""Files in the prompt: the text of short ones, and pictures of those that are to be answered now."""
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
@@ -17,7 +17,7 @@ PICTURES = 8
 PICTURE_BYTES = 400_000
 
 
-async def exhibited(entries: Sequence[Entry], workspace: Workspace, asked: Set[MessageId]) -> list[Entry]:
+async def with_files(entries: Sequence[Entry], workspace: Workspace, asked: Set[MessageId]) -> list[Entry]:
     """The entries with what can be shown of their files; pictures only with what is `asked`, the newest."""
     shown: list[Entry] = []
     room = PICTURES

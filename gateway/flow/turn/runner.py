@@ -1,4 +1,4 @@
-"""Answering: from an opened turn to what is said to it, whoever asked and wherever the answer goes."""
+"""The turn runner: from an opened turn to its result, whoever asked and wherever the answer goes."""
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -17,11 +17,11 @@ from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import AssistantText, Notice
 from gateway.flow.live import Live
 from gateway.flow.turn.budgets import Budgets
-from gateway.flow.turn.compact import Compacting
-from gateway.flow.turn.environment import Homes
-from gateway.flow.turn.open import Opened
+from gateway.flow.turn.compact import Compactor
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
-from gateway.flow.turn.wiring import Conversation, SizedModel
+from gateway.flow.turn.wiring import LoopWiring, SizedModel
 from gateway.store import steps
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TurnResult:
     """How a turn ends: with the agent's answer, or with the gateway's word that there is none."""
 
     entry: AssistantText | Notice
@@ -60,7 +60,7 @@ class Said:
         return answer
 
 
-class Answering:
+class TurnRunner:
     """One for all runs, so that they share the books."""
 
     def __init__(
@@ -68,23 +68,23 @@ class Answering:
         database: Database,
         models: Callable[[], SizedModel],
         limits: Callable[[], Limits],
-        homes: Homes,
+        environments: AgentEnvironments,
         live: Live,
         clock: Clock,
         failpoints: Failpoints,
-        compacting: Compacting,
+        compactor: Compactor,
     ) -> None:
         self._database = database
         self._models = models
         self._budgets = Budgets(database, limits, clock)
-        self._homes = homes
+        self._environments = environments
         self._live = live
         self._failpoints = failpoints
-        self._compacting = compacting
+        self._compactor = compactor
 
     async def answer(
-        self, run: Claim, opened: Opened, sinks: Sequence[Sink] = (), model: SizedModel | None = None
-    ) -> Said:
+        self, run: Claim, opened: OpenedTurn, sinks: Sequence[Sink] = (), model: SizedModel | None = None
+    ) -> TurnResult:
         """The answer; without money no model is asked. A prompt too long for its provider is shortened once.
 
         `model` answers instead of the usual one. What was used is in the books when this returns, and each step is
@@ -92,7 +92,7 @@ class Answering:
         """
         allowed = await self._budgets.allow(opened.principal.role)
         if allowed.refusal is not None:
-            return Said(Notice(allowed.refusal), status=Status.FAILED, error="out of budget")
+            return TurnResult(Notice(allowed.refusal), status=Status.FAILED, error="out of budget")
         budget, asked = None, model or self._models()
         stored = StepSink(self._database, run, opened.session, opened.label, self._failpoints)
         sinks = (stored, LiveSink(self._live, opened.session), self._budgets, *sinks)
@@ -104,29 +104,29 @@ class Answering:
                 if not exc.overflow or budget is not None:
                     log.warning("turn.no_model", attempts=len(exc.attempts))
                     words = str(exc) if opened.principal.role is Role.OWNER else NO_MODEL
-                    return Said(Notice(words), status=Status.FAILED, error="no model answered", problem=exc)
+                    return TurnResult(Notice(words), status=Status.FAILED, error="no model answered", problem=exc)
             budget = int(conversation.prompted * AFTER_OVERFLOW)
             log.warning("turn.too_long", tokens=conversation.prompted)
 
     async def _prepared(
-        self, run: Claim, opened: Opened, model: SizedModel, limits: Limits, budget: int | None
-    ) -> Conversation:
+        self, run: Claim, opened: OpenedTurn, model: SizedModel, limits: Limits, budget: int | None
+    ) -> LoopWiring:
         """Compacted if it has grown too long, and in any case when `budget` says that a provider found it too long."""
         conversation = self._conversation(run, opened, model, limits, budget)
         if budget is None and limits.stop(opened.spent):
             return conversation
-        ready = await self._compacting.prepare(
+        ready = await self._compactor.prepare(
             run, opened, conversation.room, self._budgets, overflow=budget is not None
         )
         return conversation if ready is opened else self._conversation(run, ready, model, limits, budget)
 
     def _conversation(
-        self, run: Claim, opened: Opened, model: SizedModel, limits: Limits, budget: int | None
-    ) -> Conversation:
-        home = self._homes.of(run.principal_id)
-        return Conversation(self._database, self._live, run, opened, home, model, limits, budget)
+        self, run: Claim, opened: OpenedTurn, model: SizedModel, limits: Limits, budget: int | None
+    ) -> LoopWiring:
+        environment = self._environments.of(run.principal_id)
+        return LoopWiring(self._database, self._live, run, opened, environment, model, limits, budget)
 
-    async def _follow(self, conversation: Conversation, sinks: Sequence[Sink]) -> Said:
+    async def _follow(self, conversation: LoopWiring, sinks: Sequence[Sink]) -> TurnResult:
         """The loop, each event in its sinks before the next one is made; raises `ModelsExhausted`."""
         reply: Reply | None = None
         async with aclosing(conversation.events()) as events:
@@ -137,7 +137,7 @@ class Answering:
                     case ModelReplied(last, intents):
                         reply = None if intents else last
                     case Answered(text):
-                        return Said(AssistantText(text), reply)
+                        return TurnResult(AssistantText(text), reply)
                     case _:
                         pass
         raise RuntimeError("the loop ended without an answer")

@@ -164,7 +164,7 @@ async def typing(channel: Channel | None, at: AddressRow) -> AsyncIterator[None]
 
 
 @asynccontextmanager
-async def seen(channel: Channel | None, at: AddressRow, asked: Sequence[MessageRow]) -> AsyncIterator[None]:
+async def seen_reaction(channel: Channel | None, at: AddressRow, asked: Sequence[MessageRow]) -> AsyncIterator[None]:
     """Where a platform has marks, mark what is being answered, and take the marks back: also those of a dead run."""
     if channel is None or not channel.capabilities.reactions:
         yield

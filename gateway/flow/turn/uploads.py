@@ -9,7 +9,7 @@ from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.texts import storable
-from gateway.flow.turn.environment import Homes
+from gateway.flow.turn.environment import AgentEnvironments
 from gateway.store.pool import Database
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
@@ -25,9 +25,11 @@ class UploadRefused(SupaclawError):
 class Uploads:
     """Stores what people send under `uploads/`, by day; `most` is the largest file in bytes."""
 
-    def __init__(self, database: Database, homes: Homes, clock: Clock, most: Callable[[], int]) -> None:
+    def __init__(
+        self, database: Database, environments: AgentEnvironments, clock: Clock, most: Callable[[], int]
+    ) -> None:
         self._database = database
-        self._homes = homes
+        self._environments = environments
         self._clock = clock
         self._most = most
         self._one_by_one: WeakValueDictionary[PrincipalId, asyncio.Lock] = WeakValueDictionary()
@@ -51,7 +53,7 @@ class Uploads:
 
         Raises `UploadRefused`, `DatabaseDown` and what `pieces` raises; then nothing of it is left.
         """
-        root, most = self._homes.of(principal).workspace.root, self._most()
+        root, most = self._environments.of(principal).workspace.root, self._most()
         alone = self._one_by_one.setdefault(principal, asyncio.Lock())
         try:
             async with received(root, pieces, most) as incoming, alone:

@@ -1,4 +1,4 @@
-"""A conversation: the agent's loop, wired to one turn's transcript, tools and model."""
+"""The loop, wired to the transcript, the tools and the model of one turn."""
 
 from collections.abc import AsyncGenerator, Sequence, Set
 from contextlib import aclosing
@@ -16,10 +16,10 @@ from gateway.domain.tasks import Claim
 from gateway.domain.tokens import estimate
 from gateway.domain.transcript import Entry, Summary, UserText
 from gateway.flow.live import Live, TurnStarted
-from gateway.flow.turn.environment import Home
+from gateway.flow.turn.environment import AgentEnvironment
 from gateway.flow.turn.long_messages import shortened
-from gateway.flow.turn.open import Opened
-from gateway.flow.turn.prompt_files import exhibited
+from gateway.flow.turn.open import OpenedTurn
+from gateway.flow.turn.prompt_files import with_files
 from gateway.store import sessions, tasks
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import attachments, unread
@@ -37,7 +37,7 @@ class SizedModel(Model, Protocol):
         ...
 
 
-class Conversation:
+class LoopWiring:
     """One run of the loop; `budget` is what a prompt may have if that is less than the model promises."""
 
     def __init__(
@@ -45,8 +45,8 @@ class Conversation:
         database: Database,
         live: Live,
         run: Claim,
-        opened: Opened,
-        home: Home,
+        opened: OpenedTurn,
+        environment: AgentEnvironment,
         model: SizedModel,
         limits: Limits,
         budget: int | None = None,
@@ -55,13 +55,17 @@ class Conversation:
         self._live = live
         self._run = run
         self._opened = opened
-        self._home = home
+        self._environment = environment
         self._model = model
         self._limits = limits
         self._most = budget
         listed = index(opened.files, opened.all_files)
         standing = system_prompt(
-            home.persona(), opened.principal, zone=home.zone(), sections=(listed,), heartbeat=opened.heartbeat
+            environment.persona(),
+            opened.principal,
+            zone=environment.zone(),
+            sections=(listed,),
+            heartbeat=opened.heartbeat,
         )
         self._system = SystemMessage(standing)
         self._pending = opened.pending(run)
@@ -78,7 +82,7 @@ class Conversation:
     def prompted(self) -> int:
         """Tokens of the last prompt."""
         said = self._asked.messages if self._asked else ()
-        return self._home.schema_tokens + sum(message_tokens(message, estimate) for message in said)
+        return self._environment.schema_tokens + sum(message_tokens(message, estimate) for message in said)
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """As `run_turn`; raises `ModelsExhausted` and `RunLost`."""
@@ -87,7 +91,7 @@ class Conversation:
         turn = run_turn(
             entries,
             model=self._model,
-            toolbox=self._home.toolbox,
+            toolbox=self._environment.toolbox,
             render=self._render,
             steer=self._steer,
             caller=self._opened.caller(self._run),
@@ -102,14 +106,14 @@ class Conversation:
     def _render(self, entries: Sequence[Entry]) -> Prompt:
         whole = (self._system, *to_messages(entries))
         summaries = sum(isinstance(entry, Summary) for entry in entries[:1])
-        self._asked = Prompt(fit(whole, self._budget(), estimate, pinned=summaries), self._home.toolbox.specs)
+        self._asked = Prompt(fit(whole, self._budget(), estimate, pinned=summaries), self._environment.toolbox.specs)
         return self._asked
 
     def _budget(self) -> int:
         """Tokens of a prompt without the tools."""
         promised = self._model.prompt_budget()
         most = promised if self._most is None else min(promised, self._most)
-        return max(most - self._home.schema_tokens, LEAST)
+        return max(most - self._environment.schema_tokens, LEAST)
 
     async def _steer(self) -> Sequence[UserText]:
         """What arrived since the last model call; a turn that begins with one has just taken it."""
@@ -127,8 +131,8 @@ class Conversation:
         return [entry for entry in entries if isinstance(entry, UserText)]
 
     async def _shown(self, rows: Sequence[MessageRow], asked: Set[MessageId]) -> list[Entry]:
-        entries = await shortened(rows, self._home.workspace)
-        return await exhibited(entries, self._home.workspace, asked)
+        entries = await shortened(rows, self._environment.workspace)
+        return await with_files(entries, self._environment.workspace, asked)
 
     async def _take(self, tx: Connection) -> list[MessageRow]:
         await sessions.lock(tx, self._opened.session)

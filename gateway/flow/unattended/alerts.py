@@ -1,11 +1,11 @@
-"""Failing: that a schedule does not work is told once, and once that it works again."""
+"""Alerts on schedules: a failure is told once, and so is the recovery."""
 
 import structlog
 
 from gateway.agent.scheduling.alerts import schedule_works
 from gateway.domain.schedules import Recurring
 from gateway.domain.transcript import Notice
-from gateway.flow.outbound.proactive import Delivering
+from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection
 from gateway.store.scheduling import schedule_runs
@@ -15,8 +15,8 @@ from gateway.store.transcript.messages import MessageRow
 log = structlog.get_logger(__name__)
 
 
-async def fails(
-    tx: Connection, delivering: Delivering, schedule: ScheduleRow, at: AddressRow | None, notice: Notice
+async def alert_failure(
+    tx: Connection, proactive: ProactiveMessages, schedule: ScheduleRow, at: AddressRow | None, notice: Notice
 ) -> MessageRow | None:
     """Tell it, unless it is recurring and that was told; the caller holds the schedule. Without a chat the log is told.
 
@@ -28,11 +28,11 @@ async def fails(
         log.warning("schedule.untold", schedule=schedule.id)
         return None
     await schedule_runs.set_failing(tx, schedule.id, failing=True)
-    return await delivering.say(tx, at, at.principal_id, notice, label=schedule.label, origin="gateway")
+    return await proactive.say(tx, at, at.principal_id, notice, label=schedule.label, origin="gateway")
 
 
-async def works(
-    tx: Connection, delivering: Delivering, schedule: ScheduleRow, at: AddressRow | None
+async def alert_recovery(
+    tx: Connection, proactive: ProactiveMessages, schedule: ScheduleRow, at: AddressRow | None
 ) -> MessageRow | None:
     """Tell it, if its failure was told; the caller holds the schedule."""
     if schedule.failing_since is None:
@@ -41,4 +41,4 @@ async def works(
     if at is None:
         return None
     notice = schedule_works(schedule.definition)
-    return await delivering.say(tx, at, at.principal_id, notice, label=schedule.label, origin="gateway")
+    return await proactive.say(tx, at, at.principal_id, notice, label=schedule.label, origin="gateway")

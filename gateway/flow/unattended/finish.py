@@ -1,4 +1,4 @@
-"""Concluding: how a run that nobody waits for ends, in its own session, in its person's chat and in the books."""
+"""Finish a run that nobody waits for: in its own session, in its person's chat and in the books."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,12 +16,12 @@ from gateway.domain.texts import one_line
 from gateway.domain.transcript import AssistantText
 from gateway.flow.live import Live, MessageStored
 from gateway.flow.outbound.long_answers import Abridged, abridged
-from gateway.flow.outbound.proactive import Delivering
+from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
-from gateway.flow.turn.environment import Homes
-from gateway.flow.turn.open import Opened
-from gateway.flow.turn.runner import Said
-from gateway.flow.unattended.alerts import fails, works
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.open import OpenedTurn
+from gateway.flow.turn.runner import TurnResult
+from gateway.flow.unattended.alerts import alert_failure, alert_recovery
 from gateway.store import sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
@@ -43,8 +43,8 @@ class Ending:
 
     run: Claim
     assignment: Assignment
-    opened: Opened
-    said: Said
+    opened: OpenedTurn
+    said: TurnResult
     reason: str | None
     sent: Abridged
 
@@ -54,7 +54,7 @@ class Ending:
         return self.assignment.deliver and self.reason is None and not is_quiet(self.said.entry.text, QUIET)
 
 
-class Concluding:
+class RunFinisher:
     """Stores what a run said and tells its person, in one transaction.
 
     `over` is called when a slot is: the next one may be due, and what was told is to be followed.
@@ -63,24 +63,24 @@ class Concluding:
     def __init__(
         self,
         database: Database,
-        homes: Homes,
+        environments: AgentEnvironments,
         outbound: Outbound,
-        delivering: Delivering,
+        proactive: ProactiveMessages,
         live: Live,
         clock: Clock,
         failpoints: Failpoints,
         over: Callable[[], None],
     ) -> None:
         self._database = database
-        self._homes = homes
+        self._environments = environments
         self._outbound = outbound
-        self._delivering = delivering
+        self._proactive = proactive
         self._live = live
         self._clock = clock
         self._failpoints = failpoints
         self._over = over
 
-    async def conclude(self, run: Claim, assignment: Assignment, opened: Opened, said: Said) -> None:
+    async def finish(self, run: Claim, assignment: Assignment, opened: OpenedTurn, said: TurnResult) -> None:
         """Raises `RunLost`; then nothing of it is stored."""
         ending = Ending(run, assignment, opened, said, _reason(said, opened.principal.role), Abridged(said.entry.text))
         if ending.tells:
@@ -90,22 +90,25 @@ class Concluding:
         log.info("run.concluded", message_id=answer.id, failed=ending.reason is not None, told=told and told.id)
         self._live.publish(opened.session, MessageStored(answer.id))
         if told is not None:
-            self._delivering.told(told)
+            self._proactive.told(told)
         if assignment.schedule is not None:
             self._over()
 
     async def _abridged(self, ending: Ending) -> Abridged:
         """For the chat where it is going to be told, as far as that can be known before."""
         at = await self._database.run(lambda tx: self._destination(tx, ending))
-        channel, home = self._outbound.channel(at) if at else None, self._homes.of(ending.run.principal_id)
-        return await abridged(ending.said.entry.text, channel, home.workspace, self._clock.now())
+        channel, environment = (
+            self._outbound.channel(at) if at else None,
+            self._environments.of(ending.run.principal_id),
+        )
+        return await abridged(ending.said.entry.text, channel, environment.workspace, self._clock.now())
 
     async def _destination(self, tx: Connection, ending: Ending) -> AddressRow | None:
         asked = ending.assignment
         if not asked.deliver:
             return None
         principal = ending.run.principal_id
-        return await self._delivering.destination(tx, principal, address=asked.address, channel=asked.channel)
+        return await self._proactive.destination(tx, principal, address=asked.address, channel=asked.channel)
 
     async def _store(self, tx: Connection, ending: Ending) -> tuple[MessageRow, MessageRow | None]:
         """One transaction: the answer, what is told of it, how far the slot came, the task's end."""
@@ -134,13 +137,13 @@ class Concluding:
         run = ending.run
         await schedule_runs.executed(tx, run.id)
         if not ending.tells:
-            return await works(tx, self._delivering, schedule, at) if schedule else None
+            return await alert_recovery(tx, self._proactive, schedule, at) if schedule else None
         if at is None:
             log.warning("run.undeliverable")
             await schedule_runs.produced(tx, run.id, None)
             await schedule_runs.failed(tx, run.id, NO_CHAT)
             return None
-        told = await self._delivering.say(
+        told = await self._proactive.say(
             tx,
             at,
             run.principal_id,
@@ -161,11 +164,11 @@ class Concluding:
         await schedule_runs.failed(tx, run.id, reason)
         if schedule is not None and asked.slot is not None:
             notice = schedule_failed(schedule.definition, asked.slot, reason)
-            return await fails(tx, self._delivering, schedule, at, notice)
+            return await alert_failure(tx, self._proactive, schedule, at, notice)
         if at is None or await schedule_runs.failed_this_hour(tx, run.principal_id, asked.name, run.id):
             return None
         notice = trigger_failed(asked.name, reason)
-        return await self._delivering.say(tx, at, run.principal_id, notice, label=Label.OWNER, origin="gateway")
+        return await self._proactive.say(tx, at, run.principal_id, notice, label=Label.OWNER, origin="gateway")
 
 
 async def _answer(tx: Connection, ending: Ending) -> MessageRow:
@@ -177,7 +180,7 @@ async def _answer(tx: Connection, ending: Ending) -> MessageRow:
     return answer
 
 
-def _reason(said: Said, role: Role) -> str | None:
+def _reason(said: TurnResult, role: Role) -> str | None:
     """No answer is a failure, never silence; what providers say is for the owner alone."""
     if said.status is Status.FAILED:
         known = said.entry.text if role is Role.OWNER or said.problem is None else said.error or ""

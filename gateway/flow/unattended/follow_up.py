@@ -1,4 +1,4 @@
-"""Settling: what schedules told is followed until it is there, or until it is known that it is not."""
+"""Follow up what schedules told until it is delivered, or until it is known that it is not."""
 
 import structlog
 
@@ -6,14 +6,14 @@ from gateway.agent.scheduling.alerts import schedule_undelivered
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.texts import one_line
 from gateway.domain.transcript import AssistantText
-from gateway.flow.outbound.proactive import Delivering
+from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.people import People
-from gateway.flow.unattended.alerts import fails, works
+from gateway.flow.unattended.alerts import alert_failure, alert_recovery
 from gateway.store import outbox
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
 from gateway.store.scheduling import schedule_runs
-from gateway.store.scheduling.schedule_runs import Arrival
+from gateway.store.scheduling.schedule_runs import DeliveryOutcome
 from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
@@ -25,19 +25,19 @@ IN_DOUBT = "may not have arrived"
 log = structlog.get_logger(__name__)
 
 
-class Settling:
+class DeliveryFollowUp:
     """What was refused is said once more, elsewhere; what may have arrived is never said again."""
 
-    def __init__(self, database: Database, people: People, delivering: Delivering) -> None:
+    def __init__(self, database: Database, people: People, proactive: ProactiveMessages) -> None:
         self._database = database
         self._people = people
-        self._delivering = delivering
+        self._proactive = proactive
 
     async def settle(self) -> bool:
         """Look once; whether something is still on its way, or left for the next look."""
         if not await self._on_their_way():
             return False
-        await self._database.run(lambda tx: schedule_runs.refuse(tx, self._delivering.channels))
+        await self._database.run(lambda tx: schedule_runs.refuse(tx, self._proactive.channels))
         await self._database.run(lambda tx: schedule_runs.deliver(tx, BATCH))
         async with self._database.connection() as conn:
             arrived = await schedule_runs.arrived(conn, BATCH)
@@ -49,7 +49,7 @@ class Settling:
         async with self._database.connection() as conn:
             return await schedule_runs.on_their_way(conn)
 
-    async def _settled(self, arrival: Arrival) -> None:
+    async def _settled(self, arrival: DeliveryOutcome) -> None:
         try:
             told = await self._database.run(lambda tx: self._settle(tx, arrival))
         except TryAgainLater:
@@ -58,13 +58,13 @@ class Settling:
             log.exception("run.unsettled", task_id=str(arrival.task_id))
         else:
             if told is not None:
-                self._delivering.told(told)
+                self._proactive.told(told)
 
-    async def _settle(self, tx: Connection, arrival: Arrival) -> MessageRow | None:
+    async def _settle(self, tx: Connection, arrival: DeliveryOutcome) -> MessageRow | None:
         """One transaction; what was said in it."""
         if arrival.refused is not None and not arrival.uncertain:
             return await self._refused(tx, arrival, one_line(arrival.refused, LONGEST_ERROR))
-        at = await self._delivering.destination(tx, arrival.principal_id, address=arrival.address_id)
+        at = await self._proactive.destination(tx, arrival.principal_id, address=arrival.address_id)
         schedule = await _hold(tx, arrival)
         if schedule is None:
             return None
@@ -75,11 +75,11 @@ class Settling:
         await schedule_runs.delivered(tx, arrival.task_id)
         if schedule.failing_since is None or arrival.produced_at < schedule.failing_since:  # it says nothing of later
             return None
-        return await works(tx, self._delivering, schedule, at)
+        return await alert_recovery(tx, self._proactive, schedule, at)
 
-    async def _refused(self, tx: Connection, arrival: Arrival, why: str) -> MessageRow | None:
+    async def _refused(self, tx: Connection, arrival: DeliveryOutcome, why: str) -> MessageRow | None:
         """Once more where its person is told otherwise; where that is nowhere, its owner hears of it."""
-        told, avoid = self._delivering, arrival.address_id
+        told, avoid = self._proactive, arrival.address_id
         elsewhere = None if arrival.again else await told.destination(tx, arrival.principal_id, avoid=avoid)
         at = elsewhere or await told.destination(tx, self._people.owner.id, avoid=avoid)
         schedule = await _hold(tx, arrival)
@@ -89,15 +89,15 @@ class Settling:
         if elsewhere is not None:
             return await self._again(tx, arrival, elsewhere)
         await schedule_runs.failed(tx, arrival.task_id, f"could not be delivered: {why}")
-        return await fails(tx, told, schedule, at, schedule_undelivered(schedule.definition, arrival.slot, why))
+        return await alert_failure(tx, told, schedule, at, schedule_undelivered(schedule.definition, arrival.slot, why))
 
-    async def _again(self, tx: Connection, arrival: Arrival, at: AddressRow) -> MessageRow:
+    async def _again(self, tx: Connection, arrival: DeliveryOutcome, at: AddressRow) -> MessageRow:
         """As it was said, with the file of a long one."""
         said = await messages.get(tx, arrival.message_id)
         assert said is not None, "messages are never deleted"
         parts = await outbox.of_message(tx, said.id)
         files = [part.file_id for part in parts if part.file_id is not None]
-        told = await self._delivering.say(
+        told = await self._proactive.say(
             tx,
             at,
             arrival.principal_id,
@@ -112,7 +112,7 @@ class Settling:
         return told
 
 
-async def _hold(tx: Connection, arrival: Arrival) -> ScheduleRow | None:
+async def _hold(tx: Connection, arrival: DeliveryOutcome) -> ScheduleRow | None:
     """Its schedule; None if that is gone, or somebody else has dealt with it."""
     schedule = await schedule_runs.hold(tx, arrival.schedule_id)
     return schedule if schedule is not None and await schedule_runs.still(tx, arrival) else None

@@ -1,4 +1,4 @@
-"""Triggering: what another program sends becomes a task for the agent, under the owner's instructions."""
+"""Triggers: what another program sends becomes a task for the agent, under the owner's instructions."""
 
 import hashlib
 import json
@@ -52,7 +52,7 @@ class QueueFull(TryAgainLater):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class TriggerRequest:
     """What arrived: `content` is whatever the program said; `account` names the credential it showed."""
 
     source: str
@@ -70,14 +70,14 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AcceptedTrigger:
     """The task that a trigger became, or was found to be already."""
 
     task: TaskId
     status: Status
 
 
-class Triggering:
+class Triggers:
     """Queues what arrives as tasks of the owner, which trust nothing of it."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Triggering:
         self._configured = configured
         self._woken = woken
 
-    async def accept(self, sent: Sent) -> Taken:
+    async def accept(self, sent: TriggerRequest) -> AcceptedTrigger:
         """Committed when this returns; raises `NoSuchChannel`, `KeyReused`, `QueueFull`."""
         assignment = Assignment(
             prompt=framed(await workflow(self._workspace, sent.source), sent.source, sent.content),
@@ -117,20 +117,20 @@ class Triggering:
             raise NoSuchChannel(f"There is no channel of that name; there are {', '.join(known)}, and {NOWHERE}.")
         return wanted
 
-    async def _queued(self, tx: Connection, sent: Sent, assignment: Assignment) -> Taken:
+    async def _queued(self, tx: Connection, sent: TriggerRequest, assignment: Assignment) -> AcceptedTrigger:
         if sent.key is not None:
             await triggers.reserve(tx, sent.source, sent.key)
             if before := await triggers.by_key(tx, sent.source, sent.key):
                 if before.digest != sent.digest:
                     raise KeyReused("This idempotency key came with something else before; choose another one.")
-                return Taken(before.task_id, before.status)
+                return AcceptedTrigger(before.task_id, before.status)
         if await triggers.live(tx, MOST_LIVE) >= MOST_LIVE:
             raise QueueFull(f"{MOST_LIVE:,} triggers are waiting already")
         task = await self._created(tx, sent, assignment)
         await triggers.add(tx, self._owner, sent.source, task, account=sent.account, key=sent.key, digest=sent.digest)
-        return Taken(task, Status.PENDING)
+        return AcceptedTrigger(task, Status.PENDING)
 
-    async def _created(self, tx: Connection, sent: Sent, assignment: Assignment) -> TaskId:
+    async def _created(self, tx: Connection, sent: TriggerRequest, assignment: Assignment) -> TaskId:
         if sent.session is None:
             session = await sessions.start(tx, self._owner, assignment.label)
         else:

@@ -15,7 +15,7 @@ from gateway.store.scheduling.schedules import ScheduleRow
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class DeliveryOutcome:
     """What was told and is not on its way any more: all of it is there, unless it was `refused` or is `uncertain`."""
 
     schedule_id: ScheduleId
@@ -105,7 +105,7 @@ async def deliver(conn: Connection, limit: int) -> int:
     return len(done)
 
 
-async def arrived(conn: Connection, limit: int) -> list[Arrival]:
+async def arrived(conn: Connection, limit: int) -> list[DeliveryOutcome]:
     """What else is not on its way any more."""
     rows = await conn.fetch(
         """select r.schedule_id, r.slot, r.principal_id, r.task_id, r.message_id, m.address_id, r.produced_at,
@@ -120,10 +120,10 @@ async def arrived(conn: Connection, limit: int) -> list[Arrival]:
            order by r.message_id limit $1""",
         limit,
     )
-    return [Arrival(**row) for row in rows]
+    return [DeliveryOutcome(**row) for row in rows]
 
 
-async def still(conn: Connection, arrival: Arrival) -> bool:
+async def still(conn: Connection, arrival: DeliveryOutcome) -> bool:
     """Whether nobody has dealt with it meanwhile; the caller holds its schedule."""
     found = await conn.fetchval(
         """select exists (select from schedule_runs

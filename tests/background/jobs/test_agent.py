@@ -574,7 +574,7 @@ async def test_runs_that_tell_and_turns_that_send_never_wait_in_a_circle(
 
     async def settles() -> None:
         for _ in range(rounds):
-            await path.settling.settle()
+            await path.follow_up.settle()
 
     path.model.answer = answer
     async with asyncio.TaskGroup() as group:

@@ -275,7 +275,7 @@ class TestFailures:
     async def test_without_money_it_is_no_failure(self, beating: Heart, beat: Beat, path: MessagePath) -> None:
         await beating.timer.beat()
         await beating.spend(1000, kind="agent", at=datetime.now(UTC))
-        path.turns._answering._budgets._limits = lambda: Limits(day_usd=1.0)
+        path.turns._runner._budgets._limits = lambda: Limits(day_usd=1.0)
         await beating.work()
 
         assert (await beating.pulse()).outcome is Outcome.SKIPPED

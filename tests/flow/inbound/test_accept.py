@@ -11,8 +11,8 @@ from gateway.config.failpoints import Failpoints
 from gateway.domain.inbound import Address, Earlier
 from gateway.domain.principals import Label
 from gateway.domain.routing import Edit, Ignore, RunCommand, StartTurn
+from gateway.flow.inbound import accept as accept_module
 from gateway.flow.inbound.accept import InboundFlow
-from gateway.flow.inbound.accept import accept as inbound_module
 from tests.flow.path import MEMBER, STRANGER, FakeModel, MessagePath, build, message, restarted
 
 COUNTS = """select (select count(*) from inbox), (select count(*) from messages), (select count(*) from tasks),
@@ -57,7 +57,7 @@ class TestDuplicates:
     async def test_memory_is_bounded_and_only_a_shortcut(
         self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(inbound_module, "REMEMBERED", 2)
+        monkeypatch.setattr(accept_module, "REMEMBERED", 2)
         for _ in range(2):
             await path.inbound.accept([message("hello", id=f"n{n}") for n in range(5)])
         assert await path.rows("select count(*) from messages") == [(5,)]
@@ -233,8 +233,8 @@ async def test_a_command_survives_a_crash_between_its_arrival_and_its_effect(pat
     [accepted] = await dying.accept([message("/new")])
     again = await restarted(path, FakeModel())
     assert await path.rows("select count(*) from sessions") == [(1,)]
-    await again.dispatch.resume()
-    await again.dispatch.resume()
+    await again.command_runner.resume()
+    await again.command_runner.resume()
     assert (await again.answer(accepted)).text.startswith("New session started")
     assert await path.rows("select count(*), count(ended_at) from sessions") == [(2, 1)]
     assert await path.rows("select count(*) from outbox") == [(1,)]

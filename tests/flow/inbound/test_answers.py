@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.domain.routing import StartTurn
-from gateway.flow.inbound.accept import answers as answers_module
+from gateway.flow.inbound import answers as answers_module
 from gateway.flow.inbound.answers import Answer
 from gateway.flow.inbound.persist import Accepted
 from gateway.flow.live import TextWritten

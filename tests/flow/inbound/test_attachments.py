@@ -14,7 +14,7 @@ from gateway.domain.inbound import Attachment
 from gateway.domain.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
-from gateway.flow.inbound.accept import persist as entering_module
+from gateway.flow.inbound import persist as persist_module
 from gateway.flow.inbound.commands import NOT_TAKEN
 from gateway.store.pool import Database
 from tests.fakes.eventually import eventually
@@ -289,7 +289,7 @@ class TestAlbums:
         [(wait,)] = await path.rows(
             "select extract(epoch from run_at - created_at)::float from tasks where kind = 'chat'"
         )
-        assert wait == entering_module.ALBUM_SECONDS
+        assert wait == persist_module.ALBUM_SECONDS
 
 
 class TestFailures:

@@ -12,9 +12,9 @@ from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import InboxId, TaskId
+from gateway.flow.inbound import spool as spool_module
 from gateway.flow.inbound.accept import InboundFlow
-from gateway.flow.inbound.accept import spool as spool_module
-from gateway.flow.inbound.commands import Dispatch
+from gateway.flow.inbound.commands import CommandRunner
 from gateway.flow.live import SessionReplaced
 from gateway.store import inbox
 from tests.flow.path import MessagePath, message
@@ -68,9 +68,9 @@ async def test_the_reply_to_new_is_said_in_the_new_session(path: MessagePath) ->
     assert str(session)[:8] in reply.text
 
 
-def with_commands(path: MessagePath, commands: Mapping[str, Command]) -> tuple[InboundFlow, Dispatch]:
+def with_commands(path: MessagePath, commands: Mapping[str, Command]) -> tuple[InboundFlow, CommandRunner]:
     cancelled: list[TaskId] = []
-    dispatch = Dispatch(
+    command_runner = CommandRunner(
         path.database,
         commands,
         path.model.describe,
@@ -84,7 +84,7 @@ def with_commands(path: MessagePath, commands: Mapping[str, Command]) -> tuple[I
         path.database,
         path.people,
         commands.keys(),
-        dispatch.run,
+        command_runner.run,
         path.worker.wake,
         path.live,
         path.instance,
@@ -94,7 +94,7 @@ def with_commands(path: MessagePath, commands: Mapping[str, Command]) -> tuple[I
         path.notices,
         SystemClock(),
     )
-    return inbound, dispatch
+    return inbound, command_runner
 
 
 async def test_a_command_that_breaks_says_so_and_changes_nothing(path: MessagePath) -> None:
@@ -115,7 +115,7 @@ async def test_a_command_that_is_gone_after_an_update_is_answered_too(path: Mess
 
     inbound, _ = with_commands(path, {"old": Command("old", "was here", never)})
     await inbound.accept([message("/old")])
-    await path.dispatch.resume()
+    await path.command_runner.resume()
     [(reply,)] = await path.rows("select text from messages where kind = 'notice'")
     assert reply.startswith("That command failed")
 
@@ -221,9 +221,9 @@ async def test_a_command_that_met_an_outage_is_run_when_it_is_over(path: Message
             raise outages.pop()
         return CommandReply("done")
 
-    inbound, dispatch = with_commands(path, {"late": Command("late", "", at_last)})
+    inbound, command_runner = with_commands(path, {"late": Command("late", "", at_last)})
     [accepted] = await inbound.accept([message("/late")])
-    async with background(dispatch.retry, inbound.run):
+    async with background(command_runner.retry, inbound.run):
         assert (await path.answer(accepted)).text == "done"
     assert outages == []
 
@@ -235,10 +235,10 @@ async def test_two_who_run_the_same_command_run_it_once(path: MessagePath) -> No
         ran.append(ctx.argument)
         return CommandReply("noted")
 
-    inbound, dispatch = with_commands(path, {"note": Command("note", "", note)})
+    inbound, command_runner = with_commands(path, {"note": Command("note", "", note)})
     [accepted] = await inbound.accept([message("/note  milk ")])
     assert accepted.inbox_id is not None
-    await asyncio.gather(*(dispatch.run(accepted.inbox_id) for _ in range(5)))
+    await asyncio.gather(*(command_runner.run(accepted.inbox_id) for _ in range(5)))
     assert ran == ["milk"]
     assert await path.rows("select count(*) from outbox") == [(1,)]
 
@@ -260,7 +260,7 @@ async def test_an_outage_during_the_next_try_means_another_one(
         return CommandReply("done")
 
     monkeypatch.setattr(inbox, "unhandled", unhandled)
-    inbound, dispatch = with_commands(path, {"late": Command("late", "", second_time)})
+    inbound, command_runner = with_commands(path, {"late": Command("late", "", second_time)})
     [accepted] = await inbound.accept([message("/late")])
-    async with background(dispatch.retry, inbound.run):
+    async with background(command_runner.retry, inbound.run):
         assert (await path.answer(accepted)).text == "done"

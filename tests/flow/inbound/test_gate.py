@@ -13,7 +13,7 @@ from gateway.domain.codes import new_code
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.inbound import Inbound, Sender
 from gateway.domain.principals import Role
-from gateway.flow.inbound.accept import gate as gate_module
+from gateway.flow.inbound import gate as gate_module
 from gateway.flow.inbound.gate import Gate
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.people import meet

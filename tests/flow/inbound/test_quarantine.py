@@ -6,7 +6,7 @@ import pytest
 
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.routing import Ignore
-from gateway.flow.inbound.accept import quarantine as quarantine_module
+from gateway.flow.inbound import quarantine as quarantine_module
 from gateway.flow.inbound.quarantine import TRIES, Quarantine
 from gateway.store.transcript import unread
 from tests.flow.path import MEMBER, OWNER, MessagePath, message

@@ -8,12 +8,12 @@ import pytest
 
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.routing import Ignore
-from gateway.flow.inbound.accept import outages as outages_module
-from gateway.flow.inbound.accept import spool as spool_module
+from gateway.flow.inbound import outages as outages_module
+from gateway.flow.inbound import spool as spool_module
 from gateway.flow.inbound.outages import KEPT
+from tests.flow.inbound.test_quarantine import poisoned
 from tests.flow.outage import AwayAtTimes
 from tests.flow.path import MEMBER, OWNER, FakeModel, MessagePath, build, message, restarted
-from tests.flow.test_quarantine import poisoned
 
 TEXTS = "select text from messages where kind = 'user' order by id"
 

@@ -14,16 +14,16 @@ from gateway.domain.ids import FileId
 from gateway.domain.principals import Label
 from gateway.domain.transcript import AssistantText
 from gateway.flow.outbound.attempt import POST_IN_DOUBT, UNCONFIRMED
-from gateway.flow.outbound.files import kept
+from gateway.flow.outbound.files import recorded
 from gateway.flow.outbound.sender import Outbound
 from gateway.store import addresses, sessions
 from gateway.store.pool import Database
 from gateway.store.transcript import messages
 from gateway.workspace.measure import measure
 from tests.fakes.channel import FakeChannel
+from tests.flow.outbound.test_sender import STATES, sending, sent, stop
 from tests.flow.path import FakeModel, MessagePath, build
 from tests.flow.path import said as reply
-from tests.flow.test_outbound import STATES, sending, sent, stop
 
 YES = Button("Yes", "/yes")
 ABLE = Capabilities(max_text=4096, buttons=True, max_file=1000)
@@ -39,7 +39,7 @@ async def note(path: MessagePath, *names: str) -> list[FileId]:
     """Files the agent is about to send."""
     owner = path.people.owner.id
     async with path.database.transaction() as tx:
-        rows = [await kept(tx, owner, measure(path.workspace, name, 10_000), Label.OWNER) for name in names]
+        rows = [await recorded(tx, owner, measure(path.workspace, name, 10_000), Label.OWNER) for name in names]
     return [row.id for row in rows]
 
 

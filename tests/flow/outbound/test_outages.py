@@ -8,11 +8,11 @@ import pytest
 
 from gateway.domain.channel import SendUncertain
 from gateway.domain.errors import DatabaseDown, TryAgainLater
-from gateway.flow.outbound.sender import attempt as delivery_module
-from gateway.flow.outbound.sender import sender as outbound_module
+from gateway.flow.outbound import attempt as attempt_module
+from gateway.flow.outbound import sender as sender_module
 from gateway.store import outbox
+from tests.flow.outbound.test_sender import STATES, sent, unsent
 from tests.flow.path import MessagePath
-from tests.flow.test_outbound import STATES, sent, unsent
 
 Break = Callable[..., None]
 
@@ -20,8 +20,8 @@ Break = Callable[..., None]
 @pytest.fixture
 def breaks(monkeypatch: pytest.MonkeyPatch) -> Break:
     """Make a statement fail at its first calls, before or after it took effect."""
-    monkeypatch.setattr(outbound_module, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(delivery_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(sender_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(attempt_module, "POLL_SECONDS", 0.01)
 
     def breaking(name: str, *errors: Exception, afterwards: bool = False) -> None:
         really, left = getattr(outbox, name), list(errors)
@@ -92,11 +92,11 @@ async def test_a_doubt_whose_commit_was_unknown_is_told_once(
         return done
 
     monkeypatch.setattr(path.database, "run", run)
-    monkeypatch.setattr(outbound_module, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(delivery_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(sender_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(attempt_module, "POLL_SECONDS", 0.01)
     path.channel.faults = [SendUncertain("no reply")]
     await unsent(path, "hello")
-    assert await sent(path, count=1) == [delivery_module.UNCONFIRMED]
+    assert await sent(path, count=1) == [attempt_module.UNCONFIRMED]
     assert await path.rows("select count(*) from outbox") == [(2,)]
     assert lost == []
 

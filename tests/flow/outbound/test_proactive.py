@@ -44,7 +44,7 @@ async def chosen(
     path: MessagePath, at: AddressId | None = None, channel: str | None = None, avoid: AddressId | None = None
 ) -> Address | None:
     async with path.database.transaction() as tx:
-        found = await path.delivering.destination(tx, path.people.owner.id, address=at, channel=channel, avoid=avoid)
+        found = await path.proactive.destination(tx, path.people.owner.id, address=at, channel=channel, avoid=avoid)
     return found.address if found else None
 
 
@@ -60,9 +60,9 @@ async def say(
 ) -> MessageRow:
     owner = path.people.owner.id
     async with path.database.transaction() as tx:
-        there = at or await path.delivering.destination(tx, owner)
+        there = at or await path.proactive.destination(tx, owner)
         assert there is not None
-        return await path.delivering.say(tx, there, owner, entry, label=label, origin="schedule")
+        return await path.proactive.say(tx, there, owner, entry, label=label, origin="schedule")
 
 
 async def label(path: MessagePath, session: SessionId) -> Label:
@@ -159,10 +159,10 @@ class TestSaying:
         assert accepted.session_id is not None
         with path.live.subscribe(accepted.session_id) as events:
             owner = path.people.owner.id
-            row = await path.delivering.tell(owner, Notice("Hi."), label=Label.OWNER, origin="gateway")
+            row = await path.proactive.tell(owner, Notice("Hi."), label=Label.OWNER, origin="gateway")
             assert row is not None
             assert events.ready() == [MessageStored(row.id)]
 
     async def test_who_has_no_chat_is_told_nothing(self, path: MessagePath) -> None:
-        told = await path.delivering.tell(path.people.owner.id, Notice("Hi."), label=Label.OWNER, origin="gateway")
+        told = await path.proactive.tell(path.people.owner.id, Notice("Hi."), label=Label.OWNER, origin="gateway")
         assert told is None

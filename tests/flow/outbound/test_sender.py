@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from gateway.domain.channel import Capabilities, SendDelayed, SendFailed, SendUncertain
+from gateway.flow.outbound import attempt as attempt_module
 from gateway.flow.outbound.attempt import INTERRUPTED, TRIES, UNCONFIRMED
-from gateway.flow.outbound.sender import attempt as delivery_module
 from gateway.store.pool import Database
 from tests.fakes.channel import FakeChannel
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, in_turn, restarted, said
@@ -123,7 +123,7 @@ class TestDoubts:
     async def test_a_send_that_hangs_gives_up_its_lane(
         self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(delivery_module, "SEND_WITHIN", 0.05)
+        monkeypatch.setattr(attempt_module, "SEND_WITHIN", 0.05)
         path.channel.gates["1"] = asyncio.Event()
         await unsent(path, "hello")
         running = await sending(path)
@@ -165,7 +165,7 @@ class TestDoubts:
     async def test_but_not_for_ever_and_it_gets_no_notice_of_its_own(
         self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(delivery_module, "NOTICE_TRIES", 1)
+        monkeypatch.setattr(attempt_module, "NOTICE_TRIES", 1)
         path.channel.faults = [SendUncertain("no answer"), SendUncertain("no answer")]
         await unsent(path, "hello")
         running = await sending(path)
@@ -198,7 +198,7 @@ class TestDoubts:
     async def test_but_that_ends_too(
         self, database: Database, path: MessagePath, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(delivery_module, "TRIES", 1)
+        monkeypatch.setattr(attempt_module, "TRIES", 1)
         channel = FakeChannel(capabilities=SURE, faults=[SendUncertain("no answer")])
         path = await build(database, path.workspace, FakeModel(), channel=channel)
         await unsent(path, "hello")
@@ -248,7 +248,7 @@ class TestRestarts:
             raise asyncio.CancelledError
 
         with monkeypatch.context() as patched:
-            patched.setattr(delivery_module.Delivery, "resume", broken)
+            patched.setattr(attempt_module.Delivery, "resume", broken)
             with pytest.raises(asyncio.CancelledError):
                 await again.outbound.adopt("fake", again.channel)
         await again.outbound.adopt("fake", again.channel)
@@ -285,7 +285,7 @@ class TestRestarts:
         assert await path.rows(STATES) == [("hello", "sent")]
 
 
-class TestDoors:
+class TestChannels:
     async def test_a_shut_channels_messages_wait_for_it(self, database: Database, path: MessagePath) -> None:
         path = await build(database, path.workspace, FakeModel(), adopt=False)
         await unsent(path, "word " * 2000)

@@ -9,7 +9,7 @@ from gateway.background import worker as worker_module
 from gateway.domain.model import AssistantMessage, Attempt, ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.domain.principals import Label
 from gateway.domain.transcript import AssistantText
-from gateway.flow.inbound.accept import answers as answers_module
+from gateway.flow.inbound import answers as answers_module
 from gateway.flow.inbound.persist import Accepted
 from gateway.store import tasks
 from gateway.store.pool import Database
@@ -350,7 +350,7 @@ class TestResuming:
         run = asyncio.create_task(path.turns.run(await path.claim()))
         await path.model.called.wait()
         told = AssistantText("Time to stretch.")
-        await path.delivering.tell(path.people.owner.id, told, label=Label.OWNER, origin="schedule")
+        await path.proactive.tell(path.people.owner.id, told, label=Label.OWNER, origin="schedule")
         await crash(run)
         again = await restarted(path)
         await again.turns.run(await again.claim())

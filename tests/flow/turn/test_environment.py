@@ -9,7 +9,7 @@ from gateway import tools
 from gateway.domain.ids import PrincipalId
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.flow.turn.environment import Homes
+from gateway.flow.turn.environment import AgentEnvironments
 from tests.fakes.caller import CALLER
 from tests.flow.path import MEMBER, MessagePath, call, in_turn, results, said
 
@@ -91,18 +91,18 @@ async def test_the_tools_schemas_count_against_the_prompts_budget(path: MessageP
 
 
 async def test_homes_that_were_let_go_are_built_anew(path: MessagePath) -> None:
-    homes, owner = path.turns._homes, path.people.owner.id
-    before = homes.of(owner)
-    assert homes.of(owner) is before
-    homes.forget()
-    assert homes.of(owner) is not before
-    assert homes.of(owner).workspace.root == before.workspace.root
+    environments, owner = path.turns._environments, path.people.owner.id
+    before = environments.of(owner)
+    assert environments.of(owner) is before
+    environments.forget()
+    assert environments.of(owner) is not before
+    assert environments.of(owner).workspace.root == before.workspace.root
 
 
 async def test_times_are_told_on_the_principals_own_clock(path: MessagePath) -> None:
     (path.workspace / "USER.md").write_text("# About the user\n\n- Time zone: Asia/Tokyo\n")
     configured: list[str] = []
-    homes = Homes(
+    environments = AgentEnvironments(
         path.database,
         path.people,
         path.workspace,
@@ -110,7 +110,7 @@ async def test_times_are_told_on_the_principals_own_clock(path: MessagePath) -> 
         tools.discover(),
         owner_zone=lambda: configured[-1] if configured else None,
     )
-    mine, theirs = homes.of(path.people.owner.id), homes.of(PrincipalId(uuid4()))
+    mine, theirs = environments.of(path.people.owner.id), environments.of(PrincipalId(uuid4()))
     there = f"{datetime.now(UTC).astimezone(ZoneInfo('Asia/Tokyo')).year + 1}-06-01T09:00"
     await path.tell("hello")
     outcome = await mine.toolbox.run(

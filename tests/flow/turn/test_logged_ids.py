@@ -9,8 +9,8 @@ import pytest
 
 from gateway.domain.channel import SendFailed
 from gateway.logs import SecretMask, logging_to
+from tests.flow.outbound.test_sender import sent
 from tests.flow.path import MessagePath, in_turn, restarted, said
-from tests.flow.test_outbound import sent
 
 
 @pytest.fixture

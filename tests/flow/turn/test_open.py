@@ -8,7 +8,7 @@ from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Lane
 from gateway.domain.transcript import AssistantText, ToolIntent
-from gateway.flow.turn.open import Opened, open_alone
+from gateway.flow.turn.open import OpenedTurn, open_alone
 from gateway.store import sessions, tasks
 from gateway.store.transcript import messages
 from tests.flow.path import MessagePath
@@ -22,12 +22,12 @@ async def claimed(path: MessagePath, session: SessionId | None = None) -> Claim:
     return await path.claim(Lane.AGENTS)
 
 
-async def opens(path: MessagePath, run: Claim, label: Label = Label.OWNER) -> Opened | None:
+async def opens(path: MessagePath, run: Claim, label: Label = Label.OWNER) -> OpenedTurn | None:
     async with path.database.transaction() as tx:
         return await open_alone(tx, run, "Look around.", label=label, origin="schedule")
 
 
-async def opened(path: MessagePath, run: Claim, label: Label = Label.OWNER) -> Opened:
+async def opened(path: MessagePath, run: Claim, label: Label = Label.OWNER) -> OpenedTurn:
     found = await opens(path, run, label)
     assert found is not None
     return found

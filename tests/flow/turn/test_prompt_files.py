@@ -8,7 +8,7 @@ import pytest
 from gateway.domain.attachments import Attached
 from gateway.domain.ids import MessageId
 from gateway.domain.transcript import AssistantText, UserText
-from gateway.flow.turn.prompt_files import OF_A_MESSAGE, PICTURE_BYTES, PICTURES, SHORT, exhibited
+from gateway.flow.turn.prompt_files import OF_A_MESSAGE, PICTURE_BYTES, PICTURES, SHORT, with_files
 from gateway.workspace.tree import Workspace
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -34,7 +34,7 @@ def asked(id: int, *files: Attached) -> UserText:
 
 
 async def shown(workspace: Workspace, *entries: UserText, answers: set[int]) -> list[UserText]:
-    found = await exhibited(entries, workspace, {MessageId(id) for id in answers})
+    found = await with_files(entries, workspace, {MessageId(id) for id in answers})
     return [entry for entry in found if isinstance(entry, UserText)]
 
 
@@ -90,4 +90,4 @@ async def test_a_picture_that_is_too_large_is_left_out(workspace: Workspace) -> 
 
 async def test_what_has_no_files_stays_as_it_is(workspace: Workspace) -> None:
     entries = [UserText("hello", NOON), AssistantText("hi")]
-    assert await exhibited(entries, workspace, set()) == entries
+    assert await with_files(entries, workspace, set()) == entries

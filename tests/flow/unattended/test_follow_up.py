@@ -62,10 +62,10 @@ async def test_what_is_sent_is_delivered(path: MessagePath) -> None:
     row = await plan(path)
     await fire(path, row)
     await work(path)
-    assert await path.settling.settle() is True
+    assert await path.follow_up.settle() is True
     assert noted(await last_run(path, row)) == ["executed", "produced", "message"]
     await sent(path)
-    assert await path.settling.settle() is False
+    assert await path.follow_up.settle() is False
     assert noted(await last_run(path, row)) == ["executed", "produced", "message", "delivered"]
 
 
@@ -75,18 +75,18 @@ async def test_where_people_read_the_transcript_it_is_there_at_once(path: Messag
     row = await plan(path, address=await address_of(path, page.session_id))
     await fire(path, row)
     await work(path)
-    assert await path.settling.settle() is False
+    assert await path.follow_up.settle() is False
     assert (await last_run(path, row)).delivered_at
 
 
 async def test_what_was_refused_is_said_once_more_elsewhere(path: MessagePath) -> None:
     row = await plan(path)
     await runs(path, row, SendFailed("blocked"))
-    assert await path.settling.settle() is True
+    assert await path.follow_up.settle() is True
     assert await placed(path) == [("1", "assistant", "Stretch now."), ("other", "assistant", "Stretch now.")]
     assert noted(await last_run(path, row)) == ["executed", "produced", "message"]
     await sent(path)
-    assert await path.settling.settle() is False
+    assert await path.follow_up.settle() is False
     assert noted(await last_run(path, row)) == ["executed", "produced", "message", "delivered"]
     assert path.channel.shown[-1].address.chat == "other"
 
@@ -103,11 +103,11 @@ async def test_what_waits_for_a_channel_that_is_gone_goes_elsewhere_and_not_ther
     row = await plan(path)
     await fire(path, row)
     await work(path)
-    assert await path.settling.settle() is True
+    assert await path.follow_up.settle() is True
     configured.clear()
-    await path.settling.settle()
+    await path.follow_up.settle()
     assert await placed(path) == [("1", "assistant", "Stretch now."), ("main", "assistant", "Stretch now.")]
-    await path.settling.settle()
+    await path.follow_up.settle()
     assert (await last_run(path, row)).delivered_at
     await path.outbound.adopt("fake", path.channel)
     await sent(path)
@@ -117,10 +117,10 @@ async def test_what_waits_for_a_channel_that_is_gone_goes_elsewhere_and_not_ther
 async def test_refused_there_too_it_is_an_error_and_its_owner_is_told(path: MessagePath) -> None:
     row = await plan(path)
     await runs(path, row, SendFailed("blocked"))
-    await path.settling.settle()
+    await path.follow_up.settle()
     path.channel.faults.append(SendFailed("chat not found"))
     await sent(path)
-    assert await path.settling.settle() is False
+    assert await path.follow_up.settle() is False
     run = await last_run(path, row)
     assert noted(run) == ["executed", "produced", "message", "error"]
     assert run.error == "could not be delivered: chat not found"
@@ -137,15 +137,15 @@ async def test_while_it_goes_on_not_to_arrive_that_is_told_once_and_then_that_it
     row = await plan(path)
     for day in range(2):
         await runs(path, row, SendFailed("blocked"), days=day)
-        await path.settling.settle()
+        await path.follow_up.settle()
         path.channel.faults.append(SendFailed("blocked"))
         await sent(path)
-        await path.settling.settle()
+        await path.follow_up.settle()
         await sent(path)
     notices = [text for _, kind, text in await placed(path) if kind == "notice"]
     assert len(notices) == 1
     await runs(path, row, days=2)
-    await path.settling.settle()
+    await path.follow_up.settle()
     assert (await placed(path))[-1] == ("1", "notice", 'The schedule "Stand-up" works again.')
     assert (await known(path, row)).failing_since is None
     assert (await last_run(path, row)).delivered_at
@@ -159,7 +159,7 @@ async def test_a_failure_is_over_when_the_next_result_is_there(path: MessagePath
     await runs(path, row, days=1)
     assert (await known(path, row)).failing_since
     for _ in range(2):
-        await path.settling.settle()
+        await path.follow_up.settle()
     assert [text for _, kind, text in await placed(path) if kind == "notice"][1:] == [
         'The schedule "Stand-up" works again.'
     ]
@@ -168,7 +168,7 @@ async def test_a_failure_is_over_when_the_next_result_is_there(path: MessagePath
 async def test_what_may_have_arrived_is_never_said_again(path: MessagePath) -> None:
     row = await plan(path)
     await runs(path, row, SendUncertain("no reply"))
-    assert await path.settling.settle() is False
+    assert await path.follow_up.settle() is False
     run = await last_run(path, row)
     assert run.error == "may not have arrived"
     assert run.delivered_at is None
@@ -180,7 +180,7 @@ async def test_what_was_refused_after_a_part_that_may_have_arrived_is_not_said_a
     path.model.answer = lambda _: said("Stretch now. " * 3)
     row = await plan(path)
     await runs(path, row, SendUncertain("no reply"), SendFailed("blocked"))
-    assert await path.settling.settle() is False
+    assert await path.follow_up.settle() is False
     assert (await last_run(path, row)).error == "may not have arrived"
     assert [chat for chat, _, _ in await placed(path)] == ["1"]
 
@@ -192,7 +192,7 @@ async def test_of_a_members_nothing_but_its_name_is_told_to_the_owner(path: Mess
     path.model.answer = lambda _: said("the secret")
     row = await plan(path, "tell the secret", principal=member, label=Label.KNOWN)
     await runs(path, row, SendFailed("blocked"))
-    await path.settling.settle()
+    await path.follow_up.settle()
     [(_, _, result), (chat, kind, notice)] = await placed(path)
     assert (result, chat, kind) == ("the secret", "1", "notice")
     assert "secret" not in notice
@@ -205,7 +205,7 @@ async def test_two_that_look_at_once_say_it_once(path: MessagePath, workspace: P
     await runs(path, row, SendFailed("blocked"))
     other = await build(path.database, workspace, FakeModel())
     for each in (path, other, path):
-        await each.settling.settle()
+        await each.follow_up.settle()
     assert len(await placed(path)) == 2
 
 
@@ -214,7 +214,7 @@ async def test_of_what_is_removed_nothing_is_followed(path: MessagePath) -> None
     await runs(path, row, SendFailed("blocked"))
     async with path.database.transaction() as tx:
         await schedules.remove(tx, row.id)
-    assert await path.settling.settle() is False
+    assert await path.follow_up.settle() is False
     assert len(await placed(path)) == 1
 
 
@@ -224,7 +224,7 @@ async def test_what_arrives_late_does_not_say_that_what_failed_since_works(path:
     await fire(path, row)
     await work(path)
     await runs(path, row, days=1)
-    await path.settling.settle()
+    await path.follow_up.settle()
     assert [kind for _, kind, _ in await placed(path)] == ["assistant", "notice"]
     assert (await known(path, row)).failing_since
     assert await path.rows("select count(*) from schedule_runs where delivered_at is not null") == [(1,)]

@@ -13,13 +13,21 @@ from gateway.domain.principals import Label
 from gateway.domain.tasks import Status
 from gateway.domain.tokens import estimate
 from gateway.flow.turn.long_messages import MAX_TOKENS
-from gateway.flow.unattended.triggers import MOST_LIVE, KeyReused, NoSuchChannel, QueueFull, Sent, Triggering, framed
+from gateway.flow.unattended.triggers import (
+    MOST_LIVE,
+    KeyReused,
+    NoSuchChannel,
+    QueueFull,
+    TriggerRequest,
+    Triggers,
+    framed,
+)
 from gateway.store import tasks
 from gateway.store.pool import Database
 from gateway.workspace.tree import Workspace
 from tests.store.world import World, found, somebody
 
-SENT = Sent("ci", "build 7 failed", "one")
+SENT = TriggerRequest("ci", "build 7 failed", "one")
 
 
 @dataclass
@@ -27,7 +35,7 @@ class Desk:
     """A gateway's triggering, and how often it called its worker."""
 
     world: World
-    triggering: Triggering
+    triggers: Triggers
     workspace: Path
     calls: list[None] = field(default_factory=list)
 
@@ -52,10 +60,8 @@ class Desk:
 async def desk(database: Database, workspace: Path) -> Desk:
     world, calls = await found(database), list[None]()
     configured = ["telegram", "slack"]
-    triggering = Triggering(
-        database, world.principal, Workspace(workspace), lambda: configured, lambda: calls.append(None)
-    )
-    return Desk(world, triggering, workspace, calls)
+    triggers = Triggers(database, world.principal, Workspace(workspace), lambda: configured, lambda: calls.append(None))
+    return Desk(world, triggers, workspace, calls)
 
 
 def inside(prompt: str) -> tuple[str, str]:
@@ -67,7 +73,7 @@ def inside(prompt: str) -> tuple[str, str]:
 
 class TestAccepting:
     async def test_it_becomes_a_task_of_the_owners_that_trusts_nothing_of_it(self, desk: Desk) -> None:
-        taken = await desk.triggering.accept(SENT)
+        taken = await desk.triggers.accept(SENT)
         [assignment] = await desk.assignments()
         assert (assignment.name, assignment.origin, assignment.label) == ("ci", "trigger", Label.UNTRUSTED)
         assert (assignment.deliver, assignment.channel, assignment.address) == (True, None, None)
@@ -83,31 +89,31 @@ class TestAccepting:
         file = desk.workspace / ".agents/workflows/ci.md"
         file.parent.mkdir(parents=True)
         file.write_text("Say {content} which tests broke, %s.")
-        await desk.triggering.accept(SENT)
+        await desk.triggers.accept(SENT)
         [assignment] = await desk.assignments()
         before, _ = inside(assignment.prompt)
         assert before.startswith("Say {content} which tests broke, %s.\n\nWhat ci sent stands between the two lines")
 
     @pytest.mark.parametrize("name", ["telegram", "web"])
     async def test_it_is_told_on_the_channel_it_names(self, desk: Desk, name: str) -> None:
-        await desk.triggering.accept(replace(SENT, deliver_to=name))
+        await desk.triggers.accept(replace(SENT, deliver_to=name))
         [assignment] = await desk.assignments()
         assert (assignment.deliver, assignment.channel) == (True, name)
 
     async def test_it_can_be_told_nowhere(self, desk: Desk) -> None:
-        await desk.triggering.accept(replace(SENT, deliver_to="none"))
+        await desk.triggers.accept(replace(SENT, deliver_to="none"))
         [assignment] = await desk.assignments()
         assert (assignment.deliver, assignment.channel) == (False, None)
 
     @pytest.mark.parametrize("name", ["whatsapp", "api", "terminal", "", "Telegram"])
     async def test_a_channel_that_is_not_there_is_refused_with_those_that_are(self, desk: Desk, name: str) -> None:
         with pytest.raises(NoSuchChannel, match="there are slack, telegram, web, and none"):
-            await desk.triggering.accept(replace(SENT, deliver_to=name))
+            await desk.triggers.accept(replace(SENT, deliver_to=name))
         assert await desk.assignments() == []
 
     async def test_a_named_session_goes_on_and_others_are_apart(self, desk: Desk) -> None:
         for source, session in [("ci", "main"), ("ci", "main"), ("ci", "b"), ("shop", "main"), ("ci", None)]:
-            await desk.triggering.accept(replace(SENT, source=source, session=session))
+            await desk.triggers.accept(replace(SENT, source=source, session=session))
         first, second, *others = await desk.sessions()
         assert first == second
         assert len({first, *others}) == 4
@@ -115,56 +121,56 @@ class TestAccepting:
 
 class TestKeys:
     async def test_the_same_again_is_the_same_task(self, desk: Desk) -> None:
-        first = await desk.triggering.accept(replace(SENT, key="k"))
+        first = await desk.triggers.accept(replace(SENT, key="k"))
         await desk.world.do("update tasks set status = 'completed'")
-        again = await desk.triggering.accept(replace(SENT, key="k", account="two"))
+        again = await desk.triggers.accept(replace(SENT, key="k", account="two"))
         assert (again.task, again.status) == (first.task, Status.COMPLETED)
         assert len(await desk.assignments()) == 1
 
     @pytest.mark.parametrize("change", [{"content": "other"}, {"session": "s"}, {"deliver_to": "none"}])
     async def test_something_else_under_the_same_key_is_refused(self, desk: Desk, change: dict[str, str]) -> None:
-        await desk.triggering.accept(replace(SENT, key="k"))
+        await desk.triggers.accept(replace(SENT, key="k"))
         with pytest.raises(KeyReused):
-            await desk.triggering.accept(replace(SENT, key="k", **change))
+            await desk.triggers.accept(replace(SENT, key="k", **change))
         assert len(await desk.assignments()) == 1
 
     async def test_sources_have_keys_of_their_own(self, desk: Desk) -> None:
-        await desk.triggering.accept(replace(SENT, key="k"))
-        await desk.triggering.accept(replace(SENT, key="k", source="shop"))
+        await desk.triggers.accept(replace(SENT, key="k"))
+        await desk.triggers.accept(replace(SENT, key="k", source="shop"))
         assert len(await desk.assignments()) == 2
 
     async def test_the_same_at_once_is_one_task(self, desk: Desk) -> None:
-        taken = await asyncio.gather(*(desk.triggering.accept(replace(SENT, key="k")) for _ in range(6)))
+        taken = await asyncio.gather(*(desk.triggers.accept(replace(SENT, key="k")) for _ in range(6)))
         assert len({each.task for each in taken}) == 1
         assert len(await desk.assignments()) == 1
         assert await desk.world.value("select count(*) from sessions") == 2
 
     async def test_without_a_key_each_is_one(self, desk: Desk) -> None:
         for _ in range(2):
-            await desk.triggering.accept(SENT)
+            await desk.triggers.accept(SENT)
         assert len(await desk.assignments()) == 2
 
 
 class TestQueue:
     async def test_when_too_much_waits_no_more_is_taken_but_what_was_is_found(self, desk: Desk) -> None:
-        first = await desk.triggering.accept(replace(SENT, key="k"))
+        first = await desk.triggers.accept(replace(SENT, key="k"))
         await desk.waiting(MOST_LIVE - 1)
         with pytest.raises(QueueFull):
-            await desk.triggering.accept(SENT)
-        assert (await desk.triggering.accept(replace(SENT, key="k"))).task == first.task
+            await desk.triggers.accept(SENT)
+        assert (await desk.triggers.accept(replace(SENT, key="k"))).task == first.task
         async with desk.world.database.transaction() as tx:
             await tasks.cancel(tx, first.task)
-        await desk.triggering.accept(SENT)
+        await desk.triggers.accept(SENT)
 
     async def test_of_many_at_once_no_more_are_taken_than_may_wait(self, desk: Desk) -> None:
         await desk.waiting(MOST_LIVE - 3)
-        sent = [desk.triggering.accept(replace(SENT, content=str(number))) for number in range(8)]
+        sent = [desk.triggers.accept(replace(SENT, content=str(number))) for number in range(8)]
         taken = await asyncio.gather(*sent, return_exceptions=True)
         assert sum(isinstance(each, QueueFull) for each in taken) == 5
         assert await desk.world.value("select count(*) from tasks") == MOST_LIVE
 
     async def test_what_is_planned_comes_before_all_that_was_sent(self, desk: Desk) -> None:
-        await desk.triggering.accept(SENT)
+        await desk.triggers.accept(SENT)
         planned = await desk.world.queue("agent", dedupe="schedule:1")
         [first] = await desk.world.claim(somebody())
         assert first.id == planned

@@ -14,7 +14,7 @@ from gateway.store import outbox, sessions
 from gateway.store.outbox import Part
 from gateway.store.pool import Connection
 from gateway.store.scheduling import schedule_runs, schedules, triggers
-from gateway.store.scheduling.schedule_runs import Arrival
+from gateway.store.scheduling.schedule_runs import DeliveryOutcome
 from gateway.store.scheduling.schedules import RunRow, ScheduleRow
 from gateway.store.transcript import messages
 from tests.store.world import World
@@ -69,7 +69,7 @@ class Slots:
         async with self.world.database.transaction() as tx:
             return await schedule_runs.deliver(tx, limit)
 
-    async def arrived(self, limit: int = 10) -> list[Arrival]:
+    async def arrived(self, limit: int = 10) -> list[DeliveryOutcome]:
         async with self.world.database.connection() as conn:
             return await schedule_runs.arrived(conn, limit)
 
