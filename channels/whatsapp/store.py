@@ -3,10 +3,12 @@
 import fcntl
 import json
 import os
+import sqlite3
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Event, Lock
@@ -82,6 +84,14 @@ class Store:
             return Us(**json.loads(self._account.read_text(encoding="utf-8")))
         return None
 
+    def backup_files(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
+        """Nothing without an account. The keys come first: what they have decrypted is in the spool or accepted."""
+        if self._account.exists() and self.session.exists():
+            yield self.session.name, partial(_copy, self.session)
+            yield self._account.name, self._account.read_bytes
+            for event in sorted(self.spool.glob("*.event")):
+                yield f"{self.spool.name}/{event.name}", event.read_bytes
+
 
 class Spool:
     """One file per message, in the order they came; `put` is for another thread than the rest.
@@ -119,6 +129,23 @@ class Spool:
         for name in names:
             name.unlink(missing_ok=True)
             self._waiting.popleft()
+
+
+def _copy(session: Path) -> bytes:
+    """The session as it was at one instant, by SQLite's own means; raises `OwnerMustAct`.
+
+    Not for the process that has it open: to close a second descriptor there would drop the locks of the first.
+    """
+    try:
+        with (
+            closing(sqlite3.connect(f"{session.absolute().as_uri()}?mode=rw", uri=True)) as source,
+            closing(sqlite3.connect(":memory:")) as copy,
+        ):
+            source.backup(copy)
+            return copy.serialize()
+    except sqlite3.Error as error:
+        cure = "link WhatsApp anew, or leave secrets out of the backup"
+        raise OwnerMustAct(f"{session} cannot be copied ({error}): {cure}") from error
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -21,16 +21,19 @@ def backup(
     file: File,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")] = False,
     with_secrets: Annotated[
-        bool, typer.Option("--with-secrets", help="Keep the keys in config.json, and the gateway's own.")
+        bool,
+        typer.Option("--with-secrets", help="Keep the keys in config.json, the gateway's own, and logins."),
     ] = False,
 ) -> None:
     """Save everything into one file while the gateway works."""
     from gateway.app.archive.backup import back_up
+    from gateway.app.database import reach
 
     environment = Environment.read(os.environ)
     config = load(environment.config, os.environ)
     with logging_to(None, SecretMask(), level=logging.WARNING):
-        saved = asyncio.run(back_up(environment, config, file, force=force, with_secrets=with_secrets))
+        reached = reach(environment, config, mine=False)
+        saved = asyncio.run(back_up(environment, config, file, reached, force=force, with_secrets=with_secrets))
     print(f"{file}: {saved}, {file.stat().st_size / 1e6:.1f} MB")
     if saved.skipped:
         print(f"{saved.skipped} entries were skipped: links that lead out of their folder, pipes and sockets")
@@ -38,6 +41,8 @@ def backup(
         print(f"secrets that are not in it: {', '.join(saved.left_out)}")
     if with_secrets:
         print("it holds secrets: keep it where only you can read it")
+    elif saved.logins:
+        print(f"logins of channels that are not in it: {', '.join(saved.logins)}")
 
 
 def restore(
@@ -49,6 +54,7 @@ def restore(
     """Put a backup back into an empty place."""
     from gateway.app.archive.restore import restore as put_back
     from gateway.app.archive.restore import unpack
+    from gateway.app.database import reach
 
     environment = Environment.read(os.environ)
     if verify:
@@ -56,12 +62,19 @@ def restore(
         return
     config = _only_database(environment.config)
     with logging_to(None, SecretMask(), level=logging.WARNING):
-        saved, path = asyncio.run(put_back(environment, config, file))
+        saved, path = asyncio.run(put_back(environment, config, file, reach(environment, config, mine=True)))
     print(f"restored {saved}")
     if path not in {None, environment.config}:
         print(f"{environment.config} was there already and stays; the saved one is {path}")
     if saved.left_out:
         print(f"put these into {path} before you start: {', '.join(saved.left_out)}")
+    for name in saved.logins:
+        login = f"`supaclaw channel login {name}`"
+        if saved.holds_login(name):
+            cure = f"`supaclaw channel logout {name}` and {login}"
+            print(f"{name} has the keys of the backup: if the old gateway ran after it, link it anew with {cure}")
+        else:
+            print(f"link {name} again once the gateway runs: {login}")
 
 
 def _only_database(path: Path) -> Config:

@@ -52,7 +52,7 @@ async def test_without_an_account_nothing_is_asked_of_whatsapp(whatsapp: FakeWha
     async with opened(tmp_path) as channel, receiving(channel, Gateway()) as task:
         await asyncio.wait({task}, timeout=0.1)
         assert not task.done()
-        assert channel.trouble == "logged out: run `supaclaw whatsapp login`"
+        assert channel.trouble == "logged out: run `supaclaw channel login whatsapp`"
         assert channel.heard_at is not None
         assert whatsapp.sessions == 0
         with pytest.raises(SendDelayed):
@@ -148,7 +148,7 @@ async def test_a_device_unlinked_on_the_phone_can_be_linked_again(whatsapp: Fake
     async with linked(tmp_path, patience=replace(QUICK, asked=0.0)) as channel:
         whatsapp.unlink()
         whatsapp.push(event("Connected", status=True))
-        assert "`supaclaw whatsapp login`" in await stopped(channel)
+        assert "`supaclaw channel login whatsapp`" in await stopped(channel)
         await channel.close()
         await channel.open()
         assert "unlinked" in channel.trouble

@@ -22,6 +22,7 @@ CONFIG = "config.json"
 KEYS = "keys"
 WORKSPACE = "workspace"
 PRINCIPALS = "principals"
+CHANNELS = "channels"
 
 NOT_KEYS = ("postgres.", "local-token")
 """Beginnings of files in `keys/` that belong to one machine: passwords of its database, a token new at every start."""
@@ -66,6 +67,8 @@ class Manifest(_Version, frozen=True):
     created: datetime
     left_out: tuple[str, ...]
     """Keys of config.json whose values are not in the archive."""
+    logins: tuple[str, ...] = ()
+    """Channels with a login of their own, be it in the archive or not."""
     skipped: int
     """How many pipes, sockets, devices, and links that lead out of their folder are not."""
     tables: tuple[Table, ...]
@@ -83,6 +86,10 @@ class Manifest(_Version, frozen=True):
             return cls.model_validate_json(raw)
         except ValidationError as error:
             raise ValueError("its manifest cannot be read") from error
+
+    def holds_login(self, channel: str) -> bool:
+        """Whether a channel of `logins` is linked where this is restored."""
+        return any(member.name.startswith(f"{CHANNELS}/{channel}/") for member in self.members)
 
     def __str__(self) -> str:
         files = sum(not member.name.endswith("/") for member in self.members) - len(self.tables)
