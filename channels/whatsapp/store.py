@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from shutil import disk_usage
 from threading import Event, Lock
 
 from gateway.domain.errors import OwnerMustAct
@@ -20,6 +21,9 @@ PHONE, HIDDEN, GROUP, BOT = "s.whatsapp.net", "lid", "g.us", "bot"
 
 MOST = 10_000
 """Waiting messages from which on Go has to wait too: then WhatsApp keeps what follows."""
+
+ROOM = 64 * 2**20
+"""Free bytes without which there is no session: a message whose keys cannot be saved is acknowledged and gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,9 @@ class Us:
 class Store:
     """The folder, only ours to read; two programs with the same session would throw each other out."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, room: int = ROOM) -> None:
         self._folder = folder
+        self.room = room
         self._account = folder / "account.json"
         self._lock: int | None = None
         self.session = folder / "session.sqlite"
@@ -61,6 +66,11 @@ class Store:
         os.truncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         self._lock = lock
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the keys of messages can be saved."""
+        return disk_usage(self._folder).free >= self.room
 
     def close(self) -> None:
         """Leave the folder to others."""

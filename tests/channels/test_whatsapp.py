@@ -313,6 +313,24 @@ async def test_a_full_disk_is_waited_for(
         assert "No space left" in str(log.named("whatsapp.not_taken")[0]["why"])
 
 
+async def test_nothing_is_received_where_its_keys_could_not_be_saved(whatsapp: FakeWhatsApp, tmp_path: Path) -> None:
+    """neonize acknowledges a message that it could not decrypt for want of room."""
+    store, gateway = Store(tmp_path), Gateway()
+    channel = WhatsApp(store=store, log=Log(), patience=QUICK)
+    await channel.open()
+    async with receiving(channel, gateway):
+        await becomes(channel, "connected")
+        store.room = 2**62
+        await eventually(lambda: "64 MB are free" in channel.trouble)
+        sessions = whatsapp.sessions
+        whatsapp.say("kept by WhatsApp")
+        assert whatsapp.pending
+        store.room = 0
+        [received] = await gateway.received(1)
+    await channel.close()
+    assert (received.text, whatsapp.sessions) == ("kept by WhatsApp", sessions + 1)
+
+
 async def test_what_breaks_whatsapps_rules_is_left_out(whatsapp: FakeWhatsApp, tmp_path: Path, log: Log) -> None:
     gateway = Gateway()
     async with linked(tmp_path, log) as channel, receiving(channel, gateway):

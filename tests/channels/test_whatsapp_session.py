@@ -41,7 +41,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which neonize has been without reaching WhatsApp."""
     folder = tmp_path_factory.mktemp("whatsapp")
     done = subprocess.run(
-        [sys.executable, "-c", CONNECTS, str(folder)], capture_output=True, text=True, timeout=60, env=NO_NETWORK
+        [sys.executable, "-c", CONNECTS, str(folder)],
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=60,
+        env=NO_NETWORK,
     )
     assert "failed to dial whatsapp" in done.stdout, done
     return folder
@@ -118,5 +123,5 @@ def test_a_damaged_session_is_one_clear_line(folder: Path, tmp_path: Path) -> No
     Store(tmp_path).remember(Us("4915550001"))
     (tmp_path / "session.sqlite").write_bytes(b"no database" * 100)
 
-    with pytest.raises(OwnerMustAct, match="cannot be copied .file is not a database.: link WhatsApp anew"):
+    with pytest.raises(OwnerMustAct, match=r"cannot be copied \(file is not a database\): link WhatsApp anew"):
         copied(tmp_path)
