@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from gateway.domain.channel import Channel, LoginChannel, ProbedChannel
 from gateway.flow.channels.manager import channel_specs
+from tests.fakes.eventually import eventually
 
 pytestmark = pytest.mark.live
 
@@ -55,8 +56,6 @@ async def test_the_whatsapp_link_still_works() -> None:
     assert isinstance(whatsapp, LoginChannel)
     await whatsapp.open()
     try:
-        async with asyncio.timeout(60):
-            while whatsapp.login().state != "connected":
-                await asyncio.sleep(0.5)
+        await eventually(lambda: whatsapp.login().state == "connected", 60)
     finally:
         await whatsapp.close()
