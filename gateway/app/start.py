@@ -10,13 +10,13 @@ import structlog
 from gateway.app.archive.place import check_finished
 from gateway.app.database import postgres
 from gateway.app.gateway import TOLD, Gateway
-from gateway.app.local import listening, owner_ids
+from gateway.app.local import listening, owner_ids, url
 from gateway.background.health import being_the_gateway
 from gateway.config.channels import switched_on
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
-from gateway.config.instance import hold_instance, instance_id
+from gateway.config.instance import hold_instance, instance_id, record_address
 from gateway.config.load import load
 from gateway.config.model import Config
 from gateway.config.starts import Starts, record_start, record_stop
@@ -54,6 +54,7 @@ async def _serve(
     stop = _stop_signal()
     async with AsyncExitStack() as stack:
         socket = stack.enter_context(listening(config.web.host, config.web.port))
+        record_address(environment.data, url(socket))
         fill_new_workspace(environment.workspace)
         preloaded = asyncio.create_task(asyncio.to_thread(preload, switched_on(config.channels)), name="preload")
         stack.callback(preloaded.cancel)
