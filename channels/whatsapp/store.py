@@ -146,16 +146,13 @@ def _copy(session: Path) -> bytes:
 
     Not for the process that has it open: to close a second descriptor there would drop the locks of the first.
     """
+    where = f"{session.absolute().as_uri()}?mode=rw"
     try:
-        with (
-            closing(sqlite3.connect(f"{session.absolute().as_uri()}?mode=rw", uri=True)) as source,
-            closing(sqlite3.connect(":memory:")) as copy,
-        ):
+        with closing(sqlite3.connect(where, uri=True)) as source, closing(sqlite3.connect(":memory:")) as copy:
             source.backup(copy)
             return copy.serialize()
     except sqlite3.Error as error:
-        cure = "link WhatsApp anew, or leave secrets out of the backup"
-        raise OwnerMustAct(f"{session} cannot be copied ({error}): {cure}") from error
+        raise OwnerMustAct(f"{session} cannot be copied ({error}): link WhatsApp anew, or save no secrets") from error
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -41,8 +41,6 @@ def backup(
         print(f"secrets that are not in it: {', '.join(saved.left_out)}")
     if with_secrets:
         print("it holds secrets: keep it where only you can read it")
-    elif saved.logins:
-        print(f"logins of channels that are not in it: {', '.join(saved.logins)}")
 
 
 def restore(
@@ -69,12 +67,8 @@ def restore(
     if saved.left_out:
         print(f"put these into {path} before you start: {', '.join(saved.left_out)}")
     for name in saved.logins:
-        login = f"`supaclaw channel login {name}`"
-        if saved.holds_login(name):
-            cure = f"`supaclaw channel logout {name}` and {login}"
-            print(f"{name} has the keys of the backup: if the old gateway ran after it, link it anew with {cure}")
-        else:
-            print(f"link {name} again once the gateway runs: {login}")
+        anew = f"`supaclaw channel logout {name}`, then `supaclaw channel login {name}`"
+        print(f"{name} is linked by the keys in the backup; if the old gateway ran after it, link it anew: {anew}")
 
 
 def _only_database(path: Path) -> Config:

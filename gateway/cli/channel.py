@@ -19,10 +19,7 @@ CODE_SECONDS = 40.0
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The channel, as config.json names it.")]
 Phone = Annotated[
     str | None,
-    typer.Option(
-        metavar="NUMBER",
-        help="Type a code on the phone of this number instead; with the country code.",
-    ),
+    typer.Option(metavar="NUMBER", help="Type a code on the phone of this number; with the country code."),
 ]
 Patience = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for the phone.")]
 

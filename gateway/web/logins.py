@@ -18,9 +18,7 @@ def find(site: Site, name: str) -> LoginChannel:
     """The channel of that name; raises `Refused` when there is none that is connected like this."""
     channel = site.backend.logins().get(name)
     if channel is None:
-        raise Refused(
-            404, "not_found", f"{name} is not a channel that is on and linked by a login; see channels in config.json."
-        )
+        raise Refused(404, "not_found", f"{name} is no channel with a login; see channels in config.json.")
     return channel
 
 

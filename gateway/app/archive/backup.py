@@ -8,8 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
-from gateway.app.archive.channel_state import copy_state, stateful_channels
 from gateway.app.archive.config_text import saved_config
+from gateway.app.archive.logins import add_logins
 from gateway.app.archive.manifest import CONFIG, KEYS, MANIFEST, NOT_KEYS, PRINCIPALS, WORKSPACE, Manifest, table_member
 from gateway.app.archive.place import check_finished
 from gateway.app.archive.writing import ArchiveWriter, writing
@@ -48,7 +48,6 @@ async def back_up(
                 schema_number=seen.schema,
                 created=datetime.now(UTC),
                 left_out=left_out,
-                logins=stateful_channels(environment.data),
                 skipped=writer.skipped,
                 tables=seen.tables,
                 rows=sum(rows),
@@ -80,7 +79,7 @@ def _add_files(writer: ArchiveWriter, environment: Environment, saved: bytes | N
         writer.add(CONFIG, io.BytesIO(saved))
     if with_secrets:
         writer.add_tree(environment.data / KEYS, KEYS, without=NOT_KEYS)
-        copy_state(writer, environment.data)
+        add_logins(writer, environment.data)
     writer.add_tree(environment.workspace, WORKSPACE)
     writer.add_tree(environment.data / PRINCIPALS, PRINCIPALS)
 

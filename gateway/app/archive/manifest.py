@@ -67,8 +67,6 @@ class Manifest(_Version, frozen=True):
     created: datetime
     left_out: tuple[str, ...]
     """Keys of config.json whose values are not in the archive."""
-    logins: tuple[str, ...] = ()
-    """Channels with a login of their own, be it in the archive or not."""
     skipped: int
     """How many pipes, sockets, devices, and links that lead out of their folder are not."""
     tables: tuple[Table, ...]
@@ -87,9 +85,10 @@ class Manifest(_Version, frozen=True):
         except ValidationError as error:
             raise ValueError("its manifest cannot be read") from error
 
-    def holds_login(self, channel: str) -> bool:
-        """Whether a channel of `logins` is linked where this is restored."""
-        return any(member.name.startswith(f"{CHANNELS}/{channel}/") for member in self.members)
+    @property
+    def logins(self) -> list[str]:
+        """The channels that are linked where this is restored."""
+        return sorted({member.name.split("/")[1] for member in self.members if member.name.startswith(f"{CHANNELS}/")})
 
     def __str__(self) -> str:
         files = sum(not member.name.endswith("/") for member in self.members) - len(self.tables)
