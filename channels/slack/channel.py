@@ -10,6 +10,7 @@ from channels.slack.errors import Recovery, SlackError, TokenRefused, TooFast, U
 from channels.slack.files import Files
 from channels.slack.intake import Intake
 from channels.slack.kept import Kept, Threads
+from channels.slack.listeners import Dispatch, listening
 from channels.slack.markup import to_mrkdwn
 from channels.slack.reception import Reception
 from channels.slack.streams import Streams
@@ -30,8 +31,7 @@ from gateway.domain.splitting import split
 
 
 def preload() -> None:
-    """Import the SDK; a third of a second, so call it in a thread, any number of times."""
-    import_module("aiohttp")
+    """Import the SDK; a fifth of a second, so call it in a thread, any number of times."""
     import_module("slack_sdk.web.async_client")
 
 
@@ -77,13 +77,14 @@ class Slack:
         return None if self._reception is None else self._reception.heard_at
 
     async def open(self) -> None:
-        """Import the SDK, in a thread; nothing is asked of Slack before `receive`, for it may be away."""
+        """Import the SDK and Bolt, in a thread; nothing is asked of Slack before `receive`, for it may be away."""
         await asyncio.to_thread(preload)
+        await asyncio.to_thread(import_module, "slack_bolt.async_app")
         self._kept.load()
 
     async def probe(self) -> str:
         """The app's name, by auth.test; the app token is tried, too, and no socket is opened."""
-        await self.open()
+        await asyncio.to_thread(preload)
         try:
             us = await self._client.us()
             await self._client.socket_url()
@@ -94,9 +95,11 @@ class Slack:
     async def receive(self, accept: Accept) -> None:
         """Over one websocket after another, until cancelled."""
         log = self._logger
-        intake = Intake(self._client, self._threads, self._commands, accept, Recovery(log, self._pause), log)
+        intake = Intake(self._client, self._threads, self._commands, accept)
+        app = listening(self._client, intake, self._commands)
+        dispatch = Dispatch(app, Recovery(log, self._pause), log)
         self._reception = Reception(self._client, Recovery(log, self._pause), log, self._ping_interval)
-        await self._reception.run(intake.take)
+        await self._reception.run(dispatch.take)
 
     async def send(self, message: Outgoing) -> str:
         """Show one message, or a file; its text is rendered from Markdown."""
