@@ -25,12 +25,13 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A message or an edit; its text is still Slack's markup. An edit has `edited_at`."""
+    """A message or an edit; its text is still Slack's markup. An edit has `edited_at`, and the text `before` it."""
 
     at: Address
     private: bool
     message: Message
     edited_at: str | None = None
+    before: str = ""
 
     @property
     def sender(self) -> str:
@@ -46,6 +47,10 @@ class Said:
     def continues(self) -> bool:
         """Whether it answers a thread that others began."""
         return self.edited_at is None and self.message.thread_ts not in {None, self.message.ts}
+
+    def calls(self, us: Us) -> bool:
+        """Whether it is an edit that adds our name."""
+        return self.edited_at is not None and us.user_id in self.people and us.user_id not in mentioned(self.before)
 
     def inbound(
         self, us: Us, names: Mapping[str, str], commands: Set[str], *, addressed: bool, thread: str = ""
@@ -101,7 +106,7 @@ def said(raw: object, us: Us) -> Said | None:
     private = event.channel_type == "im" or event.channel.startswith("D")
     thread = message.thread_ts or event.thread_ts or ("" if private else message.ts)
     at, edited_at = Address("slack", us.team_id, event.channel, thread), message.edited_at if is_edit else None
-    return Said(at, private, message, edited_at)
+    return Said(at, private, message, edited_at, before.text if before else "")
 
 
 def acted(raw: object, us: Us, commands: Set[str]) -> Inbound:

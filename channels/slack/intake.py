@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
 
 from channels.slack.client import BRIEF_SECONDS, Client
 from channels.slack.errors import Refused, SlackError
@@ -23,10 +24,10 @@ class Intake:
         self._commands = commands
         self._accept = accept
         self._names: dict[str, str] = {}
-        self._known: dict[tuple[str, str], None] = {}
+        self._known: dict[tuple[str, str, bool], None] = {}
 
     async def take(self, said: Said | None) -> None:
-        """Have it accepted."""
+        """Have it accepted. An edit that calls us is a message, too, and known by its id if it was one before."""
         if said is None:
             return
         us = await self._client.us()
@@ -35,12 +36,14 @@ class Intake:
         names = await self._names_of([said.sender, *said.people]) if addressed else {}
         thread = await self._so_far(said) if addressed and said.continues and said.at not in self._threads else ""
         await self.accept_once(said.inbound(us, names, self._commands, addressed=addressed, thread=thread))
-        if addressed and said.message.bot_id is None and said.edited_at is None:
+        if said.calls(us):
+            await self.take(replace(said, edited_at=None))
+        elif addressed and said.message.bot_id is None and said.edited_at is None:
             self._threads.heard(said.at, said.sender, said.message.ts)
 
     async def accept_once(self, inbound: Inbound) -> None:
         """A mention comes as two events, and whatever we acknowledged too late comes again."""
-        known = (inbound.address.chat, inbound.platform_id)
+        known = (inbound.address.chat, inbound.platform_id, inbound.addressed)
         if known not in self._known:
             await self._accept([inbound])
             put_newest(self._known, known, None)

@@ -173,3 +173,31 @@ async def test_bolt_says_nothing_in_the_log(
         platform.say("hello")
         await settled(platform)
     assert [record.name for record in caplog.records if "slack" in record.name] == []
+
+
+# --- edits that call us ---
+
+
+async def test_an_edit_that_adds_our_name_is_a_message(platform: FakeSlack, channel: Slack) -> None:
+    async with receiving(channel) as gateway:
+        said = platform.say("what is up?", "C5", kind="channel")
+        for text in ("<@UBOT> what is up?", "<@UBOT> what was up?"):
+            platform.edit(said, text)
+        platform.say("<@UBOT> and now?", "C5", kind="channel", thread=said["ts"])
+        await settled(platform)
+    overheard, edit, called, second_edit, next_one = gateway.accepted
+    assert (overheard.addressed, called.addressed, called.edits) == (False, True, None)
+    assert called.platform_id == overheard.platform_id, "so that nothing is answered twice"
+    assert called.text == "what is up?"
+    assert [each.edits for each in (edit, second_edit)] == [said["ts"]] * 2
+    assert next_one.quoted == "", "the thread is ours since the edit"
+
+
+async def test_a_name_that_was_there_before_makes_no_message_of_an_edit(platform: FakeSlack, channel: Slack) -> None:
+    async with receiving(channel) as gateway:
+        said = platform.say("<@UBOT> what is up?", "C5", kind="channel")
+        platform.edit(said, "<@UBOT> what was up?")
+        private = platform.say("hi", "D1")
+        platform.edit(private, "hi, <@UBOT>")
+        await settled(platform)
+    assert [inbound.edits for inbound in gateway.accepted] == [None, said["ts"], None, private["ts"]]
