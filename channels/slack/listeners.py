@@ -9,6 +9,7 @@ from channels.slack.client import Client
 from channels.slack.errors import Recovery
 from channels.slack.intake import Intake
 from channels.slack.payloads import Envelope
+from channels.slack.replies import Replies
 from gateway.domain.errors import SupaclawError
 from gateway.domain.logging import Logger
 
@@ -57,7 +58,7 @@ class Dispatch:
             return done
 
 
-def listening(client: Client, intake: Intake, commands: Set[str]) -> "AsyncApp":
+def listening(client: Client, intake: Intake, replies: Replies, commands: Set[str]) -> "AsyncApp":
     """An app whose listeners hand over what they hear; Bolt must be imported."""
     from slack_bolt.async_app import AsyncAssistant
 
@@ -74,7 +75,9 @@ def listening(client: Client, intake: Intake, commands: Set[str]) -> "AsyncApp":
         return await ack()
 
     async def acted(body: dict[str, Any], ack: "AsyncAck") -> None:
-        await intake.accept_once(events.acted(body, await client.us(), commands))
+        inbound = events.acted(body, await client.us(), commands)
+        replies.expect(inbound.address, body.get("response_url"))
+        await intake.accept_once(inbound)
         await ack()
 
     async def opened(set_suggested_prompts: "AsyncSetSuggestedPrompts") -> None:
