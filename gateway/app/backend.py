@@ -13,6 +13,7 @@ from gateway.flow.answers import Answers
 from gateway.flow.pairing import Pairing
 from gateway.flow.triggering import Triggering
 from gateway.store import steps, tasks
+from gateway.store.migrate import outdated
 from gateway.store.pool import Database
 from gateway.workspace.tree import Workspace
 
@@ -35,6 +36,7 @@ def build_backend(
     async def status() -> StatusReport:
         now = clock.now()
         async with database.connection() as conn:
+            older = await outdated(conn)
             queue = await tasks.queue(conn)
             today = await steps.spent_since(conn, now.replace(hour=0, minute=0, second=0, microsecond=0))
         return StatusReport(
@@ -45,6 +47,7 @@ def build_backend(
             channels=parts.doors.states,
             today=today,
             vitals=parts.vitals(),
+            outdated=older or None,
         )
 
     return Backend(

@@ -37,3 +37,14 @@ async def look(database: Database) -> Server:
         await connection.execute("select 1")
         round_trip = time.perf_counter() - since
     return Server(row["version"], row["read_only"], applied, round_trip * 1000, ahead)
+
+
+async def size_of_tables(database: Database) -> int:
+    """Bytes of our rows, without indexes."""
+    async with database.connection() as connection:
+        return int(
+            await connection.fetchval(
+                """select coalesce(sum(pg_table_size(oid)), 0)::bigint from pg_class
+                   where relkind = 'r' and relnamespace = 'supaclaw'::regnamespace"""
+            )
+        )

@@ -22,7 +22,10 @@ from gateway.web.links import LoginLinks
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """The gateway at a glance; `queue` counts live tasks by status, `channels` says how each one is, in words."""
+    """The gateway at a glance; `queue` counts live tasks by status, `channels` says how each one is, in words.
+
+    `outdated` is why it leaves the work to a newer program; None while it does not.
+    """
 
     version: str
     started_at: datetime
@@ -31,6 +34,7 @@ class StatusReport:
     channels: Mapping[str, str]
     today: Spent
     vitals: Vitals = field(default_factory=Vitals)
+    outdated: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
