@@ -26,7 +26,9 @@ from gateway.llm.client import build_client
 from gateway.logs import SecretMask, logging_to
 from gateway.store.listener import Listener
 from gateway.store.pool import Database
+from gateway.workspace.renewal import renew
 from gateway.workspace.template import fill_new_workspace
+from gateway.workspace.tree import Workspace
 
 log = structlog.get_logger("gateway")
 
@@ -60,6 +62,8 @@ async def _serve(
         database = await stack.enter_async_context(await Database.connect(dsn))
         instance = instance_id(environment.data)
         await stack.enter_async_context(taken_over(environment, config, database, instance))
+        if renewed := await renew(Workspace(environment.workspace)):
+            log.info("workspace.renewed", files=renewed)
         people = await meet(database, config.owner.name, owner_ids(config))
         model = await build_client(config.models, os.environ, SystemClock())
         await preloaded

@@ -175,7 +175,7 @@ class TestDue:
                 plan = "\n".join(row[0] for row in await tx.fetch(f"explain {query.query}", *query.args))
                 assert "schedules_due" in plan
                 assert "Seq Scan on schedules" not in plan
-        assert len(queries) == 2
+        assert len(queries) == 3
 
 
 class TestEnqueue:

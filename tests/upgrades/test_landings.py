@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gateway.workspace.template import TEMPLATE
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess
@@ -55,8 +56,13 @@ async def test_everything_is_there_and_the_chat_goes_on(
     assert [row["text"] for row in await gateway.rows("select text from memories")] == ["Ada drinks green tea."]
     plans = await gateway.rows("select name, next_run_at is not null as waits from schedules order by name")
     assert [(row["name"], row["waits"]) for row in plans] == [("bank", True), ("list", False)]
-    assert LEARNED in (gateway.workspace / "AGENTS.md").read_text()
-    assert "Europe/Berlin" in (gateway.workspace / "USER.md").read_text()
+    for name in ("SOUL.md", "TOOLS.md", "HEARTBEAT.md"):
+        assert (gateway.workspace / name).read_text() == (TEMPLATE / name).read_text(), "keep its text in .released"
+    for name, edited in (("AGENTS.md", LEARNED), ("USER.md", "Time zone: Europe/Berlin")):
+        assert edited in (gateway.workspace / name).read_text()
+        done = await gateway.command("workspace", "merge", name)
+        assert "is merged" in done.told or "there is nothing to merge" in done.told
+        assert edited in (gateway.workspace / name).read_text()
     [letter] = await gateway.rows("select path from files where path like 'uploads/%letter.txt'")
     assert (gateway.workspace / letter["path"]).read_bytes() == b"Dear Ada"
 
