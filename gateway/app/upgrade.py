@@ -3,7 +3,7 @@
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -23,14 +23,10 @@ from gateway.store.server import size_of_tables
 
 BACKUPS = "backups"
 KEPT = 2
-FIRST_SECONDS, NEXT_SECONDS = 1.0, 10.0
+FIRST_SECONDS = 1.0
 _NAME = "upgrade-{}-to-{}.tar.gz"
 
 log = structlog.get_logger("gateway")
-
-
-def _free(place: Path) -> int:
-    return shutil.disk_usage(place).free
 
 
 @asynccontextmanager
@@ -45,111 +41,81 @@ async def taken_over(
         await migrate(database)
     async with being_the_gateway(database, instance):
         if (schema := await schema_of(database)).missing:
-            async with _kept(database, instance):
-                await upgrade(environment, config, database, instance, schema)
+            async with _going_on(database, instance):
+                await _upgrade(environment, config, database, instance, schema)
         yield
 
 
-async def upgrade(
-    environment: Environment,
-    config: Config,
-    database: Database,
-    instance: InstanceId,
-    schema: Schema,
-    free: Callable[[Path], int] = _free,
+async def _upgrade(
+    environment: Environment, config: Config, database: Database, instance: InstanceId, schema: Schema
 ) -> None:
-    """Back up what is there, then migrate; the caller holds the lease. `OwnerMustAct`: nothing has been changed."""
+    """Back up what is there, then migrate."""
     async with database.connection() as conn:
         if await leases.work_elsewhere(conn, instance):
-            raise OwnerMustAct(
-                "a worker is at work on this database; stop it first, or wait 30 seconds if it has just died"
-            )
+            raise OwnerMustAct("a worker runs tasks of this database; stop it, or wait 30 seconds if it has just died")
         used = await principals.owner(conn) is not None
     if used:
-        await _save(environment, config, database, schema, free)
-    async with _progress("migrating"):
-        await migrate(database, begun=lambda each: log.info("upgrade.migrating", to=each.name, last=schema.newest))
+        await _save(environment, config, database, schema)
+    await migrate(database, begun=lambda each: log.info("upgrade.migrating", to=each.name, last=schema.newest))
     log.info("upgrade.done", schema=schema.newest)
 
 
-async def _save(
-    environment: Environment, config: Config, database: Database, schema: Schema, free: Callable[[Path], int]
-) -> None:
-    """A backup of before the first migration; an upgrade that goes on after it broke off has one."""
+async def _save(environment: Environment, config: Config, database: Database, schema: Schema) -> None:
+    """Keep what was before the first migration; an upgrade that broke off after that has it already."""
     folder = environment.data / BACKUPS
     folder.mkdir(mode=0o700, exist_ok=True)
-    if any((folder / _NAME.format(older, schema.newest)).exists() for older in range(1, schema.number)):
+    kept = sorted(folder.glob(_NAME.format("*", "*")), key=lambda file: file.stat().st_mtime)
+    if kept and kept[-1].name in {_NAME.format(older, schema.newest) for older in range(schema.number)}:
         return
-    path = folder / _NAME.format(schema.number, schema.newest)
     roots = (environment.workspace, environment.data / PRINCIPALS, environment.data / KEYS)
     need = await asyncio.to_thread(_size, roots) + 2 * await size_of_tables(database)
-    if (left := free(folder)) < need:
+    if (free := shutil.disk_usage(folder).free) < need:
         raise OwnerMustAct(
-            f"the backup before this upgrade takes up to {_mb(need)} in {folder}, and {_mb(left)} are free: "
-            f"make room, or make {folder} a link to a folder on a larger disk"
+            f"the backup before this upgrade takes up to {need / 1e6:.0f} MB in {folder}, where {free / 1e6:.0f} MB "
+            "are free: make room, or put a link to a folder on a larger disk in its place"
         )
+    path = folder / _NAME.format(schema.number, schema.newest)
     log.info("upgrade.backup", file=str(path))
-    async with _progress("backing up"):
-        await back_up(environment, config, path, force=True, with_secrets=True)
-    for old in sorted(folder.glob(_NAME.format("*", "*")), key=lambda file: file.stat().st_mtime)[:-KEPT]:
+    await back_up(environment, config, path, force=True, with_secrets=True)
+    for old in [file for file in kept if file != path][: 1 - KEPT]:
         old.unlink()
 
 
 @asynccontextmanager
-async def _kept(database: Database, instance: InstanceId) -> AsyncIterator[None]:
-    """The lease is renewed, however long the block takes; it ends when somebody else has taken the lease."""
+async def _going_on(database: Database, instance: InstanceId) -> AsyncIterator[None]:
+    """What takes longer than a second says that it goes on, and renews the lease; who lost that is stopped."""
     upgrading = asyncio.current_task()
     assert upgrading is not None, "a task runs this"
-    lost = asyncio.Event()
+    lost = False
 
     async def renew() -> None:
-        while not lost.is_set():
-            await asyncio.sleep(EVERY_SECONDS)
+        nonlocal lost
+        seconds, pause = 0.0, FIRST_SECONDS
+        while not lost:
+            await asyncio.sleep(pause)
+            seconds, pause = seconds + pause, EVERY_SECONDS
+            log.info("upgrade.goes_on", seconds=round(seconds))
             with suppress(TryAgainLater):
                 async with database.connection() as conn:
-                    if not await leases.take(conn, GATEWAY, instance, LEASE_SECONDS):
-                        lost.set()
+                    lost = not await leases.take(conn, GATEWAY, instance, LEASE_SECONDS)
         upgrading.cancel()
 
-    renewing = asyncio.create_task(renew(), name="lease")
+    renewing = asyncio.create_task(renew(), name="upgrade")
     try:
         yield
     except asyncio.CancelledError:
-        if lost.is_set():
+        if lost:
             raise OwnerMustAct("another gateway took this database over during the upgrade; stop one of them") from None
         raise
     finally:
         renewing.cancel()
 
 
-@asynccontextmanager
-async def _progress(step: str) -> AsyncIterator[None]:
-    """What takes longer than a second says that it goes on."""
-
-    async def tell() -> None:
-        seconds, pause = 0.0, FIRST_SECONDS
-        while True:
-            await asyncio.sleep(pause)
-            seconds, pause = seconds + pause, NEXT_SECONDS
-            log.info("upgrade.goes_on", step=step, seconds=round(seconds))
-
-    telling = asyncio.create_task(tell(), name="progress")
-    try:
-        yield
-    finally:
-        telling.cancel()
-
-
 def _size(roots: Iterable[Path]) -> int:
     """Bytes of the files below; what is gone meanwhile does not count."""
     size = 0
-    for root in roots:
-        for folder, _, names in os.walk(root):
-            for name in names:
-                with suppress(OSError):
-                    size += os.lstat(os.path.join(folder, name)).st_size
+    for folder, _, names in (entry for root in roots for entry in os.walk(root)):
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(folder, name)).st_size
     return size
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1e6:.0f} MB"

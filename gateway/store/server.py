@@ -13,6 +13,11 @@ select split_part(current_setting('server_version'), ' ', 1) as version,
        clock_timestamp() as now
 """
 
+_SIZE = """
+select sum(pg_table_size(oid))::bigint from pg_class
+where relkind = 'r' and relnamespace = 'supaclaw'::regnamespace
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -42,9 +47,4 @@ async def look(database: Database) -> Server:
 async def size_of_tables(database: Database) -> int:
     """Bytes of our rows, without indexes."""
     async with database.connection() as connection:
-        return int(
-            await connection.fetchval(
-                """select coalesce(sum(pg_table_size(oid)), 0)::bigint from pg_class
-                   where relkind = 'r' and relnamespace = 'supaclaw'::regnamespace"""
-            )
-        )
+        return int(await connection.fetchval(_SIZE))

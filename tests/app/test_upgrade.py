@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
@@ -12,7 +13,7 @@ from structlog.testing import capture_logs
 
 from gateway.app import upgrade as upgrade_module
 from gateway.app.archive.restore import unpack
-from gateway.app.upgrade import BACKUPS, taken_over, upgrade
+from gateway.app.upgrade import BACKUPS, taken_over
 from gateway.config.environment import Environment
 from gateway.config.load import parse
 from gateway.config.model import Config
@@ -102,10 +103,12 @@ async def test_a_first_start_that_broke_off_needs_none_either(
 
 
 async def test_nothing_is_done_without_room_for_the_backup(
-    environment: Environment, config: Config, old: Database
+    environment: Environment, config: Config, old: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(OwnerMustAct, match=r"takes up to \d+ MB in .*/backups, and 0 MB are free: make room"):
-        await upgrade(environment, config, old, ME, await schema_of(old), free=lambda _: 1000)
+    monkeypatch.setattr(upgrade_module.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+
+    with pytest.raises(OwnerMustAct, match=r"takes up to \d+ MB in .*/backups, where 0 MB are free: make room"):
+        await start(environment, config, old)
 
     assert (await number(old), backups(environment)) == (OLD, [])
 
@@ -122,7 +125,7 @@ async def test_two_backups_are_kept(environment: Environment, config: Config, ol
     assert backups(environment) == ["mine.tar.gz", "upgrade-3-to-4.tar.gz", f"upgrade-{OLD}-to-{NEWEST}.tar.gz"]
 
 
-async def test_an_upgrade_that_goes_on_keeps_the_backup_of_its_beginning(
+async def test_an_upgrade_that_broke_off_keeps_the_backup_of_its_beginning(
     environment: Environment, config: Config, old: Database
 ) -> None:
     folder = environment.data / BACKUPS
@@ -132,6 +135,20 @@ async def test_an_upgrade_that_goes_on_keeps_the_backup_of_its_beginning(
     await start(environment, config, old)
 
     assert (await number(old), backups(environment)) == (NEWEST, [f"upgrade-{OLD - 1}-to-{NEWEST}.tar.gz"])
+
+
+async def test_an_upgrade_after_going_back_has_a_backup_of_its_own(
+    environment: Environment, config: Config, old: Database
+) -> None:
+    folder = environment.data / BACKUPS
+    folder.mkdir()
+    for age, name in enumerate((f"upgrade-{OLD - 1}-to-{OLD}.tar.gz", f"upgrade-{OLD - 1}-to-{NEWEST}.tar.gz")):
+        (folder / name).touch()
+        os.utime(folder / name, (1000 - age, 1000 - age))
+
+    await start(environment, config, old)
+
+    assert backups(environment) == [f"upgrade-{OLD - 1}-to-{OLD}.tar.gz", f"upgrade-{OLD}-to-{NEWEST}.tar.gz"]
 
 
 async def test_no_schema_changes_beneath_a_living_gateway(
@@ -154,7 +171,7 @@ async def test_no_schema_changes_beneath_a_worker(environment: Environment, conf
         SOMEBODY,
     )
 
-    with pytest.raises(OwnerMustAct, match="a worker is at work on this database"):
+    with pytest.raises(OwnerMustAct, match="a worker runs tasks of this database"):
         await start(environment, config, old)
 
     assert (await number(old), backups(environment)) == (OLD, [])
@@ -163,8 +180,8 @@ async def test_no_schema_changes_beneath_a_worker(environment: Environment, conf
 async def test_what_takes_long_is_told_and_keeps_the_lease(
     environment: Environment, config: Config, old: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upgrade_module, "FIRST_SECONDS", 0.0)
-    monkeypatch.setattr(upgrade_module, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(upgrade_module, "FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(upgrade_module, "EVERY_SECONDS", 0.01)
 
     async def slow(*_: object, **__: object) -> None:
         await do(old, "update leases set expires_at = now()")
@@ -174,7 +191,7 @@ async def test_what_takes_long_is_told_and_keeps_the_lease(
     with capture_logs() as logs:
         await start(environment, config, old)
 
-    assert {"event": "upgrade.goes_on", "step": "backing up", "seconds": 0, "log_level": "info"} in logs
+    assert {"event": "upgrade.goes_on", "seconds": 0, "log_level": "info"} in logs
 
 
 async def is_renewed(database: Database) -> bool:
@@ -185,7 +202,8 @@ async def is_renewed(database: Database) -> bool:
 async def test_who_loses_the_lease_changes_nothing_more(
     environment: Environment, config: Config, old: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upgrade_module, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(upgrade_module, "FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(upgrade_module, "EVERY_SECONDS", 0.01)
 
     async def frozen(*_: object, **__: object) -> None:
         await do(old, "update leases set holder = $1, expires_at = now() + interval '30 s'", SOMEBODY)
