@@ -15,10 +15,7 @@ from gateway.store.postgres import EmbeddedPostgres
 
 @asynccontextmanager
 async def open_database(environment: Environment, config: Config) -> AsyncIterator[Database]:
-    """The database for a command: started if it is the embedded one and does not run, connected, never migrated.
-
-    Raises `OwnerMustAct` unless its schema is this program's: a gateway may be at work on it.
-    """
+    """The database for a command, started if need be; raises `OwnerMustAct` unless its schema is this program's."""
     if config.database.url is None and not (environment.data / "postgres").is_dir():
         raise OwnerMustAct(f"there is no gateway in {environment.data} yet; `supaclaw up` sets one up")
     async with reach(environment, config, mine=False) as database:

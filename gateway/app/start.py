@@ -62,8 +62,7 @@ async def _serve(
         database = await stack.enter_async_context(await Database.connect(dsn))
         instance = instance_id(environment.data)
         await stack.enter_async_context(taken_over(environment, config, database, instance))
-        if renewed := await renew(Workspace(environment.workspace)):
-            log.info("workspace.renewed", files=renewed)
+        await renew(Workspace(environment.workspace))
         people = await meet(database, config.owner.name, owner_ids(config))
         model = await build_client(config.models, os.environ, SystemClock())
         await preloaded

@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from itertools import chain, repeat
 from pathlib import Path
 
 import structlog
@@ -41,8 +42,10 @@ async def taken_over(
         await migrate(database)
     async with being_the_gateway(database, instance):
         if (schema := await schema_of(database)).missing:
-            async with _going_on(database, instance):
+            async with asyncio.TaskGroup() as group:
+                renewing = group.create_task(_renew(database, instance), name="upgrade")
                 await _upgrade(environment, config, database, instance, schema)
+                renewing.cancel()
         yield
 
 
@@ -56,8 +59,7 @@ async def _upgrade(
         used = await principals.owner(conn) is not None
     if used:
         await _save(environment, config, database, schema)
-    await migrate(database, begun=lambda each: log.info("upgrade.migrating", to=each.name, last=schema.newest))
-    log.info("upgrade.done", schema=schema.newest)
+    await migrate(database)
 
 
 async def _save(environment: Environment, config: Config, database: Database, schema: Schema) -> None:
@@ -81,34 +83,15 @@ async def _save(environment: Environment, config: Config, database: Database, sc
         old.unlink()
 
 
-@asynccontextmanager
-async def _going_on(database: Database, instance: InstanceId) -> AsyncIterator[None]:
-    """What takes longer than a second says that it goes on, and renews the lease; who lost that is stopped."""
-    upgrading = asyncio.current_task()
-    assert upgrading is not None, "a task runs this"
-    lost = False
-
-    async def renew() -> None:
-        nonlocal lost
-        seconds, pause = 0.0, FIRST_SECONDS
-        while not lost:
-            await asyncio.sleep(pause)
-            seconds, pause = seconds + pause, EVERY_SECONDS
-            log.info("upgrade.goes_on", seconds=round(seconds))
-            with suppress(TryAgainLater):
-                async with database.connection() as conn:
-                    lost = not await leases.take(conn, GATEWAY, instance, LEASE_SECONDS)
-        upgrading.cancel()
-
-    renewing = asyncio.create_task(renew(), name="upgrade")
-    try:
-        yield
-    except asyncio.CancelledError:
-        if lost:
-            raise OwnerMustAct("another gateway took this database over during the upgrade; stop one of them") from None
-        raise
-    finally:
-        renewing.cancel()
+async def _renew(database: Database, instance: InstanceId) -> None:
+    """Until cancelled: what takes longer than a second says that it goes on, and keeps the lease."""
+    for pause in chain([FIRST_SECONDS], repeat(EVERY_SECONDS)):
+        await asyncio.sleep(pause)
+        log.info("upgrade.goes_on")
+        with suppress(TryAgainLater):
+            async with database.connection() as conn:
+                if not await leases.take(conn, GATEWAY, instance, LEASE_SECONDS):
+                    raise OwnerMustAct("another gateway took this database over during the upgrade; stop one of them")
 
 
 def _size(roots: Iterable[Path]) -> int:

@@ -1,11 +1,12 @@
 """Brings the schema up to this program's version: numbered SQL files, each in one transaction."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+import structlog
 from asyncpg.exceptions import InsufficientPrivilegeError, InvalidSchemaNameError, UndefinedTableError
 
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
@@ -16,6 +17,8 @@ _OLDEST_SERVER = 15
 _EXTENSION = "vector"
 _LOCK = 0x5AC1A3
 _LONGEST = 3600.0
+
+log = structlog.get_logger(__name__)
 
 _LEDGER = """
 create schema if not exists supaclaw;
@@ -73,13 +76,10 @@ async def schema_of(db: Database, folder: Path = MIGRATIONS) -> Schema:
 
 async def check_schema(db: Database) -> None:
     """Raise `OwnerMustAct`, saying what to do, unless the database has the schema of this program."""
-    schema = await schema_of(db)
-    if not schema.number:
-        raise OwnerMustAct("The database holds nothing of SupaClaw yet: `supaclaw up` sets it up")
-    if schema.missing:
+    if (schema := await schema_of(db)).missing:
         raise OwnerMustAct(
-            f"The database has schema {schema.number}, this SupaClaw needs {schema.newest}: "
-            "stop a gateway that still runs, then `supaclaw up` upgrades it"
+            f"The database has schema {schema.number} and this SupaClaw needs {schema.newest}: "
+            "stop a gateway that still runs, then start `supaclaw up`, which upgrades it"
         )
 
 
@@ -97,13 +97,7 @@ async def check_not_outdated(conn: Connection) -> None:
         raise TryAgainLater(why)
 
 
-async def migrate(
-    db: Database,
-    folder: Path = MIGRATIONS,
-    *,
-    upto: int | None = None,
-    begun: Callable[[Migration], None] = lambda _: None,
-) -> None:
+async def migrate(db: Database, folder: Path = MIGRATIONS, *, upto: int | None = None) -> None:
     """Apply what is missing, to the newest or `upto`; raises `OwnerMustAct` if program and database do not fit."""
     schema = await schema_of(db, folder)
     missing = schema.missing[: None if upto is None else max(0, upto - schema.number)]
@@ -112,7 +106,8 @@ async def migrate(
     await check_server(db)
     try:
         for migration in missing:
-            begun(migration)
+            if schema.number:
+                log.info("schema.upgrading", migration=migration.name, last=schema.newest)
             await _apply(db, migration)
     except InsufficientPrivilegeError as error:
         raise OwnerMustAct(f"The database role may not set up the schema ({error}): connect as its owner") from error

@@ -22,10 +22,7 @@ from gateway.web.links import LoginLinks
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """The gateway at a glance; `queue` counts live tasks by status, `channels` says how each one is, in words.
-
-    `outdated` is why it leaves the work to a newer program; None while it does not.
-    """
+    """The gateway at a glance; `queue` counts live tasks by status, `channels` says how each one is, in words."""
 
     version: str
     started_at: datetime
@@ -35,6 +32,7 @@ class StatusReport:
     today: Spent
     vitals: Vitals = field(default_factory=Vitals)
     outdated: str | None = None
+    """Why it leaves the work to a newer program."""
 
 
 @dataclass(frozen=True, slots=True)

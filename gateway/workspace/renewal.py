@@ -6,10 +6,14 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 
+import structlog
+
 from gateway.domain.errors import OwnerMustAct
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.template import RELEASED, TEMPLATE, template_files
 from gateway.workspace.tree import Workspace
+
+log = structlog.get_logger(__name__)
 
 _OWN = 0.5
 """Of the lines of a released version; a file that has fewer of them is somebody's own."""
@@ -56,12 +60,15 @@ class Renewal:
         return "".join(unified_diff(old, new, f"{name}/{self.path}", f"template/{self.path}"))
 
 
-async def renew(workspace: Workspace, template: Path = TEMPLATE) -> list[str]:
-    """Replace each file that is an earlier version of the template's, word for word; returns their paths."""
-    old = [renewal for renewal in renewals(workspace, template) if not renewal.edited]
-    for renewal in old:
-        await workspace.write(renewal.path, renewal.new)
-    return [renewal.path for renewal in old]
+async def renew(workspace: Workspace, template: Path = TEMPLATE) -> None:
+    """Replace each file that is an earlier version of the template's, word for word."""
+    for renewal in [each for each in renewals(workspace, template) if not each.edited]:
+        try:
+            await workspace.write(renewal.path, renewal.new)
+        except WorkspaceError as error:
+            log.warning("workspace.not_renewed", file=renewal.path, error=str(error))
+        else:
+            log.info("workspace.renewed", file=renewal.path)
 
 
 async def merge(workspace: Workspace, renewal: Renewal) -> None:

@@ -107,7 +107,9 @@ async def test_nothing_is_done_without_room_for_the_backup(
 ) -> None:
     monkeypatch.setattr(upgrade_module.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
 
-    with pytest.raises(OwnerMustAct, match=r"takes up to \d+ MB in .*/backups, where 0 MB are free: make room"):
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(OwnerMustAct, match=r"takes up to \d+ MB in .*/backups, where 0 MB are free: make room")
+    ):
         await start(environment, config, old)
 
     assert (await number(old), backups(environment)) == (OLD, [])
@@ -171,7 +173,7 @@ async def test_no_schema_changes_beneath_a_worker(environment: Environment, conf
         SOMEBODY,
     )
 
-    with pytest.raises(OwnerMustAct, match="a worker runs tasks of this database"):
+    with pytest.RaisesGroup(pytest.RaisesExc(OwnerMustAct, match="a worker runs tasks of this database")):
         await start(environment, config, old)
 
     assert (await number(old), backups(environment)) == (OLD, [])
@@ -191,7 +193,7 @@ async def test_what_takes_long_is_told_and_keeps_the_lease(
     with capture_logs() as logs:
         await start(environment, config, old)
 
-    assert {"event": "upgrade.goes_on", "seconds": 0, "log_level": "info"} in logs
+    assert {"event": "upgrade.goes_on", "log_level": "info"} in logs
 
 
 async def is_renewed(database: Database) -> bool:
@@ -210,7 +212,7 @@ async def test_who_loses_the_lease_changes_nothing_more(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(upgrade_module, "back_up", frozen)
-    with pytest.raises(OwnerMustAct, match="another gateway took this database over"):
+    with pytest.RaisesGroup(pytest.RaisesExc(OwnerMustAct, match="another gateway took this database over")):
         await asyncio.wait_for(start(environment, config, old), 30)
 
     assert await number(old) == OLD

@@ -49,8 +49,8 @@ async def test_only_a_start_upgrades(older: GatewayProcess) -> None:
     ended = await run(older, "sessions")
 
     assert ended.code == 1
-    assert f"The database has schema {OLD}, this SupaClaw needs {NEWEST}" in ended.told
-    assert "then `supaclaw up` upgrades it" in ended.told
+    assert f"The database has schema {OLD} and this SupaClaw needs {NEWEST}: stop a gateway" in ended.told
+    assert "then start `supaclaw up`, which upgrades it" in ended.told
     assert await schema(older) == OLD
 
 

@@ -1,8 +1,10 @@
 """Files of an older template in a workspace that goes on with a newer one."""
 
+import errno
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.workspace.renewal import Renewal, merge, renew, renewals
@@ -58,7 +60,7 @@ def test_a_new_workspace_gets_folders_too_and_no_earlier_versions(workspace: Wor
 async def test_what_nobody_edited_is_replaced(workspace: Workspace, template: Path, before: str) -> None:
     put(workspace, before)
 
-    assert await renew(workspace, template) == ["AGENTS.md"]
+    await renew(workspace, template)
 
     assert text(workspace) == THIRD
     assert list(renewals(workspace, template)) == []
@@ -67,13 +69,14 @@ async def test_what_nobody_edited_is_replaced(workspace: Workspace, template: Pa
 async def test_it_may_lie_in_the_folder_for_agents(workspace: Workspace, template: Path) -> None:
     put(workspace, FIRST, ".agents/AGENTS.md")
 
-    assert await renew(workspace, template) == [".agents/AGENTS.md"]
+    await renew(workspace, template)
 
     assert text(workspace, ".agents/AGENTS.md") == THIRD
 
 
 async def test_what_was_deleted_stays_away(workspace: Workspace, template: Path) -> None:
-    assert await renew(workspace, template) == []
+    await renew(workspace, template)
+
     assert list(workspace.root.iterdir()) == []
 
 
@@ -81,7 +84,8 @@ async def test_what_was_deleted_stays_away(workspace: Workspace, template: Path)
 async def test_what_was_edited_stays_until_it_is_merged(workspace: Workspace, template: Path, before: str) -> None:
     put(workspace, before + OWN)
 
-    assert await renew(workspace, template) == []
+    await renew(workspace, template)
+
     assert text(workspace) == before + OWN
     renewal = the_renewal(workspace, template)
     assert "+- Look first.\n" in renewal.diff()
@@ -115,8 +119,25 @@ async def test_a_link_is_not_followed(workspace: Workspace, template: Path, tmp_
     (tmp_path / "elsewhere.md").write_text(FIRST)
     (workspace.root / "AGENTS.md").symlink_to(tmp_path / "elsewhere.md")
 
-    assert await renew(workspace, template) == []
+    await renew(workspace, template)
+
     assert (tmp_path / "elsewhere.md").read_text() == FIRST
+
+
+async def test_what_cannot_be_written_does_not_keep_the_gateway_from_starting(
+    workspace: Workspace, template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(workspace, FIRST)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("gateway.workspace.tree.replace_file", full)
+    with capture_logs() as logs:
+        await renew(workspace, template)
+
+    assert [(line["event"], line["file"]) for line in logs] == [("workspace.not_renewed", "AGENTS.md")]
+    assert text(workspace) == FIRST
 
 
 def test_every_kept_version_is_one_of_a_file_of_the_template() -> None:
