@@ -17,10 +17,10 @@ import structlog
 from hypothesis import HealthCheck, settings
 from structlog.dev import ConsoleRenderer, plain_traceback
 
-from gateway.store.cluster import opened
+from gateway.store.embedded.cluster import opened
+from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import migrate
 from gateway.store.pool import Database
-from gateway.store.postgres import EmbeddedPostgres
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
@@ -70,7 +70,7 @@ class Server:
 def server() -> Iterator[Server]:
     """The session's Postgres; it forgoes fsync, for nothing in it is worth keeping."""
     _clear_after_killed_sessions()
-    data = Path(tempfile.mkdtemp(prefix=HOMES, dir=_homes()))
+    data = Path(tempfile.mkdtemp(prefix=HOMES, dir=_environments()))
     postgres = EmbeddedPostgres(data)
     with opened(data) as alive:
         fcntl.flock(alive, fcntl.LOCK_EX)
@@ -112,7 +112,7 @@ def _clear_after_killed_sessions() -> None:
                 shutil.rmtree(home)
 
 
-def _homes() -> Path:
+def _environments() -> Path:
     spacious = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH
     return MEMORY if spacious else Path(tempfile.gettempdir())
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gateway.agent.fit import MAX_MESSAGE_TOKENS
 from gateway.domain.ids import TaskId
-from gateway.store.messages import MessageRow
+from gateway.store.transcript.messages import MessageRow
 
 LONGEST_SUMMARY = 2_000
 SHORTEST_LIMIT = 200

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from gateway.agent.compaction import Cut
 from gateway.agent.fit import cut, even_out
 from gateway.domain.tokens import estimate
-from gateway.store.messages import MessageRow
+from gateway.store.transcript.messages import MessageRow
 
 GOAL, DECISIONS, PEOPLE, THREADS, FILES, NEXT, LASTING = TITLES = (
     "Goal",

@@ -9,9 +9,9 @@ from gateway.app.wiring import Parts
 from gateway.config.environment import Environment
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
-from gateway.flow.answers import Answers
-from gateway.flow.pairing import Pairing
-from gateway.flow.triggering import Triggering
+from gateway.flow.inbound.answers import Answers
+from gateway.flow.inbound.pairing import Pairing
+from gateway.flow.unattended.triggers import Triggers
 from gateway.store import steps, tasks
 from gateway.store.migrate import outdated
 from gateway.store.pool import Database
@@ -44,7 +44,7 @@ def build_backend(
             started_at=started_at,
             model=current.describe().active,
             queue={status.value: count for status, count in queue.items()},
-            channels=parts.doors.states,
+            channels=parts.channel_manager.states,
             today=today,
             vitals=parts.vitals(),
             outdated=older or None,
@@ -57,7 +57,7 @@ def build_backend(
         live=parts.live,
         owner=parts.people.owner,
         local_token=local_token(environment.data),
-        webhooks=lambda: {n: c for n, c in parts.doors.channels.items() if isinstance(c, WebhookChannel)},
+        webhooks=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, WebhookChannel)},
         status=status,
         healthy=lambda: parts.condition.well,
         clock=clock,
@@ -66,15 +66,15 @@ def build_backend(
         public_url=current.config.web.public_url,
         pairing=Pairing(database, decided),
         beat=parts.heartbeat.beat,
-        triggering=Triggering(
+        triggers=Triggers(
             database,
             parts.people.owner.id,
             Workspace(environment.workspace),
-            lambda: parts.doors.states,
+            lambda: parts.channel_manager.states,
             parts.worker.wake,
         ),
-        channels=lambda: parts.doors.states,
-        logins=lambda: {n: c for n, c in parts.doors.channels.items() if isinstance(c, LoginChannel)},
+        channels=lambda: parts.channel_manager.states,
+        logins=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, LoginChannel)},
         commands={name: command.summary for name, command in parts.commands.items()},
         on_shed=parts.condition.shed.append,
     )

@@ -21,8 +21,8 @@ from gateway.domain import tokens
 from gateway.domain.clock import Clock
 from gateway.domain.ids import InstanceId
 from gateway.domain.vitals import Vitals
-from gateway.flow.doors import Doors
-from gateway.flow.notices import Notices
+from gateway.flow.channels.manager import ChannelManager
+from gateway.flow.outbound.notices import Notices
 from gateway.logs import prune
 from gateway.store.pool import Database
 
@@ -43,7 +43,7 @@ class Condition:
         database: Database,
         instance: InstanceId,
         cpu: Cpu,
-        doors: Doors,
+        channel_manager: ChannelManager,
         worker: Worker,
         notices: Notices,
         starts: Starts,
@@ -51,14 +51,14 @@ class Condition:
     ) -> None:
         self._environment = environment
         self._config = config
-        self._doors = doors
+        self._channel_manager = channel_manager
         self._notices = notices
         self._starts = starts
         self._clock = clock
         self._cpu = cpu
         self._health = Health(database, instance, environment.data / "health", clock)
         self._lag = LagMonitor()
-        self._watchdog = Watchdog(doors, clock)
+        self._watchdog = Watchdog(channel_manager, clock)
         self.shed: list[Callable[[], None]] = [tokens.forget]
         self._memory = MemoryCeiling(
             lambda: ceiling(config().limits.memory_mb), self.shed, worker.limit, notices.tell_owner, clock
@@ -94,7 +94,7 @@ class Condition:
         return Vitals(
             loop=self._lag.lag,
             memory=self._memory.memory,
-            channels=self._doors.vitals,
+            channels=self._channel_manager.vitals,
             unclean_ends=self._starts.ended(self._clock.now(), timedelta(days=1)),
             checkpoints=self._checkpoints.state,
         )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gateway.agent.limits import Limits
-from gateway.background.reading import Hear
+from gateway.background.extraction import Hear
 from gateway.config.model import Config
 from gateway.llm.client import Description, ModelClient
 

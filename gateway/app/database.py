@@ -8,9 +8,9 @@ from gateway.config.environment import Environment
 from gateway.config.instance import holder
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
+from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import check_schema
 from gateway.store.pool import Database
-from gateway.store.postgres import EmbeddedPostgres
 
 
 @asynccontextmanager

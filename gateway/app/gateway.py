@@ -27,7 +27,7 @@ from gateway.config.starts import Starts
 from gateway.config.watch import ConfigWatch
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import InstanceId, TaskId
-from gateway.flow.doors import Opening, openings
+from gateway.flow.channels.manager import ChannelSpec, channel_specs
 from gateway.flow.people import People
 from gateway.llm.client import ModelClient, build_client
 from gateway.logs import SecretMask
@@ -87,15 +87,15 @@ class Gateway:
         async with asyncio.TaskGroup() as group:
             opened = await self._admit(self._current.config)
             await self._resume()
-            await self._parts.doors.apply(opened, self._parts.gate.receive, group)
+            await self._parts.channel_manager.apply(opened, self._parts.gate.receive, group)
             running = self._start(group, listener)
             running += await self._after_ready(group, socket)
             await stop.wait()
             log.info("gateway.stopping")
-            await self._parts.doors.stop_receiving()
+            await self._parts.channel_manager.stop_receiving()
             await self._parts.worker.drain(DRAIN_SECONDS)
             await self._parts.outbound.drain(DRAIN_SECONDS)
-            await self._parts.doors.shut()
+            await self._parts.channel_manager.shut()
             await self._catch_up()
             for task in running:
                 task.cancel()
@@ -115,7 +115,7 @@ class Gateway:
             released = await tasks.release(conn, self._instance)
         if released:
             log.info("gateway.resumed", runs=released)
-        await self._parts.dispatch.resume()
+        await self._parts.command_runner.resume()
         await self._parts.inbound.restore(await self._parts.journal.unstored())
         await self._parts.journal.checked()
 
@@ -124,7 +124,7 @@ class Gateway:
             "worker": self._parts.worker.run,
             "outbound": self._parts.outbound.run,
             "gate": self._parts.gate.run,
-            "commands": self._parts.dispatch.retry,
+            "commands": self._parts.command_runner.retry,
             "spool": self._parts.inbound.run,
             "outages": self._parts.outages.run,
             "scheduler": self._parts.scheduler.run,
@@ -179,14 +179,14 @@ class Gateway:
             group.create_task(self._retire(self._current.model), name="retired models")
             self._current.model = await build_client(config.models, os.environ, self._clock)
         self._current.config = config
-        await self._parts.doors.apply(await self._admitted(config), self._parts.gate.receive, group)
+        await self._parts.channel_manager.apply(await self._admitted(config), self._parts.gate.receive, group)
 
     async def _retire(self, model: ModelClient) -> None:
         """Close what the turns under way still use, once they are over."""
         await self._parts.worker.settle()
         await model.close()
 
-    async def _admitted(self, config: Config) -> Mapping[str, Opening]:
+    async def _admitted(self, config: Config) -> Mapping[str, ChannelSpec]:
         """The same however long the database is away; who is shut out is shut out at once."""
         while True:
             try:
@@ -195,18 +195,18 @@ class Gateway:
                 log.warning("config.waits", error=str(exc))
                 await self._clock.sleep(1.0)
 
-    async def _admit(self, config: Config) -> Mapping[str, Opening]:
+    async def _admit(self, config: Config) -> Mapping[str, ChannelSpec]:
         """Know who may come in; by which doors."""
         menu = [(command.name, command.summary) for command in self._parts.commands.values()]
-        opened = openings(config.channels, menu, self._environment.data)
-        for part in (config, *(opening.settings for opening in opened.values())):
+        opened = channel_specs(config.channels, menu, self._environment.data)
+        for part in (config, *(spec.settings for spec in opened.values())):
             self._mask.learn(part)
         for name in filter(is_secret, os.environ):
             self._mask.add(os.environ[name])
-        for name, opening in opened.items():
-            if opening.access.anyone:
+        for name, spec in opened.items():
+            if spec.access.anyone:
                 log.warning("channel.open_to_all", channel=name, hint=f'"*" or "open" lets anyone use {name}')
-        self._parts.people.allow({name: opening.access for name, opening in opened.items()})
+        self._parts.people.allow({name: spec.access for name, spec in opened.items()})
         await self._parts.people.learn(self._database, config.owner.name, owner_ids(config))
         return opened
 

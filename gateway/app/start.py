@@ -10,17 +10,17 @@ import structlog
 from gateway.app.archive.place import check_finished
 from gateway.app.database import postgres
 from gateway.app.gateway import TOLD, Gateway
-from gateway.app.local import listening, owner_ids
+from gateway.app.local import listening, owner_ids, url
 from gateway.app.upgrade import taken_over
 from gateway.config.channels import switched_on
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
-from gateway.config.instance import hold_instance, instance_id
+from gateway.config.instance import hold_instance, instance_id, record_address
 from gateway.config.load import load
 from gateway.config.model import Config
 from gateway.config.starts import Starts, record_start, record_stop
-from gateway.flow.doors import preload
+from gateway.flow.channels.manager import preload
 from gateway.flow.people import meet
 from gateway.llm.client import build_client
 from gateway.logs import SecretMask, logging_to
@@ -55,6 +55,7 @@ async def _serve(
     stop = _stop_signal()
     async with AsyncExitStack() as stack:
         socket = stack.enter_context(listening(config.web.host, config.web.port))
+        record_address(environment.data, url(socket))
         fill_new_workspace(environment.workspace)
         preloaded = asyncio.create_task(asyncio.to_thread(preload, switched_on(config.channels)), name="preload")
         stack.callback(preloaded.cancel)

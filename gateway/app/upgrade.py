@@ -17,8 +17,9 @@ from gateway.config.environment import Environment
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
-from gateway.store import leases, principals
+from gateway.store import leases
 from gateway.store.migrate import Schema, migrate, schema_of
+from gateway.store.people import principals
 from gateway.store.pool import Database
 from gateway.store.server import size_of_tables
 

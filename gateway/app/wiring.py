@@ -8,13 +8,13 @@ from gateway import commands, tools
 from gateway.app.condition import Condition
 from gateway.app.current import Current
 from gateway.background.cpu import Cpu
+from gateway.background.extraction import TextExtraction
 from gateway.background.halt import Halt
 from gateway.background.heartbeat import Heartbeat
 from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.describe import Describe
 from gateway.background.jobs.heartbeat import HeartbeatRun
 from gateway.background.jobs.ingest import Ingest
-from gateway.background.reading import Reading
 from gateway.background.scheduler import Scheduler
 from gateway.background.worker import Runner, Worker
 from gateway.commands import Command
@@ -28,28 +28,28 @@ from gateway.domain.ids import InstanceId, MessageId, SessionId
 from gateway.domain.inbound import Address
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
-from gateway.flow.answering import Answering
-from gateway.flow.budgets import Budgets
-from gateway.flow.compacting import Compacting
-from gateway.flow.concluding import Concluding
-from gateway.flow.delivering import Delivering
-from gateway.flow.dispatch import Dispatch
-from gateway.flow.doors import Doors
-from gateway.flow.gate import Gate
-from gateway.flow.homes import Homes
-from gateway.flow.inbound import InboundFlow
+from gateway.flow.channels.manager import ChannelManager
+from gateway.flow.inbound.accept import InboundFlow
+from gateway.flow.inbound.commands import CommandRunner
+from gateway.flow.inbound.gate import Gate
+from gateway.flow.inbound.outages import Outages
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live, MessageStored
-from gateway.flow.notices import Notices
-from gateway.flow.outages import Outages
-from gateway.flow.outbound import Outbound
+from gateway.flow.outbound.notices import Notices
+from gateway.flow.outbound.proactive import ProactiveMessages
+from gateway.flow.outbound.send_tool import SendTool
+from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
-from gateway.flow.posting import Posting
-from gateway.flow.settling import Settling
-from gateway.flow.turns import Turns
-from gateway.flow.uploads import Uploads
-from gateway.store import journals
+from gateway.flow.turn.budgets import Budgets
+from gateway.flow.turn.chat import ChatTurns
+from gateway.flow.turn.compact import Compactor
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.runner import TurnRunner
+from gateway.flow.turn.uploads import Uploads
+from gateway.flow.unattended.finish import RunFinisher
+from gateway.flow.unattended.follow_up import DeliveryFollowUp
 from gateway.store.pool import Database
+from gateway.store.transcript import journals
 
 
 @dataclass
@@ -76,15 +76,15 @@ class Parts:
         return Live()
 
     @cached_property
-    def homes(self) -> Homes:
+    def environments(self) -> AgentEnvironments:
         """Each principal's workspace and tools."""
-        return Homes(
+        return AgentEnvironments(
             self.database,
             self.people,
             self.environment.workspace,
             self.environment.data / "principals",
             tools.discover(),
-            Posting(self.database, self.outbound, self.delivering),
+            SendTool(self.database, self.outbound, self.proactive),
             self.clock,
             owner_zone=lambda: self.current.config.owner.timezone,
         )
@@ -92,7 +92,7 @@ class Parts:
     @cached_property
     def uploads(self) -> Uploads:
         """Where files are kept."""
-        return Uploads(self.database, self.homes, self.clock, self.current.longest_file)
+        return Uploads(self.database, self.environments, self.clock, self.current.longest_file)
 
     @cached_property
     def journal(self) -> Journal:
@@ -125,7 +125,7 @@ class Parts:
             self.database,
             self.people,
             self.commands.keys(),
-            self.dispatch.run,
+            self.command_runner.run,
             self.worker.wake,
             self.live,
             self.instance,
@@ -142,9 +142,9 @@ class Parts:
         return commands.discover()
 
     @cached_property
-    def dispatch(self) -> Dispatch:
+    def command_runner(self) -> CommandRunner:
         """Runs commands."""
-        return Dispatch(
+        return CommandRunner(
             self.database,
             self.commands,
             self.current.describe,
@@ -163,22 +163,26 @@ class Parts:
     @cached_property
     def outbound(self) -> Outbound:
         """Sends what is committed."""
-        return Outbound(self.database, self.failpoints, lambda principal: self.homes.of(principal).workspace.root)
+        return Outbound(
+            self.database, self.failpoints, lambda principal: self.environments.of(principal).workspace.root
+        )
 
     @cached_property
-    def delivering(self) -> Delivering:
+    def proactive(self) -> ProactiveMessages:
         """Brings to a person what no chat waits for."""
-        return Delivering(self.database, self.outbound, self.live, lambda: switched_on(self.current.config.channels))
+        return ProactiveMessages(
+            self.database, self.outbound, self.live, lambda: switched_on(self.current.config.channels)
+        )
 
     @cached_property
     def notices(self) -> Notices:
         """Tells the owner."""
-        return Notices(self.people, self.delivering)
+        return Notices(self.people, self.proactive)
 
     @cached_property
-    def doors(self) -> Doors:
+    def channel_manager(self) -> ChannelManager:
         """The channels that are open."""
-        return Doors(self.outbound, self.notices.tell_owner)
+        return ChannelManager(self.outbound, self.notices.tell_owner)
 
     # The work
 
@@ -196,8 +200,8 @@ class Parts:
         return Worker(self.database, self.instance, runners, lanes, self.notices.tell_owner)
 
     @cached_property
-    def _answering(self) -> Answering:
-        compacting = Compacting(
+    def _runner(self) -> TurnRunner:
+        compactor = Compactor(
             self.database,
             self.current.summary_model,
             lambda: self.current.config.compaction.at_tokens,
@@ -205,23 +209,23 @@ class Parts:
             self.live,
             self.failpoints,
         )
-        return Answering(
+        return TurnRunner(
             self.database,
             lambda: self.current.model,
             self.current.limits,
-            self.homes,
+            self.environments,
             self.live,
             self.clock,
             self.failpoints,
-            compacting,
+            compactor,
         )
 
     @property
     def _turns(self) -> Runner:
-        return Turns(
+        return ChatTurns(
             self.database,
-            self._answering,
-            self.homes,
+            self._runner,
+            self.environments,
             self.outbound,
             self.live,
             self.clock,
@@ -231,25 +235,25 @@ class Parts:
 
     @property
     def _agent(self) -> Runner:
-        concluding = Concluding(
+        finisher = RunFinisher(
             self.database,
-            self.homes,
+            self.environments,
             self.outbound,
-            self.delivering,
+            self.proactive,
             self.live,
             self.clock,
             self.failpoints,
             self._slot_is_over,
         )
-        return AgentRun(self.database, self.people, self._answering, concluding, self.failpoints)
+        return AgentRun(self.database, self.people, self._runner, finisher, self.failpoints)
 
     @property
     def _beats(self) -> Runner:
         return HeartbeatRun(
             self.database,
-            self._answering,
-            self.delivering,
-            self.homes,
+            self._runner,
+            self.proactive,
+            self.environments,
             self.current.heartbeat_model,
             lambda: self.current.config.heartbeat.to,
             self.halt,
@@ -259,23 +263,25 @@ class Parts:
     @property
     def _ingest(self) -> Runner:
         scratch = self.environment.data / "ingest"
-        reading = Reading(self.database, self.homes, self.cpu, scratch, self.current.hear, self.failpoints)
+        extraction = TextExtraction(
+            self.database, self.environments, self.cpu, scratch, self.current.hear, self.failpoints
+        )
         return Ingest(
-            self.database, self._channel, self.uploads, reading, self._files_changed, self.clock, self.failpoints
+            self.database, self._channel, self.uploads, extraction, self._files_changed, self.clock, self.failpoints
         )
 
     @property
     def _describe(self) -> Runner:
-        return Describe(self.database, self.homes, self.current.summary_model, self.current.limits, self.clock)
+        return Describe(self.database, self.environments, self.current.summary_model, self.current.limits, self.clock)
 
     # The clock, and the state of things
 
     @cached_property
     def scheduler(self) -> Scheduler:
         """Queues what is due."""
-        settling = Settling(self.database, self.people, self.delivering)
+        follow_up = DeliveryFollowUp(self.database, self.people, self.proactive)
         return Scheduler(
-            self.database, self.clock, self.failpoints, settling.settle, self.worker.wake, self.people.lets_in
+            self.database, self.clock, self.failpoints, follow_up.settle, self.worker.wake, self.people.lets_in
         )
 
     @cached_property
@@ -289,7 +295,7 @@ class Parts:
         return Heartbeat(
             self.database,
             self.people,
-            self.homes,
+            self.environments,
             lambda: self.current.config,
             self.current.heartbeat_model,
             Budgets(self.database, self.current.limits, self.clock),
@@ -308,13 +314,13 @@ class Parts:
             self.database,
             self.instance,
             self.cpu,
-            self.doors,
+            self.channel_manager,
             self.worker,
             self.notices,
             self.starts,
             self.clock,
         )
-        condition.shed.extend([self.inbound.forget, self.homes.forget])
+        condition.shed.extend([self.inbound.forget, self.environments.forget])
         return condition
 
     def vitals(self) -> Vitals:

@@ -11,8 +11,8 @@ from gateway.background.cpu import Cpu
 from gateway.domain.clock import Clock
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import MessageId
-from gateway.store import messages
 from gateway.store.pool import Database
+from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
 
 FIRST_SECONDS = 30.0

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import structlog
 
-from gateway.agent.heartbeat import NO_MODEL, Occasion, instructs, standing, unreadable
 from gateway.agent.limits import dollars, used_up
+from gateway.agent.scheduling.heartbeat import NO_MODEL, Occasion, instructs, standing, unreadable
 from gateway.background.halt import Halt
 from gateway.config.hours import ActiveHours
 from gateway.config.model import Config
@@ -17,13 +17,13 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.principals import Role
 from gateway.domain.vitals import Beat, Outcome
 from gateway.domain.zones import zone
-from gateway.flow.budgets import Budgets
-from gateway.flow.conversation import SizedModel
-from gateway.flow.homes import Homes
 from gateway.flow.people import People
-from gateway.store import attention, heartbeats
-from gateway.store.heartbeats import Pulse
+from gateway.flow.turn.budgets import Budgets
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.wiring import SizedModel
 from gateway.store.pool import Connection, Database
+from gateway.store.scheduling import attention, heartbeats
+from gateway.store.scheduling.heartbeats import Pulse
 from gateway.store.spending import Period
 
 LONGEST_REST = 20.0
@@ -48,7 +48,7 @@ class Heartbeat:
 
     database: Database
     people: People
-    homes: Homes
+    environments: AgentEnvironments
     config: Callable[[], Config]
     model: Callable[[], SizedModel | None]
     budgets: Budgets
@@ -95,7 +95,7 @@ class Heartbeat:
         if pulse.outcome is Outcome.RUNNING:
             return pulse.beat
         now, owner = self.clock.now(), self.people.owner.id
-        persona = await asyncio.to_thread(self.homes.of(owner).persona)
+        persona = await asyncio.to_thread(self.environments.of(owner).persona)
         instructed, idle = instructs(persona.heartbeat), unreadable(persona.heartbeat) or NOTHING
         async with self.database.connection() as conn:
             found = await attention.look(conn, owner, max(pulse.looked, now - LONGEST_LOOK), now)
@@ -152,7 +152,7 @@ class Heartbeat:
     def _zone(self) -> tzinfo | None:
         """Of the hours, else the owner's; None for the machine's."""
         hours = self.config().heartbeat.active_hours
-        name = (hours.zone if hours else None) or self.homes.of(self.people.owner.id).zone()
+        name = (hours.zone if hours else None) or self.environments.of(self.people.owner.id).zone()
         return zone(name) if name else None
 
     def _told(self, pulse: Pulse, due: datetime | None, now: datetime) -> str:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from gateway.agent.scheduled import assignment
+from gateway.agent.scheduling.prompt import assignment
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
@@ -13,9 +13,9 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.texts import one_line
 from gateway.flow.people import NOT_LET_IN
 from gateway.flow.wakeup import Wakeup
-from gateway.store import schedules
 from gateway.store.pool import Connection, Database
-from gateway.store.schedules import Firing, ScheduleRow
+from gateway.store.scheduling import schedules
+from gateway.store.scheduling.schedules import Firing, ScheduleRow
 from gateway.timetable.planning import plan
 
 BATCH = 25

@@ -3,7 +3,7 @@
 import structlog
 
 from gateway.domain.clock import Clock
-from gateway.flow.doors import Doors
+from gateway.flow.channels.manager import ChannelManager
 
 EVERY_SECONDS = 5.0
 
@@ -13,8 +13,8 @@ log = structlog.get_logger(__name__)
 class Watchdog:
     """Trusts answers of the platform, never the state of a socket."""
 
-    def __init__(self, doors: Doors, clock: Clock) -> None:
-        self._doors = doors
+    def __init__(self, channel_manager: ChannelManager, clock: Clock) -> None:
+        self._channel_manager = channel_manager
         self._clock = clock
 
     async def run(self) -> None:
@@ -25,6 +25,6 @@ class Watchdog:
 
     def look(self) -> None:
         """Break off what is deaf; its door opens it again."""
-        for name, seconds in self._doors.silent().items():
+        for name, seconds in self._channel_manager.silent().items():
             log.warning("channel.silent", channel=name, seconds=round(seconds))
-            self._doors.reopen(name)
+            self._channel_manager.reopen(name)

@@ -12,8 +12,10 @@ from gateway.domain.errors import RunLost, TryAgainLater
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.tasks import BEAT_SECONDS, SLOTS, Claim, Lane, Status, backoff
 from gateway.flow.wakeup import Wakeup
-from gateway.store import messages, schedule_runs, sessions, tasks
+from gateway.store import sessions, tasks
 from gateway.store.pool import Connection, Database
+from gateway.store.scheduling import schedule_runs
+from gateway.store.transcript import messages
 
 POLL_SECONDS = 2.0
 GIVE_UPS = 3

@@ -18,8 +18,8 @@ from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.ids import MessageId
 from gateway.domain.json import Json
-from gateway.store import messages
 from gateway.store.pool import Database
+from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
 
 SECONDS = 600.0

@@ -10,9 +10,9 @@ from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct
 from gateway.logs import SecretMask, logging_to
-from gateway.store import principals
+from gateway.store.people import principals
+from gateway.store.people.principals import PrincipalRow
 from gateway.store.pool import Connection, Database
-from gateway.store.principals import PrincipalRow
 
 Result = TypeVar("Result")
 

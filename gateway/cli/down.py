@@ -40,7 +40,7 @@ def _stop(pid: int, data: Path, timeout: float) -> None:
 
 def _stop_postgres(environment: Environment) -> None:
     if environment.data.exists():
-        from gateway.store.postgres import EmbeddedPostgres
+        from gateway.store.embedded.postgres import EmbeddedPostgres
 
         with logging_to(None, SecretMask(), level=logging.WARNING):
             asyncio.run(EmbeddedPostgres(environment.data).stop())

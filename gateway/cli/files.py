@@ -14,9 +14,10 @@ from gateway.cli.output import AsJson, print_rows
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import FileId
-from gateway.store import files, principals
-from gateway.store.files import FileRow
+from gateway.store.people import principals
 from gateway.store.pool import Database
+from gateway.store.transcript import files
+from gateway.store.transcript.files import FileRow
 from gateway.workspace.descent import explained, open_file
 from gateway.workspace.paths import WorkspacePath
 

@@ -9,9 +9,9 @@ from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.config.channels import channel_names, known_channel
 from gateway.domain.principals import Role
-from gateway.store import principals
+from gateway.store.people import principals
+from gateway.store.people.principals import PrincipalRow
 from gateway.store.pool import Connection, Database
-from gateway.store.principals import PrincipalRow
 
 
 def show(as_json: AsJson = False) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from gateway.agent.schedules import Asking, Schedules, line
+from gateway.agent.scheduling.schedules import Asking, Schedules, line
 from gateway.cli.database import the_owner, with_database
 from gateway.cli.output import AsJson, print_json, print_rows
 from gateway.config.environment import Environment
@@ -19,10 +19,11 @@ from gateway.domain.ids import AddressId, PrincipalId, ScheduleId, TaskId
 from gateway.domain.principals import Role
 from gateway.domain.schedules import Misfire
 from gateway.domain.texts import one_line
-from gateway.store import addresses, principals
-from gateway.store import schedules as store
+from gateway.store import addresses
+from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
-from gateway.store.schedules import RunRow, ScheduleRow
+from gateway.store.scheduling import schedules as store
+from gateway.store.scheduling.schedules import RunRow, ScheduleRow
 from gateway.timetable.definition import Refused
 from gateway.timetable.wording import in_words, local
 from gateway.workspace.prompts import Persona

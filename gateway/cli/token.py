@@ -8,7 +8,7 @@ from gateway.cli.database import the_owner, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.scopes import Scope
-from gateway.store import tokens
+from gateway.store.people import tokens
 from gateway.store.pool import Database
 
 Scopes = list[Scope]

@@ -14,9 +14,10 @@ from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.scopes import Scope
-from gateway.store import tokens, triggers
+from gateway.store.people import tokens
 from gateway.store.pool import Database
-from gateway.store.triggers import SourceRow
+from gateway.store.scheduling import triggers
+from gateway.store.scheduling.triggers import SourceRow
 from gateway.workspace.workflows import SOURCE
 
 Source = Annotated[str, typer.Argument(help="What sends, like ci or home-assistant: a-z, 0-9, '.', '_' and '-'.")]

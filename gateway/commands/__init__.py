@@ -17,10 +17,11 @@ from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.principals import Role
 from gateway.domain.vitals import Vitals
 from gateway.llm.client import Description
-from gateway.store import journals, messages, sessions, tasks
+from gateway.store import sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
 from gateway.store.pool import Connection
+from gateway.store.transcript import journals, messages
 from gateway.workspace.journal.summary import summarise
 
 

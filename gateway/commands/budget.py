@@ -2,8 +2,9 @@
 
 from gateway.agent.limits import dollars, used_up
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.store import messages, spending, steps
+from gateway.store import spending, steps
 from gateway.store.spending import Account, Accounts, Period
+from gateway.store.transcript import messages
 
 WORDS = {Period.DAY: "Today", Period.MONTH: "This month"}
 

@@ -1,7 +1,7 @@
 """/last: the last answer once more."""
 
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.store import messages
+from gateway.store.transcript import messages
 
 
 async def run(ctx: CommandContext) -> CommandReply:

@@ -3,7 +3,8 @@
 from gateway.commands import Command, CommandContext, CommandReply, end_session
 from gateway.domain.codes import Refusal, new_code, parse_code
 from gateway.domain.principals import label_of
-from gateway.store import addresses, links, sessions
+from gateway.store import addresses, sessions
+from gateway.store.people import links
 
 OFFER = (
     "Write /link {code} on your other account or page within ten minutes: it then goes on in this conversation. "

@@ -2,8 +2,8 @@
 
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.codes import Refusal
-from gateway.store import pairings
-from gateway.store.pairings import PairingRow
+from gateway.store.people import pairings
+from gateway.store.people.pairings import PairingRow
 
 USAGE = "Write /pairing to see who asks, /pairing approve CODE to let them in, /pairing deny CODE or NUMBER to not."
 

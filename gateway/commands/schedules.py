@@ -1,6 +1,6 @@
 """/schedules: what the agent is to do later, or again and again."""
 
-from gateway.agent.schedules import Schedules, line
+from gateway.agent.scheduling.schedules import Schedules, line
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.timetable.definition import Refused
 

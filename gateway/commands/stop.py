@@ -1,7 +1,8 @@
 """/stop: end what is running here."""
 
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.store import messages, tasks
+from gateway.store import tasks
+from gateway.store.transcript import messages
 
 
 async def run(ctx: CommandContext) -> CommandReply:

@@ -2,9 +2,10 @@
 
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.principals import Role
-from gateway.store import messages, outbox, steps
+from gateway.store import outbox, steps
 from gateway.store.outbox import OutboxRow
 from gateway.store.steps import StepRow
+from gateway.store.transcript import messages
 
 
 async def run(ctx: CommandContext) -> CommandReply:

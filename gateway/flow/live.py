@@ -123,7 +123,7 @@ class Live:
     def __init__(self) -> None:
         self._listeners: defaultdict[SessionId, set[Subscription]] = defaultdict(set)
         self._written: dict[SessionId, str] = {}
-        self._answering: dict[SessionId, Address | None] = {}
+        self._runner: dict[SessionId, Address | None] = {}
         self._followers: list[Callable[[SessionId], None]] = []
 
     def listen(self, callback: Callable[[SessionId], None]) -> None:
@@ -135,14 +135,14 @@ class Live:
         match event:
             case TurnStarted(_, at):
                 self._written.setdefault(session, "")
-                self._answering[session] = at
+                self._runner[session] = at
             case TextWritten(text) if session in self._written:
                 self._written[session] += text
             case TextDropped() | ToolStarted() if session in self._written:
                 self._written[session] = ""
             case TurnEnded():
                 self._written.pop(session, None)
-                self._answering.pop(session, None)
+                self._runner.pop(session, None)
             case _:
                 pass
         for listener in tuple(self._listeners.get(session, ())):
@@ -157,7 +157,7 @@ class Live:
 
     def answering(self, at: Address) -> bool:
         """Whether a turn runs that answers this address."""
-        return at in self._answering.values()
+        return at in self._runner.values()
 
     @contextmanager
     def subscribe(self, session: SessionId) -> Iterator[Subscription]:

@@ -8,9 +8,9 @@ from gateway.domain.access import Access, Known, admitted, group_identity_of, id
 from gateway.domain.ids import PrincipalId
 from gateway.domain.inbound import Inbound
 from gateway.domain.principals import Principal, Role
-from gateway.store import pairings, principals
+from gateway.store.people import pairings, principals
+from gateway.store.people.principals import PrincipalRow
 from gateway.store.pool import Connection, Database
-from gateway.store.principals import PrincipalRow
 
 OWN_CHANNELS = frozenset({"web", "terminal", "api"})
 """Reached only with a credential of the owner's: whoever writes there is the owner, and reads the transcript itself."""

@@ -13,8 +13,8 @@ from asyncpg.pool import PoolConnectionProxy
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.store.cluster import MEMBERS
 from gateway.store.dsn import Dsn, parse_dsn
+from gateway.store.embedded.cluster import MEMBERS
 from gateway.store.failures import Conflict, translated
 
 Connection: TypeAlias = PoolConnectionProxy

@@ -7,13 +7,13 @@ from typing import Literal, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gateway.agent.schedules import MOST, SHOWN, Asking, Schedules
+from gateway.agent.scheduling.schedules import MOST, SHOWN, Asking, Schedules
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label, Role
 from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolFailed
 from gateway.store import addresses
 from gateway.store.pool import Connection
-from gateway.store.schedules import ScheduleRow
+from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.timetable.definition import Changes, Refused
 from gateway.timetable.wording import in_words, local, moment
 from gateway.tools import Own, Services

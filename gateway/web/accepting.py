@@ -5,7 +5,7 @@ from typing import assert_never
 from gateway.domain.inbound import Inbound
 from gateway.domain.json import Json
 from gateway.domain.routing import Edit, Ignore, RunCommand, StartTurn, Steer
-from gateway.flow.entering import Accepted
+from gateway.flow.inbound.persist import Accepted
 from gateway.web.site import Site
 
 MAX_TEXT = 2_000_000

@@ -8,8 +8,8 @@ from fastapi import Request
 
 from gateway.domain.inbound import Sender
 from gateway.domain.scopes import Scope, permits
-from gateway.store import tokens
-from gateway.store.tokens import TokenRow
+from gateway.store.people import tokens
+from gateway.store.people.tokens import TokenRow
 from gateway.web.backend import Backend
 from gateway.web.errors import Refused
 from gateway.web.site import site_of

@@ -9,12 +9,12 @@ from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
 from gateway.domain.principals import Principal
 from gateway.domain.vitals import Beat, Vitals
-from gateway.flow.answers import Answers
-from gateway.flow.inbound import InboundFlow
+from gateway.flow.inbound.accept import InboundFlow
+from gateway.flow.inbound.answers import Answers
+from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.live import Live
-from gateway.flow.pairing import Pairing
-from gateway.flow.triggering import Triggering
-from gateway.flow.uploads import Uploads
+from gateway.flow.turn.uploads import Uploads
+from gateway.flow.unattended.triggers import Triggers
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
 from gateway.web.links import LoginLinks
@@ -59,7 +59,7 @@ class Backend:
     files: Path
     pairing: Pairing
     beat: Callable[[], Awaitable[Beat]]
-    triggering: Triggering
+    triggers: Triggers
     models: Callable[[], Sequence[str]] = lambda: ("default",)
     commands: Mapping[str, str] = field(default_factory=dict)
     public_url: str | None = None

@@ -16,9 +16,9 @@ from starlette.types import Receive, Scope, Send
 from gateway.domain.ids import FileId
 from gateway.domain.inbound import Attachment
 from gateway.domain.json import Json
-from gateway.flow.uploads import UploadRefused
-from gateway.store import files
-from gateway.store.files import FileRow
+from gateway.flow.turn.uploads import UploadRefused
+from gateway.store.transcript import files
+from gateway.store.transcript.files import FileRow
 from gateway.web.errors import Refused
 from gateway.web.multipart import SentFile, file_in
 from gateway.web.site import Site

@@ -9,9 +9,10 @@ from typing import TypeAlias
 from gateway.domain.ids import SessionId
 from gateway.domain.inbound import Address
 from gateway.flow.live import Live, LiveEvent, Overrun, SessionReplaced, Subscription
-from gateway.store import attachments, messages, sessions
-from gateway.store.messages import MessageRow
+from gateway.store import sessions
 from gateway.store.pool import Database
+from gateway.store.transcript import attachments, messages
+from gateway.store.transcript.messages import MessageRow
 
 SHOWN = 200
 _LOOK_AGAIN_SECONDS = 5.0

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from gateway.store import tokens
-from gateway.store.tokens import COOKIE_LIFE
+from gateway.store.people import tokens
+from gateway.store.people.tokens import COOKIE_LIFE
 from gateway.web.access import Caller, by_cookie, client_of, cookie_name, signed_in
 from gateway.web.errors import Refused
 from gateway.web.site import AtSite

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from gateway.domain.ids import EntryId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
-from gateway.store.messages import Kind, MessageRow
+from gateway.store.transcript.messages import Kind, MessageRow
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NOW = TaskId(UUID(int=1))

@@ -11,10 +11,11 @@ from gateway.background.heartbeat import Heartbeat
 from gateway.background.jobs.heartbeat import HeartbeatRun
 from gateway.config.model import Config
 from gateway.domain.tasks import Lane
-from gateway.flow.budgets import Budgets
-from gateway.flow.homes import Homes
-from gateway.store import heartbeats, tasks
-from gateway.store.heartbeats import Pulse
+from gateway.flow.turn.budgets import Budgets
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.store import tasks
+from gateway.store.scheduling import heartbeats
+from gateway.store.scheduling.heartbeats import Pulse
 from tests.flow.path import FakeModel, MessagePath
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -127,11 +128,13 @@ def heart(path: MessagePath, clock: Clock | None = None, **more: Any) -> Heart:
 
     halt = Halt(lambda: made.config.models)
     others = path.workspace.parent / "principals"
-    homes = Homes(path.database, path.people, path.workspace, others, (), owner_zone=lambda: made.zone)
+    environments = AgentEnvironments(
+        path.database, path.people, path.workspace, others, (), owner_zone=lambda: made.zone
+    )
     timer = Heartbeat(
         path.database,
         path.people,
-        homes,
+        environments,
         lambda: made.config,
         lambda: made.model if made.connected else None,
         Budgets(path.database, lambda: made.limits, clock),
@@ -142,9 +145,9 @@ def heart(path: MessagePath, clock: Clock | None = None, **more: Any) -> Heart:
     )
     runner = HeartbeatRun(
         path.database,
-        path.turns._answering,
-        path.delivering,
-        homes,
+        path.turns._runner,
+        path.proactive,
+        environments,
         lambda: made.model if made.connected else None,
         lambda: made.config.heartbeat.to,
         halt,

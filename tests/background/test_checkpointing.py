@@ -10,8 +10,8 @@ from gateway.background.checkpointing import Checkpointing
 from gateway.background.cpu import Cpu
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.json import JsonObject
-from gateway.store import messages
 from gateway.store.pool import Database
+from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
 from tests.store.world import World
 

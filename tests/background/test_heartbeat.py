@@ -12,7 +12,8 @@ from gateway.background.heartbeat import LONGEST_REST, next_beat
 from gateway.config.hours import parse_hours
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.vitals import Outcome
-from gateway.store import attention, tasks
+from gateway.store import tasks
+from gateway.store.scheduling import attention
 from tests.background.heart import MINUTE, NOON, Heart, heart
 from tests.flow.path import MessagePath
 

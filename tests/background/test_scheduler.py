@@ -12,9 +12,10 @@ from gateway.background.scheduler import BATCH, Scheduler
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import PrincipalId
-from gateway.store import principals, schedules
+from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
-from gateway.store.schedules import ScheduleRow
+from gateway.store.scheduling import schedules
+from gateway.store.scheduling.schedules import ScheduleRow
 from tests.background.timeline import HOUR, START, Timeline, once, recurring, scheduler_on
 from tests.store.world import World
 

@@ -15,7 +15,7 @@ from gateway.background.watchdog import Watchdog
 from gateway.config.clock import SystemClock
 from gateway.domain.channel import Channel
 from gateway.domain.channel_settings import ChannelSettings
-from gateway.flow.doors import Doors, Opening
+from gateway.flow.channels.manager import ChannelManager, ChannelSpec
 from tests.contract.under_test import Gateway
 from tests.fakes.eventually import eventually
 from tests.fakes.log import Log
@@ -74,12 +74,12 @@ class Wire:
 @dataclass
 class Watched:
     gateway: Gateway
-    doors: Doors
+    channel_manager: ChannelManager
     dog: Watchdog
     clock: Time
 
     def state(self) -> str:
-        return self.doors.states["telegram"]
+        return self.channel_manager.states["telegram"]
 
     async def until(self, state: str) -> None:
         await eventually(lambda: self.state() == state)
@@ -88,13 +88,15 @@ class Watched:
 @asynccontextmanager
 async def watched(path: MessagePath, channel: Channel) -> AsyncIterator[Watched]:
     clock, gateway = Time(), Gateway()
-    doors = Doors(path.outbound, path.notices.tell_owner, clock.monotonic)
+    channel_manager = ChannelManager(path.outbound, path.notices.tell_owner, clock.monotonic)
     async with asyncio.TaskGroup() as group:
-        await doors.apply({"telegram": Opening(ChannelSettings(), lambda: channel)}, gateway.accept, group)
+        await channel_manager.apply(
+            {"telegram": ChannelSpec(ChannelSettings(), lambda: channel)}, gateway.accept, group
+        )
         try:
-            yield Watched(gateway, doors, Watchdog(doors, SystemClock()), clock)
+            yield Watched(gateway, channel_manager, Watchdog(channel_manager, SystemClock()), clock)
         finally:
-            await doors.shut()
+            await channel_manager.shut()
 
 
 def telegram(platform: FakeTelegram, api_base: str, *, stall: float = STALL) -> Telegram:
@@ -148,7 +150,7 @@ async def test_a_connection_that_died_without_a_word_is_dialled_anew(path: Messa
         await eventually(lambda: wire.dials > dials)
         wire.dead = False
         telegrams.clock.ahead += 1.9 * SILENCE
-        assert telegrams.doors.silent() == {}, "the timer began anew, and is more patient in an outage"
+        assert telegrams.channel_manager.silent() == {}, "the timer began anew, and is more patient in an outage"
         telegrams.clock.ahead += SILENCE
         telegrams.dog.look()
         assert [inbound.text for inbound in await telegrams.gateway.received(2)] == ["one", "two"]
@@ -174,8 +176,8 @@ async def test_a_platform_that_asked_to_be_left_alone_is_left_alone(path: Messag
     async with watched(path, channel) as telegrams:
         await eventually(lambda: channel.heard_at is not None)
         telegrams.clock.ahead = 99_000
-        assert telegrams.doors.silent() == {}
-        assert telegrams.doors.vitals["telegram"].heard_ago == 0
+        assert telegrams.channel_manager.silent() == {}
+        assert telegrams.channel_manager.vitals["telegram"].heard_ago == 0
 
 
 async def test_a_webhook_is_never_silent(path: MessagePath, platform: FakeTelegram) -> None:

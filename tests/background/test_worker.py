@@ -18,8 +18,9 @@ from gateway.domain.errors import DatabaseDown, RunLost, TryAgainLater
 from gateway.domain.ids import TaskId
 from gateway.domain.schedules import Definition
 from gateway.domain.tasks import SLOTS, Claim, Lane, Status
-from gateway.store import schedules, tasks
+from gateway.store import tasks
 from gateway.store.pool import Database
+from gateway.store.scheduling import schedules
 from tests.store.world import World, somebody
 
 

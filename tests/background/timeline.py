@@ -10,9 +10,9 @@ from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
 from gateway.domain.ids import PrincipalId
 from gateway.domain.schedules import Definition, Misfire, Once, Recurring
-from gateway.store import schedules
 from gateway.store.pool import Connection, Database
-from gateway.store.schedules import ScheduleRow
+from gateway.store.scheduling import schedules
+from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.timetable.cron import Cron
 from gateway.timetable.planning import next_slot
 from tests.store.world import World

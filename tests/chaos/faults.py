@@ -82,7 +82,7 @@ class Fault(StrEnum):
         8,
         "connection lost at COMMIT: outcome unknown",
         "nothing lost, nothing twice",
-        ("tests/flow/test_outbound_outages.py",),
+        ("tests/flow/outbound/test_outages.py",),
     )
     DISK_DATA = "disk.data", 9, "disk full under the data folder", "no corruption, goes on when there is room"
     DISK_WORKSPACE = (

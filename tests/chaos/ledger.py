@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from channels.telegram.markdown import to_html, visible
-from gateway.flow.outages import KEPT
+from gateway.flow.inbound.outages import KEPT
 from tests.chaos.people import Completed, Message
 from tests.fakes.openai_server import MARKER
 from tests.fakes.telegram import FakeTelegram

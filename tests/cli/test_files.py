@@ -7,9 +7,10 @@ import pytest
 
 from gateway.config.environment import Environment
 from gateway.domain.principals import Label, Role
-from gateway.store import files, principals
-from gateway.store.files import FileRow
+from gateway.store.people import principals
 from gateway.store.pool import Database
+from gateway.store.transcript import files
+from gateway.store.transcript.files import FileRow
 from tests.cli.conftest import Supaclaw
 
 

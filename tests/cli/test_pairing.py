@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gateway.domain.inbound import Address, Inbound, Sender
-from gateway.store import pairings
+from gateway.store.people import pairings
 from gateway.store.pool import Database
 from tests.cli.conftest import Supaclaw
 

@@ -9,8 +9,10 @@ import pytest
 from gateway.domain.inbound import Address
 from gateway.domain.principals import Label, Role
 from gateway.domain.schedules import Definition
-from gateway.store import addresses, principals, schedules, sessions
+from gateway.store import addresses, sessions
+from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
+from gateway.store.scheduling import schedules
 from tests.cli.conftest import Supaclaw
 
 Ask = Callable[..., Any]

@@ -10,7 +10,7 @@ from gateway.domain.access import Access
 from gateway.domain.codes import new_code
 from gateway.domain.inbound import Address, Inbound
 from gateway.domain.principals import Role
-from gateway.flow.gate import Gate
+from gateway.flow.inbound.gate import Gate
 from tests.fakes.channel import FakeChannel
 from tests.fakes.eventually import eventually
 from tests.flow.path import MEMBER, OWNER, STRANGER, MessagePath, message
@@ -200,7 +200,7 @@ async def test_chats_that_are_joined_and_parted_all_the_time_lose_nothing(path: 
             )
 
     await asyncio.gather(*(talk(chat) for chat in chats))
-    await path.dispatch.resume()
+    await path.command_runner.resume()
     assert await path.rows("select count(*), count(handled_at) from inbox where channel = 'web'") == [(96, 96)]
     assert await path.rows("select count(*) from links") == [(0,)]
     assert await path.rows(

@@ -1,5 +1,6 @@
 from gateway.domain.inbound import Address
-from gateway.store import addresses, journals
+from gateway.store import addresses
+from gateway.store.transcript import journals
 from tests.flow.path import MessagePath
 
 

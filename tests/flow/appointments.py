@@ -3,14 +3,15 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.agent.scheduled import assignment
+from gateway.agent.scheduling.prompt import assignment
 from gateway.domain.assignment import Assignment
 from gateway.domain.ids import AddressId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.schedules import Definition, Once, Recurring
 from gateway.domain.tasks import Lane
-from gateway.store import schedules, sessions, tasks, triggers
-from gateway.store.schedules import RunRow, ScheduleRow
+from gateway.store import sessions, tasks
+from gateway.store.scheduling import schedules, triggers
+from gateway.store.scheduling.schedules import RunRow, ScheduleRow
 from tests.flow.path import MessagePath
 
 SLOT = datetime(2026, 11, 23, 7, 30, tzinfo=UTC)

@@ -14,10 +14,10 @@ from uuid import uuid4
 from gateway import commands, tools
 from gateway.agent.limits import Limits
 from gateway.background.cpu import MEMORY, Cpu
+from gateway.background.extraction import Hear, TextExtraction
 from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.describe import Describe
 from gateway.background.jobs.ingest import Ingest
-from gateway.background.reading import Hear, Reading
 from gateway.background.worker import Runner, Worker
 from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
@@ -27,28 +27,29 @@ from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.json import Json
 from gateway.domain.model import ModelEvent, Prompt, Reply, TextDelta, ToolCall, ToolMessage, Usage, UserMessage
 from gateway.domain.tasks import Claim, Lane
-from gateway.flow.answering import Answering
-from gateway.flow.answers import Answer, Answers
-from gateway.flow.compacting import Compacting
-from gateway.flow.concluding import Concluding
-from gateway.flow.delivering import Delivering
-from gateway.flow.dispatch import Dispatch
-from gateway.flow.entering import Accepted
-from gateway.flow.homes import Homes
-from gateway.flow.inbound import InboundFlow
+from gateway.flow.inbound.accept import InboundFlow
+from gateway.flow.inbound.answers import Answer, Answers
+from gateway.flow.inbound.commands import CommandRunner
+from gateway.flow.inbound.outages import Outages
+from gateway.flow.inbound.persist import Accepted
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live, MessageStored
-from gateway.flow.notices import Notices
-from gateway.flow.outages import Outages
-from gateway.flow.outbound import Outbound
+from gateway.flow.outbound.notices import Notices
+from gateway.flow.outbound.proactive import ProactiveMessages
+from gateway.flow.outbound.send_tool import SendTool
+from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People, meet
-from gateway.flow.posting import Posting
-from gateway.flow.settling import Settling
-from gateway.flow.turns import Turns
-from gateway.flow.uploads import Uploads
+from gateway.flow.turn.chat import ChatTurns
+from gateway.flow.turn.compact import Compactor
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.runner import TurnRunner
+from gateway.flow.turn.uploads import Uploads
+from gateway.flow.unattended.finish import RunFinisher
+from gateway.flow.unattended.follow_up import DeliveryFollowUp
 from gateway.llm.client import Description
-from gateway.store import journals, tasks
+from gateway.store import tasks
 from gateway.store.pool import Connection, Database
+from gateway.store.transcript import journals
 from gateway.tools import Family
 from tests.fakes.channel import FakeChannel
 from tests.flow.workshop import Workshop
@@ -156,10 +157,10 @@ class MessagePath:
     workshop: Workshop
     people: People
     inbound: InboundFlow
-    dispatch: Dispatch
+    command_runner: CommandRunner
     outbound: Outbound
     worker: Worker
-    turns: Turns
+    turns: ChatTurns
     live: Live
     answers: Answers
     notices: Notices
@@ -170,9 +171,9 @@ class MessagePath:
     outages: Outages
     uploads: Uploads
     ingest: Ingest
-    delivering: Delivering
+    proactive: ProactiveMessages
     agent: AgentRun
-    settling: Settling
+    follow_up: DeliveryFollowUp
 
     async def say(self, *texts: str, **more: Any) -> Sequence[Accepted]:
         return await self.inbound.accept([message(text, **more) for text in texts])
@@ -245,20 +246,20 @@ async def build(
     instance = instance or InstanceId(uuid4())
     known = commands.discover()
     channel = channel or FakeChannel()
-    outbound = Outbound(database, failpoints, lambda principal: homes.of(principal).workspace.root)
+    outbound = Outbound(database, failpoints, lambda principal: environments.of(principal).workspace.root)
     outages = Outages(database, outbound, clock)
     of_all = [*tools.discover(), workshop.family] if families is None else families
-    delivering = Delivering(database, outbound, live, lambda: configured)
-    posting = Posting(database, outbound, delivering)
-    homes = Homes(database, people, workspace, workspace.parent / "principals", of_all, posting)
+    proactive = ProactiveMessages(database, outbound, live, lambda: configured)
+    send_tool = SendTool(database, outbound, proactive)
+    environments = AgentEnvironments(database, people, workspace, workspace.parent / "principals", of_all, send_tool)
     closed = ClosedJournals()
-    compacting = Compacting(database, lambda: summaries, lambda: at_tokens, closed.close, live, failpoints)
+    compactor = Compactor(database, lambda: summaries, lambda: at_tokens, closed.close, live, failpoints)
     bounds = limits or Limits()
-    answering = Answering(database, lambda: model, lambda: bounds, homes, live, clock, failpoints, compacting)
-    turns = Turns(database, answering, homes, outbound, live, clock, failpoints, outages)
-    uploads = Uploads(database, homes, clock, lambda: most)
+    answering = TurnRunner(database, lambda: model, lambda: bounds, environments, live, clock, failpoints, compactor)
+    turns = ChatTurns(database, answering, environments, outbound, live, clock, failpoints, outages)
+    uploads = Uploads(database, environments, clock, lambda: most)
     scratch = workspace.parent / "ingest"
-    reading = Reading(database, homes, cpu or InProcess(), scratch, lambda: hear, failpoints)
+    reading = TextExtraction(database, environments, cpu or InProcess(), scratch, lambda: hear, failpoints)
 
     def changed(session: SessionId, message: MessageId) -> None:
         live.publish(session, MessageStored(message))
@@ -273,12 +274,12 @@ async def build(
         clock,
         failpoints,
     )
-    describe = Describe(database, homes, lambda: summaries, lambda: bounds, clock)
-    concluding = Concluding(database, homes, outbound, delivering, live, clock, failpoints, over)
-    agent = AgentRun(database, people, answering, concluding, failpoints)
+    describe = Describe(database, environments, lambda: summaries, lambda: bounds, clock)
+    finisher = RunFinisher(database, environments, outbound, proactive, live, clock, failpoints, over)
+    agent = AgentRun(database, people, answering, finisher, failpoints)
     runners: dict[str, Runner] = {"chat": turns, "ingest": ingest, "describe": describe, "agent": agent}
     worker = Worker(database, instance, runners, [Lane.CHAT, Lane.FILES, Lane.AGENTS])
-    dispatch = Dispatch(
+    command_runner = CommandRunner(
         database,
         known,
         model.describe,
@@ -292,14 +293,14 @@ async def build(
     )
     journal, notices = (
         Journal(database, people, workspace, workspace.parent, clock),
-        Notices(people, delivering),
+        Notices(people, proactive),
     )
     live.listen(journal.changed)
     inbound = InboundFlow(
         database,
         people,
         known.keys(),
-        dispatch.run,
+        command_runner.run,
         worker.wake,
         live,
         instance,
@@ -318,7 +319,7 @@ async def build(
         workshop,
         people,
         inbound,
-        dispatch,
+        command_runner,
         outbound,
         worker,
         turns,
@@ -332,9 +333,9 @@ async def build(
         outages,
         uploads,
         ingest,
-        delivering,
+        proactive,
         agent,
-        Settling(database, people, delivering),
+        DeliveryFollowUp(database, people, proactive),
     )
 
 

@@ -7,7 +7,7 @@ from gateway.domain.access import Access
 from gateway.domain.inbound import Address
 from gateway.domain.principals import Role
 from gateway.flow.people import People, meet
-from gateway.store import pairings, principals
+from gateway.store.people import pairings, principals
 from gateway.store.pool import Database
 from tests.flow.path import MEMBER, OWNER, STRANGER, MessagePath, message
 

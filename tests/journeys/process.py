@@ -17,7 +17,7 @@ from typing import Any
 import asyncpg
 import httpx
 
-from gateway.store.postgres import EmbeddedPostgres
+from gateway.store.embedded.postgres import EmbeddedPostgres
 from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
 

@@ -4,8 +4,9 @@ from gateway.domain.channel import Button
 from gateway.domain.ids import AddressId, MessageId
 from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
-from gateway.store import addresses, files, outbox, sessions
+from gateway.store import addresses, outbox, sessions
 from gateway.store.outbox import OutboxRow, Part, State
+from gateway.store.transcript import files
 from tests.store.world import World
 
 

@@ -13,16 +13,16 @@ import asyncpg
 import pytest
 
 from gateway.store.addresses import AddressRow
-from gateway.store.files import FileRow
 from gateway.store.inbox import InboxRow
-from gateway.store.journals import JournalRow
-from gateway.store.memories import MemoryRow
-from gateway.store.messages import MessageRow
 from gateway.store.outbox import OutboxRow
-from gateway.store.pairings import PairingRow
+from gateway.store.people.pairings import PairingRow
+from gateway.store.people.principals import PrincipalRow
 from gateway.store.pool import Database
-from gateway.store.principals import PrincipalRow
 from gateway.store.steps import StepRow
+from gateway.store.transcript.files import FileRow
+from gateway.store.transcript.journals import JournalRow
+from gateway.store.transcript.memories import MemoryRow
+from gateway.store.transcript.messages import MessageRow
 from tests.conftest import Server
 
 WHOLE_ROWS: list[tuple[type, str]] = [

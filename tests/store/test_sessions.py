@@ -3,7 +3,8 @@ from uuid import uuid4
 from gateway.domain.ids import InstanceId, SessionId
 from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
-from gateway.store import addresses, sessions, tasks, triggers
+from gateway.store import addresses, sessions, tasks
+from gateway.store.scheduling import triggers
 from tests.store.world import HOME, World, blocked, held
 
 SAID = """insert into messages (session_id, principal_id, kind, text, label, origin)

@@ -15,8 +15,9 @@ from gateway.domain.errors import RunLost
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Lane, Status
-from gateway.store import leases, sessions, tasks, triggers
+from gateway.store import leases, sessions, tasks
 from gateway.store.pool import Connection
+from gateway.store.scheduling import triggers
 from gateway.store.tasks import LEASE
 from tests.store.world import World, blocked, held, somebody
 

@@ -13,8 +13,10 @@ from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Claim, Lane, Status
 from gateway.domain.transcript import AssistantText
-from gateway.store import addresses, messages, principals, sessions, tasks, unread
+from gateway.store import addresses, sessions, tasks
+from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
+from gateway.store.transcript import messages, unread
 
 HOME = Address("fake", "bot", "1")
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.agent.schedules import MOST, SHOWN
+from gateway.agent.scheduling.schedules import MOST, SHOWN
 from gateway.agent.toolbox import Toolbox, ToolOutcome
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label, Role
 from gateway.domain.tools import Caller, Effect, ToolFailed
 from gateway.llm.tokens import estimate_tool
-from gateway.store import principals
+from gateway.store.people import principals
 from gateway.store.pool import Database
 from gateway.tools import Own, Services
 from gateway.tools.cron import CronArguments, tools, until

@@ -15,9 +15,10 @@ from gateway.config.clock import SystemClock
 from gateway.domain.ids import InstanceId
 from gateway.domain.principals import Principal
 from gateway.domain.vitals import Beat, Outcome
-from gateway.flow.pairing import Pairing
-from gateway.flow.triggering import Triggering
-from gateway.store import principals, tasks
+from gateway.flow.inbound.pairing import Pairing
+from gateway.flow.unattended.triggers import Triggers
+from gateway.store import tasks
+from gateway.store.people import principals
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
 from gateway.web.backend import Backend, StatusReport
@@ -129,9 +130,7 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         files=path.workspace,
         pairing=Pairing(path.database),
         beat=no_beat,
-        triggering=Triggering(
-            path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.worker.wake
-        ),
+        triggers=Triggers(path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.worker.wake),
         channels=lambda: {"telegram": "open"},
         commands={name: command.summary for name, command in discover().items()},
     )

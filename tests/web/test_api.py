@@ -10,7 +10,7 @@ from gateway.domain.channel import WebhookReply
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.model import ToolCall
 from gateway.domain.vitals import ChannelVitals, LoopLag, Memory, Vitals
-from gateway.store import tokens
+from gateway.store.people import tokens
 from gateway.store.steps import Spent
 from gateway.web.backend import StatusReport
 from tests.web.conftest import BEARER, Running, Web

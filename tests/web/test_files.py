@@ -8,7 +8,8 @@ import pytest
 
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.store import files, principals, tokens
+from gateway.store.people import principals, tokens
+from gateway.store.transcript import files
 from gateway.web import files as web_files
 from gateway.web import multipart
 from gateway.workspace.paths import WorkspacePath

@@ -2,8 +2,9 @@ from datetime import UTC, datetime
 
 from gateway.domain.scopes import Scope
 from gateway.domain.vitals import Beat, Outcome
-from gateway.store import heartbeats, tokens
-from gateway.store.heartbeats import Pulse
+from gateway.store.people import tokens
+from gateway.store.scheduling import heartbeats
+from gateway.store.scheduling.heartbeats import Pulse
 from tests.web.conftest import BEARER, Running, Web
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gateway.config.clock import SystemClock
-from gateway.store import tokens
+from gateway.store.people import tokens
 from gateway.web.links import LoginLinks
 from tests.web.conftest import BEARER, Running, Web
 

@@ -1,7 +1,7 @@
 from datetime import UTC, datetime
 
 from gateway.domain.inbound import Address, Inbound, Sender
-from gateway.store import pairings
+from gateway.store.people import pairings
 from tests.web.conftest import BEARER, Web
 
 

@@ -1,7 +1,7 @@
 import pytest
 from fastapi.routing import APIRoute
 
-from gateway.store import tokens
+from gateway.store.people import tokens
 from gateway.web.app import build_app
 from gateway.web.security import MAX_INLINE, limit_of, split_host
 from tests.web.conftest import BEARER, Running, Web

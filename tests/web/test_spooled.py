@@ -8,7 +8,7 @@ import httpx
 
 from gateway.domain.inbound import Inbound
 from gateway.domain.routing import StartTurn
-from gateway.flow.entering import Accepted
+from gateway.flow.inbound.persist import Accepted
 from tests.flow.path import MessagePath
 from tests.web.conftest import BEARER, Running
 

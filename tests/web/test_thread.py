@@ -19,7 +19,7 @@ from gateway.flow.live import (
     TurnEnded,
     TurnStarted,
 )
-from gateway.store.messages import MessageRow
+from gateway.store.transcript.messages import MessageRow
 from gateway.web.pages import Pages
 from gateway.web.patches import Patch
 from gateway.web.render import CAP, Markdown

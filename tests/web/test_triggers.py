@@ -13,8 +13,9 @@ import pytest
 
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.tasks import Lane
-from gateway.flow.triggering import MOST_LIVE
-from gateway.store import tasks, tokens
+from gateway.flow.unattended.triggers import MOST_LIVE
+from gateway.store import tasks
+from gateway.store.people import tokens
 from gateway.web.app import TRIGGERS
 from gateway.web.errors import Refused
 from gateway.web.security import MAX_TRIGGER
@@ -83,7 +84,7 @@ class TestTaking:
 
     async def test_the_worker_is_woken(self, web: Web) -> None:
         woken = asyncio.Event()
-        web.backend.triggering._woken = woken.set
+        web.backend.triggers._woken = woken.set
         await send(web, source="ci", text="x")
         assert woken.is_set()
 
@@ -220,7 +221,7 @@ class TestRefusing:
             async def accept(self, sent: object) -> None:
                 raise DatabaseDown("no connection")
 
-        started = await running.start(triggering=Down())
+        started = await running.start(triggers=Down())
         answer = await send(started.web, source="ci", text="x")
         await started.stop()
         assert error(answer)[:2] == (503, "try_again")

@@ -17,11 +17,12 @@ from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
 from gateway.domain.transcript import Notice
-from gateway.store import addresses, messages, outbox, sessions
+from gateway.store import addresses, outbox, sessions
 from gateway.store.loading import addresses_in_doubt, lacks_rows, load
 from gateway.store.migrate import migrate
 from gateway.store.outbox import Part
 from gateway.store.pool import Connection, Database
+from gateway.store.transcript import messages
 from gateway.workspace.descent import open_folder
 
 RESTORED = "I was restored from a backup and cannot tell whether my last answer arrived; /last shows it again."

@@ -8,13 +8,15 @@ from gateway.domain.assignment import Assignment
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import Notice
-from gateway.flow.answering import Answering, Said
-from gateway.flow.concluding import Concluding
-from gateway.flow.opening import Opened, open_alone
 from gateway.flow.people import NOT_LET_IN, People
-from gateway.store import addresses, attachments, journals, messages, schedule_runs, sessions, tasks
-from gateway.store.messages import MessageRow
+from gateway.flow.turn.open import OpenedTurn, open_alone
+from gateway.flow.turn.runner import TurnResult, TurnRunner
+from gateway.flow.unattended.finish import RunFinisher
+from gateway.store import addresses, sessions, tasks
 from gateway.store.pool import Connection, Database
+from gateway.store.scheduling import schedule_runs
+from gateway.store.transcript import attachments, journals, messages
+from gateway.store.transcript.messages import MessageRow
 
 TURN_SECONDS, MOST_SECONDS = 1.0, 60.0
 """For each that is before it, and at most: until a run looks again whether it is its turn in its conversation."""
@@ -27,14 +29,14 @@ class AgentRun:
         self,
         database: Database,
         people: People,
-        answering: Answering,
-        concluding: Concluding,
+        runner: TurnRunner,
+        finisher: RunFinisher,
         failpoints: Failpoints,
     ) -> None:
         self._database = database
         self._people = people
-        self._answering = answering
-        self._concluding = concluding
+        self._runner = runner
+        self._finisher = finisher
         self._failpoints = failpoints
 
     async def run(self, run: Claim) -> None:
@@ -44,19 +46,19 @@ class AgentRun:
         if opened is None:
             return
         self._failpoints.reach(Step.TURN_TAKEN)
-        said = await self._answering.answer(run, opened)
+        said = await self._runner.answer(run, opened)
         self._failpoints.reach(Step.ANSWER_READY)
-        await self._concluding.conclude(run, assignment, opened, said)
+        await self._finisher.finish(run, assignment, opened, said)
 
     async def give_up(self, run: Claim) -> None:
         """Out of attempts, which is told as any other failure."""
         assignment, opened = await self._database.run(lambda tx: self._open(tx, run))
         if opened is not None:
             text = f"{run.max_attempts} attempts failed; the log says why"
-            said = Said(Notice(text), status=Status.FAILED, error="out of attempts")
-            await self._concluding.conclude(run, assignment, opened, said)
+            said = TurnResult(Notice(text), status=Status.FAILED, error="out of attempts")
+            await self._finisher.finish(run, assignment, opened, said)
 
-    async def _open(self, tx: Connection, run: Claim) -> tuple[Assignment, Opened | None]:
+    async def _open(self, tx: Connection, run: Claim) -> tuple[Assignment, OpenedTurn | None]:
         """Nothing is opened of what nobody wants any more, nor before its turn."""
         assignment = Assignment.model_validate(await tasks.payload(tx, run.id))
         if why := await self._unwanted(tx, run, assignment):

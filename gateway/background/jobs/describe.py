@@ -12,12 +12,14 @@ from gateway.domain.clock import Clock
 from gateway.domain.ids import FileId
 from gateway.domain.model import Model, ModelsExhausted, Prompt, Reply, SystemMessage, UserMessage
 from gateway.domain.tasks import Claim, Status
-from gateway.flow.budgets import Budgets
-from gateway.flow.exhibits import content, picture
-from gateway.flow.homes import Homes
-from gateway.store import files, principals, steps, tasks
-from gateway.store.files import FileRow
+from gateway.flow.turn.budgets import Budgets
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.prompt_files import content, picture
+from gateway.store import steps, tasks
+from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
+from gateway.store.transcript import files
+from gateway.store.transcript.files import FileRow
 from gateway.workspace.tree import Workspace
 
 INSTRUCTIONS = """\
@@ -40,13 +42,13 @@ class Describe:
     def __init__(
         self,
         database: Database,
-        homes: Homes,
+        environments: AgentEnvironments,
         model: Callable[[], Model | None],
         limits: Callable[[], Limits],
         clock: Clock,
     ) -> None:
         self._database = database
-        self._homes = homes
+        self._environments = environments
         self._model = model
         self._budgets = Budgets(database, limits, clock)
 
@@ -82,7 +84,7 @@ class Describe:
             role = (await principals.get(conn, run.principal_id)).role
         if model is None or (await self._budgets.allow(role)).refusal is not None:
             return None
-        prompt = await _prompt(self._homes.of(run.principal_id).workspace, file)
+        prompt = await _prompt(self._environments.of(run.principal_id).workspace, file)
         try:
             async with asyncio.timeout(SECONDS):
                 return await _reply(model, prompt)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from gateway.agent.heartbeat import NO_MODEL, Occasion, outcome, prompt
+from gateway.agent.scheduling.heartbeat import NO_MODEL, Occasion, outcome, prompt
 from gateway.background.halt import Halt
 from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
@@ -18,15 +18,18 @@ from gateway.domain.tasks import Claim, Status
 from gateway.domain.texts import storable
 from gateway.domain.transcript import AssistantText, Notice
 from gateway.domain.vitals import Outcome
-from gateway.flow.answering import Answering, Said
-from gateway.flow.conversation import SizedModel
-from gateway.flow.delivering import Delivering
-from gateway.flow.homes import Homes
-from gateway.flow.opening import Opened, open_alone
+from gateway.flow.outbound.proactive import ProactiveMessages
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.open import OpenedTurn, open_alone
+from gateway.flow.turn.runner import TurnResult, TurnRunner
+from gateway.flow.turn.wiring import SizedModel
 from gateway.llm.errors import ErrorKind
-from gateway.store import heartbeats, journals, messages, principals, sessions, tasks
-from gateway.store.messages import MessageRow
+from gateway.store import sessions, tasks
+from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
+from gateway.store.scheduling import heartbeats
+from gateway.store.transcript import journals, messages
+from gateway.store.transcript.messages import MessageRow
 from gateway.workspace.journal import files
 from gateway.workspace.journal.files import Place
 from gateway.workspace.paths import WorkspaceError
@@ -59,18 +62,18 @@ class HeartbeatRun:
     def __init__(
         self,
         database: Database,
-        answering: Answering,
-        delivering: Delivering,
-        homes: Homes,
+        runner: TurnRunner,
+        proactive: ProactiveMessages,
+        environments: AgentEnvironments,
         model: Callable[[], SizedModel | None],
         to: Callable[[], str | None],
         halt: Halt,
         clock: Clock,
     ) -> None:
         self._database = database
-        self._answering = answering
-        self._delivering = delivering
-        self._homes = homes
+        self._runner = runner
+        self._proactive = proactive
+        self._environments = environments
         self._model = model
         self._to = to
         self._halt = halt
@@ -85,7 +88,7 @@ class HeartbeatRun:
         opened = await self._opened(run, occasion)
         if opened is None:
             return
-        said = await self._answering.answer(run, opened, model=model)
+        said = await self._runner.answer(run, opened, model=model)
         verdict = judge(said)
         if verdict.outcome is not Outcome.SKIPPED:
             await self._keep(run.principal_id, occasion.at, verdict.outcome, said.entry.text)
@@ -101,10 +104,10 @@ class HeartbeatRun:
         async with self._database.connection() as conn:
             return Occasion.model_validate(await tasks.payload(conn, run.id))
 
-    async def _opened(self, run: Claim, occasion: Occasion) -> Opened | None:
-        now, zone = self._clock.now(), self._homes.of(run.principal_id).zone() or UTC_ZONE
+    async def _opened(self, run: Claim, occasion: Occasion) -> OpenedTurn | None:
+        now, zone = self._clock.now(), self._environments.of(run.principal_id).zone() or UTC_ZONE
 
-        async def work(tx: Connection) -> Opened | None:
+        async def work(tx: Connection) -> OpenedTurn | None:
             name = (await principals.get(tx, run.principal_id)).name
             asked = prompt(occasion.concerns, now, zone, name)
             return await open_alone(tx, run, asked, label=occasion.label, origin=ORIGIN, heartbeat=True)
@@ -113,26 +116,26 @@ class HeartbeatRun:
 
     async def _keep(self, principal: PrincipalId, at: datetime, went: Outcome, text: str) -> None:
         """Where the agent can read it. It is in the database all the same, so a full disk stops nothing."""
-        place = Place(self._homes.of(principal).workspace.root, at.astimezone(UTC).strftime(FILE))
+        place = Place(self._environments.of(principal).workspace.root, at.astimezone(UTC).strftime(FILE))
         entry = f"## {at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: {went.value}\n\n{text.strip()}\n"
         try:
             await asyncio.to_thread(_append, place, entry)
         except (OSError, WorkspaceError) as exc:
             log.warning("heartbeat.not_kept", path=place.path, error=str(exc))
 
-    async def _end(self, run: Claim, occasion: Occasion, verdict: Verdict, said: Said | None = None) -> None:
+    async def _end(self, run: Claim, occasion: Occasion, verdict: Verdict, said: TurnResult | None = None) -> None:
         told = await self._database.run(lambda tx: self._store(tx, run, occasion, verdict, said))
         note = log.warning if verdict.outcome is Outcome.FAILED else log.info
         note("heartbeat.ended", outcome=verdict.outcome.value, told=told is not None, stops=verdict.stops)
         if told is not None:
-            self._delivering.told(told)
+            self._proactive.told(told)
         if verdict.stops:
             self._halt.stop(verdict.text)
         elif verdict.outcome in (Outcome.OK, Outcome.TOLD):
             self._halt.lift()
 
     async def _store(
-        self, tx: Connection, run: Claim, occasion: Occasion, verdict: Verdict, said: Said | None
+        self, tx: Connection, run: Claim, occasion: Occasion, verdict: Verdict, said: TurnResult | None
     ) -> MessageRow | None:
         """One transaction: what is told, the answer in a session that ends with it, the task's end, the pulse."""
         assert run.session_id is not None, "it was queued with one"
@@ -165,14 +168,14 @@ class HeartbeatRun:
     async def _tell(
         self, tx: Connection, principal: PrincipalId, news: AssistantText | Notice, label: Label
     ) -> MessageRow | None:
-        at = await self._delivering.destination(tx, principal, channel=self._to())
+        at = await self._proactive.destination(tx, principal, channel=self._to())
         if at is None:
             log.warning("heartbeat.nobody_to_tell", hint="it is kept; write to the agent once, on any channel")
             return None
-        return await self._delivering.say(tx, at, principal, news, label=label, origin=ORIGIN)
+        return await self._proactive.say(tx, at, principal, news, label=label, origin=ORIGIN)
 
 
-def judge(said: Said) -> Verdict:
+def judge(said: TurnResult) -> Verdict:
     """What the end of a run means."""
     if said.problem is not None:
         return _failed(said.problem)

@@ -9,18 +9,19 @@ from uuid import UUID
 
 import structlog
 
-from gateway.background.reading import Reading
+from gateway.background.extraction import TextExtraction
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channel import Channel, FetchDelayed, FetchFailed
 from gateway.domain.clock import Clock
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.tasks import Claim, Status
-from gateway.flow.sinks import typing
-from gateway.flow.uploads import UploadRefused, Uploads
-from gateway.store import addresses, attachments, files, messages, sessions, tasks
-from gateway.store.attachments import Incomplete
-from gateway.store.messages import MessageRow
+from gateway.flow.turn.sinks import typing
+from gateway.flow.turn.uploads import UploadRefused, Uploads
+from gateway.store import addresses, sessions, tasks
 from gateway.store.pool import Connection, Database
+from gateway.store.transcript import attachments, files, messages
+from gateway.store.transcript.attachments import Incomplete
+from gateway.store.transcript.messages import MessageRow
 
 LONGEST_WAIT = timedelta(days=1)
 """For a channel that is shut or cannot be reached; then the file is given up."""
@@ -42,7 +43,7 @@ class Ingest:
         database: Database,
         channels: Callable[[str], Channel | None],
         uploads: Uploads,
-        reading: Reading,
+        extraction: TextExtraction,
         changed: Changed,
         clock: Clock,
         failpoints: Failpoints,
@@ -50,7 +51,7 @@ class Ingest:
         self._database = database
         self._channels = channels
         self._uploads = uploads
-        self._reading = reading
+        self._extraction = extraction
         self._changed = changed
         self._clock = clock
         self._failpoints = failpoints
@@ -109,7 +110,7 @@ class Ingest:
     async def _bring_in(self, run: Claim, each: Incomplete) -> None:
         """Raises `FetchDelayed` for a file that may be there later."""
         if each.file_id is not None:
-            await self._reading.read(run, each.principal_id, each.file_id)
+            await self._extraction.read(run, each.principal_id, each.file_id)
             return
         try:
             await self._fetch(run, each)

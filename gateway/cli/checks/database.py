@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from gateway.cli.checks.finding import Finding, Level, Patient, refused
 from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import check_server, read_migrations, schema_of
 from gateway.store.pool import Database
-from gateway.store.postgres import EmbeddedPostgres
 from gateway.store.server import Server, look
 
 _FAR_MS = 50.0

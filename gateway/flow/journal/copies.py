@@ -8,10 +8,10 @@ import structlog
 from gateway.domain.ids import EntryId, JournalId
 from gateway.flow.journal.places import Places
 from gateway.flow.journal.transcribing import transcribed
-from gateway.store import entries, journals
-from gateway.store.entries import Line, Mark
-from gateway.store.journals import JournalRow
 from gateway.store.pool import Database
+from gateway.store.transcript import entries, journals
+from gateway.store.transcript.entries import Line, Mark
+from gateway.store.transcript.journals import JournalRow
 from gateway.workspace.journal.files import INDEX, SECOND, Place, began, filed_path
 from gateway.workspace.journal.format import Content
 from gateway.workspace.journal.summary import IndexLine, render_index

@@ -12,9 +12,10 @@ from gateway.domain.ids import EntryId, SessionId
 from gateway.flow.journal.copies import Copies
 from gateway.flow.journal.places import Places
 from gateway.flow.wakeup import Wakeup
-from gateway.store import journals, sessions
-from gateway.store.journals import JournalRow, Unopened
+from gateway.store import sessions
 from gateway.store.pool import Connection, Database
+from gateway.store.transcript import journals
+from gateway.store.transcript.journals import JournalRow, Unopened
 from gateway.workspace.journal.files import Place
 from gateway.workspace.journal.summary import summarise
 from gateway.workspace.journal.writer import JournalWriter

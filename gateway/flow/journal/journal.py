@@ -20,9 +20,9 @@ from gateway.flow.journal.copyist import Copyist
 from gateway.flow.journal.mark import read_since, write_mark
 from gateway.flow.journal.places import Places
 from gateway.flow.people import People
-from gateway.store import journals
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
+from gateway.store.transcript import journals
 from gateway.workspace.journal.entry import entry_of
 from gateway.workspace.journal.files import Place, sessions
 from gateway.workspace.journal.writer import JournalWriter

@@ -9,9 +9,9 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.inbound import Address, Arrival
 from gateway.domain.principals import Role
 from gateway.flow.people import People
-from gateway.store import journals
-from gateway.store.journals import JournalRow
 from gateway.store.pool import Database
+from gateway.store.transcript import journals
+from gateway.store.transcript.journals import JournalRow
 from gateway.workspace.journal.files import Place
 from gateway.workspace.journal.writer import JournalWriter
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from gateway.store.entries import Line
+from gateway.store.transcript.entries import Line
 from gateway.workspace.journal.entry import Entry
 
 _SHOWN = {

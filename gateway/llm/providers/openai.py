@@ -14,12 +14,12 @@ from pydantic import BaseModel, ValidationError
 from gateway.domain.json import Json
 from gateway.domain.model import Prompt
 from gateway.domain.settings import Params
+from gateway.llm.answer_reader import garbled, read_answer, read_whole
 from gateway.llm.catalog import split
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.http import HttpClient
 from gateway.llm.provider import Provider, ProviderEvent
-from gateway.llm.reading import garbled, read_answer, read_whole
 from gateway.llm.refusal import Refusal, refusal_in
 from gateway.llm.wire import messages_json, sampling_json, tools_json
 

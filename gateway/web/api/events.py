@@ -23,8 +23,8 @@ from gateway.flow.live import (
     TurnEnded,
     TurnStarted,
 )
-from gateway.store import attachments, messages
-from gateway.store.messages import MessageRow
+from gateway.store.transcript import attachments, messages
+from gateway.store.transcript.messages import MessageRow
 from gateway.web.access import Caller, needs
 from gateway.web.api.messages import Chat, address_of
 from gateway.web.attached import as_json

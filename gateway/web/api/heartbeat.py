@@ -4,7 +4,7 @@ from fastapi import APIRouter, Depends
 
 from gateway.domain.scopes import Scope
 from gateway.domain.vitals import Beat
-from gateway.store import heartbeats
+from gateway.store.scheduling import heartbeats
 from gateway.web.access import needs
 from gateway.web.site import AtSite
 

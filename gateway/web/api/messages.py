@@ -13,9 +13,10 @@ from gateway.domain.inbound import Address, Inbound
 from gateway.domain.json import Json
 from gateway.domain.routing import StartTurn
 from gateway.domain.scopes import Scope
-from gateway.flow.answers import Answer
-from gateway.flow.entering import Accepted
-from gateway.store import addresses, attachments, messages, requests
+from gateway.flow.inbound.answers import Answer
+from gateway.flow.inbound.persist import Accepted
+from gateway.store import addresses, requests
+from gateway.store.transcript import attachments, messages
 from gateway.web.accepting import KEY, MAX_TEXT, accept, outcome
 from gateway.web.access import Caller, needs, owner_as_sender
 from gateway.web.attached import as_json

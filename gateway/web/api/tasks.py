@@ -8,7 +8,8 @@ from fastapi import APIRouter, Depends
 
 from gateway.domain.ids import TaskId
 from gateway.domain.scopes import Scope, permits
-from gateway.store import tasks, triggers
+from gateway.store import tasks
+from gateway.store.scheduling import triggers
 from gateway.store.tasks import TaskReport
 from gateway.web.access import Caller, needs
 from gateway.web.errors import Refused

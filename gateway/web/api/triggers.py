@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Header, Path, Request
 
 from gateway.domain.scopes import Scope
 from gateway.domain.tasks import Status
-from gateway.flow.triggering import KeyReused, NoSuchChannel, QueueFull, Sent
+from gateway.flow.unattended.triggers import KeyReused, NoSuchChannel, QueueFull, TriggerRequest
 from gateway.web.access import Caller, needs
 from gateway.web.errors import Refused
 from gateway.web.site import AtSite, Site
@@ -53,7 +53,9 @@ async def trigger(request: Request, site: AtSite, caller: Sender, key: Key = Non
     if key and asked.idempotency_key not in {None, key}:
         raise Refused(400, "invalid_request", "The header and the body name different keys.", param="idempotency_key")
     source, known = _source(caller, asked.source), asked.idempotency_key or key
-    return await _queued(site, Sent(source, asked.content, caller.account, asked.session, asked.deliver_to, known))
+    return await _queued(
+        site, TriggerRequest(source, asked.content, caller.account, asked.session, asked.deliver_to, known)
+    )
 
 
 @router.post("/trigger/{source}", status_code=202, openapi_extra=_ANYTHING)
@@ -68,7 +70,9 @@ async def hook(
 ) -> Queued:
     """The same for programs whose words cannot be chosen: the body is what happened, as it is."""
     content = text_of(await request.body())
-    return await _queued(site, Sent(_source(caller, source), content, caller.account, session, deliver_to, key))
+    return await _queued(
+        site, TriggerRequest(_source(caller, source), content, caller.account, session, deliver_to, key)
+    )
 
 
 def _source(caller: Caller, named: str | None) -> str:
@@ -81,11 +85,11 @@ def _source(caller: Caller, named: str | None) -> str:
     return source
 
 
-async def _queued(site: Site, sent: Sent) -> Queued:
+async def _queued(site: Site, sent: TriggerRequest) -> Queued:
     if not sent.content.strip():
         raise Refused(400, "invalid_request", "Nothing is said about what happened.")
     try:
-        taken = await site.backend.triggering.accept(sent)
+        taken = await site.backend.triggers.accept(sent)
     except NoSuchChannel as error:
         raise Refused(400, "unknown_channel", str(error), param="deliver_to") from None
     except KeyReused as error:

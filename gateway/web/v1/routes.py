@@ -14,7 +14,7 @@ from gateway.domain import digest
 from gateway.domain.inbound import Address, Inbound
 from gateway.domain.routing import Ignore
 from gateway.domain.scopes import Scope
-from gateway.flow.entering import Accepted
+from gateway.flow.inbound.persist import Accepted
 from gateway.store import requests, sessions
 from gateway.web.accepting import accept
 from gateway.web.access import Caller, needs, owner_as_sender

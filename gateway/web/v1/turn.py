@@ -8,8 +8,8 @@ from typing import assert_never
 from gateway.domain.digest import spoken
 from gateway.domain.ids import MessageId
 from gateway.domain.routing import RunCommand
-from gateway.flow.answers import Answer
-from gateway.flow.entering import Accepted
+from gateway.flow.inbound.answers import Answer
+from gateway.flow.inbound.persist import Accepted
 from gateway.flow.live import (
     LiveEvent,
     MessageStored,
@@ -23,9 +23,9 @@ from gateway.flow.live import (
     TurnEnded,
     TurnStarted,
 )
-from gateway.store import messages
 from gateway.store.pool import Connection
 from gateway.store.steps import Spent
+from gateway.store.transcript import messages
 from gateway.web.backend import Backend
 from gateway.web.errors import Refused
 

@@ -18,8 +18,9 @@ from gateway.domain.model import AssistantMessage, Attempt, ModelsExhausted, Pro
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.flow.live import MessageStored
-from gateway.store import schedules, sessions, tasks
+from gateway.store import sessions, tasks
 from gateway.store.pool import Database
+from gateway.store.scheduling import schedules
 from tests.flow.appointments import address_of, fire, known, last_run, noted, plan, status, trigger, work
 from tests.flow.path import (
     MEMBER,
@@ -573,7 +574,7 @@ async def test_runs_that_tell_and_turns_that_send_never_wait_in_a_circle(
 
     async def settles() -> None:
         for _ in range(rounds):
-            await path.settling.settle()
+            await path.follow_up.settle()
 
     path.model.answer = answer
     async with asyncio.TaskGroup() as group:

@@ -13,7 +13,8 @@ from gateway.domain.model import Attempt, ModelsExhausted, Prompt, Reply, System
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Outcome
-from gateway.store import heartbeats, tasks
+from gateway.store import tasks
+from gateway.store.scheduling import heartbeats
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.tree import Workspace
 from tests.background.heart import MINUTE, NOON, Heart, heart
@@ -274,7 +275,7 @@ class TestFailures:
     async def test_without_money_it_is_no_failure(self, beating: Heart, beat: Beat, path: MessagePath) -> None:
         await beating.timer.beat()
         await beating.spend(1000, kind="agent", at=datetime.now(UTC))
-        path.turns._answering._budgets._limits = lambda: Limits(day_usd=1.0)
+        path.turns._runner._budgets._limits = lambda: Limits(day_usd=1.0)
         await beating.work()
 
         assert (await beating.pulse()).outcome is Outcome.SKIPPED

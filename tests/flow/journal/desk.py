@@ -17,9 +17,10 @@ from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText, Summary, ToolIntent, ToolResult
 from gateway.flow.journal.journal import Journal
 from gateway.flow.people import People, meet
-from gateway.store import addresses, inbox, journals, messages, sessions, tasks, unread
+from gateway.store import addresses, inbox, sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
+from gateway.store.transcript import journals, messages, unread
 from gateway.workspace.journal.entry import Entry
 from gateway.workspace.journal.files import Place
 from gateway.workspace.journal.format import Content, parse, render

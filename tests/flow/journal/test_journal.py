@@ -8,7 +8,7 @@ import pytest
 
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId
-from gateway.store import journals
+from gateway.store.transcript import journals
 from tests.flow.journal.desk import MEMBER, Desk, arrival, desk
 from tests.flow.outage import AwayAtTimes
 

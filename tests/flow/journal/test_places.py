@@ -7,8 +7,8 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Role
 from gateway.flow.journal import places as places_module
 from gateway.flow.journal.places import Places
-from gateway.store import journals
 from gateway.store.pool import Database
+from gateway.store.transcript import journals
 from gateway.workspace.journal.files import Place
 from gateway.workspace.journal.writer import JournalWriter
 from tests.flow.journal.desk import MEMBER, OWNER, Desk, arrival, desk

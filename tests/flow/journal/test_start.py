@@ -16,7 +16,7 @@ from gateway.domain.ids import SessionId
 from gateway.domain.inbound import Arrival
 from gateway.domain.principals import Label
 from gateway.flow.journal import journal as journal_module
-from gateway.store import unread
+from gateway.store.transcript import unread
 from tests.flow.journal.desk import MEMBER, Desk, arrival, desk
 from tests.flow.outage import AwayAtTimes
 

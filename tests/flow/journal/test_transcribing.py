@@ -5,7 +5,7 @@ import pytest
 
 from gateway.domain.ids import EntryId
 from gateway.flow.journal.transcribing import transcribed
-from gateway.store.entries import Kind, Line
+from gateway.store.transcript.entries import Kind, Line
 from gateway.workspace.journal.entry import Entry
 
 

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from gateway.agent.context import system_prompt, to_messages
-from gateway.agent.scheduled import assignment
+from gateway.agent.scheduling.prompt import assignment
 from gateway.domain.ids import PrincipalId, ScheduleId
 from gateway.domain.json import JsonObject
 from gateway.domain.model import AssistantMessage, Prompt, SystemMessage, ToolCall, ToolSpec, Usage, UserMessage
@@ -17,7 +17,7 @@ from gateway.llm.catalog import VENDORS, vendor
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.provider import ProviderReply
 from gateway.llm.providers.guide import answer, build
-from gateway.store.schedules import ScheduleRow
+from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.workspace.prompts import PersonaText
 
 

@@ -1,0 +1,160 @@
+"""Schedules as their people ask for them, by whichever way: the rules that hold for all of these."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from gateway.agent.scheduling.prompt import assignment
+from gateway.domain.ids import AddressId, PrincipalId, TaskId
+from gateway.domain.principals import Label
+from gateway.domain.schedules import Definition, Once, Recurring
+from gateway.domain.texts import one_line
+from gateway.store.pool import Connection
+from gateway.store.scheduling import schedules
+from gateway.store.scheduling.schedules import ScheduleRow
+from gateway.timetable.definition import LONGEST_NAME, Changes, Refused, amend, define
+from gateway.timetable.planning import next_slot
+from gateway.timetable.wording import in_words, moment
+
+MOST = 20
+"""Schedules that are not over, of anybody but the owner."""
+SHOWN = 50
+"""Schedules in one list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Where a schedule is asked for; `call` is the key of a tool call, which adds one however often it runs."""
+
+    origin: str
+    address: AddressId | None = None
+    label: Label = Label.OWNER
+    call: str | None = None
+
+
+def line(row: ScheduleRow) -> str:
+    """A schedule and how it stands: "3: tea; every day at 16:00 UTC (0 16 * * *); next Sun 22 Nov 2026 16:00 UTC"."""
+    definition = row.definition
+    facts = [one_line(definition.name, LONGEST_NAME), in_words(definition)]
+    if row.paused_at:
+        facts.append("paused")
+    elif row.completed_at:
+        facts.append("over")
+    elif row.next_run_at and not isinstance(definition.when, Once):
+        facts.append(f"next {moment(row.next_run_at, definition.zone)}")
+    if row.failing_since:
+        facts.append(f"failing since {moment(row.failing_since, definition.zone)}")
+    return f"{row.id}: {'; '.join(facts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedules:
+    """Those of one principal, in the caller's transaction; what cannot be done raises `Refused`, in words for people.
+
+    `zone` is the principal's own, `most` how many may be there that are not over. With `of_all` a number may also be
+    that of somebody else's.
+    """
+
+    tx: Connection
+    principal: PrincipalId
+    now: datetime
+    zone: str | None = None
+    most: int | None = None
+    of_all: bool = False
+
+    async def shown(self, *, everything: bool = False) -> tuple[list[ScheduleRow], int]:
+        """The first `SHOWN`, and how many there are more; without `everything` neither paused ones nor those over."""
+        rows = await schedules.listed(self.tx, self.principal, everything=everything, limit=SHOWN)
+        there = await schedules.count(self.tx, self.principal, paused=everything, over=everything)
+        return rows, there - len(rows)
+
+    async def add(self, asking: Asking, said: Changes) -> ScheduleRow:
+        """A new one, or the one that this call has made before."""
+        if asking.call and (made := await schedules.made_by(self.tx, asking.call)):
+            return made
+        await self._room()
+        definition = define(now=self.now, zone=self.zone, **said)
+        row = await schedules.add(
+            self.tx,
+            self.principal,
+            definition,
+            next_run_at=self._next_slot(definition),
+            origin=asking.origin,
+            label=asking.label,
+            address=asking.address,
+            asked_by=asking.call,
+        )
+        return row or await self._taken(definition.name)
+
+    async def update(self, which: str, said: Changes, label: Label = Label.OWNER) -> ScheduleRow:
+        """Changed in what is said; trusted no more than the conversation in which it is (`label`)."""
+        row = await self.get(which)
+        definition = amend(row.definition, now=self.now, zone=self.zone, **said)
+        if definition == row.definition:
+            return row
+        await schedules.hold(self.tx, self.principal)  # two that ask for one name take turns
+        if row.completed_at:
+            if definition.when == row.definition.when:
+                raise Refused(f"Schedule {row.id} is over; give it another time.")
+            await self._room()
+        same = definition.zone == row.definition.zone or not isinstance(definition.when, Recurring)
+        at = row.next_run_at if same and definition.when == row.definition.when else self._next_slot(definition)
+        updated = await schedules.update(self.tx, row.id, definition, at, label=label)
+        return updated or await self._taken(definition.name)
+
+    async def pause(self, which: str) -> ScheduleRow:
+        """Let it rest."""
+        return await self._paused(await self.get(which), None, paused=True)
+
+    async def resume(self, which: str) -> ScheduleRow:
+        """Let it go on with its next slot from now; what was due meanwhile is not made up for."""
+        row = await self.get(which)
+        if row.paused_at is None:
+            return row
+        at = self._next_slot(row.definition)
+        if at is None and row.definition.when is not None:
+            raise Refused(f"The time of schedule {row.id} has passed; give it another one.")
+        return await self._paused(row, at, paused=False)
+
+    async def remove(self, which: str) -> ScheduleRow:
+        """Forget it and its runs; answers what it was."""
+        row = await self.get(which)
+        await schedules.remove(self.tx, row.id)
+        return row
+
+    async def run(self, which: str) -> tuple[ScheduleRow, TaskId]:
+        """Run it once now, whatever it says; its next slot stays."""
+        row = await self.get(which)
+        task = await schedules.fire(self.tx, row, assignment(row, self.now, now=self.now))
+        if task is None:
+            raise Refused(f"Schedule {row.id} is running just now; wait until it has ended.")
+        return row, task
+
+    async def get(self, which: str) -> ScheduleRow:
+        """By number or name, held until the transaction ends."""
+        row = await schedules.get(self.tx, self.principal, which)
+        if row is None and self.of_all and which.isdecimal():
+            row = await schedules.get(self.tx, None, which)
+        if row is None:
+            raise Refused(f"There is no schedule {which[:64]!r}; the list has their numbers and names.")
+        return row
+
+    async def _room(self) -> None:
+        await schedules.hold(self.tx, self.principal)
+        if self.most is not None and await schedules.count(self.tx, self.principal) >= self.most:
+            raise Refused(f"There are {self.most} schedules already, and no more are allowed; remove one first.")
+
+    def _next_slot(self, definition: Definition) -> datetime | None:
+        try:
+            return next_slot(definition, self.now)
+        except ValueError as error:  # it was stored when this was right
+            raise Refused(f"Its time is not valid any more: {error}. Give it another one.") from error
+
+    async def _paused(self, row: ScheduleRow, at: datetime | None, *, paused: bool) -> ScheduleRow:
+        changed = await schedules.pause(self.tx, row.id, paused=paused, next_run_at=at)
+        assert changed is not None, "it is held"
+        return changed
+
+    async def _taken(self, name: str) -> ScheduleRow:
+        there = await schedules.get(self.tx, self.principal, name)
+        number = f": number {there.id}" if there else ""
+        raise Refused(f"A schedule named {name!r} exists already{number}. Update or remove it, or take another name.")

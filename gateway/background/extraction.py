@@ -1,0 +1,189 @@
+"""Text extraction: a stored file is read in the CPU process, and its text laid beside it, where its own path tells."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import structlog
+
+from gateway.background.cpu import Cpu, CpuJobFailed
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.errors import SupaclawError, TryAgainLater
+from gateway.domain.ids import FileId, PrincipalId
+from gateway.domain.tasks import Claim, Lane
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.store import tasks
+from gateway.store.pool import Connection, Database
+from gateway.store.transcript import files
+from gateway.store.transcript.files import FileRow
+from gateway.workspace.names import PAGES, TEXT
+from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.tree import MAX_WRITE_BYTES, Workspace
+
+HEAR_SECONDS = 300.0
+HEARD = 25 * 1024**2
+"""Bytes of audio that transcription services take."""
+MOST_PAGES = 1_000
+NOBODY_HEARS = (
+    "what is said in it is not written down: no transcription model is configured; the owner can name one in "
+    "config.json (models.transcription), such as openai/whisper-1"
+)
+
+Hear: TypeAlias = Callable[[str, bytes], Awaitable[str]]
+"""What is said in audio, by its name and its bytes; raises `SupaclawError`."""
+
+_VIEW = "view.jpg"
+
+if TYPE_CHECKING:
+    from gateway.ingest.derived import Derived
+
+log = structlog.get_logger(__name__)
+
+
+class TextExtraction:
+    """Reads one file after another. `scratch` is a folder of its own, emptied at the first use."""
+
+    def __init__(
+        self,
+        database: Database,
+        environments: AgentEnvironments,
+        cpu: Cpu,
+        scratch: Path,
+        hear: Callable[[], Hear | None],
+        failpoints: Failpoints,
+    ) -> None:
+        self._database = database
+        self._environments = environments
+        self._cpu = cpu
+        self._scratch = scratch
+        self._hear = hear
+        self._failpoints = failpoints
+        self._sweeping = asyncio.Lock()
+        self._swept = False
+
+    async def read(self, run: Claim, principal: PrincipalId, id: FileId) -> None:
+        """Note what is in the file, or why nobody can say; raises `RunLost` and `TryAgainLater`."""
+        async with self._database.connection() as conn:
+            file = await files.by_id(conn, principal, id)
+        assert file is not None, "files are never forgotten"
+        workspace = self._environments.of(principal).workspace
+        try:
+            async with self._folder() as folder:
+                derived, read = await self._made(workspace, file, folder)
+                text, view = await _laid(workspace, file.path, derived, read)
+        except TryAgainLater:
+            raise
+        except (WorkspaceError, CpuJobFailed, ValueError) as exc:
+            log.warning("file.not_read", file=str(id), error=str(exc))
+            problem = f"it could not be read: {exc}"
+            await self._note(run, lambda tx: files.derived(tx, file.id, problem=_line(problem)))
+            return
+        self._failpoints.reach(Step.INGEST_READ)
+        await self._note(run, lambda tx: _derived(tx, file, replace(derived, text=text, view=view)))
+
+    async def _made(self, workspace: Workspace, file: FileRow, folder: Path) -> tuple["Derived", Workspace]:
+        """What came of it, and the folder in which that lies."""
+        # Imported for the first file: the start of the gateway does not pay for it.
+        from gateway.ingest.derived import Derived
+        from gateway.ingest.limits import MEMORY, SECONDS
+        from gateway.ingest.reading import read
+
+        # A copy: what lies in the workspace may become a link at any time, and the process would follow it.
+        source, target = folder / "source", folder / "read"
+        await workspace.copy(file.path, source)
+        await asyncio.to_thread(target.mkdir)
+        arguments = str(source), str(target), file.name, file.mime
+        answer = await self._cpu.run(read, *arguments, seconds=SECONDS, memory=MEMORY)
+        derived = Derived.from_json(answer)
+        if derived.kind == "audio":
+            derived = await self._heard(derived, file, source, target)
+        return derived, Workspace(target)
+
+    async def _heard(self, derived: "Derived", file: FileRow, source: Path, target: Path) -> "Derived":
+        hear = self._hear()
+        if hear is None:
+            return replace(derived, problem=NOBODY_HEARS)
+        if file.size > HEARD:
+            return replace(derived, problem=f"what is said in it is not written down: only up to {HEARD >> 20} MB are")
+        try:
+            async with asyncio.timeout(HEAR_SECONDS):
+                said = (await hear(file.name, await asyncio.to_thread(source.read_bytes))).strip()
+        except TimeoutError:
+            return replace(derived, problem="what is said in it is not written down: that took too long")
+        except TryAgainLater:
+            raise
+        except SupaclawError as exc:
+            return replace(derived, problem=f"what is said in it could not be written down: {exc}")
+        if not said:
+            return replace(derived, problem="nothing is said in it")
+        await asyncio.to_thread((target / "text.txt").write_text, said, "utf-8")
+        return replace(derived, text="text.txt", characters=len(said), problem="")
+
+    async def _note(self, run: Claim, store: Callable[[Connection], Awaitable[None]]) -> None:
+        async def note(tx: Connection) -> None:
+            await tasks.progress(tx, run)
+            await store(tx)
+
+        await self._database.run(note)
+
+    @asynccontextmanager
+    async def _folder(self) -> AsyncIterator[Path]:
+        async with self._sweeping:
+            if not self._swept:
+                await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+                self._swept = True
+        await asyncio.to_thread(self._scratch.mkdir, mode=0o700, parents=True, exist_ok=True)
+        folder = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self._scratch))
+        try:
+            yield folder
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+async def _laid(workspace: Workspace, path: str, derived: "Derived", found: Workspace) -> tuple[str, str]:
+    """Put what was read beside the file; where its text and its picture are."""
+    read = range(1, min(derived.pages, MOST_PAGES) + 1)
+    pages = [f"{page:03}{kind}" for page in read for kind in (".txt", ".jpg")]
+    if len(read) == 1 and await found.content(pages[-1], 1) is None:
+        pages = []  # the one page is the whole text
+    for name in pages:
+        if (page := await found.content(name, MAX_WRITE_BYTES)) is not None:
+            await workspace.write(f"{path}{PAGES}/{name}", page)
+    text = view = ""
+    if derived.text and (words := await found.content(derived.text, MAX_WRITE_BYTES)):
+        whole = words.decode("utf-8", "ignore")
+        text = (await workspace.write(f"{path}{TEXT}", whole)).path
+    if derived.view and (picture := await found.content(derived.view, MAX_WRITE_BYTES)):
+        view = (await workspace.write(f"{path}{PAGES}/{_VIEW}", picture)).path
+    return text, view
+
+
+async def _derived(tx: Connection, file: FileRow, derived: "Derived") -> None:
+    await files.derived(
+        tx,
+        file.id,
+        mime=derived.mime,
+        text_path=derived.text,
+        view_path=derived.view,
+        pages=min(derived.pages, MOST_PAGES),
+        description=_line(derived.description),
+        problem=_line(derived.problem),
+    )
+    if derived.text or derived.view:
+        await tasks.create(
+            tx,
+            file.principal_id,
+            "describe",
+            Lane.AGENTS,
+            payload={"file": str(file.id)},
+            dedupe=f"describe:{file.id}",
+        )
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:300]

@@ -1,0 +1,1 @@
+"""The configured channels: opened, supervised, replaced when their settings change."""

@@ -1,0 +1,222 @@
+"""The channel manager: opens and supervises each configured channel, and replaces it when its settings change."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+import structlog
+from pydantic import JsonValue
+
+from gateway.config.channels import channel_names, known_channel, parse_channel, switched_on
+from gateway.domain.access import Access
+from gateway.domain.channel import Accept, Channel, LoginChannel
+from gateway.domain.channel_settings import ChannelSettings
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.tasks import backoff
+from gateway.domain.vitals import ChannelVitals
+from gateway.flow.channels.reception import Reception, Silent
+from gateway.flow.outbound.sender import Outbound
+
+CLOSE_SECONDS = 10.0
+_MOST_PATIENT = 3
+"""How often the patience with a silent channel doubles, so that a long outage is no drumbeat."""
+
+log = structlog.get_logger(__name__)
+
+
+TellOwner = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSpec:
+    """A configured channel: its settings, and how it is made from them."""
+
+    settings: ChannelSettings
+    make: Callable[[], Channel]
+
+    @property
+    def access(self) -> Access:
+        """Who may come in."""
+        return Access(self.settings.access, frozenset(self.settings.allow), self.settings.groups)
+
+    def same(self, other: "ChannelSpec") -> bool:
+        """Whether nothing changed that the channel itself sees: who may talk is decided behind the opened."""
+        return _without_access(self.settings) == _without_access(other.settings)
+
+
+def channel_specs(
+    sections: Mapping[str, Mapping[str, JsonValue]], menu: Sequence[tuple[str, str]], data: Path
+) -> dict[str, ChannelSpec]:
+    """The configured channels; `menu` is the slash commands they may show. Raises `ConfigError`.
+
+    What a channel has to remember by itself goes into a folder of its own below `data`.
+    """
+    return {name: _spec(name, sections[name], menu, data / "channels" / name) for name in switched_on(sections)}
+
+
+def _spec(name: str, raw: Mapping[str, JsonValue], menu: Sequence[tuple[str, str]], data: Path) -> ChannelSpec:
+    module = import_module(f"channels.{known_channel(name, channel_names())}")
+    settings: ChannelSettings = parse_channel(name, raw, module.Settings)
+    log = structlog.get_logger(name)
+    return ChannelSpec(settings, partial(module.create, settings, commands=menu, log=log, data=data))
+
+
+def preload(names: Iterable[str]) -> None:
+    """Import what these channels need, in a thread, so that opening them takes no time."""
+    for name in set(names) & set(channel_names()):
+        getattr(import_module(f"channels.{name}"), "preload", lambda: None)()
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenChannel:
+    spec: ChannelSpec
+    channel: Channel
+    task: asyncio.Task[None]
+
+
+class ChannelManager:
+    """Opens, keeps and shuts channels, and tells the sender which there are."""
+
+    def __init__(
+        self, outbound: Outbound, tell_owner: TellOwner, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._outbound = outbound
+        self._tell_owner = tell_owner
+        self._monotonic = monotonic
+        self._open: dict[str, _OpenChannel] = {}
+        self._states: dict[str, str] = {}
+        self._receptions: dict[str, Reception] = {}
+
+    @property
+    def channels(self) -> Mapping[str, Channel]:
+        """The configured channels by name."""
+        return {name: opened.channel for name, opened in self._open.items()}
+
+    @property
+    def states(self) -> Mapping[str, str]:
+        """How each channel is, in words."""
+        return {name: self._state(name) for name in self._open}
+
+    @property
+    def vitals(self) -> Mapping[str, ChannelVitals]:
+        """How each channel is, and when it was last heard."""
+        return {name: ChannelVitals(state, self._heard_ago(name)) for name, state in self.states.items()}
+
+    def silent(self) -> Mapping[str, float]:
+        """The channels that heard nothing for longer than a healthy one can, with the seconds."""
+        return {name: reception.silence for name, reception in self._receptions.items() if reception.overdue}
+
+    def reopen(self, name: str) -> None:
+        """Break off the reception, if there is one; the channel is closed and opened again."""
+        if name in self._receptions:
+            self._receptions[name].break_off()
+
+    async def apply(self, wanted: Mapping[str, ChannelSpec], accept: Accept, group: asyncio.TaskGroup) -> None:
+        """Shut what is no longer wanted or has changed, open what is missing; the tasks belong to `group`."""
+        for name, opened in list(self._open.items()):
+            if name not in wanted or not opened.spec.same(wanted[name]):
+                await self._shut(name)
+        for name, spec in wanted.items():
+            if name not in self._open:
+                channel = spec.make()
+                self._states[name] = "opening"
+                task = group.create_task(self._keep(name, channel, accept), name=f"channel {name}")
+                self._open[name] = _OpenChannel(spec, channel, task)
+
+    async def stop_receiving(self) -> None:
+        """Take nothing more in; what is known can still be sent."""
+        tasks = [opened.task for opened in self._open.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def shut(self) -> None:
+        """Shut every channel."""
+        for name in list(self._open):
+            await self._shut(name)
+
+    async def _shut(self, name: str) -> None:
+        opened = self._open.pop(name)
+        self._outbound.abandon(name)
+        opened.task.cancel()
+        await asyncio.wait([opened.task])
+        self._receptions.pop(name, None)
+        await _close(opened.channel)
+
+    async def _keep(self, name: str, channel: Channel, accept: Accept) -> None:
+        """Receive for ever; a channel that breaks is opened again, one that only the owner can mend stays shut.
+
+        Nothing is sent through a channel that is not open. One that waits for a login is opened again and rests by
+        itself.
+        """
+        failures = silences = 0
+        while True:
+            try:
+                await channel.open()
+                await self._outbound.adopt(name, channel)
+                self._states[name] = "open" if not silences else "opened again after a silence, nothing heard yet"
+                patience = 2 ** min(silences, _MOST_PATIENT)
+                self._receptions[name] = Reception(channel, accept, patience, self._monotonic)
+                await self._receptions[name].run()
+            except Silent as exc:
+                silences = 1 if self._receptions[name].heard_at is not None else silences + 1
+                self._outbound.abandon(name)
+                self._states[name] = f"opening again: {exc}"
+                log.warning("channel.reopened", channel=name, problem=str(exc))
+                await _close(channel)
+            except OwnerMustAct as exc:
+                self._outbound.abandon(name)
+                await self._report(name, exc)
+                if not isinstance(channel, LoginChannel):
+                    return
+                failures += 1
+                await _close(channel)
+                await asyncio.sleep(backoff(failures))
+            except Exception as exc:
+                failures += 1
+                self._outbound.abandon(name)
+                self._states[name] = f"broken: {type(exc).__name__}: {exc}"
+                log.exception("channel.broken", channel=name, again_in=backoff(failures))
+                await _close(channel)
+                await asyncio.sleep(backoff(failures))
+
+    async def _report(self, name: str, problem: OwnerMustAct) -> None:
+        """The owner has to mend it, and is told once, wherever he can be told."""
+        state = f"shut: {problem}"
+        if self._states[name] == state:
+            return
+        self._states[name] = state
+        log.warning("channel.shut", channel=name, problem=str(problem))
+        try:
+            await self._tell_owner(f"{name}: {problem}")
+        except Exception:  # the log has it; the other channels go on
+            log.exception("channel.owner_not_told", channel=name)
+
+    def _state(self, name: str) -> str:
+        channel = self._open[name].channel
+        if isinstance(channel, LoginChannel) and channel.trouble:
+            return channel.trouble
+        reception = self._receptions.get(name)
+        return "open" if reception is not None and reception.hears else self._states[name]
+
+    def _heard_ago(self, name: str) -> float | None:
+        heard_at = self._open[name].channel.heard_at
+        return None if heard_at is None else round(max(0.0, self._monotonic() - heard_at), 1)
+
+
+async def _close(channel: Channel) -> None:
+    """Whatever happens in it ends here: the other channels go on."""
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await channel.close()
+    except Exception:
+        log.exception("channel.not_closed", channel=channel.name)
+
+
+def _without_access(settings: ChannelSettings) -> ChannelSettings:
+    return settings.model_copy(update={"access": "allowlist", "allow": (), "groups": "mention"})

@@ -1,0 +1,200 @@
+"""Accept what a channel hands over: decide, journal it, store it. Acknowledged means committed, or on disk."""
+
+import asyncio
+from collections import OrderedDict, defaultdict
+from collections.abc import Awaitable, Callable, Sequence, Set
+from dataclasses import replace
+from uuid import UUID, uuid5
+
+import structlog
+
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.clock import Clock
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.ids import EntryId, InboxId, InstanceId
+from gateway.domain.inbound import Arrival, Inbound
+from gateway.domain.principals import Role
+from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer, decide
+from gateway.flow.inbound.outages import Outages
+from gateway.flow.inbound.persist import ALBUM_SECONDS, Accepted, InboundWriter
+from gateway.flow.inbound.quarantine import Quarantine
+from gateway.flow.inbound.spool import Spool
+from gateway.flow.journal.journal import Journal
+from gateway.flow.live import Live, MessageStored
+from gateway.flow.outbound.notices import Notices
+from gateway.flow.people import People
+from gateway.store.pool import Database
+from gateway.workspace.journal.files import Place
+
+REMEMBERED = 1_000
+CHATS_AT_ONCE = 8
+"""Whose messages are stored side by side; the others have connections left to answer with."""
+_ENTRIES = UUID("6f1f7c50-6d6e-4b0f-9a3c-5d2f6a2f0c11")
+
+log = structlog.get_logger(__name__)
+
+
+class InboundFlow:
+    """The door every channel hands its messages to."""
+
+    def __init__(
+        self,
+        database: Database,
+        people: People,
+        commands: Set[str],
+        run_command: Callable[[InboxId], Awaitable[bool]],
+        wake: Callable[[], None],
+        live: Live,
+        instance: InstanceId,
+        failpoints: Failpoints,
+        journal: Journal,
+        outages: Outages,
+        notices: Notices,
+        clock: Clock,
+    ) -> None:
+        self._database = database
+        self._people = people
+        self._commands = commands
+        self._run_command = run_command
+        self._wake = wake
+        self._live = live
+        self._failpoints = failpoints
+        self._journal = journal
+        self._notices = notices
+        self._clock = clock
+        self._spool = Spool[Accepted](journal, outages, self._store, self._put_aside)
+        self._writer = InboundWriter(people, journal, instance)
+        self._quarantine = Quarantine()
+        self._busy = asyncio.Semaphore(CHATS_AT_ONCE)
+        self._seen: OrderedDict[tuple[str, ...], Accepted] = OrderedDict()
+
+    async def accept(self, batch: Sequence[Inbound]) -> tuple[Accepted, ...]:
+        """Store a batch, each chat's messages in order; a command takes effect before what follows it is looked at.
+
+        Returning means committed, or on disk while the database is away. Raises `TryAgainLater` when the batch may not
+        be acknowledged; what was stored already is recognised when it comes again.
+        """
+        chats: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+        for place, inbound in enumerate(batch):
+            chats[_chat(inbound)].append(place)
+        accepted: dict[int, Accepted] = {}
+
+        async def one_chat(places: Sequence[int]) -> None:
+            async with self._busy:
+                for place in places:
+                    accepted[place] = await self._accept(batch[place])
+
+        for failure in await asyncio.gather(*map(one_chat, chats.values()), return_exceptions=True):
+            if failure is not None:
+                raise failure
+        return tuple(accepted[place] for place in range(len(batch)))
+
+    async def restore(self, found: Sequence[tuple[Arrival, Place]]) -> None:
+        """Store what a crash left in the journal alone, in order; raises `TryAgainLater`."""
+        for arrival, place in found:
+            try:
+                await self._store(arrival, place)
+            except TryAgainLater:
+                raise
+            except Exception:  # it stays in the journal; nothing behind it may suffer
+                log.exception("inbound.not_restored", entry=str(arrival.id))
+
+    async def run(self) -> None:
+        """Store what waits for the database, until cancelled."""
+        await self._spool.run()
+
+    def forget(self) -> None:
+        """Give memory back: the database knows what it has seen."""
+        self._seen.clear()
+
+    async def _accept(self, inbound: Inbound) -> Accepted:
+        self._failpoints.reach(Step.INBOUND_RECEIVED)
+        key = (*_chat(inbound), inbound.platform_id)
+        if (seen := self._seen.get(key)) is not None:
+            known = seen.later.result() if seen.later is not None and seen.later.done() else seen
+            return replace(known, duplicate=True)
+        role, decision = self._decide(inbound)
+        if isinstance(decision, Ignore):
+            return Accepted(decision)
+        arrival = Arrival(_entry_id(key), inbound, self._clock.now())
+        try:
+            accepted = await self._keep(arrival, role, decision)
+        except TryAgainLater:
+            raise
+        except Exception as exc:
+            if not self._quarantine.give_up(key):
+                raise
+            accepted = await self._put_aside(arrival, exc)
+        self._remember(key, accepted)
+        return accepted
+
+    def _decide(self, inbound: Inbound) -> tuple[Role, Decision]:
+        role = self._people.role(inbound)
+        return role, decide(inbound, role, self._commands, turn_running=self._live.answering(inbound.address))
+
+    async def _keep(self, arrival: Arrival, role: Role, decision: Decision) -> Accepted:
+        """In the journal, then in the database; what meets an outage queues up behind what did before it."""
+        place = await self._journal.write(arrival, role)
+        self._failpoints.reach(Step.INBOUND_JOURNALED)
+        if not self._spool.waiting:
+            try:
+                return await self._store(arrival, place)
+            except TryAgainLater as exc:
+                log.warning("inbound.database", error=str(exc))
+        later = await self._spool.add(arrival, place)
+        self._failpoints.reach(Step.INBOUND_SPOOLED)
+        return Accepted(decision, later=later)
+
+    async def _put_aside(self, arrival: Arrival, exc: Exception) -> Accepted:
+        """Acknowledge what failed again and again, so that what comes after it gets its turn."""
+        channel = arrival.inbound.address.channel
+        log.error("inbound.quarantined", entry=str(arrival.id), channel=channel, error=f"{type(exc).__name__}: {exc}")
+        try:
+            await self._notices.tell_owner(
+                f"A message on {channel} could not be stored and is put aside: {type(exc).__name__}. "
+                "Its text is in sessions/, the reason in the log."
+            )
+        except Exception:  # what keeps a message from being stored may keep a notice from it as well
+            log.exception("inbound.owner_not_told")
+        return Accepted(Ignore("quarantined"))
+
+    async def _store(self, arrival: Arrival, place: Place | None) -> Accepted:
+        role, decision = self._decide(arrival.inbound)
+        if isinstance(decision, Ignore):
+            self._journal.stored(arrival, place, None)
+            return Accepted(decision)
+        accepted = await self._database.run(lambda tx: self._writer.write(tx, arrival, place, role, decision))
+        self._failpoints.reach(Step.INBOUND_COMMITTED)
+        self._journal.stored(arrival, place, accepted.session_id)
+        await self._follow(accepted, arrival)
+        return accepted
+
+    async def _follow(self, accepted: Accepted, arrival: Arrival) -> None:
+        match accepted.decision:
+            case RunCommand() if accepted.inbox_id is not None:
+                # Also one that was stored before: whether its effect was committed, only its row knows.
+                if not await self._run_command(accepted.inbox_id):
+                    raise TryAgainLater("a command waits for the database, and what follows it waits with it")
+            case StartTurn() | Steer() | Edit() if accepted.message_id is not None and not accepted.duplicate:
+                self._wake()
+                if arrival.inbound.album:
+                    asyncio.get_running_loop().call_later(ALBUM_SECONDS, self._wake)
+                if accepted.session_id is not None:
+                    self._live.publish(accepted.session_id, MessageStored(accepted.message_id))
+            case _:
+                pass
+
+    def _remember(self, key: tuple[str, ...], accepted: Accepted) -> None:
+        self._seen[key] = accepted
+        if len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
+
+
+def _chat(inbound: Inbound) -> tuple[str, str, str]:
+    at = inbound.address
+    return at.channel, at.account, at.chat
+
+
+def _entry_id(key: tuple[str, ...]) -> EntryId:
+    """The same for the same message, however often it comes."""
+    return EntryId(uuid5(_ENTRIES, "\n".join(key)))

@@ -1,0 +1,91 @@
+"""Answers: wait for what was said to one inbound message, wherever and whenever it is committed."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.ids import MessageId
+from gateway.flow.inbound.persist import Accepted
+from gateway.flow.live import Live, MessageStored, Overrun, Subscription, TurnEnded
+from gateway.store import inbox, steps
+from gateway.store.pool import Connection, Database
+from gateway.store.steps import Spent
+from gateway.store.transcript import messages
+from gateway.store.transcript.messages import MessageRow
+
+POLL_SECONDS = 1.0
+NOTHING = Spent(0, 0, 0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What answers a message; `notice` means the gateway said it, not the agent. A closed message has no answer row."""
+
+    text: str
+    notice: bool
+    message_id: MessageId | None = None
+    spent: Spent = NOTHING
+
+
+class Answers:
+    """Looks at the rows, is woken by live events, and polls for what other processes commit."""
+
+    def __init__(self, database: Database, live: Live) -> None:
+        self._database = database
+        self._live = live
+
+    async def wait(self, accepted: Accepted) -> Answer:
+        """The answer to exactly this message, however long it takes; works for a duplicate and after a restart."""
+        accepted = await accepted.stored()
+        if accepted.session_id is None:
+            return Answer("", notice=True)
+        with self._live.subscribe(accepted.session_id) as events:
+            while True:
+                answer = None
+                with suppress(TryAgainLater):  # it was accepted: the answer comes when the database does
+                    async with self._database.connection() as conn:
+                        answer = await _answer_to(conn, accepted)
+                if answer is not None:
+                    return answer
+                await _something_stored(events)
+
+
+async def _something_stored(events: Subscription) -> None:
+    try:
+        async with asyncio.timeout(POLL_SECONDS):
+            async for event in events:
+                if isinstance(event, MessageStored | TurnEnded | Overrun):
+                    return
+    except TimeoutError:
+        return
+
+
+async def _answer_to(conn: Connection, accepted: Accepted) -> Answer | None:
+    if accepted.message_id is None:
+        return await _command_reply(conn, accepted)
+    asked = await messages.get(conn, accepted.message_id)
+    if asked is None or asked.kind != "user":
+        return _said(asked, NOTHING) if asked else None
+    if asked.closed_at is not None:
+        return Answer("Stopped.", notice=True)
+    if asked.answered_by is None:
+        return None
+    answer = await messages.get(conn, asked.answered_by)
+    assert answer is not None, "answers are never deleted"
+    task = answer.task_id
+    return _said(answer, await steps.spent_on(conn, task, asked.created_at) if task else NOTHING)
+
+
+async def _command_reply(conn: Connection, accepted: Accepted) -> Answer | None:
+    if accepted.inbox_id is None:
+        return Answer("", notice=True)
+    row = await inbox.get(conn, accepted.inbox_id)
+    if row.handled_at is None:
+        return None
+    said = await messages.get(conn, row.message_id) if row.message_id else None
+    return _said(said, NOTHING) if said else Answer("", notice=True)
+
+
+def _said(row: MessageRow, spent: Spent) -> Answer:
+    return Answer(row.text, row.kind == "notice", row.id, spent)

@@ -1,0 +1,179 @@
+"""Run slash commands: effect, reply and `handled_at` commit together, on a lane of their own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import structlog
+
+from gateway.agent.limits import Limits
+from gateway.commands import Command, CommandContext, CommandReply
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.clock import Clock
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.ids import InboxId, SessionId, TaskId
+from gateway.domain.principals import Label, Role
+from gateway.domain.routing import parse_command
+from gateway.domain.transcript import Notice
+from gateway.domain.vitals import Vitals
+from gateway.flow.live import Live, LiveEvent, MessageStored, SessionReplaced
+from gateway.flow.outbound.sender import Outbound
+from gateway.llm.client import Description
+from gateway.store import addresses, inbox, sessions
+from gateway.store.addresses import AddressRow
+from gateway.store.inbox import InboxRow
+from gateway.store.people import principals
+from gateway.store.pool import Connection, Database
+from gateway.store.transcript import messages
+
+Events: TypeAlias = tuple[tuple[SessionId, LiveEvent], ...]
+Effect: TypeAlias = Callable[[Connection, AddressRow, InboxRow], Awaitable[CommandReply]]
+
+NOT_TAKEN = "A command takes no files, so what came with it was not stored; send it again without the command."
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What this process has to do once the effect is committed."""
+
+    cancelled: tuple[TaskId, ...] = ()
+    events: Events = ()
+    admission: bool = False
+
+
+async def _nobody_changes() -> None:
+    """The database tells of it."""
+
+
+class CommandRunner:
+    """Runs stored slash commands; a running turn never blocks them."""
+
+    def __init__(
+        self,
+        database: Database,
+        commands: Mapping[str, Command],
+        models: Callable[[], Description],
+        outbound: Outbound,
+        cancel: Callable[[tuple[TaskId, ...]], None],
+        live: Live,
+        clock: Clock,
+        failpoints: Failpoints,
+        vitals: Callable[[], Vitals] = Vitals,
+        limits: Callable[[], Limits] = Limits,
+        admit: Callable[[], Awaitable[None]] = _nobody_changes,
+    ) -> None:
+        self._database = database
+        self._commands = commands
+        self._models = models
+        self._outbound = outbound
+        self._cancel = cancel
+        self._live = live
+        self._clock = clock
+        self._failpoints = failpoints
+        self._vitals = vitals
+        self._limits = limits
+        self._admit = admit
+        self._started_at = clock.now()
+        self._unfinished = asyncio.Event()
+        self._interrupted: dict[InboxId, SessionId] = {}
+
+    async def resume(self) -> None:
+        """Run the commands that a crash or a database outage left without an effect."""
+        async with self._database.connection() as conn:
+            left = await inbox.unhandled(conn)
+        for arrival in left:
+            await self.run(arrival)
+
+    async def retry(self) -> None:
+        """Until cancelled: come back to commands that met a database outage."""
+        while True:
+            await self._unfinished.wait()
+            self._unfinished.clear()
+            await self._clock.sleep(1.0)
+            try:
+                await self.resume()
+            except TryAgainLater:
+                self._unfinished.set()
+
+    async def run(self, arrival: InboxId) -> bool:
+        """Run one stored command, once; False while the database is away. What goes wrong in it becomes its reply."""
+        self._failpoints.reach(Step.COMMAND_ACCEPTED)
+        try:
+            done = await self._committed(arrival)
+            if done.admission:
+                await self._admit()
+        except TryAgainLater:
+            self._unfinished.set()
+            return False
+        self._interrupted.pop(arrival, None)
+        self._failpoints.reach(Step.COMMAND_COMMITTED)
+        self._cancel(done.cancelled)
+        for session, event in done.events:
+            self._live.publish(session, event)
+        self._outbound.wake()
+        return True
+
+    async def _session(self, arrival: InboxId) -> SessionId:
+        """Where the command was said: its log lines go there."""
+        async with self._database.connection() as conn:
+            return (await addresses.get(conn, (await inbox.get(conn, arrival)).address_id)).session_id
+
+    async def _committed(self, arrival: InboxId) -> Done:
+        try:
+            return await self._database.run(lambda tx: self._commit(tx, arrival, self._effect))
+        except TryAgainLater:
+            raise
+        except Exception:  # a broken command may not take its channel down
+            log.exception("command.failed", inbox_id=arrival, session_id=str(await self._session(arrival)))
+            return await self._database.run(lambda tx: self._commit(tx, arrival, _failure))
+
+    async def _commit(self, tx: Connection, arrival: InboxId, effect: Effect) -> Done:
+        row = await inbox.get(tx, arrival)
+        at = await addresses.lock_joined(tx, row.address_id)
+        await sessions.lock(tx, at.session_id)
+        if not await inbox.still_open(tx, arrival):
+            return self._done_before(row, at)
+        self._interrupted[arrival] = at.session_id
+        reply = await effect(tx, at, row)
+        session = reply.successor or at.session_id
+        text = f"{reply.text}\n\n{NOT_TAKEN}" if row.files else reply.text
+        notice = await messages.say(tx, session, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
+        await self._outbound.put(tx, at, notice.id, text)
+        await inbox.handled(tx, arrival, notice.id)
+        moved: Events = () if reply.successor is None else ((at.session_id, SessionReplaced(reply.successor)),)
+        return Done(reply.cancelled, (*moved, (session, MessageStored(notice.id))), reply.admission)
+
+    def _done_before(self, row: InboxRow, at: AddressRow) -> Done:
+        """Its effect was committed, and nobody heard of that: those who watch are told now."""
+        left = self._interrupted.get(row.id, at.session_id)
+        moved: Events = () if left == at.session_id else ((left, SessionReplaced(at.session_id)),)
+        said: Events = () if row.message_id is None else ((at.session_id, MessageStored(row.message_id)),)
+        return Done(events=(*moved, *said))
+
+    async def _effect(self, tx: Connection, at: AddressRow, row: InboxRow) -> CommandReply:
+        name, argument = parse_command(row.text)
+        role = (await principals.get(tx, at.principal_id)).role
+        context = CommandContext(
+            tx=tx,
+            at=at,
+            role=role,
+            argument=argument,
+            arrival=row,
+            clock=self._clock,
+            started_at=self._started_at,
+            models=self._models(),
+            limits=self._limits(),
+            vitals=self._vitals(),
+            commands=self._commands,
+        )
+        command = self._commands[name]
+        if command.owner_only and role is not Role.OWNER:
+            return CommandReply(f"/{name} is for the owner alone, in a private chat.")
+        return await command.run(context)
+
+
+async def _failure(_tx: Connection, _at: AddressRow, _row: InboxRow) -> CommandReply:
+    return CommandReply("That command failed and changed nothing; the log says why.")

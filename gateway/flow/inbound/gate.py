@@ -1,0 +1,203 @@
+"""The gate between the channels and the inbox: strangers get no further, and nearly never an answer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+import structlog
+
+from gateway.domain.access import identity_of
+from gateway.domain.channel import Button, Outgoing, SendDelayed, SendFailed, SendUncertain
+from gateway.domain.codes import MINUTES, Refusal, new_code, parse_code
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.inbound import Address, Inbound
+from gateway.domain.principals import Label, Role
+from gateway.domain.transcript import Notice
+from gateway.flow.live import Live, MessageStored
+from gateway.flow.outbound.notices import Notices
+from gateway.flow.outbound.sender import Outbound
+from gateway.flow.people import People
+from gateway.flow.wakeup import Wakeup
+from gateway.store import addresses, sessions
+from gateway.store.people import links, pairings, principals
+from gateway.store.pool import Connection, Database
+from gateway.store.transcript import messages
+from gateway.store.transcript.messages import MessageRow
+
+LOOK_AGAIN = 30.0
+"""Seconds until a decision of another process counts here at the latest, where the database cannot tell of it."""
+SETTLE = 0.2
+"""Seconds after a look in which further decisions wait for the next one, so that a thousand cost only a few."""
+LOOK_WITHIN = 5.0
+"""Seconds that the strangers of one batch may keep the others waiting."""
+SEND_WITHIN = 30.0
+WAITING = 100
+"""Answers to strangers that are kept; who comes then gets none."""
+AT_ONCE = 20
+"""Answers on their way: a platform that hangs leaves some to the others."""
+ASKED = (
+    f"I do not know you yet. If my owner expects you, tell them this code: {{code}}. It is good for {MINUTES} minutes."
+)
+
+JOINED = (
+    "This account is one of yours here now, and this chat goes on in the conversation of the other one. "
+    "/link off parts them again."
+)
+
+log = structlog.get_logger(__name__)
+
+
+class Gate:
+    """Looks at who writes before anything is stored. `accept` takes what may pass, batch by batch, in order."""
+
+    def __init__(
+        self,
+        database: Database,
+        people: People,
+        accept: Callable[[Sequence[Inbound]], Awaitable[object]],
+        notices: Notices,
+        outbound: Outbound,
+        live: Live,
+    ) -> None:
+        self._database = database
+        self._people = people
+        self._accept = accept
+        self._notices = notices
+        self._outbound = outbound
+        self._live = live
+        self._changed = Wakeup()
+        self._answers: asyncio.Queue[Outgoing] = asyncio.Queue(WAITING)
+
+    async def receive(self, batch: Sequence[Inbound]) -> None:
+        """Committed when this returns, but for what nobody may say here; raises `TryAgainLater` as `accept` does."""
+        until = asyncio.get_running_loop().time() + LOOK_WITHIN
+        passing = [each for inbound in batch if (each := await self._let_by(inbound, until)) is not None]
+        if passing:
+            await self._accept(passing)
+
+    def people_changed(self) -> None:
+        """Another process let somebody in, turned somebody away or joined accounts."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Answer strangers and follow what other processes decide, until cancelled."""
+        free = asyncio.Semaphore(AT_ONCE)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow(), name="who is let in")
+            while True:
+                await free.acquire()
+                answer = group.create_task(self._answer(await self._answers.get()), name="answer to a stranger")
+                answer.add_done_callback(lambda _: free.release())
+
+    async def _let_by(self, inbound: Inbound, until: float) -> Inbound | None:
+        if not inbound.private:
+            return self._in_group(inbound)
+        role, code = self._people.role(inbound), _link_code(inbound)
+        if role is Role.OWNER or inbound.sender.is_bot or (role is Role.MEMBER and code is None):
+            return inbound
+        try:
+            async with asyncio.timeout_at(until):
+                return await (self._stranger(inbound) if code is None else self._joined(inbound, role, code))
+        except (TryAgainLater, TimeoutError) as exc:
+            log.info("gate.database", error=str(exc) or "no answer in time")
+        except Exception:  # nothing a stranger does may keep anybody waiting
+            log.exception("gate.broken", channel=inbound.address.channel)
+        return None if role is Role.STRANGER else inbound
+
+    def _in_group(self, inbound: Inbound) -> Inbound | None:
+        groups = self._people.rule(inbound.address.channel).groups
+        if groups == "off" or self._people.role(inbound) is Role.STRANGER:
+            return None
+        return replace(inbound, addressed=True) if groups == "all" else inbound
+
+    async def _stranger(self, inbound: Inbound) -> Inbound | None:
+        if self._people.rule(inbound.address.channel).mode != "pairing" or inbound.edits is not None:
+            return None
+        async with self._database.connection() as conn:
+            standing = await pairings.standing(conn, inbound)
+        if standing == "approved":  # by another process
+            await self._people.refresh(self._database)
+            return inbound
+        if standing is None:
+            await self._ask(inbound)
+        return None
+
+    async def _joined(self, inbound: Inbound, role: Role, code: str) -> Inbound | None:
+        """A code from somebody whose account may be nobody's yet; None once it is dealt with.
+
+        A wrong one tells a stranger nothing, and leaves a member's account free.
+        """
+        joined = await self._database.run(lambda tx: self._join(tx, inbound, code))
+        if joined is None:
+            return None if role is Role.STRANGER else inbound
+        if isinstance(joined, MessageRow):
+            await self._people.refresh(self._database)
+            self._live.publish(joined.session_id, MessageStored(joined.id))
+            self._outbound.wake()
+        elif role is Role.MEMBER:
+            self._say(inbound.address, joined, f"refused-{inbound.platform_id}")
+        return None
+
+    async def _join(self, tx: Connection, inbound: Inbound, code: str) -> MessageRow | Refusal | None:
+        """What was said to the new account of a known person; None if this account is somebody's already."""
+        identity = identity_of(inbound)
+        if await principals.find(tx, identity) is not None:
+            return None
+        link = await links.redeem(tx, identity, code)
+        if isinstance(link, Refusal):
+            return link
+        person = link.principal_id
+        if not self._people.may_join(inbound, person):
+            return Refusal.WRONG
+        other = await addresses.lock_joined(tx, link.address_id)
+        await sessions.lock(tx, other.session_id)
+        if not await principals.add_identity(tx, person, identity):
+            return None
+        at = await addresses.place(tx, inbound.address, person, other.session_id)
+        said = await messages.say(tx, at.session_id, person, Notice(JOINED), label=Label.OWNER, address=at.id)
+        await self._outbound.put(tx, at, said.id, JOINED)
+        return said
+
+    async def _ask(self, inbound: Inbound) -> None:
+        asked = await self._database.run(lambda tx: pairings.request(tx, inbound, new_code()))
+        if asked is None:
+            return
+        log.info("gate.asked", channel=asked.channel, request=asked.id)
+        self._say(asked.address, ASKED.format(code=asked.code), f"pairing-{asked.id}-{asked.code}")
+        await self._notices.tell_owner(
+            f"{asked} asks to be let in. The code they were given is {asked.code}; it is good for {MINUTES} minutes. "
+            f"/pairing approve {asked.code} lets them in, /pairing deny {asked.code} turns them away.",
+            (Button("Let in", f"/pairing approve {asked.code}"), Button("No", f"/pairing deny {asked.code}")),
+        )
+
+    def _say(self, at: Address, text: str, key: str) -> None:
+        if not self._answers.full():
+            self._answers.put_nowait(Outgoing(at, text, key))
+
+    async def _answer(self, message: Outgoing) -> None:
+        """Best effort: nothing is owed to a stranger."""
+        channel = self._outbound.channel(message.address)
+        if channel is None:
+            return
+        try:
+            async with asyncio.timeout(SEND_WITHIN):
+                await channel.send(message)
+        except (SendFailed, SendDelayed, SendUncertain, TimeoutError) as exc:
+            log.info("gate.not_answered", channel=message.address.channel, error=str(exc))
+        except Exception:
+            log.exception("gate.not_answered", channel=message.address.channel)
+
+    async def _follow(self) -> None:
+        while True:
+            await self._changed.wait(LOOK_AGAIN)
+            self._changed.clear()
+            try:
+                await self._people.refresh(self._database)
+            except TryAgainLater as exc:
+                log.info("gate.database", error=str(exc))
+            await asyncio.sleep(SETTLE)
+
+
+def _link_code(inbound: Inbound) -> str | None:
+    command, _, argument = inbound.text.partition(" ")
+    return parse_code(argument) if command == "/link" and inbound.edits is None else None

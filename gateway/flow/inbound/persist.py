@@ -1,0 +1,183 @@
+"""Persist an arrival: what it becomes in the database, in one transaction."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from gateway.domain import digest
+from gateway.domain.ids import AddressId, InboxId, InstanceId, MessageId, SessionId
+from gateway.domain.inbound import Arrival, Attachment, Earlier, Inbound
+from gateway.domain.principals import Label, Role, label_of
+from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer
+from gateway.domain.tasks import Lane
+from gateway.domain.transcript import AssistantText, UserText
+from gateway.flow.journal.journal import Journal
+from gateway.flow.people import OWN_CHANNELS, People
+from gateway.store import addresses, inbox, sessions, tasks
+from gateway.store.addresses import AddressRow
+from gateway.store.pool import Connection
+from gateway.store.transcript import attachments, messages, unread
+from gateway.workspace.journal.files import Place
+
+MOST_FILES = 50
+"""Files of one message that are looked at."""
+ALBUM_SECONDS = 1.0
+"""How long the parts of an album may come apart."""
+QUOTED = 1_000
+"""Characters of a message that another one replies to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of one inbound message; only what was stored has ids. `later` is for what waits in the spool."""
+
+    decision: Decision
+    inbox_id: InboxId | None = None
+    address_id: AddressId | None = None
+    session_id: SessionId | None = None
+    message_id: MessageId | None = None
+    duplicate: bool = False
+    later: "asyncio.Future[Accepted] | None" = field(default=None, compare=False)
+
+    async def stored(self) -> "Accepted":
+        """The same once the database has it."""
+        return self if self.later is None else await asyncio.shield(self.later)
+
+
+class InboundWriter:
+    """Locks the address and its session, then enters the arrival once and queues what is to be done with it."""
+
+    def __init__(self, people: People, journal: Journal, instance: InstanceId) -> None:
+        self._people = people
+        self._journal = journal
+        self._instance = instance
+
+    async def write(
+        self, tx: Connection, arrival: Arrival, place: Place | None, role: Role, decision: Decision
+    ) -> Accepted:
+        """Where what has arrived before is told as it was; `place` is the journal file that has it."""
+        inbound = arrival.inbound
+        if isinstance(decision, Edit) and await addresses.find(tx, inbound.address) is None:
+            return Accepted(Ignore("edit of something unknown"))
+        at = await self._locked_address(tx, inbound, role)
+        if place is not None:
+            await self._journal.bind(tx, at, place)
+        kind = inbox.kind_of(decision)
+        arrived = await inbox.enter(tx, inbound, kind, at, arrival.id, handled=kind != "command")
+        if arrived is None:
+            return await _seen_before(tx, inbound, decision)
+        accepted = Accepted(decision, arrived, at.id, at.session_id)
+        said, label = _as_said(inbound), _label(inbound, role)
+        message: MessageId | None
+        match decision:
+            case StartTurn() | Steer():
+                message = await self._queue(tx, at, arrived, replace(arrival, inbound=said), label)
+            case Edit(platform_id):
+                message = await unread.edit(tx, at.id, platform_id, said.text, label)
+            case RunCommand() | Ignore():
+                return accepted
+            case _:
+                assert_never(decision)
+        if message is not None and label > Label.OWNER:
+            await sessions.taint(tx, at.session_id, label)
+        return replace(accepted, message_id=message)
+
+    async def _queue(
+        self, tx: Connection, at: AddressRow, arrived: InboxId, arrival: Arrival, label: Label
+    ) -> MessageId:
+        said = arrival.inbound
+        message = await unread.join(tx, at.id, said.album, said.text) if said.album else None
+        if message is None:
+            message = await unread.receive(tx, at.session_id, at.principal_id, at.id, said, label, arrival.id)
+        await inbox.became(tx, arrived, message)
+        if said.attachments:
+            await self._attach(tx, at, message, said.attachments)
+        delay = ALBUM_SECONDS if said.album else 0.0
+        await tasks.create_chat(tx, at.principal_id, at.session_id, self._instance, delay=delay)
+        return message
+
+    async def _attach(
+        self, tx: Connection, at: AddressRow, message: MessageId, announced: Sequence[Attachment]
+    ) -> None:
+        """Note the files of a message and have them fetched, the owner's first; our own channels have stored them."""
+        add = attachments.add_kept if at.channel in OWN_CHANNELS else attachments.add
+        await add(tx, at.principal_id, message, at.channel, announced[:MOST_FILES])
+        await tasks.create(
+            tx,
+            at.principal_id,
+            "ingest",
+            Lane.FILES,
+            payload={"message": message},
+            dedupe=f"ingest:{message}",
+            instance=self._instance,
+            priority=int(self._people.is_owner(at.principal_id)),
+        )
+
+    async def _locked_address(self, tx: Connection, inbound: Inbound, role: Role) -> AddressRow:
+        at = await addresses.lock(tx, inbound.address)
+        if at is None:
+            await addresses.reserve(tx, inbound.address)
+            if await addresses.find(tx, inbound.address) is None:
+                await self._open(tx, inbound, role)
+            at = await addresses.lock(tx, inbound.address)
+            assert at is not None, "it was just added"
+        elif at.private and self._people.is_owner(at.principal_id) is not (role is Role.OWNER):
+            at = await self._handed_over(tx, at, inbound, role)
+        await sessions.lock(tx, at.session_id)
+        return at
+
+    async def _handed_over(self, tx: Connection, at: AddressRow, inbound: Inbound, role: Role) -> AddressRow:
+        """Who writes here became the owner, or is it no more: what was said here stays with whoever it was."""
+        principal = await self._people.principal(tx, inbound, role)
+        session = await sessions.start(tx, principal, label_of(role, private=True))
+        await addresses.hand_over(tx, at.id, principal, session)
+        return replace(at, principal_id=principal, session_id=session)
+
+    async def _open(self, tx: Connection, inbound: Inbound, role: Role) -> None:
+        principal = await self._people.principal(tx, inbound, role)
+        label = label_of(role, private=inbound.private)
+        session = await sessions.start(tx, principal, label)
+        await addresses.add(tx, inbound.address, principal, session, private=inbound.private)
+        for said in inbound.earlier:
+            entry = _entry(said, inbound)
+            await messages.say(tx, session, principal, entry, label=label, origin=messages.EARLIER)
+        await sessions.set_digest(tx, session, digest.of([(e.role, e.text) for e in inbound.earlier]))
+
+
+def _label(inbound: Inbound, role: Role) -> Label:
+    """Files and quotes may have been written by anybody, whoever hands them on."""
+    from_others = inbound.attachments or inbound.quoted.strip()
+    return Label.UNTRUSTED if from_others else label_of(role, private=inbound.private)
+
+
+def _as_said(inbound: Inbound) -> Inbound:
+    """With what it replies to quoted before it, and word of files that are too many."""
+    parts = [inbound.text]
+    if quoted := inbound.quoted.strip():
+        cut = quoted if len(quoted) <= QUOTED else f"{quoted[:QUOTED]}…"
+        parts.insert(0, "\n".join(f"> {line}".rstrip() for line in cut.splitlines()))
+    if (more := len(inbound.attachments) - MOST_FILES) > 0:
+        parts.append(f"[{more} more files were left out; a message may have {MOST_FILES}.]")
+    return replace(inbound, text="\n\n".join(filter(None, parts)))
+
+
+def _entry(said: Earlier, inbound: Inbound) -> UserText | AssistantText:
+    match said.role:
+        case "assistant":
+            return AssistantText(said.text)
+        case "system":
+            return UserText(f"(Instructions from the client)\n{said.text}", inbound.sent_at)
+        case "user":
+            return UserText(said.text, inbound.sent_at)
+        case _:
+            assert_never(said.role)
+
+
+async def _seen_before(tx: Connection, inbound: Inbound, decision: Decision) -> Accepted:
+    first = await inbox.seen(tx, inbound)
+    assert first is not None, "the key is taken"
+    session = (await addresses.get(tx, first.address_id)).session_id
+    if first.message_id is not None and (row := await messages.get(tx, first.message_id)):
+        session = row.session_id
+    return Accepted(decision, first.id, first.address_id, session, first.message_id, duplicate=True)

@@ -1,0 +1,93 @@
+"""The spool: what arrived while the database was away. It is on disk in the journal, and waits here in order."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import structlog
+
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.inbound import Arrival
+from gateway.flow.inbound.outages import Outages
+from gateway.flow.inbound.quarantine import Quarantine
+from gateway.flow.journal.journal import Journal
+from gateway.workspace.journal.files import Place
+
+LIMIT = 10_000
+AGAIN_AFTER = 1.0
+
+Stored = TypeVar("Stored")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting(Generic[Stored]):
+    arrival: Arrival
+    place: Place
+    stored: "asyncio.Future[Stored]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Spool(Generic[Stored]):
+    """Acknowledges by the disk, not the database. What a crash leaves in it, the next start finds in the journal."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        outages: Outages,
+        store: Callable[[Arrival, Place], Awaitable[Stored]],
+        put_aside: Callable[[Arrival, Exception], Awaitable[Stored]],
+    ) -> None:
+        self._journal = journal
+        self._outages = outages
+        self._store = store
+        self._put_aside = put_aside
+        self._quarantine = Quarantine()
+        self._waiting: deque[_Waiting[Stored]] = deque()
+        self._filled = asyncio.Event()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether what arrives now has to queue up behind something."""
+        return bool(self._waiting)
+
+    async def add(self, arrival: Arrival, place: Place | None) -> "asyncio.Future[Stored]":
+        """On disk when this returns; the future tells what became of it. Raises `TryAgainLater` when it is not."""
+        if place is None or len(self._waiting) >= LIMIT:
+            raise TryAgainLater("the database does not answer, and this message cannot be kept without it")
+        await self._journal.sync(place)
+        entry: _Waiting[Stored] = _Waiting(arrival, place)
+        self._waiting.append(entry)
+        self._outages.note(arrival.inbound.address, private=arrival.inbound.private)
+        self._filled.set()
+        return entry.stored
+
+    async def run(self) -> None:
+        """Store what waits as soon as the database takes it, until cancelled."""
+        while True:
+            if self._waiting:
+                while self._waiting:
+                    await self._store_next(self._waiting[0])
+                self._outages.over()
+                log.info("spool.empty")
+            self._filled.clear()
+            await self._filled.wait()
+
+    async def _store_next(self, entry: _Waiting[Stored]) -> None:
+        try:
+            stored = await self._store(entry.arrival, entry.place)
+        except TryAgainLater as exc:
+            log.warning("spool.waits", entries=len(self._waiting), error=str(exc))
+            await asyncio.sleep(AGAIN_AFTER)
+            return
+        except Exception as exc:
+            log.exception("spool.broken", entry=str(entry.arrival.id))
+            if not self._quarantine.give_up((str(entry.arrival.id),)):
+                await asyncio.sleep(AGAIN_AFTER)
+                return
+            stored = await self._put_aside(entry.arrival, exc)
+        self._waiting.popleft()
+        if not entry.stored.cancelled():
+            entry.stored.set_result(stored)

@@ -1,0 +1,25 @@
+"""Notices: what the gateway itself has to tell its owner, where the owner is told things."""
+
+import structlog
+
+from gateway.domain.channel import Button
+from gateway.domain.principals import Label
+from gateway.domain.transcript import Notice
+from gateway.flow.outbound.proactive import ProactiveMessages
+from gateway.flow.people import People
+
+log = structlog.get_logger(__name__)
+
+
+class Notices:
+    """Writes to the owner without being asked."""
+
+    def __init__(self, people: People, proactive: ProactiveMessages) -> None:
+        self._people = people
+        self._proactive = proactive
+
+    async def tell_owner(self, text: str, buttons: tuple[Button, ...] = ()) -> None:
+        """Store and send a notice; an owner who has never written anywhere is told by the log alone."""
+        owner, notice = self._people.owner.id, Notice(text)
+        if not await self._proactive.tell(owner, notice, label=Label.OWNER, origin="gateway", buttons=buttons):
+            log.warning("owner.unreachable", notice=text)

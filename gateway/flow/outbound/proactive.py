@@ -1,0 +1,126 @@
+"""Proactive messages: what is said to a person unasked, in a chat of theirs and nowhere else."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+
+from gateway.domain.channel import Button
+from gateway.domain.errors import SupaclawError
+from gateway.domain.ids import AddressId, FileId, PrincipalId, TaskId
+from gateway.domain.principals import Label
+from gateway.domain.transcript import AssistantText, Notice
+from gateway.flow.live import Live, MessageStored
+from gateway.flow.outbound.sender import Outbound
+from gateway.store import addresses, sessions
+from gateway.store.addresses import AddressRow
+from gateway.store.pool import Connection, Database
+from gateway.store.transcript import messages
+from gateway.store.transcript.messages import MessageRow
+
+PAGE, TERMINAL = "web", "terminal"
+"""Where people read the transcript itself: the page is always there, the terminal only while somebody sits at it."""
+
+
+class HandedOver(SupaclawError):
+    """The chat belongs to somebody else now; nothing was said there."""
+
+
+class ProactiveMessages:
+    """Says something in a chat, so that its person can go on talking about it; that never starts a turn.
+
+    Locks are taken in the order address, session of the chat, session of the run, task, schedule. So whoever delivers
+    asks for the `destination` first, and holds its own session and its task after that.
+    """
+
+    def __init__(
+        self, database: Database, outbound: Outbound, live: Live, configured: Callable[[], Collection[str]]
+    ) -> None:
+        self._database = database
+        self._outbound = outbound
+        self._live = live
+        self._configured = configured
+
+    @property
+    def channels(self) -> set[str]:
+        """Those on which people are reached."""
+        return {PAGE, *self._configured()}
+
+    async def destination(
+        self,
+        tx: Connection,
+        principal: PrincipalId,
+        *,
+        address: AddressId | None = None,
+        channel: str | None = None,
+        avoid: AddressId | None = None,
+    ) -> AddressRow | None:
+        """Where a person is told, held together with its session: at `address`, else on `channel`, else where they
+        wrote last, in the terminal only if that is all there is. None: there is no chat. It is never at `avoid`.
+        """
+        reach = partial(addresses.told_at, tx, principal, self.channels, TERMINAL)
+        while at := await reach(asked=address, channel=channel, avoid=avoid):
+            held = await addresses.lock_by_id(tx, at.id)
+            if held.principal_id == principal:  # else it was handed over while we waited
+                await sessions.lock(tx, held.session_id)
+                return held
+        return None
+
+    async def say(
+        self,
+        tx: Connection,
+        at: AddressRow,
+        principal: PrincipalId,
+        entry: AssistantText | Notice,
+        *,
+        label: Label,
+        origin: str,
+        task: TaskId | None = None,
+        sent: str | None = None,
+        files: Sequence[FileId] = (),
+        buttons: Sequence[Button] = (),
+    ) -> MessageRow:
+        """Store it in the session that is current there, and queue what is `sent` of it. Raises `HandedOver`.
+
+        The agent's words end no turn, and the session gets their label.
+        """
+        held = await addresses.lock_by_id(tx, at.id)
+        if held.principal_id != principal:
+            raise HandedOver("That chat belongs to somebody else now; nothing was sent.")
+        await sessions.lock(tx, held.session_id)
+        said: AssistantText | Notice = entry
+        if isinstance(entry, AssistantText):  # a notice is not for the model's eyes
+            await sessions.taint(tx, held.session_id, label)
+            said = replace(entry, final=False)
+        row = await messages.say(
+            tx, held.session_id, principal, said, label=label, origin=origin, address=held.id, task=task
+        )
+        shown = entry.text if sent is None else sent
+        await self._outbound.put(tx, held, row.id, shown, files=files, buttons=buttons)
+        return row
+
+    def told(self, row: MessageRow) -> None:
+        """What was said is committed: whoever looks sees it, and it is sent."""
+        self._live.publish(row.session_id, MessageStored(row.id))
+        self._outbound.wake()
+
+    async def tell(
+        self,
+        principal: PrincipalId,
+        entry: AssistantText | Notice,
+        *,
+        label: Label,
+        origin: str,
+        buttons: Sequence[Button] = (),
+    ) -> MessageRow | None:
+        """Say it where this person is told; None when there is no chat."""
+
+        async def work(tx: Connection) -> MessageRow | None:
+            at = await self.destination(tx, principal)
+            if at is None:
+                return None
+            return await self.say(tx, at, principal, entry, label=label, origin=origin, buttons=buttons)
+
+        row = await self._database.run(work)
+        if row is not None:
+            self.told(row)
+        return row

@@ -1,0 +1,93 @@
+"""The agent's way to write to its person on another channel, and to send files."""
+
+import asyncio
+
+from gateway.domain.ids import PrincipalId
+from gateway.domain.principals import Label
+from gateway.domain.tools import ToolFailed
+from gateway.domain.transcript import AssistantText
+from gateway.flow.outbound.files import recorded
+from gateway.flow.outbound.proactive import HandedOver, ProactiveMessages
+from gateway.flow.outbound.sender import Outbound
+from gateway.store import addresses, sessions
+from gateway.store.addresses import AddressRow
+from gateway.store.pool import Connection, Database
+from gateway.store.transcript import attachments, files
+from gateway.store.transcript.files import FileRow
+from gateway.store.transcript.messages import MessageRow
+from gateway.tools import Post, Posted
+from gateway.workspace.measure import measure
+from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.tree import Workspace, Written
+
+MAX_FILE = 100_000_000
+"""Bytes, where a channel has no limit of its own, or is shut."""
+
+
+class SendTool:
+    """Stores a message in the session of one of a principal's addresses and has it sent there."""
+
+    def __init__(self, database: Database, outbound: Outbound, proactive: ProactiveMessages) -> None:
+        self._database = database
+        self._outbound = outbound
+        self._proactive = proactive
+
+    def bound(self, database: Database) -> "SendTool":
+        """The same on this store: it holds what its principal may reach."""
+        return SendTool(database, self._outbound, self._proactive)
+
+    def of(self, principal: PrincipalId, workspace: Workspace) -> Post:
+        """For this principal alone."""
+
+        async def post(text: str, to: str | None, path: str | None) -> Posted:
+            at = await self._chosen(principal, to.lower() if to else None)
+            file = await self._measured(workspace, path, at) if path is not None else None
+            try:
+                row = await self._database.run(lambda tx: self._store(tx, principal, at, text, file))
+            except HandedOver as error:
+                raise ToolFailed("no_such_chat", str(error)) from error
+            self._proactive.told(row)
+            return Posted(at.channel, row.id)
+
+        return post
+
+    async def _chosen(self, principal: PrincipalId, to: str | None) -> AddressRow:
+        async with self._database.connection() as conn:
+            at = await addresses.last_spoken_at(conn, principal, to)
+            known = [] if at else await addresses.channels(conn, principal)
+        if at is None:
+            where = f"Channels with a chat: {', '.join(known)}." if known else "There is no chat anywhere yet."
+            raise ToolFailed("no_such_chat", f"Nobody has written on {to} yet. {where}" if to else where)
+        return at
+
+    async def _measured(self, workspace: Workspace, path: str, at: AddressRow) -> Written:
+        channel = self._outbound.channel(at)
+        most = channel.capabilities.max_file if channel else MAX_FILE
+        if not most:
+            raise ToolFailed("no_files", f"{at.channel} takes no files; send a message that says where it is.")
+        try:
+            file = await asyncio.to_thread(measure, workspace.root, path, most)
+        except WorkspaceError as error:
+            raise ToolFailed(error.code, str(error)) from error
+        if not file.size:
+            raise ToolFailed("empty", f"{file.path} is empty, and messengers refuse empty files.")
+        return file
+
+    async def _store(
+        self, tx: Connection, principal: PrincipalId, at: AddressRow, text: str, file: Written | None
+    ) -> MessageRow:
+        """One transaction: the message, its file, its outbox rows."""
+        label = await sessions.label_at_work(tx, principal)
+        enclosed = await _known(tx, principal, file, label) if file else None
+        said = AssistantText(text or (f"[{enclosed.path}]" if enclosed else ""))
+        ids = [enclosed.id] if enclosed else []
+        row = await self._proactive.say(tx, at, principal, said, label=label, origin="agent", sent=text, files=ids)
+        if enclosed:
+            await attachments.link(tx, principal, row.id, at.channel, enclosed)
+        return row
+
+
+async def _known(tx: Connection, principal: PrincipalId, file: Written, label: Label) -> FileRow:
+    """What is known of a file stays known, unless it is another one now."""
+    known = await files.get(tx, principal, file.path)
+    return known if known is not None and known.sha256 == file.sha256 else await recorded(tx, principal, file, label)

@@ -1,0 +1,141 @@
+"""The sender: what was committed is sent, in order per address, each address on a lane of its own."""
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from gateway.config.failpoints import Failpoints
+from gateway.domain.channel import Button, Channel
+from gateway.domain.errors import DatabaseDown, TryAgainLater
+from gateway.domain.ids import AddressId, FileId, MessageId
+from gateway.domain.inbound import Address
+from gateway.flow.outbound.attempt import Delivery
+from gateway.flow.outbound.files import Roots, no_root
+from gateway.flow.outbound.parts import parts
+from gateway.flow.people import OWN_CHANNELS
+from gateway.flow.wakeup import Wakeup
+from gateway.store import addresses, outbox
+from gateway.store.addresses import AddressRow
+from gateway.store.outbox import OutboxRow
+from gateway.store.pool import Connection, Database
+
+POLL_SECONDS = 2.0
+LANES = 200
+"""Addresses that are sent to at once."""
+MAX_TEXT_ANYWHERE = 4000
+"""What every messenger takes, in UTF-16 units: for answers to a channel that is shut at the moment."""
+
+log = structlog.get_logger(__name__)
+
+
+class Outbound:
+    """The sender: one lane per address, so that a slow chat delays nobody else."""
+
+    def __init__(self, database: Database, failpoints: Failpoints, roots: Roots = no_root) -> None:
+        self._database = database
+        self._delivery = Delivery(database, failpoints, roots)
+        self._channels: dict[str, Channel] = {}
+        self._met: set[str] = set()
+        self._awake = Wakeup()
+        self._idle = asyncio.Event()
+        self._busy: dict[AddressId, asyncio.Task[None]] = {}
+
+    def channel(self, at: AddressRow | Address) -> Channel | None:
+        """The messenger behind an address; None while it is shut, and where people read the transcript itself."""
+        return self._channels.get(at.channel)
+
+    def wake(self) -> None:
+        """Something was committed for sending."""
+        self._awake.set()
+        self._idle.clear()
+
+    async def put(
+        self,
+        tx: Connection,
+        at: AddressRow,
+        message: MessageId,
+        text: str,
+        *,
+        notice: bool = False,
+        files: Sequence[FileId] = (),
+        buttons: Sequence[Button] = (),
+        reply_to: str | None = None,
+    ) -> None:
+        """Queue a message, in parts for its channel; where people read the transcript itself, nothing has to be sent.
+
+        `reply_to` is the platform's id of what it answers: shown only where several people write.
+        """
+        if at.channel in OWN_CHANNELS:
+            return
+        channel = self.channel(at)
+        limit = channel.capabilities.max_text if channel else MAX_TEXT_ANYWHERE
+        queued = parts(text, limit, files, buttons, None if at.private else reply_to)
+        await outbox.put(tx, at.principal_id, at.id, message, queued, notice=notice)
+
+    async def adopt(self, name: str, channel: Channel) -> None:
+        """Send through this channel, which is open, from now on.
+
+        The first time since the start, what a crash left on its way there is looked at.
+        """
+        if name not in self._met:
+            async with self._database.connection() as conn:
+                left = await outbox.left_sending(conn, name)
+            for row in left:
+                await self._delivery.resume(channel, row)
+            self._met.add(name)
+        self._channels[name] = channel
+        self.wake()
+
+    def abandon(self, name: str) -> None:
+        """The channel is shut; what is queued for it waits."""
+        self._channels.pop(name, None)
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._awake.clear()
+                try:
+                    await self._start_due(group)
+                except TryAgainLater as exc:
+                    log.warning("outbound.waits", error=str(exc))
+                except Exception:  # it may not take down what is on its way
+                    log.exception("outbound.broken")
+                await self._awake.wait(POLL_SECONDS)
+
+    async def drain(self, seconds: float) -> None:
+        """Send what is committed, for that long at most."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("outbound.left", addresses=len(self._busy))
+
+    async def _start_due(self, group: asyncio.TaskGroup) -> None:
+        if len(self._busy) >= LANES:
+            return
+        async with self._database.connection() as conn:
+            due = await outbox.due(conn, list(self._channels), list(self._busy), LANES - len(self._busy))
+        if not due and not self._busy:
+            self._idle.set()
+        for row in due:
+            self._busy[row.address_id] = group.create_task(self._send_all(row), name=f"send {row.address_id}")
+
+    async def _send_all(self, row: OutboxRow) -> None:
+        """The parts that are due at one address, one after another."""
+        try:
+            async with self._database.connection() as conn:
+                at = await addresses.get(conn, row.address_id)
+            due: OutboxRow | None = row
+            while due and (channel := self.channel(at)) and await self._delivery.send(channel, at, due):
+                async with self._database.connection() as conn:
+                    due = await outbox.next_for(conn, at.id)
+        except DatabaseDown as exc:
+            log.warning("outbound.waits", error=str(exc))
+        except Exception:
+            log.exception("outbound.broken", outbox_id=row.id)
+            await asyncio.sleep(POLL_SECONDS)
+        finally:
+            del self._busy[row.address_id]
+            self.wake()

@@ -1,0 +1,122 @@
+"""A chat turn: from the messages a session has unread to the answer that is committed for them."""
+
+import structlog
+
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain import digest
+from gateway.domain.clock import Clock
+from gateway.domain.errors import DatabaseDown
+from gateway.domain.tasks import Claim, Status
+from gateway.domain.transcript import AssistantText, Notice
+from gateway.flow.inbound.outages import Outages
+from gateway.flow.live import Live, MessageStored, TurnEnded, TurnStarted
+from gateway.flow.outbound.long_answers import Abridged, abridged
+from gateway.flow.outbound.sender import Outbound
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.open import OpenedChat, open_turn
+from gateway.flow.turn.runner import TurnResult, TurnRunner
+from gateway.flow.turn.sinks import DraftSink, Sink, seen_reaction, typing
+from gateway.store import sessions, tasks
+from gateway.store.pool import Connection, Database
+from gateway.store.transcript import messages, unread
+from gateway.store.transcript.messages import MessageRow
+
+log = structlog.get_logger(__name__)
+
+
+class ChatTurns:
+    """The runner of `chat` tasks."""
+
+    def __init__(
+        self,
+        database: Database,
+        runner: TurnRunner,
+        environments: AgentEnvironments,
+        outbound: Outbound,
+        live: Live,
+        clock: Clock,
+        failpoints: Failpoints,
+        outages: Outages,
+    ) -> None:
+        self._database = database
+        self._runner = runner
+        self._environments = environments
+        self._outbound = outbound
+        self._live = live
+        self._clock = clock
+        self._failpoints = failpoints
+        self._outages = outages
+
+    async def run(self, run: Claim) -> None:
+        """Answer what is unread in the session; raises `RunLost` when the run was cancelled or taken over."""
+        self._failpoints.reach(Step.TURN_CLAIMED)
+        opened = await self._database.run(lambda tx: open_turn(tx, run))
+        if opened is None:
+            return
+        self._failpoints.reach(Step.TURN_TAKEN)
+        self._live.publish(opened.session, TurnStarted(opened.asked_ids, opened.at.address))
+        channel = self._outbound.channel(opened.at)
+        try:
+            async with seen_reaction(channel, opened.at, opened.asked):
+                async with typing(channel, opened.at):
+                    said = await self._runner.answer(run, opened, self._sinks(opened))
+                self._failpoints.reach(Step.ANSWER_READY)
+                await self._commit(run, opened, said)
+        except DatabaseDown:
+            self._outages.note(opened.at.address, private=opened.at.private)
+            raise
+        finally:
+            self._live.publish(opened.session, TurnEnded())
+
+    async def give_up(self, run: Claim) -> None:
+        """Out of attempts: one message says so, and the next one starts afresh."""
+        opened = await self._database.run(lambda tx: open_turn(tx, run))
+        if opened is not None:
+            text = f"I could not answer: {run.max_attempts} attempts failed. Write again and I start afresh."
+            async with seen_reaction(self._outbound.channel(opened.at), opened.at, opened.asked):
+                await self._commit(run, opened, TurnResult(Notice(text), status=Status.FAILED, error="out of attempts"))
+
+    def _sinks(self, opened: OpenedChat) -> tuple[Sink, ...]:
+        """The unfinished answer, where the chat shows one."""
+        channel = self._outbound.channel(opened.at)
+        if channel is None or not channel.capabilities.drafts_at(opened.at.address, private=opened.at.private):
+            return ()
+        return (DraftSink(channel, opened.at, opened.asked[-1].id, self._clock),)
+
+    async def _commit(self, run: Claim, opened: OpenedChat, said: TurnResult) -> None:
+        channel, environment = self._outbound.channel(opened.at), self._environments.of(run.principal_id)
+        sent = await abridged(said.entry.text, channel, environment.workspace, self._clock.now())
+        stored, more = await self._database.run(lambda tx: self._store(tx, run, opened, said, sent))
+        self._failpoints.reach(Step.ANSWER_COMMITTED)
+        log.info("turn.answered", task_id=str(run.id), message_id=stored.id, status=said.status.value, more=more)
+        self._live.publish(opened.session, MessageStored(stored.id))
+        self._outages.over()
+        self._outbound.wake()
+
+    async def _store(
+        self, tx: Connection, run: Claim, opened: OpenedChat, said: TurnResult, sent: Abridged
+    ) -> tuple[MessageRow, bool]:
+        """One transaction: the answer, its outbox rows, which messages it answers, the task's new status."""
+        session = opened.session
+        await sessions.lock(tx, session)
+        await tasks.hold(tx, run)
+        answer = await said.store(tx, run, session, label=opened.label, address=opened.at.id)
+        if opened.solo:
+            await self._remember(tx, opened, said)
+        files, asked = await sent.keep(tx, run.principal_id, opened.label), opened.asked[-1].platform_id
+        await self._outbound.put(tx, opened.at, answer.id, sent.text, files=files, reply_to=asked)
+        more = await unread.left(tx, session)
+        if more:
+            await tasks.renew(tx, run)
+        else:
+            await tasks.finish(tx, run, said.status, error=said.error)
+        return answer, more
+
+    async def _remember(self, tx: Connection, opened: OpenedChat, said: TurnResult) -> None:
+        """Keep the digest by which a client that sends the whole conversation finds this session again."""
+        heard = await sessions.digest(tx, opened.session)
+        for row in opened.asked:
+            heard = digest.extend(heard, "user", row.text)
+        if isinstance(said.entry, AssistantText):
+            texts = await messages.said_since(tx, opened.session, opened.asked[0].seq or 0)
+            await sessions.set_digest(tx, opened.session, digest.extend(heard, "assistant", digest.spoken(texts)))

@@ -1,0 +1,168 @@
+"""Compact: a conversation that has grown too long goes on with a summary of its older part."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import structlog
+
+from gateway.agent.compaction import Cut, cut_of, longest_summary, tokens_of
+from gateway.agent.summary import Sections, goal, lasting, read, without_model, written
+from gateway.agent.summary_prompt import prompt_for
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.errors import RunLost
+from gateway.domain.events import ModelReplied
+from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.model import ModelsExhausted, Prompt, Reply
+from gateway.domain.principals import Label
+from gateway.domain.tasks import Claim
+from gateway.domain.transcript import Summary
+from gateway.flow.live import Live, MessageStored, TurnStarted
+from gateway.flow.turn.open import OpenedTurn
+from gateway.flow.turn.sinks import Sink
+from gateway.flow.turn.wiring import LEAST, SizedModel
+from gateway.store import sessions, steps, tasks
+from gateway.store.pool import Connection, Database
+from gateway.store.transcript import memories, messages
+
+CloseJournal: TypeAlias = Callable[[Connection, SessionId, str], Awaitable[object]]
+"""Closes the file of a session, in the same transaction; the text says in a line what it was about."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A summary that is not stored yet, the facts to remember for ever, and what was asked of a model for them."""
+
+    what: Cut
+    sections: Sections
+    facts: tuple[str, ...]
+    limit: int
+    reply: Reply | None
+
+
+class Compactor:
+    """Puts a summary in the place of what is older; nothing that waits for an answer is ever part of that.
+
+    The model is asked outside of any transaction. If there is none, or it fails, or it answers something else, the
+    summary is made without one.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        model: Callable[[], SizedModel | None],
+        at_tokens: Callable[[], int],
+        close_journal: CloseJournal,
+        live: Live,
+        failpoints: Failpoints,
+    ) -> None:
+        self._database = database
+        self._model = model
+        self._at_tokens = at_tokens
+        self._close_journal = close_journal
+        self._live = live
+        self._failpoints = failpoints
+
+    async def prepare(
+        self, run: Claim, opened: OpenedTurn, room: int, paid: Sink, *, overflow: bool = False
+    ) -> OpenedTurn:
+        """Compact, once, a transcript that is too long for `room` or for the configuration.
+
+        After an `overflow` a provider has said so: all that may go goes. Returns the turn to go on with, which is
+        another one if anything was written since it was opened.
+        """
+        at = min(self._at_tokens(), room)
+        if overflow:
+            opened = await self._reopened(opened)
+            return await self._compacted(run, opened, cut_of(opened.transcript, run.id, 0), at, paid)
+        if tokens_of(opened.transcript) < at:
+            return opened
+        return await self._compacted(run, opened, cut_of(opened.transcript, run.id, at // 4), at, paid)
+
+    async def _compacted(self, run: Claim, opened: OpenedTurn, what: Cut | None, at: int, paid: Sink) -> OpenedTurn:
+        if what is None:
+            return opened
+        summary = await self._written(what, longest_summary(at))
+        if summary.reply is not None:
+            await paid.take(ModelReplied(summary.reply, ()))
+        self._failpoints.reach(Step.SUMMARY_READY)
+        stored = await self._database.run(lambda tx: self._store(tx, run, opened.session, summary))
+        self._failpoints.reach(Step.SUMMARY_COMMITTED)
+        if stored is not None:
+            log.info("session.compacted", covers=what.last, rows=len(what.covered), facts=len(summary.facts))
+            self._live.publish(opened.session, MessageStored(stored))
+        return await self._reopened(opened)
+
+    async def _written(self, what: Cut, limit: int) -> Written:
+        reply = await self._asked(what, limit)
+        sections = None if reply is None else read(reply.text)
+        if sections is None:
+            return Written(what, await asyncio.to_thread(without_model, what, limit), (), limit, reply)
+        return Written(what, sections, lasting(sections), limit, reply)
+
+    async def _asked(self, what: Cut, limit: int) -> Reply | None:
+        """What the model says, whatever that is; None if it says nothing."""
+        model = self._model()
+        if model is None:
+            return None
+        prompt = await asyncio.to_thread(prompt_for, what, max(model.prompt_budget(), LEAST), limit)
+        try:
+            return await _reply(model, prompt)
+        except ModelsExhausted as exc:
+            log.warning("summary.no_model", attempts=len(exc.attempts))
+        except Exception:
+            log.exception("summary.failed")
+        return None
+
+    async def _store(self, tx: Connection, run: Claim, session: SessionId, summary: Written) -> MessageId | None:
+        """One transaction: the facts, the summary that hides what they came from, the end of the journal's file."""
+        what = summary.what
+        await sessions.lock(tx, session)
+        await tasks.hold(tx, run)
+        if summary.reply is not None:
+            await steps.model_called(tx, run.id, run.principal_id, summary.reply)
+        if await messages.newest_summary(tx, session) != (what.previous.id if what.previous else None):
+            return None
+        label = await sessions.label(tx, session)
+        await _remember(tx, run, session, summary, label)
+        text = Summary(written(summary.sections, summary.limit))
+        row = await messages.say(tx, session, run.principal_id, text, label=label, task=run.id, covers=what.last)
+        await self._close_journal(tx, session, goal(summary.sections))
+        return row.id
+
+    async def _reopened(self, opened: OpenedTurn) -> OpenedTurn:
+        """The turn as the rows have it now; what arrived meanwhile joins it."""
+        again = await self._database.run(opened.again)
+        if again is None:
+            raise RunLost("what this run was to answer needs no answer any more")
+        joined = tuple(id for id in again.asked_ids if id not in opened.asked_ids)
+        if joined:
+            self._live.publish(again.session, TurnStarted(joined, opened.at.address if opened.at else None))
+        return again
+
+
+async def _reply(model: SizedModel, prompt: Prompt) -> Reply:
+    reply: Reply | None = None
+    async for event in model.stream(prompt):
+        if isinstance(event, Reply):
+            reply = event
+    if reply is None:
+        raise RuntimeError("the model's stream ended without a reply")
+    return reply
+
+
+async def _remember(tx: Connection, run: Claim, session: SessionId, summary: Written, label: Label) -> None:
+    for fact in summary.facts:
+        await memories.add(
+            tx,
+            run.principal_id,
+            fact,
+            label=label,
+            origin="compaction",
+            session=session,
+            first_seq=summary.what.first,
+            last_seq=summary.what.last,
+        )

@@ -1,0 +1,128 @@
+"""Agent environments: what the agent works with for one principal: files, persona, tools, time zone."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+from gateway.agent.toolbox import Spill, Toolbox
+from gateway.config.clock import SystemClock
+from gateway.domain.clock import Clock
+from gateway.domain.ids import PrincipalId
+from gateway.domain.principals import Label, Role
+from gateway.flow.outbound.send_tool import SendTool
+from gateway.flow.people import People
+from gateway.llm.tokens import estimate_tool
+from gateway.store.pool import Database
+from gateway.store.transcript import files
+from gateway.tools import Family, FindRead, Own, ReadFile, RecordFile, Services, nowhere
+from gateway.workspace.prompts import Persona, PersonaText
+from gateway.workspace.tree import Workspace
+from gateway.workspace.zone import zone_in
+
+KEPT = 256
+
+
+@dataclass(frozen=True)
+class AgentEnvironment:
+    """Everything a turn of one principal works with."""
+
+    workspace: Workspace
+    toolbox: Toolbox
+    personas: Persona
+    zone: Callable[[], str | None]
+    """The principal's time zone, an IANA name: as configured, else as USER.md says; None while it is not known."""
+
+    def persona(self) -> PersonaText:
+        """The persona files as they are now; USER.md is the principal's own."""
+        return self.personas.load(self.workspace)
+
+    @cached_property
+    def schema_tokens(self) -> int:
+        """What the tools' schemas take of every prompt."""
+        return sum(map(estimate_tool, self.toolbox.specs))
+
+
+class AgentEnvironments:
+    """Builds each home once. The owner's files are the workspace; another's lie apart from it, under its own id."""
+
+    def __init__(
+        self,
+        database: Database,
+        people: People,
+        workspace: Path,
+        others: Path,
+        families: Sequence[Family],
+        send_tool: SendTool | None = None,
+        clock: Clock | None = None,
+        owner_zone: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._database = database
+        self._people = people
+        self._workspace = Workspace(workspace)
+        self._personas = Persona(self._workspace)
+        self._others = others
+        self._families = families
+        self._send_tool = send_tool
+        self._clock = clock or SystemClock()
+        self._owner_zone = owner_zone
+        self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
+
+    def of(self, principal: PrincipalId) -> AgentEnvironment:
+        """The principal's home; those not used for long are built anew."""
+        if principal not in self._built:
+            self._built[principal] = self._build(principal)
+        self._built.move_to_end(principal)
+        if len(self._built) > KEPT:
+            self._built.popitem(last=False)
+        return self._built[principal]
+
+    def forget(self) -> None:
+        """Let go of every home; each is built anew when it is asked for."""
+        self._built.clear()
+
+    def _build(self, principal: PrincipalId) -> AgentEnvironment:
+        owner = self._people.is_owner(principal)
+        workspace = self._workspace if owner else self._apart(principal)
+        # Whoever is not the owner works on a store that holds nothing but their own.
+        database = self._database if owner else self._database.bound(principal)
+        post = self._send_tool.bound(database).of(principal, workspace) if self._send_tool else nowhere
+        recorder = _recorder(database, principal, Label.OWNER if owner else Label.KNOWN)
+        zone = partial(self._zone, workspace, owner)
+        own = Own(principal, Role.OWNER if owner else Role.MEMBER, database.run, self._clock, zone)
+        services = Services(workspace, recorder, post, _finder(database, principal), own)
+        tools = [tool for family in self._families for tool in family(services)]
+        return AgentEnvironment(workspace, Toolbox(tools, spill=_spill(workspace)), self._personas, zone)
+
+    def _zone(self, workspace: Workspace, owner: bool) -> str | None:
+        return (self._owner_zone() if owner else None) or zone_in(self._personas.user(workspace))
+
+    def _apart(self, principal: PrincipalId) -> Workspace:
+        root = self._others / str(principal)
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Workspace(root)
+
+
+def _recorder(database: Database, principal: PrincipalId, least: Label) -> RecordFile:
+    async def record(path: str, size: int, mime: str, sha256: str, label: Label) -> None:
+        async with database.connection() as conn:
+            await files.record(conn, principal, path, size=size, mime=mime, sha256=sha256, label=max(least, label))
+
+    return record
+
+
+def _finder(database: Database, principal: PrincipalId) -> FindRead:
+    async def find(path: str) -> ReadFile | None:
+        async with database.connection() as conn:
+            row = await files.get(conn, principal, path)
+        return ReadFile(row.text_path, row.pages, row.problem) if row and row.derived_at else None
+
+    return find
+
+
+def _spill(workspace: Workspace) -> Spill:
+    async def spill(path: str, text: str) -> str:
+        return (await workspace.write(path, text)).path
+
+    return spill

@@ -1,0 +1,165 @@
+"""Open a turn: take the unread messages, and learn from the rows where an interrupted one stopped."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from gateway.agent.compaction import own_turn, turn_after
+from gateway.agent.files import LISTED
+from gateway.agent.limits import Spent
+from gateway.domain.attachments import Attached
+from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.principals import Label, Principal
+from gateway.domain.tasks import Claim, Status
+from gateway.domain.tools import Caller
+from gateway.domain.transcript import ToolIntent, UserText
+from gateway.store import addresses, sessions, steps, tasks
+from gateway.store.addresses import AddressRow
+from gateway.store.people import principals
+from gateway.store.pool import Connection
+from gateway.store.transcript import attachments, messages, unread
+from gateway.store.transcript.messages import MessageRow
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedTurn:
+    """What a turn starts from; all of it is in the database."""
+
+    session: SessionId
+    principal: Principal
+    label: Label
+    at: AddressRow | None
+    """Where the answer goes; None where nobody waits for one."""
+    transcript: Sequence[MessageRow]
+    asked: Sequence[MessageRow]
+    spent: Spent
+    again: "Callable[[Connection], Awaitable[OpenedTurn | None]]"
+    """Reads it once more, as the rows are now."""
+    first_ordinal: int
+    """The first free key for a tool call of its task."""
+    files: Sequence[Attached] = ()
+    """Those of the conversation, the newest `LISTED`, out of `all_files`."""
+    all_files: int = 0
+    history: Sequence[MessageRow] = ()
+    """Of another conversation, shown before its own."""
+    heartbeat: bool = False
+
+    @property
+    def solo(self) -> bool:
+        """Whether it answers exactly one message."""
+        return any(row.solo for row in self.asked)
+
+    @property
+    def asked_ids(self) -> tuple[MessageId, ...]:
+        """The messages it answers so far."""
+        return tuple(row.id for row in self.asked)
+
+    def caller(self, run: Claim) -> Caller:
+        """Who the tools are called by."""
+        return Caller(run.id, self.first_ordinal, self.session, self.at.id if self.at else None, self.label)
+
+    def pending(self, run: Claim) -> tuple[ToolIntent, ...]:
+        """Calls of this turn that a crash left without a result."""
+        rows = own_turn(self.transcript, run.id)
+        done = {row.ordinal for row in rows if row.kind == "tool_result"}
+        return tuple(entry for row in rows if isinstance(entry := row.entry, ToolIntent) and entry.ordinal not in done)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedChat(OpenedTurn):
+    """A turn that somebody waits for in a chat."""
+
+    at: AddressRow
+
+
+async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
+    """Take what is unread and complete; None when there is nothing, and the task is over or waits. Raises `RunLost`."""
+    assert run.session_id is not None, "a chat task has a session"
+    await sessions.lock(tx, run.session_id)
+    await tasks.hold(tx, run)
+    await unread.take(tx, run.session_id, joining=False)
+    rows = await messages.transcript(tx, run.session_id)
+    if not any(row.open for row in rows) and await unread.left(tx, run.session_id):
+        # Its files are on their way: whoever brings them in hastens the task, which keeps no slot meanwhile.
+        await tasks.renew(tx, run, delay=await unread.patience(tx, run.session_id))
+        return None
+    transcript, files, all_files = await attachments.of_turn(tx, run.session_id, rows, LISTED)
+    asked = [row for row in transcript if row.open]
+    if not asked:
+        await tasks.finish(tx, run, Status.COMPLETED)
+        return None
+    last = asked[-1]
+    assert last.address_id is not None, "what a person said came from somewhere"
+    return OpenedChat(
+        session=run.session_id,
+        principal=await principals.get(tx, run.principal_id),
+        label=await sessions.label(tx, run.session_id),
+        at=await addresses.get(tx, last.address_id),
+        transcript=transcript,
+        asked=asked,
+        again=lambda tx: open_turn(tx, run),
+        spent=await _spent(tx, run, run.session_id, transcript),
+        first_ordinal=await messages.next_ordinal(tx, run.id),
+        files=files,
+        all_files=all_files,
+    )
+
+
+async def open_alone(
+    tx: Connection,
+    run: Claim,
+    prompt: str,
+    *,
+    label: Label,
+    origin: str,
+    at: AddressRow | None = None,
+    history: Sequence[MessageRow] = (),
+    heartbeat: bool = False,
+) -> OpenedTurn | None:
+    """Say the prompt, once, in the session of a task that nobody waits for; raises `RunLost`.
+
+    None when that prompt is open no more, and the task is over. Whatever an earlier task left open there has nobody
+    who would answer it.
+    """
+    assert run.session_id is not None, "a task that asks a model has a session"
+    await sessions.lock(tx, run.session_id)
+    await tasks.hold(tx, run)
+    await sessions.taint(tx, run.session_id, label)
+    if not await messages.was_asked(tx, run.session_id, run.id):
+        await messages.close(tx, run.session_id)
+        said = UserText(prompt, datetime.now(UTC))
+        await messages.say(tx, run.session_id, run.principal_id, said, label=label, origin=origin, task=run.id)
+    rows = await messages.transcript(tx, run.session_id)
+    transcript, files, all_files = await attachments.of_turn(tx, run.session_id, rows, LISTED)
+    asked = [row for row in transcript if row.open]
+    if not asked:
+        await tasks.finish(tx, run, Status.COMPLETED)
+        return None
+    return OpenedTurn(
+        session=run.session_id,
+        principal=await principals.get(tx, run.principal_id),
+        label=await sessions.label(tx, run.session_id),
+        at=at,
+        transcript=transcript,
+        asked=asked,
+        again=lambda tx: open_alone(
+            tx, run, prompt, label=label, origin=origin, at=at, history=history, heartbeat=heartbeat
+        ),
+        spent=await _spent(tx, run, run.session_id, transcript),
+        first_ordinal=await messages.next_ordinal(tx, run.id),
+        files=files,
+        all_files=all_files,
+        history=history,
+        heartbeat=heartbeat,
+    )
+
+
+async def _spent(tx: Connection, run: Claim, session: SessionId, transcript: Sequence[MessageRow]) -> Spent:
+    """What this turn has used so far, before a crash or for its summary: nothing, unless it stored something."""
+    since = None
+    if own_turn(transcript, run.id):
+        since = await messages.stored_since(tx, session, run.id, turn_after(transcript, run.id))
+    if since is None:
+        return Spent()
+    used = await steps.spent_on(tx, run.id, since)
+    return Spent(used.calls, used.tokens_in + used.tokens_out, used.cost_usd)

@@ -1,0 +1,143 @@
+"""The turn runner: from an opened turn to its result, whoever asked and wherever the answer goes."""
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.agent.limits import Limits
+from gateway.config.failpoints import Failpoints
+from gateway.domain.clock import Clock
+from gateway.domain.events import Answered, ModelReplied
+from gateway.domain.ids import AddressId, SessionId
+from gateway.domain.model import ModelsExhausted, Reply
+from gateway.domain.principals import Label, Role
+from gateway.domain.tasks import Claim, Status
+from gateway.domain.transcript import AssistantText, Notice
+from gateway.flow.live import Live
+from gateway.flow.turn.budgets import Budgets
+from gateway.flow.turn.compact import Compactor
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.open import OpenedTurn
+from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
+from gateway.flow.turn.wiring import LoopWiring, SizedModel
+from gateway.store import steps
+from gateway.store.pool import Connection, Database
+from gateway.store.transcript import messages
+from gateway.store.transcript.messages import MessageRow
+
+AFTER_OVERFLOW = 0.6
+"""What of a prompt that was too long for its model the next one may have."""
+NO_MODEL = "No model could answer. Wait a little and write again; if it goes on, tell the owner."
+"""For everybody else: what providers say may be about the owner's accounts."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """How a turn ends: with the agent's answer, or with the gateway's word that there is none."""
+
+    entry: AssistantText | Notice
+    reply: Reply | None = None
+    status: Status = Status.COMPLETED
+    error: str | None = None
+    problem: ModelsExhausted | None = None
+    """Why no model answered."""
+
+    async def store(
+        self, tx: Connection, run: Claim, session: SessionId, *, label: Label, address: AddressId | None = None
+    ) -> MessageRow:
+        """In the session, which the caller has locked: it answers all that was taken up there, and is in the books."""
+        origin = "agent" if isinstance(self.entry, AssistantText) else "gateway"
+        answer = await messages.say(
+            tx, session, run.principal_id, self.entry, label=label, origin=origin, address=address, task=run.id
+        )
+        await messages.answer(tx, session, answer.id)
+        if self.reply is not None:
+            await steps.model_called(tx, run.id, run.principal_id, self.reply)
+        return answer
+
+
+class TurnRunner:
+    """One for all runs, so that they share the books."""
+
+    def __init__(
+        self,
+        database: Database,
+        models: Callable[[], SizedModel],
+        limits: Callable[[], Limits],
+        environments: AgentEnvironments,
+        live: Live,
+        clock: Clock,
+        failpoints: Failpoints,
+        compactor: Compactor,
+    ) -> None:
+        self._database = database
+        self._models = models
+        self._budgets = Budgets(database, limits, clock)
+        self._environments = environments
+        self._live = live
+        self._failpoints = failpoints
+        self._compactor = compactor
+
+    async def answer(
+        self, run: Claim, opened: OpenedTurn, sinks: Sequence[Sink] = (), model: SizedModel | None = None
+    ) -> TurnResult:
+        """The answer; without money no model is asked. A prompt too long for its provider is shortened once.
+
+        `model` answers instead of the usual one. What was used is in the books when this returns, and each step is
+        stored as it is taken. Raises `RunLost`.
+        """
+        allowed = await self._budgets.allow(opened.principal.role)
+        if allowed.refusal is not None:
+            return TurnResult(Notice(allowed.refusal), status=Status.FAILED, error="out of budget")
+        budget, asked = None, model or self._models()
+        stored = StepSink(self._database, run, opened.session, opened.label, self._failpoints)
+        sinks = (stored, LiveSink(self._live, opened.session), self._budgets, *sinks)
+        while True:
+            conversation = await self._prepared(run, opened, asked, allowed.limits, budget)
+            try:
+                return await self._follow(conversation, sinks)
+            except ModelsExhausted as exc:
+                if not exc.overflow or budget is not None:
+                    log.warning("turn.no_model", attempts=len(exc.attempts))
+                    words = str(exc) if opened.principal.role is Role.OWNER else NO_MODEL
+                    return TurnResult(Notice(words), status=Status.FAILED, error="no model answered", problem=exc)
+            budget = int(conversation.prompted * AFTER_OVERFLOW)
+            log.warning("turn.too_long", tokens=conversation.prompted)
+
+    async def _prepared(
+        self, run: Claim, opened: OpenedTurn, model: SizedModel, limits: Limits, budget: int | None
+    ) -> LoopWiring:
+        """Compacted if it has grown too long, and in any case when `budget` says that a provider found it too long."""
+        conversation = self._conversation(run, opened, model, limits, budget)
+        if budget is None and limits.stop(opened.spent):
+            return conversation
+        ready = await self._compactor.prepare(
+            run, opened, conversation.room, self._budgets, overflow=budget is not None
+        )
+        return conversation if ready is opened else self._conversation(run, ready, model, limits, budget)
+
+    def _conversation(
+        self, run: Claim, opened: OpenedTurn, model: SizedModel, limits: Limits, budget: int | None
+    ) -> LoopWiring:
+        environment = self._environments.of(run.principal_id)
+        return LoopWiring(self._database, self._live, run, opened, environment, model, limits, budget)
+
+    async def _follow(self, conversation: LoopWiring, sinks: Sequence[Sink]) -> TurnResult:
+        """The loop, each event in its sinks before the next one is made; raises `ModelsExhausted`."""
+        reply: Reply | None = None
+        async with aclosing(conversation.events()) as events:
+            async for event in events:
+                for sink in sinks:
+                    await sink.take(event)
+                match event:
+                    case ModelReplied(last, intents):
+                        reply = None if intents else last
+                    case Answered(text):
+                        return TurnResult(AssistantText(text), reply)
+                    case _:
+                        pass
+        raise RuntimeError("the loop ended without an answer")

@@ -1,0 +1,92 @@
+"""Uploads: files from outside become files of a principal, each content once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from weakref import WeakValueDictionary
+
+from gateway.domain.clock import Clock
+from gateway.domain.errors import SupaclawError
+from gateway.domain.ids import PrincipalId
+from gateway.domain.principals import Label
+from gateway.domain.texts import storable
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.store.pool import Database
+from gateway.store.transcript import files
+from gateway.store.transcript.files import FileRow
+from gateway.workspace.incoming import UPLOADS, Incoming, received, unchanged
+from gateway.workspace.names import safe_name
+from gateway.workspace.paths import WorkspaceError
+
+
+class UploadRefused(SupaclawError):
+    """The file is not taken; the text is one line for people: why, and what would work."""
+
+
+class Uploads:
+    """Stores what people send under `uploads/`, by day; `most` is the largest file in bytes."""
+
+    def __init__(
+        self, database: Database, environments: AgentEnvironments, clock: Clock, most: Callable[[], int]
+    ) -> None:
+        self._database = database
+        self._environments = environments
+        self._clock = clock
+        self._most = most
+        self._one_by_one: WeakValueDictionary[PrincipalId, asyncio.Lock] = WeakValueDictionary()
+
+    def check(self, size: int | None) -> None:
+        """Raises `UploadRefused` for a file that says itself that it is too large; None: it does not say."""
+        most = self._most()
+        if size is not None and size > most:
+            raise UploadRefused(f"it has {size / 1024**2:,.0f} MB, {_limit(most)}")
+
+    async def keep(
+        self,
+        principal: PrincipalId,
+        name: str,
+        mime: str,
+        pieces: AsyncIterator[bytes],
+        *,
+        origin: str,
+    ) -> FileRow:
+        """The file's row once its bytes are on disk; that of an earlier file where one has the same content.
+
+        Raises `UploadRefused`, `DatabaseDown` and what `pieces` raises; then nothing of it is left.
+        """
+        root, most = self._environments.of(principal).workspace.root, self._most()
+        alone = self._one_by_one.setdefault(principal, asyncio.Lock())
+        try:
+            async with received(root, pieces, most) as incoming, alone:
+                return await self._known(principal, incoming) or await self._settle(
+                    principal, incoming, safe_name(name, mime), mime, origin
+                )
+        except WorkspaceError as exc:
+            raise UploadRefused(f"it is too large: {_limit(most)}" if exc.code == "too_large" else str(exc)) from exc
+
+    async def _known(self, principal: PrincipalId, incoming: Incoming) -> FileRow | None:
+        async with self._database.connection() as conn:
+            alike = await files.same(conn, principal, incoming.sha256, UPLOADS)
+        for row in alike:
+            if await asyncio.to_thread(unchanged, incoming.root, row.path, row.sha256):
+                return row
+        return None
+
+    async def _settle(self, principal: PrincipalId, incoming: Incoming, name: str, mime: str, origin: str) -> FileRow:
+        path = await asyncio.to_thread(incoming.settle, f"{self._clock.now():%Y-%m-%d}", name)
+        size, sha256 = incoming.size, incoming.sha256
+        async with self._database.connection() as conn:
+            # Whoever hands a file over, what is in it may have been written by anybody.
+            return await files.keep(
+                conn,
+                principal,
+                path,
+                size=size,
+                mime=storable(mime),
+                sha256=sha256,
+                label=Label.UNTRUSTED,
+                origin=origin,
+            )
+
+
+def _limit(most: int) -> str:
+    return f"files of up to {most / 1024**2:g} MB are taken (limits.file_mb)"

@@ -1,0 +1,147 @@
+"""The loop, wired to the transcript, the tools and the model of one turn."""
+
+from collections.abc import AsyncGenerator, Sequence, Set
+from contextlib import aclosing
+from typing import Protocol
+
+from gateway.agent.context import system_prompt, to_messages
+from gateway.agent.files import index
+from gateway.agent.fit import fit, message_tokens
+from gateway.agent.limits import Limits
+from gateway.agent.loop import run_turn
+from gateway.domain.events import TurnEvent
+from gateway.domain.ids import MessageId, TaskId
+from gateway.domain.model import Model, Prompt, SystemMessage
+from gateway.domain.tasks import Claim
+from gateway.domain.tokens import estimate
+from gateway.domain.transcript import Entry, Summary, UserText
+from gateway.flow.live import Live, TurnStarted
+from gateway.flow.turn.environment import AgentEnvironment
+from gateway.flow.turn.long_messages import shortened
+from gateway.flow.turn.open import OpenedTurn
+from gateway.flow.turn.prompt_files import with_files
+from gateway.store import sessions, tasks
+from gateway.store.pool import Connection, Database
+from gateway.store.transcript import attachments, unread
+from gateway.store.transcript.messages import MessageRow
+
+LEAST = 200
+"""Tokens of the shortest prompt that can hold a question."""
+
+
+class SizedModel(Model, Protocol):
+    """A model that says how much it can read."""
+
+    def prompt_budget(self) -> int:
+        """Tokens a prompt may have, tools included, so that it still can be answered."""
+        ...
+
+
+class LoopWiring:
+    """One run of the loop; `budget` is what a prompt may have if that is less than the model promises."""
+
+    def __init__(
+        self,
+        database: Database,
+        live: Live,
+        run: Claim,
+        opened: OpenedTurn,
+        environment: AgentEnvironment,
+        model: SizedModel,
+        limits: Limits,
+        budget: int | None = None,
+    ) -> None:
+        self._database = database
+        self._live = live
+        self._run = run
+        self._opened = opened
+        self._environment = environment
+        self._model = model
+        self._limits = limits
+        self._most = budget
+        listed = index(opened.files, opened.all_files)
+        standing = system_prompt(
+            environment.persona(),
+            opened.principal,
+            zone=environment.zone(),
+            sections=(listed,),
+            heartbeat=opened.heartbeat,
+        )
+        self._system = SystemMessage(standing)
+        self._pending = opened.pending(run)
+        self._fresh = not self._pending
+        self._asked: Prompt | None = None
+
+    @property
+    def room(self) -> int:
+        """Tokens the transcript may take of a prompt: what the standing instructions leave, and half of it at least."""
+        budget = self._budget()
+        return max(budget - estimate(self._system.text), budget // 2)
+
+    @property
+    def prompted(self) -> int:
+        """Tokens of the last prompt."""
+        said = self._asked.messages if self._asked else ()
+        return self._environment.schema_tokens + sum(message_tokens(message, estimate) for message in said)
+
+    async def events(self) -> AsyncGenerator[TurnEvent, None]:
+        """As `run_turn`; raises `ModelsExhausted` and `RunLost`."""
+        rows = (*self._opened.history, *_in_order(self._opened.transcript, self._run.id))
+        entries = await self._shown(rows, set(self._opened.asked_ids))
+        turn = run_turn(
+            entries,
+            model=self._model,
+            toolbox=self._environment.toolbox,
+            render=self._render,
+            steer=self._steer,
+            caller=self._opened.caller(self._run),
+            limits=self._limits,
+            pending=self._pending,
+            spent=self._opened.spent,
+        )
+        async with aclosing(turn) as events:
+            async for event in events:
+                yield event
+
+    def _render(self, entries: Sequence[Entry]) -> Prompt:
+        whole = (self._system, *to_messages(entries))
+        summaries = sum(isinstance(entry, Summary) for entry in entries[:1])
+        self._asked = Prompt(fit(whole, self._budget(), estimate, pinned=summaries), self._environment.toolbox.specs)
+        return self._asked
+
+    def _budget(self) -> int:
+        """Tokens of a prompt without the tools."""
+        promised = self._model.prompt_budget()
+        most = promised if self._most is None else min(promised, self._most)
+        return max(most - self._environment.schema_tokens, LEAST)
+
+    async def _steer(self) -> Sequence[UserText]:
+        """What arrived since the last model call; a turn that begins with one has just taken it."""
+        if self._fresh:
+            self._fresh = False
+            return ()
+        async with self._database.connection() as conn:
+            if not await unread.left(conn, self._opened.session):
+                return ()
+        rows = await self._database.run(self._take)
+        if rows:
+            at = self._opened.at.address if self._opened.at else None
+            self._live.publish(self._opened.session, TurnStarted(tuple(row.id for row in rows), at))
+        entries = await self._shown(rows, {row.id for row in rows})
+        return [entry for entry in entries if isinstance(entry, UserText)]
+
+    async def _shown(self, rows: Sequence[MessageRow], asked: Set[MessageId]) -> list[Entry]:
+        entries = await shortened(rows, self._environment.workspace)
+        return await with_files(entries, self._environment.workspace, asked)
+
+    async def _take(self, tx: Connection) -> list[MessageRow]:
+        await sessions.lock(tx, self._opened.session)
+        await tasks.hold(tx, self._run)
+        return await attachments.joined(tx, await unread.take(tx, self._opened.session, joining=True))
+
+
+def _in_order(rows: Sequence[MessageRow], run: TaskId) -> Sequence[MessageRow]:
+    """What was told by itself while the turn ran stands before its question: a model answers what comes last."""
+    asked = next((place for place, row in enumerate(rows) if row.open), len(rows))
+    aside = [row for row in rows[asked:] if row.kind == "assistant" and not row.final and row.task_id != run]
+    return (*rows[:asked], *aside, *(row for row in rows[asked:] if row not in aside)) if aside else rows

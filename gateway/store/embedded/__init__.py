@@ -1,0 +1,1 @@
+"""The embedded Postgres: its programs, its cluster, its server process."""

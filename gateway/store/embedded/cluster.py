@@ -1,0 +1,141 @@
+"""Makes the embedded server's cluster: closed to everyone without the password from its first start on."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.store.embedded.passwords import Passwords, read_passwords
+from gateway.store.embedded.programs import find_programs, named_uid, service_uid
+from gateway.store.embedded.serverlog import reason
+
+SUPERUSER = "postgres"
+ROLE = "supaclaw"
+MEMBERS = "supaclaw_member"
+"""The role of members' tools; our own may take it on. The migrations say what it may do."""
+DATABASE = "supaclaw"
+SOCKETS = "socket"
+
+_SETTINGS = Path(__file__).with_name("postgresql.conf")
+_ACCESS = "local all all scram-sha-256\n"
+
+
+def ensure_cluster(path: Path, keys: Path) -> None:
+    """Make the cluster at `path` if there is none, whole or not at all: it is made beside it and renamed. Blocks."""
+    if path.exists():
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    passwords = read_passwords(keys)
+    with opened(keys) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            _Draft(path, passwords, lock).make()
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[int]:
+    """A descriptor of `folder`, closed at the end."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def reach(folder: Path, descriptor: int) -> str:
+    """How a child that keeps `descriptor` names `folder` even if it may not enter the folders above it."""
+    return f"/proc/self/fd/{descriptor}" if Path("/proc/self/fd").exists() else str(folder)
+
+
+def give(path: Path, uid: int) -> None:
+    """Make `path` and all below it belong to `uid`; only root can, and only root needs to."""
+    if os.geteuid() == 0:
+        for folder, _, files in os.walk(path):
+            for name in [folder, *(os.path.join(folder, file) for file in files)]:
+                os.chown(name, uid, uid, follow_symlinks=False)
+
+
+class _Draft:
+    """A cluster in the making. It holds `lock` as long as one of its programs runs, even when we are killed."""
+
+    def __init__(self, target: Path, passwords: Passwords, lock: int) -> None:
+        self._target = target
+        self._folder = target.with_name(f"{target.name}.new")
+        self._passwords = passwords
+        self._lock = lock
+        self._programs = find_programs(named_uid(service_uid()))
+
+    def make(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(mode=0o700)
+        try:
+            self._fill()
+            self._publish()
+        except OSError as error:
+            raise OwnerMustAct(f"The database cannot be set up in {self._target.parent}: {error}") from error
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _fill(self) -> None:
+        (self._folder / "password").write_text(self._passwords.superuser, encoding="ascii")
+        give(self._folder, self._programs.uid)
+        with opened(self._folder) as folder:
+            where = reach(self._folder, folder)
+            self._run("initdb", _initdb_arguments(where), folder)
+            data = self._folder / "data"
+            shutil.copyfile(_SETTINGS, data / "postgresql.conf")
+            (data / "pg_hba.conf").write_text(_ACCESS, encoding="utf-8")
+            self._sql(where, "postgres", _roles(self._passwords.role), folder)
+            self._sql(
+                where, DATABASE, ["create extension vector", "revoke create on schema public from public"], folder
+            )
+
+    def _publish(self) -> None:
+        data = self._folder / "data"
+        (data / SOCKETS).mkdir(mode=0o700)
+        give(data, service_uid())
+        data.rename(self._target)
+        with opened(self._target.parent) as parent:
+            os.fsync(parent)
+
+    def _sql(self, where: str, database: str, statements: Sequence[str], folder: int) -> None:
+        text = "".join(f"{statement};\n" for statement in statements)
+        self._run("postgres", ["--single", "-D", f"{where}/data", "-c", "exit_on_error=on", database], folder, text)
+
+    def _run(self, program: str, arguments: Sequence[str], folder: int, text: str = "") -> None:
+        done = self._programs.run(program, *arguments, keep=[folder, self._lock], text=text)
+        if done.returncode != 0:
+            raise OwnerMustAct(f"The database cannot be set up in {self._target.parent}: {reason(done.stdout)}")
+
+
+def _initdb_arguments(where: str) -> list[str]:
+    return [
+        f"--pgdata={where}/data",
+        f"--pwfile={where}/password",
+        f"--username={SUPERUSER}",
+        "--auth=scram-sha-256",
+        "--encoding=UTF8",
+        "--locale=C",
+        "--locale-provider=builtin",
+        "--builtin-locale=C.UTF-8",
+        "--data-checksums",
+        "--set=scram_iterations=1",
+        "--no-instructions",
+    ]
+
+
+def _roles(password: str) -> list[str]:
+    return [
+        f"create role {ROLE} login password '{password}'",
+        *member_role(),
+        f"create database {DATABASE} owner {ROLE}",
+        f"revoke all on database {DATABASE}, postgres, template1 from public",
+    ]
+
+
+def member_role() -> list[str]:
+    """What a superuser has to run; clusters of older versions lack it."""
+    return [f"create role {MEMBERS} nologin", f"grant {MEMBERS} to {ROLE}"]

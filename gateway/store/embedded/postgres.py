@@ -1,0 +1,158 @@
+"""The embedded Postgres: started beside the gateway, outliving it, found again by a login."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import quote, urlencode
+
+import asyncpg
+import structlog
+from asyncpg.exceptions import (
+    CannotConnectNowError,
+    DuplicateObjectError,
+    PostgresConnectionError,
+    TooManyConnectionsError,
+    UniqueViolationError,
+)
+
+from gateway.domain.errors import DatabaseDown, OwnerMustAct, SupaclawError
+from gateway.store.embedded.cluster import DATABASE, MEMBERS, ROLE, SOCKETS, SUPERUSER, ensure_cluster, member_role
+from gateway.store.embedded.passwords import read_passwords
+from gateway.store.embedded.postmaster import Postmaster
+from gateway.store.embedded.serverlog import ServerLog
+from gateway.store.embedded.sockets import socket_folder
+
+log = structlog.get_logger()
+
+_POLL = 0.01
+_WATCH = 0.5
+_SLOW = 5.0
+_LOGIN_WITHIN = 5.0
+_STOP_WITHIN = 30.0
+_FIRST_DELAY, _LONGEST_DELAY, _STEADY_AFTER = 0.5, 30.0, 60.0
+
+
+class EmbeddedPostgres:
+    """The server of one data folder; every process that makes one of these finds the same server."""
+
+    def __init__(self, data_dir: Path) -> None:
+        home = data_dir.absolute()
+        self._folder = home / "postgres"
+        self._keys = home / "keys"
+        self._log = ServerLog(home / "logs" / "postgres.log")
+        self._postmaster = Postmaster(self._folder, self._log)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any process of the server lives, be it ready or not."""
+        return self._postmaster.is_alive
+
+    async def start(self) -> str:
+        """The DSN, once a login works; makes the cluster if there is none. Raises `OwnerMustAct` if it cannot run."""
+        try:
+            await asyncio.to_thread(ensure_cluster, self._folder, self._keys)
+            return await self._bring_up()
+        except OSError as error:
+            raise OwnerMustAct(f"The embedded database cannot be used: {error}") from error
+
+    async def stop(self) -> None:
+        """End the server: connections are cut, committed data is safe."""
+        if not self.is_running:
+            return
+        answer = await asyncio.to_thread(self._postmaster.ask_to_stop, "fast")
+        if not await self._gone():
+            answer = await asyncio.to_thread(self._postmaster.ask_to_stop, "immediate")
+            if not await self._gone():
+                raise DatabaseDown(f"Postgres does not stop: {answer}")
+
+    async def supervise(self) -> NoReturn:
+        """Start the server again whenever it died, until cancelled."""
+        delay, started = 0.0, time.monotonic()
+        while True:
+            await asyncio.sleep(_WATCH)
+            if self.is_running:
+                self._log.trim()
+                continue
+            if time.monotonic() - started > _STEADY_AFTER:
+                delay = 0.0
+            log.warning("postgres.died", restart_in=delay)
+            await asyncio.sleep(delay)
+            delay = min(max(delay * 2, _FIRST_DELAY), _LONGEST_DELAY)
+            await self._revive()
+            started = time.monotonic()
+
+    def superuser_dsn(self, database: str = DATABASE) -> str:
+        """For maintenance only; the gateway itself uses what `start` returns."""
+        return self._dsn(SUPERUSER, read_passwords(self._keys).superuser, database)
+
+    def _dsn(self, user: str, password: str, database: str) -> str:
+        host = urlencode({"host": str(socket_folder(self._folder / SOCKETS))})
+        return f"postgresql://{user}:{quote(password)}@/{database}?{host}"
+
+    async def _revive(self) -> None:
+        try:
+            await self._bring_up()
+        except (SupaclawError, OSError) as error:
+            failure = str(error)
+        else:
+            log.info("postgres.started")
+            return
+        log.error("postgres.not_started", error=failure)
+
+    async def _bring_up(self) -> str:
+        """Wait for a login as long as the server lives: a crash recovery takes what it takes."""
+        programs = await asyncio.to_thread(self._postmaster.programs)
+        dsn = self._dsn(ROLE, read_passwords(self._keys).role, DATABASE)
+        since: int | None = None
+        slow_at = time.monotonic() + _SLOW
+        while not await self._login(dsn):
+            since = await asyncio.to_thread(self._postmaster.launch, programs, since)
+            if time.monotonic() > slow_at:
+                log.info("postgres.starting", last=self._log.last_line())
+                slow_at += _SLOW
+            await asyncio.sleep(_POLL)
+        return dsn
+
+    async def _login(self, dsn: str) -> bool:
+        if not self._postmaster.says_ready:
+            return False
+        try:
+            connection = await asyncpg.connect(dsn, timeout=_LOGIN_WITHIN)
+        except TooManyConnectionsError:
+            return True
+        except (OSError, CannotConnectNowError, PostgresConnectionError):
+            return False
+        except asyncpg.PostgresError as error:
+            raise OwnerMustAct(f"{self._keys} does not fit the database in {self._folder}: {error}") from error
+        try:
+            complete = await connection.fetchval("select exists (select from pg_roles where rolname = $1)", MEMBERS)
+            await connection.close()
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            return False  # it died meanwhile
+        finally:
+            connection.terminate()  # also when we are cancelled meanwhile
+        if not complete:
+            await self._add_member_role()
+        return True
+
+    async def _add_member_role(self) -> None:
+        """A cluster of an older version has none; of two processes that see that, one makes it."""
+        try:
+            connection = await asyncpg.connect(self.superuser_dsn(), timeout=_LOGIN_WITHIN)
+            try:
+                await connection.execute("; ".join(member_role()))
+            finally:
+                await connection.close()
+        except (DuplicateObjectError, UniqueViolationError):
+            pass
+        except asyncpg.PostgresError as error:
+            raise OwnerMustAct(f"The database in {self._folder} cannot be brought up to date: {error}") from error
+
+    async def _gone(self) -> bool:
+        give_up_at = time.monotonic() + _STOP_WITHIN
+        while time.monotonic() < give_up_at:
+            if not self.is_running:
+                return True
+            await asyncio.sleep(_POLL)
+        return False

@@ -1,0 +1,108 @@
+"""The server process of a cluster: alive or not, started, asked to stop.
+
+Every process of the server inherits a descriptor of the cluster's folder that holds a file lock: the lock is free
+exactly when none of them is left, whatever a stale pid file says.
+"""
+
+import fcntl
+import os
+import re
+from pathlib import Path
+from typing import Literal
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.store.embedded.cluster import SOCKETS, give, opened, reach
+from gateway.store.embedded.programs import Programs, find_programs, service_uid
+from gateway.store.embedded.serverlog import ServerLog, reason
+
+_PID_FILE = "postmaster.pid"
+_STALE = re.compile(rf'lock file "({_PID_FILE}|{SOCKETS}/[^"/]+\.lock)" already exists')
+
+
+class Postmaster:
+    """The one process of `folder` that all others of the server descend from. Its methods block."""
+
+    def __init__(self, folder: Path, log: ServerLog) -> None:
+        self._folder = folder
+        self._log = log
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether any process of the server lives, be it ready or not."""
+        try:
+            lock = self._take_lock()
+        except FileNotFoundError:
+            return False
+        if lock is None:
+            return True
+        os.close(lock)
+        return False
+
+    @property
+    def says_ready(self) -> bool:
+        """What the server wrote into its pid file, perhaps long ago: it spares logins that cannot work yet."""
+        try:
+            return (self._folder / _PID_FILE).read_text(encoding="utf-8").rstrip().endswith("ready")
+        except FileNotFoundError:
+            return False
+
+    def programs(self) -> Programs:
+        """The programs, run as the cluster's owner; raises `OwnerMustAct` if we cannot be that user."""
+        owner = self._folder.stat().st_uid
+        if os.geteuid() not in {0, owner}:
+            raise OwnerMustAct(f"{self._folder} belongs to user id {owner}: run as that user, or chown the data folder")
+        if owner == 0:
+            owner = service_uid()
+            give(self._folder, owner)
+        return find_programs(owner)
+
+    def launch(self, programs: Programs, since: int | None) -> int | None:
+        """Start the server unless one lives. `since` and the result: where in the log our last start begins.
+
+        A start that is found dead raises `OwnerMustAct` with the server's own words.
+        """
+        lock = self._take_lock()
+        if lock is None:
+            return since
+        try:
+            if since is not None:
+                self._bury(lock, self._log.reason(since))
+            since = self._log.size()
+            self._spawn(programs, lock)
+        finally:
+            os.close(lock)
+        return since
+
+    def ask_to_stop(self, mode: Literal["fast", "immediate"]) -> str:
+        """Signal the server and return at once with what went wrong, if anything did."""
+        with opened(self._folder) as folder:
+            where = reach(self._folder, folder)
+            done = self.programs().run(
+                "pg_ctl", "stop", "--no-wait", "--silent", "-m", mode, "-D", where, keep=[folder]
+            )
+        return reason(done.stdout)
+
+    def _take_lock(self) -> int | None:
+        """A descriptor that holds the cluster's lock until it is closed; None while a server has it."""
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(folder)
+            return None
+        return folder
+
+    def _spawn(self, programs: Programs, lock: int) -> None:
+        where = ["-D", reach(self._folder, lock), "-p", programs.path("postgres")]
+        with self._log.open() as output:
+            programs.run("pg_ctl", "start", "--no-wait", "--silent", *where, keep=[lock], log=output)
+
+    def _bury(self, lock: int, why: str) -> None:
+        """Mend what can be mended: the lock we hold proves that a pid file is no living server's.
+
+        It names a zombie (a container without init), or a stranger who got the pid after a reboot.
+        """
+        stale = _STALE.search(why)
+        if stale is None:
+            raise OwnerMustAct(f"Postgres does not start: {why} (see {self._log.path})")
+        os.unlink(stale[1], dir_fd=lock)

@@ -1,0 +1,1 @@
+"""Principals, their identities, pairings, links and tokens."""

@@ -1,0 +1,155 @@
+"""Pairings: strangers who asked to be let in, and what became of it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from gateway.domain.codes import Refusal, parse_code
+from gateway.domain.ids import PrincipalId
+from gateway.domain.inbound import Address, Inbound
+from gateway.domain.principals import Label
+from gateway.domain.texts import one_line
+from gateway.domain.transcript import Notice
+from gateway.store import addresses, outbox, sessions
+from gateway.store.outbox import Part
+from gateway.store.people import guesses, principals
+from gateway.store.pool import Connection
+from gateway.store.transcript import messages
+
+State = Literal["open", "approved", "denied"]
+
+AT_ONCE = 10
+"""Open requests on one channel; who comes then gets no answer."""
+WELCOME = "You are let in: write to me as you like, /help lists the commands."
+
+
+@dataclass(frozen=True, slots=True)
+class PairingRow:
+    """A person's last request: open until `expires_at`, or what was decided. `name` is the person's own word for it."""
+
+    id: int
+    principal_id: PrincipalId | None
+    channel: str
+    account: str
+    chat: str
+    thread: str
+    sender: str
+    name: str
+    code: str
+    state: State
+    asked_at: datetime
+    expires_at: datetime
+    decided_at: datetime | None
+
+    def __str__(self) -> str:
+        """For a line of Markdown: what a stranger wrote is shown as it is and marks nothing up."""
+        return f"`{self.name or '?'}` on {self.channel} (id `{one_line(self.sender, 64)}`)"
+
+    @property
+    def identity(self) -> str:
+        """How the person is known once let in."""
+        return f"{self.channel}:{self.sender}"
+
+    @property
+    def address(self) -> Address:
+        """Where the person asked."""
+        return Address(self.channel, self.account, self.chat, self.thread)
+
+
+async def standing(conn: Connection, inbound: Inbound) -> State | None:
+    """What this person's last request came to, while that counts; None for who may ask."""
+    found: State | None = await conn.fetchval(
+        """select state from pairings where channel = $1 and sender = $2
+             and (state = 'approved' or expires_at > now() or decided_at > now() - interval '1 day')""",
+        inbound.address.channel,
+        inbound.sender.id,
+    )
+    return found
+
+
+async def request(conn: Connection, inbound: Inbound, code: str) -> PairingRow | None:
+    """Open a request; None for who has an open one, was denied within a day or let in, and where too many wait."""
+    at = inbound.address
+    await conn.execute("select pg_advisory_xact_lock(hashtextextended('supaclaw.pairing ' || $1, 0))", at.channel)
+    await conn.execute("delete from pairings where state = 'open' and expires_at < now() - interval '1 day'")
+    row = await conn.fetchrow(
+        """insert into pairings (channel, account, chat, thread, sender, name, code)
+           select $1, $2, $3, $4, $5, $6, $7
+           where (select count(*) from pairings where channel = $1 and state = 'open' and expires_at > now()) < $8
+           on conflict (channel, sender) do update set account = $2, chat = $3, thread = $4, name = $6, code = $7,
+             state = 'open', asked_at = now(), expires_at = default, decided_at = null
+           where pairings.state <> 'approved' and pairings.expires_at <= now()
+             and coalesce(pairings.decided_at <= now() - interval '1 day', true)
+           returning *""",
+        at.channel,
+        at.account,
+        at.chat,
+        at.thread,
+        inbound.sender.id,
+        one_line(inbound.sender.name, 64),
+        code,
+        AT_ONCE,
+    )
+    return PairingRow(**row) if row else None
+
+
+async def open_requests(conn: Connection) -> list[PairingRow]:
+    """Who waits for an answer, the oldest first."""
+    rows = await conn.fetch("select * from pairings where state = 'open' and expires_at > now() order by id")
+    return [PairingRow(**row) for row in rows]
+
+
+async def admitted(conn: Connection) -> list[PairingRow]:
+    """Who was let in by a code, by channel and name."""
+    rows = await conn.fetch("select * from pairings where state = 'approved' order by channel, name, id")
+    return [PairingRow(**row) for row in rows]
+
+
+async def paired(conn: Connection) -> frozenset[str]:
+    """The identities that were let in by a code."""
+    rows = await conn.fetch("select channel || ':' || sender as identity from pairings where state = 'approved'")
+    return frozenset(row["identity"] for row in rows)
+
+
+async def approve(conn: Connection, typed: str) -> PairingRow | Refusal:
+    """Let the person with this code in, and say so where they asked. Whoever decides counts as one guesser."""
+    if await guesses.locked(conn, guesses.APPROVING):
+        return Refusal.LOCKED
+    row = await conn.fetchrow(
+        "select * from pairings where code = $1 and state = 'open' and expires_at > now() for update",
+        parse_code(typed) or "",
+    )
+    if row is None:
+        await guesses.wrong(conn, guesses.APPROVING)
+        return Refusal.WRONG
+    asked = PairingRow(**row)
+    member = await principals.ensure_member(conn, asked.name or asked.identity, asked.identity)
+    await _greet(conn, asked, member)
+    row = await conn.fetchrow(
+        "update pairings set state = 'approved', decided_at = now(), principal_id = $2 where id = $1 returning *",
+        asked.id,
+        member,
+    )
+    assert row is not None, "its row is held"
+    return PairingRow(**row)
+
+
+async def deny(conn: Connection, which: str) -> PairingRow | Refusal:
+    """Turn down an open request or take back what was allowed, by number or code."""
+    row = await conn.fetchrow(
+        """update pairings set state = 'denied', decided_at = now()
+           where (id::text = $1 or code = $2) and (state = 'approved' or (state = 'open' and expires_at > now()))
+           returning *""",
+        which.strip(),
+        parse_code(which),
+    )
+    return PairingRow(**row) if row else Refusal.WRONG
+
+
+async def _greet(conn: Connection, asked: PairingRow, member: PrincipalId) -> None:
+    at = await addresses.lock(conn, asked.address)
+    if at is None or at.principal_id != member:
+        at = await addresses.place(conn, asked.address, member, await sessions.start(conn, member, Label.KNOWN))
+    await sessions.lock(conn, at.session_id)
+    said = await messages.say(conn, at.session_id, member, Notice(WELCOME), label=Label.KNOWN, address=at.id)
+    await outbox.put(conn, member, at.id, said.id, [Part(WELCOME)])

@@ -1,0 +1,142 @@
+"""Unread: what people said, from its arrival until a turn takes it into the transcript."""
+
+from datetime import timedelta
+
+from gateway.domain.ids import AddressId, EntryId, MessageId, PrincipalId, SessionId
+from gateway.domain.inbound import Inbound
+from gateway.domain.principals import Label
+from gateway.domain.texts import storable
+from gateway.domain.tokens import estimate
+from gateway.store.pool import Connection
+from gateway.store.transcript.messages import MessageRow
+
+PATIENCE = timedelta(seconds=90)
+"""How long a message waits for its files before a turn takes it without them."""
+
+
+async def receive(
+    conn: Connection,
+    session: SessionId,
+    principal: PrincipalId,
+    address: AddressId,
+    inbound: Inbound,
+    label: Label,
+    entry: EntryId,
+) -> MessageId:
+    """Store what a person said, unread: it gets its place in the transcript when a turn takes it."""
+    text = storable(inbound.text)
+    return MessageId(
+        await conn.fetchval(
+            """insert into messages (session_id, principal_id, address_id, kind, text, label, origin, sender,
+                                     platform_id, sent_at, solo, entry_id, tokens, album, journal_id)
+               values ($1, $2, $3, 'user', $4, $5, $6, $7, $8, $9, $10, $11, $12, nullif($13, ''),
+                       (select id from journals where session_id = $1 and closed_at is null)) returning id""",
+            session,
+            principal,
+            address,
+            text,
+            label,
+            inbound.address.channel,
+            "" if inbound.private else storable(inbound.sender.name),
+            inbound.platform_id,
+            inbound.sent_at,
+            inbound.solo,
+            entry,
+            estimate(text),
+            storable(inbound.album),
+        )
+    )
+
+
+async def join(conn: Connection, address: AddressId, album: str, text: str) -> MessageId | None:
+    """Add a further part to the album's message, unless a turn has taken it or it has not come yet: then None.
+
+    The caller holds the session.
+    """
+    first = await conn.fetchrow(
+        """select id, text from messages
+           where address_id = $1 and album = $2 and kind = 'user' and seq is null and closed_at is null
+           order by id limit 1""",
+        address,
+        storable(album),
+    )
+    if first is None:
+        return None
+    whole = "\n".join(part for part in (first["text"], storable(text)) if part)
+    await conn.execute("update messages set text = $2, tokens = $3 where id = $1", first["id"], whole, estimate(whole))
+    return MessageId(first["id"])
+
+
+async def edit(conn: Connection, address: AddressId, platform_id: str, text: str, label: Label) -> MessageId | None:
+    """Apply an edit to a message that no turn has taken; None when it is too late. Its trust label never falls."""
+    found = await conn.fetchval(
+        """update messages set text = $3, tokens = $4, label = greatest(label, $5)
+           where address_id = $1 and platform_id = $2 and kind = 'user' and seq is null and closed_at is null
+           returning id""",
+        address,
+        platform_id,
+        storable(text),
+        estimate(text),
+        label,
+    )
+    return MessageId(found) if found else None
+
+
+async def left(conn: Connection, session: SessionId) -> bool:
+    """Whether something waits that no turn has taken."""
+    return bool(
+        await conn.fetchval(
+            """select exists (select from messages where session_id = $1 and kind = 'user' and seq is null
+                              and answered_by is null and closed_at is null)""",
+            session,
+        )
+    )
+
+
+async def patience(conn: Connection, session: SessionId) -> float:
+    """Seconds for which the first of them may still wait for its files."""
+    left: float | None = await conn.fetchval(
+        """select extract(epoch from min(created_at) + $2 - now())::float from messages
+           where session_id = $1 and kind = 'user' and seq is null and answered_by is null and closed_at is null""",
+        session,
+        PATIENCE,
+    )
+    return max(0.0, left or 0.0)
+
+
+async def take(conn: Connection, session: SessionId, *, joining: bool) -> list[MessageRow]:
+    """Give unread messages their place in the transcript; the caller holds the session.
+
+    A solo message is taken alone, at the start of a turn: it joins no turn that runs or that has open messages, and
+    nothing joins its turn. One whose files are on their way stays unread, and so does what came after it.
+    """
+    rows = await conn.fetch(
+        """with open as (
+             select id, seq, solo, created_at from messages
+             where session_id = $1 and kind = 'user' and answered_by is null and closed_at is null
+           ), incomplete as (
+             select o.id from open o
+             join attachments a on a.message_id = o.id left join files f on f.id = a.file_id
+             where a.state <> 'failed' and f.derived_at is null and o.created_at > now() - $3::interval
+           ), waiting as (
+             select id, row_number() over (order by id) as place,
+                    bool_or(solo) over (order by id) as behind_solo,
+                    bool_or(id in (select id from incomplete)) over (order by id) as behind_files
+             from open where seq is null
+           ), chosen as (
+             select id, place from waiting
+             where not behind_files and case when exists (select from open where seq is not null and solo) then false
+                        when $2 or exists (select from open where seq is not null) then not behind_solo
+                        else not behind_solo or place = 1 end
+           ), counted as (
+             update sessions set next_seq = next_seq + (select count(*) from chosen)::int
+             where id = $1 and exists (select from chosen) returning next_seq
+           )
+           update messages m
+           set seq = (select next_seq from counted) - (select count(*) from chosen)::int + chosen.place::int - 1
+           from chosen where m.id = chosen.id returning m.*""",
+        session,
+        joining,
+        PATIENCE,
+    )
+    return sorted((MessageRow.of(row) for row in rows), key=lambda row: row.seq or 0)

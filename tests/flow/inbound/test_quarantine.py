@@ -1,0 +1,68 @@
+"""A message that cannot be stored must not hold up what comes after it."""
+
+from typing import Any
+
+import pytest
+
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.routing import Ignore
+from gateway.flow.inbound import quarantine as quarantine_module
+from gateway.flow.inbound.quarantine import TRIES, Quarantine
+from gateway.store.transcript import unread
+from tests.flow.path import MEMBER, OWNER, MessagePath, message
+
+
+def poisoned(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Every message with `poison` in it fails to be stored."""
+    really = unread.receive
+
+    async def receive(*arguments: Any) -> Any:
+        if any("poison" in getattr(argument, "text", "") for argument in arguments):
+            raise error
+        return await really(*arguments)
+
+    monkeypatch.setattr(unread, "receive", receive)
+
+
+async def test_it_is_put_aside_after_three_tries_and_the_owner_is_told(
+    path: MessagePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await path.tell("hello")
+    poisoned(monkeypatch, ValueError("no such thing"))
+    batch = [message("poison", id="m-poison"), message("after it", id="m-after")]
+    for _ in range(TRIES - 1):
+        with pytest.raises(ValueError, match="no such thing"):
+            await path.inbound.accept(batch)
+    aside, after = await path.inbound.accept(batch)
+
+    assert aside.decision == Ignore("quarantined")
+    assert after.message_id is not None
+    assert await path.rows("select text from messages where kind = 'user' order by id") == [("hello",), ("after it",)]
+    [(notice,)] = await path.rows("select text from messages where kind = 'notice'")
+    assert "put aside: ValueError" in notice
+
+
+async def test_an_outage_puts_nothing_aside(path: MessagePath, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path.workspace / "sessions").write_text("so that nothing can be kept on disk either")
+    poisoned(monkeypatch, TryAgainLater("busy"))
+    for _ in range(TRIES + 1):
+        with pytest.raises(TryAgainLater):
+            await path.tell("poison", id="m-poison")
+
+
+def test_it_counts_each_message_by_itself_and_remembers_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantine_module, "REMEMBERED", 2)
+    quarantine = Quarantine()
+    assert [quarantine.give_up((id,)) for id in ("a", "b", "a", "a")] == [False, False, False, True]
+    assert not quarantine.give_up(("c",))
+    assert not quarantine.give_up(("a",))
+
+
+async def test_a_chat_that_fails_holds_up_no_other_in_its_batch(
+    path: MessagePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poisoned(monkeypatch, ValueError("no such thing"))
+    batch = [message("poison", chat=OWNER), message("hello", chat=MEMBER, sender=MEMBER), message("later", chat=OWNER)]
+    with pytest.raises(ValueError, match="no such thing"):
+        await path.inbound.accept(batch)
+    assert await path.rows("select text from messages where kind = 'user'") == [("hello",)]

@@ -1,0 +1,85 @@
+"""An answer of more than five messages goes as its beginning and a file."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from gateway.domain.channel import Capabilities
+from gateway.flow.outbound.long_answers import TO_BE_CONTINUED, Abridged, abridged
+from gateway.store.pool import Database
+from gateway.workspace.tree import Workspace
+from tests.fakes.channel import FakeChannel
+from tests.flow.path import FakeModel, MessagePath, build, said
+
+NOW = datetime(2026, 11, 21, 19, 8, 3, tzinfo=UTC)
+LONG = "\n\n".join(f"Paragraph {number}." + " word" * 30 for number in range(60))
+FILES = Capabilities(max_text=1500, max_file=20_000)
+
+
+def files_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+async def path(database: Database, workspace: Path) -> MessagePath:
+    model = FakeModel(answer=lambda _: said(LONG))
+    return await build(database, workspace, model, channel=FakeChannel(capabilities=FILES))
+
+
+async def test_the_beginning_says_that_the_whole_is_in_the_file(path: MessagePath) -> None:
+    async with path.working():
+        assert await path.ask("tell me all") == LONG
+        await path.channel.until(lambda texts: len(texts) == 2)
+    beginning, file = path.channel.shown
+    assert beginning.text.startswith("Paragraph 0. word")
+    assert beginning.text.endswith(f"word\n\n{TO_BE_CONTINUED}")
+    assert len(beginning.text) <= 1500
+    assert file.file is not None
+    assert (file.text, file.file.mime) == ("", "text/markdown")
+    assert path.channel.taken == [LONG.encode()]
+    assert await path.rows("select path, origin from files") == [(f"answers/{file.file.name}", "agent")]
+
+
+async def test_the_transcript_and_last_have_all_of_it(path: MessagePath) -> None:
+    async with path.working():
+        await path.ask("tell me all")
+        assert await path.ask("/last") == LONG
+        texts = await path.channel.until(lambda texts: len(texts) > 8)
+    assert " ".join(texts[2:]).split() == LONG.split()
+
+
+async def test_why_tells_of_the_file(path: MessagePath) -> None:
+    async with path.working():
+        await path.ask("tell me all")
+        await path.channel.until(lambda texts: len(texts) == 2)
+        await path.outbound.drain(5)
+        assert (await path.ask("/why")).endswith("Part 1: sent as p1\nPart 2 (a file): sent as p2")
+
+
+class TestDeciding:
+    @pytest.mark.parametrize(
+        "channel",
+        [
+            None,
+            FakeChannel(capabilities=Capabilities(max_text=1500)),
+            FakeChannel(capabilities=Capabilities(max_text=1500, max_file=3000)),
+            FakeChannel(capabilities=Capabilities(max_text=2100, max_file=20_000)),
+        ],
+        ids=["the transcript is read itself", "no files", "too large a file", "five messages are enough"],
+    )
+    async def test_as_it_is(self, workspace: Path, channel: FakeChannel | None) -> None:
+        assert await abridged(LONG, channel, Workspace(workspace), NOW) == Abridged(LONG)
+        assert files_in(workspace) == []
+
+    async def test_when_the_file_cannot_be_written_it_goes_in_parts(self, workspace: Path) -> None:
+        (workspace / "answers").write_text("in the way")
+        assert await abridged(LONG, FakeChannel(capabilities=FILES), Workspace(workspace), NOW) == Abridged(LONG)
+
+    async def test_two_answers_of_one_second_keep_out_of_each_others_way(self, workspace: Path) -> None:
+        channel, files = FakeChannel(capabilities=FILES), Workspace(workspace)
+        for text in (LONG, LONG, LONG + "!"):
+            await abridged(text, channel, files, NOW)
+        first, second = files_in(workspace)
+        assert {first.read_text(), second.read_text()} == {LONG, LONG + "!"}
+        assert first.name.startswith("answer-2026-11-21-190803-")

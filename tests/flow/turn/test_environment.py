@@ -1,0 +1,123 @@
+"""What a principal has of its own."""
+
+import json
+from datetime import UTC, datetime
+from uuid import uuid4
+from zoneinfo import ZoneInfo
+
+from gateway import tools
+from gateway.domain.ids import PrincipalId
+from gateway.domain.model import ToolCall
+from gateway.domain.principals import Label
+from gateway.flow.turn.environment import AgentEnvironments
+from tests.fakes.caller import CALLER
+from tests.flow.path import MEMBER, MessagePath, call, in_turn, results, said
+
+
+async def test_the_owner_works_in_the_workspace(path: MessagePath) -> None:
+    path.model.answer = in_turn(said("", call("write_file", path="notes.md", content="mine")), said("done"))
+    async with path.working():
+        await path.ask("write it down")
+    assert (path.workspace / "notes.md").read_text() == "mine"
+    assert await path.rows("select path, label from files") == [("notes.md", Label.OWNER)]
+
+
+async def test_a_member_has_files_apart_and_cannot_see_the_owners(path: MessagePath) -> None:
+    (path.workspace / "secret.md").write_text("the owner's")
+    path.model.answer = in_turn(
+        said(
+            "",
+            call("read_file", path="secret.md"),
+            call("read_file", path="../../workspace/secret.md"),
+            call("read_file", path=str(path.workspace / "secret.md")),
+            call("write_file", path="notes.md", content="theirs"),
+            call("list_files"),
+        ),
+        said("done"),
+    )
+    async with path.working():
+        await path.ask("look around", sender=MEMBER, chat=MEMBER)
+    same, up, absolute, written, _ = results(path.model.prompts[1])
+    assert same == {"exists": False, "content": None}
+    assert "the owner's" not in repr((up, absolute))
+    assert written["ok"] is True
+    assert "secret.md" not in repr(results(path.model.prompts[1])[4])
+    assert not (path.workspace / "notes.md").exists()
+    [(member, label)] = await path.rows("select principal_id, label from files")
+    home = path.workspace.parent / "principals" / str(member)
+    assert (home / "notes.md").read_text() == "theirs"
+    assert (label, home.stat().st_mode & 0o777) == (Label.KNOWN, 0o700)
+
+
+async def test_a_group_has_files_of_its_own_even_when_the_owner_writes_there(path: MessagePath) -> None:
+    path.model.answer = in_turn(said("", call("write_file", path="notes.md", content="ours")), said("done"))
+    async with path.working():
+        await path.ask("write it down", chat="g", private=False)
+    assert not (path.workspace / "notes.md").exists()
+
+
+async def test_everybody_meets_the_same_agent_and_keeps_a_page_of_their_own(path: MessagePath) -> None:
+    (path.workspace / "SOUL.md").write_text("You are kind.")
+    (path.workspace / "USER.md").write_text("Ada likes tea.")
+    async with path.working():
+        await path.ask("hello")
+        await path.ask("hello", sender=MEMBER, chat=MEMBER)
+    mine, theirs = (prompt.messages[0].text for prompt in path.model.prompts)
+    assert "You are kind." in mine
+    assert "You are kind." in theirs
+    assert "Ada likes tea." in mine
+    assert "Ada likes tea." not in theirs
+
+
+async def test_a_long_result_is_kept_as_a_file(path: MessagePath) -> None:
+    (path.workspace / "long.md").write_text("line\n" * 10_000)
+    for n in range(600):
+        (path.workspace / f"a-file-with-a-name-long-enough-{n:04}").touch()
+    path.model.answer = in_turn(said("", call("list_files")), said("done"))
+    async with path.working():
+        await path.ask("what is there?")
+    [listing] = results(path.model.prompts[1])
+    assert listing["truncated"] is True
+    assert (path.workspace / listing["path"]).is_file()
+
+
+async def test_the_tools_schemas_count_against_the_prompts_budget(path: MessagePath) -> None:
+    path.model.budget = 3_000
+    async with path.working():
+        for _ in range(4):
+            await path.ask("word " * 1_000)
+    assert all(len(repr(prompt.messages)) < 12_000 for prompt in path.model.prompts)
+    assert path.model.answered[-1].startswith("word ")
+
+
+async def test_homes_that_were_let_go_are_built_anew(path: MessagePath) -> None:
+    environments, owner = path.turns._environments, path.people.owner.id
+    before = environments.of(owner)
+    assert environments.of(owner) is before
+    environments.forget()
+    assert environments.of(owner) is not before
+    assert environments.of(owner).workspace.root == before.workspace.root
+
+
+async def test_times_are_told_on_the_principals_own_clock(path: MessagePath) -> None:
+    (path.workspace / "USER.md").write_text("# About the user\n\n- Time zone: Asia/Tokyo\n")
+    configured: list[str] = []
+    environments = AgentEnvironments(
+        path.database,
+        path.people,
+        path.workspace,
+        path.workspace.parent / "principals",
+        tools.discover(),
+        owner_zone=lambda: configured[-1] if configured else None,
+    )
+    mine, theirs = environments.of(path.people.owner.id), environments.of(PrincipalId(uuid4()))
+    there = f"{datetime.now(UTC).astimezone(ZoneInfo('Asia/Tokyo')).year + 1}-06-01T09:00"
+    await path.tell("hello")
+    outcome = await mine.toolbox.run(
+        ToolCall("1", "cron", json.dumps({"action": "add", "name": "x", "prompt": "y", "run_at": there})), CALLER
+    )
+    assert json.loads(outcome.text)["next_run"].endswith("09:00 Asia/Tokyo")
+    assert (mine.zone(), theirs.zone()) == ("Asia/Tokyo", None)
+    (theirs.workspace.root / "USER.md").write_text("Time zone: Europe/Berlin")
+    configured.append("America/St_Johns")
+    assert (mine.zone(), theirs.zone()) == ("America/St_Johns", "Europe/Berlin")
