@@ -6,12 +6,22 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gateway.app.archive.manifest import table_member
+from gateway.app.archive.place import put_in_place
+from gateway.app.archive.restore import unpack
+from gateway.app.upgrade import BACKUPS
+from gateway.config.environment import Environment
+from gateway.store.loading import load
+from gateway.store.migrate import migrate, read_migrations
+from gateway.store.pool import Database
 from gateway.workspace.template import TEMPLATE
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess
-from tests.journeys.test_backup_drill import run
 from tests.upgrades.leave import BACKUP, LANDINGS, LEARNED, SUMMARY, environ, read_environ
+
+RESTORED_ROW = 1
+"""What loading notes in `meta`."""
 
 
 @pytest.fixture
@@ -35,19 +45,36 @@ def landing(request: pytest.FixtureRequest) -> Path:
 async def gateway(
     landing: Path, tmp_path: Path, empty_dsn: str, telegram: FakeTelegram, models: FakeModels
 ) -> AsyncIterator[GatewayProcess]:
-    """Restored from the landing, not yet started; of its `.env` only the places of the fakes are others."""
+    """As it was left, schema included; of its `.env` only the places of the fakes are others."""
     gateway = GatewayProcess(tmp_path, empty_dsn, read_environ(landing / ".env") | environ(telegram, models))
     gateway.configure((landing / "config.json").read_text(encoding="utf-8"))
-    done = await run(gateway, "restore", str(landing / BACKUP))
-    assert done.code == 0, done.told
+    (unpacked := tmp_path / "unpacked").mkdir()
+    left = unpack(landing / BACKUP, unpacked)
+    async with await Database.connect(empty_dsn) as database:
+        await migrate(database, upto=left.schema_number)
+        files = {table: unpacked / table_member(table) for table in left.tables}
+        await load(database, files, left.counters, left.id)
+    put_in_place(Environment(tmp_path / "config.json", gateway.data, gateway.workspace), unpacked)
     yield gateway
     await gateway.close()
 
 
+async def check_upgrade(gateway: GatewayProcess, landing: Path) -> None:
+    """The schema is this program's; if that is another one, what was there has been saved."""
+    [row] = await gateway.rows("select max(number) as n from migrations")
+    left = unpack(landing / BACKUP, None)
+    assert row["n"] == len(read_migrations())
+    saved = [unpack(path, None) for path in (gateway.data / BACKUPS).glob("*")]
+    assert [(each.schema_number, each.rows) for each in saved] == (
+        [] if left.schema_number == row["n"] else [(left.schema_number, left.rows + RESTORED_ROW)]
+    )
+
+
 async def test_everything_is_there_and_the_chat_goes_on(
-    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
+    landing: Path, gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
 ) -> None:
     await gateway.start()
+    await check_upgrade(gateway, landing)
 
     asked = await gateway.rows("select text from messages where kind = 'user' order by id")
     assert [row["text"] for row in asked] == ["hello mk1x", "what is in it? mk2x", "request mk3x"]
