@@ -15,7 +15,7 @@ from gateway.workspace.tree import Workspace
 
 def diff() -> None:
     """Show what merging the template of this version would change in files that you edited."""
-    found = _edited(_workspace())
+    _, found = _edited()
     for path, renewal in found.items():
         how = (
             f"supaclaw workspace merge {path}" if renewal.merged is not None else "edit it by hand: same lines changed"
@@ -27,16 +27,13 @@ def diff() -> None:
 
 def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGENTS.md.")]) -> None:
     """Take over what the template of this version changed in a file, and keep what you edited."""
-    workspace = _workspace()
-    if (renewal := _edited(workspace).get(file)) is None:
+    workspace, found = _edited()
+    if file not in found:
         raise OwnerMustAct(f"there is nothing to merge into {file}; `supaclaw workspace diff` shows what there is")
-    asyncio.run(merge_file(workspace, renewal))
+    asyncio.run(merge_file(workspace, found[file]))
     print(f"{file} is merged")
 
 
-def _workspace() -> Workspace:
-    return Workspace(Environment.read(os.environ).workspace)
-
-
-def _edited(workspace: Workspace) -> dict[str, Renewal]:
-    return {renewal.path: renewal for renewal in renewals(workspace) if renewal.edited}
+def _edited() -> tuple[Workspace, dict[str, Renewal]]:
+    workspace = Workspace(Environment.read(os.environ).workspace)
+    return workspace, {renewal.path: renewal for renewal in renewals(workspace) if renewal.edited}

@@ -7,7 +7,6 @@ from pathlib import Path
 
 TEMPLATE = Path(__file__).parents[2] / "workspace_template"
 """Beside the `gateway` package, in the source tree as in the wheel."""
-
 RELEASED = ".released"
 """In the template: `N/PATH` is the text of a file in release N, kept there when the next one changes it."""
 
