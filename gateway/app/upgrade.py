@@ -4,14 +4,14 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from itertools import chain, repeat
 from pathlib import Path
 
 import structlog
 
 from gateway.app.archive.backup import back_up
-from gateway.app.archive.manifest import KEYS, PRINCIPALS
+from gateway.app.archive.manifest import CHANNELS, KEYS, PRINCIPALS
 from gateway.background.health import EVERY_SECONDS, GATEWAY, LEASE_SECONDS, being_the_gateway
 from gateway.config.environment import Environment
 from gateway.config.model import Config
@@ -70,7 +70,7 @@ async def _save(environment: Environment, config: Config, database: Database, sc
     kept = sorted(folder.glob(_NAME.format("*", "*")), key=lambda file: file.stat().st_mtime)
     if kept and kept[-1].name in {_NAME.format(older, schema.newest) for older in range(schema.number)}:
         return
-    roots = (environment.workspace, environment.data / PRINCIPALS, environment.data / KEYS)
+    roots = (environment.workspace, *(environment.data / name for name in (PRINCIPALS, KEYS, CHANNELS)))
     need = await asyncio.to_thread(_size, roots) + 2 * await size_of_tables(database)
     if (free := shutil.disk_usage(folder).free) < need:
         raise OwnerMustAct(
@@ -79,7 +79,7 @@ async def _save(environment: Environment, config: Config, database: Database, sc
         )
     path = folder / _NAME.format(schema.number, schema.newest)
     log.info("upgrade.backup", file=str(path))
-    await back_up(environment, config, path, force=True, with_secrets=True)
+    await back_up(environment, config, path, nullcontext(database), force=True, with_secrets=True)
     for old in [file for file in kept if file != path][: 1 - KEPT]:
         old.unlink()
 

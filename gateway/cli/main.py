@@ -7,6 +7,7 @@ import typer
 
 from gateway.cli import (
     backup,
+    channel,
     chat,
     checkpoints,
     config,
@@ -26,7 +27,6 @@ from gateway.cli import (
     version,
     web,
     webhooks,
-    whatsapp,
     workspace,
 )
 
@@ -94,9 +94,9 @@ COMMANDS: Mapping[str, Run | Group] = {
         "Files that you edited, and what a new version has for them.",
         {"diff": workspace.diff, "merge": workspace.merge},
     ),
-    "whatsapp": Group(
-        "The WhatsApp account of the agent.",
-        {"login": whatsapp.login, "logout": whatsapp.logout, "status": whatsapp.status},
+    "channel": Group(
+        "Link an account to a channel that has no token.",
+        {"login": channel.login, "logout": channel.logout, "status": channel.status},
     ),
     "service": Group(
         "Start with the machine, under systemd.",

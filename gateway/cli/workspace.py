@@ -14,7 +14,7 @@ from gateway.workspace.tree import Workspace
 
 
 def diff() -> None:
-    """Show what merging the template of this version would change in files that you edited."""
+    """Show what merging would change in files that you edited."""
     _, found = _edited()
     for path, renewal in found.items():
         how = (
@@ -26,7 +26,7 @@ def diff() -> None:
 
 
 def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGENTS.md.")]) -> None:
-    """Take over what the template of this version changed in a file, and keep what you edited."""
+    """Take over what this version changed in a file that you edited."""
     workspace, found = _edited()
     if file not in found:
         raise OwnerMustAct(f"there is nothing to merge into {file}; `supaclaw workspace diff` shows what there is")
