@@ -27,6 +27,7 @@ from gateway.cli import (
     version,
     web,
     webhooks,
+    workspace,
 )
 
 Run = Callable[..., object]
@@ -88,6 +89,10 @@ COMMANDS: Mapping[str, Run | Group] = {
             "restore": checkpoints.restore,
             "create": checkpoints.create,
         },
+    ),
+    "workspace": Group(
+        "Files that you edited, and what a new version has for them.",
+        {"diff": workspace.diff, "merge": workspace.merge},
     ),
     "channel": Group(
         "Link an account to a channel that has no token.",
