@@ -29,30 +29,20 @@ LOCK = tomllib.loads((ROOT / "uv.lock").read_text())
 
 def reached(environment: dict[str, str]) -> dict[str, dict[str, Any]]:
     """The packages that are installed there, the tools of development among them."""
-
-    def follow(dependencies: list[dict[str, Any]]) -> None:
-        for each in dependencies:
-            if "marker" in each and not Marker(each["marker"]).evaluate(environment):
-                continue
-            for extra in (None, *each.get("extra", ())):
-                [package] = [
-                    one for one in packages(each["name"]) if each.get("version", one["version"]) == one["version"]
-                ]
-                if (package["name"], extra) not in seen:
-                    seen.add((package["name"], extra))
-                    found[package["name"]] = package
-                    wanted = (
-                        package.get("optional-dependencies", {}).get(extra, [])
-                        if extra
-                        else package.get("dependencies", [])
-                    )
-                    follow(wanted)
-
-    found: dict[str, dict[str, Any]] = {}
-    seen: set[tuple[str, str | None]] = set()
     [project] = packages("supaclaw")
-    follow(project["dependencies"])
-    follow(project["dev-dependencies"]["dev"])
+    open_ends = [*project["dependencies"], *project["dev-dependencies"]["dev"]]
+    found: dict[str, dict[str, Any]] = {}
+    seen: set[tuple[str, str]] = set()
+    while open_ends:
+        wanted = open_ends.pop()
+        if "marker" in wanted and not Marker(wanted["marker"]).evaluate(environment):
+            continue
+        [package] = (each for each in packages(wanted["name"]) if wanted.get("version") in (None, each["version"]))
+        found[package["name"]] = package
+        for extra in {"", *wanted.get("extra", ())} - {extra for name, extra in seen if name == package["name"]}:
+            seen.add((package["name"], extra))
+            more = package.get("optional-dependencies", {}).get(extra, ())
+            open_ends += more if extra else package.get("dependencies", ())
     return found
 
 

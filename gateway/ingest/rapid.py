@@ -31,14 +31,13 @@ class Rapid:
 
         # A model that is named is not downloaded.
         models = Path(rapidocr.__file__).parent / "models"
-        threads = "EngineConfig.onnxruntime"
         self._engine = rapidocr.RapidOCR(
             params={
                 "Global.log_level": "error",
                 "Global.use_cls": False,
                 "Global.max_side_len": 2600,
-                f"{threads}.intra_op_num_threads": 1,
-                f"{threads}.inter_op_num_threads": 1,
+                "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+                "EngineConfig.onnxruntime.inter_op_num_threads": 1,
                 "Det.model_path": str(models / "PP-OCRv6_det_small.onnx"),
                 "Rec.model_path": str(models / "PP-OCRv6_rec_small.onnx"),
                 # Lines are found on a smaller picture than they are read on, and read one by one: a quarter less time.
