@@ -323,7 +323,7 @@ class TestInTheCpuProcess:
         source.write_bytes(samples.scan())
         try:
             with pytest.raises(CpuJobFailed, match="memory"):
-                await cpu.run(read, str(source), str(tmp_path), "x", "", seconds=60, memory=300 * 1024**2)
+                await cpu.run(read, str(source), str(tmp_path), "x", "", seconds=60, memory=250 * 1024**2)
             assert (await self.run(b"still at work", tmp_path, cpu)).characters == 13
         finally:
             await cpu.close()
