@@ -9,7 +9,7 @@ from aiogram.types import CallbackQuery, Chat, MaybeInaccessibleMessage, Message
 from pydantic import ValidationError
 
 from channels.telegram import media
-from channels.telegram.polling import UPDATE_KINDS
+from channels.telegram.client import UPDATE_KINDS
 from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.json import Json, JsonObject
 
