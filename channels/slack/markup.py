@@ -52,7 +52,8 @@ def _shown(content: str, names: Mapping[str, str]) -> str:
 
 def to_mrkdwn(text: str) -> str:
     """Never raises, whatever a model wrote, and is never blank for a text that is not."""
-    return _Mrkdwn().render(text)
+    shown = _Mrkdwn().render(text)
+    return shown if shown.strip() else escape(text)
 
 
 def defused(markdown: str) -> str:

@@ -9,15 +9,13 @@ from datetime import timedelta
 from channels.telegram.client import Client
 from channels.telegram.errors import TelegramError
 from channels.telegram.polling import update_id
+from channels.telegram.sending import MAX_TEXT
 from channels.telegram.updates import Unreadable, Us, to_inbound
 from gateway.domain.channel import Accept
 from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.json import JsonObject
 from gateway.domain.logging import Logger
 from gateway.domain.splitting import utf16_len
-
-CUT_FROM = 2048
-"""Apps cut a text that is longer than a message at a good place in the second half of what fits, in UTF-16 units."""
 
 
 class Intake:
@@ -65,11 +63,14 @@ class Intake:
                             await self._client.do("editMessageReplyMarkup", chat_id=chat, message_id=id)
 
     def _pasted(self, inbound: Inbound) -> Inbound:
-        """What an app cut up, for it was too long for one message, is an album: all parts but the last are long."""
+        """What an app cut up, for it was too long for one message, is an album.
+
+        Apps cut at a good place in the second half of what a message may have: all parts but the last are that long.
+        """
         if inbound.attachments or not inbound.platform_id.isdecimal():
             return inbound
         key, longest_gap = (inbound.address, inbound.sender), timedelta(seconds=1)
-        before, is_long = self._long.get(key), utf16_len(inbound.text) > CUT_FROM
+        before, is_long = self._long.get(key), MAX_TEXT // 2 < utf16_len(inbound.text) <= MAX_TEXT
         if before is not None and timedelta() <= inbound.sent_at - before.sent_at <= longest_gap:
             inbound = replace(inbound, album=before.album)
         elif is_long:

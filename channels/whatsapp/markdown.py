@@ -15,7 +15,7 @@ _MARKS = {"heading": "*", "strong": "*", "em": "_", "s": "~", "code_inline": "`"
 def to_whatsapp(text: str) -> str:
     """Never raises, whatever a model wrote; what cannot be rendered is left as it is."""
     rendered = _Marks().render(text)
-    return rendered if len(rendered) <= LONGEST else text
+    return rendered if rendered.strip() and len(rendered) <= LONGEST else text
 
 
 class _Marks(Renderer):

@@ -10,7 +10,7 @@ _COLUMN = re.compile(r":?-+:?")
 _ROWS = re.compile(r"(?:\n[^\n|]*+\|[^\n]*+)++")
 _PIPE = re.compile(r"(?<!\\)\|")
 _MARK = re.compile(
-    r"(?<!`)`++[^`\n]++`++|(?<![\w*_~])(?:\*{1,3}|_{1,3}|~~)(?=[^\s*_~])|\]\(|<https?:|^#{1,6} |(?<=\n\n)>",
+    r"(?<!`)`++[^`\n]++`++|(?<![\w*_~])(?:\*{1,3}|_{1,3}|~~)(?=[^\s*_~])|\]\([^()\n]++\)|<https?:|^#{1,6} |(?<=\n\n)>",
     re.MULTILINE,
 )
 """Code, emphasis, a link, a heading, a quote."""

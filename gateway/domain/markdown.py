@@ -22,12 +22,11 @@ class Renderer:
     """What a picture is called that has no description."""
 
     def render(self, text: str) -> str:
-        """Never raises, whatever a model wrote, and is never blank for a text that is not."""
+        """Never raises, whatever a model wrote: what is nested too deep is only text."""
         try:
-            shown = self.blocks(SyntaxTreeNode(parser().parse(text)).children, self.gap)
+            return self.blocks(SyntaxTreeNode(parser().parse(text)).children, self.gap)
         except RecursionError:
-            shown = ""
-        return shown if shown.strip() else self.text(text)
+            return self.text(text)
 
     def text(self, content: str) -> str:
         """Words without any mark."""

@@ -39,8 +39,8 @@ async def abridged(text: str, channel: Channel | None, workspace: Workspace, now
     """The answer as its channel can show it; a file that goes with it is on disk already."""
     if channel is None or utf16_len(text) <= channel.capabilities.max_text:
         return Abridged(text)
-    able, data = channel.capabilities, storable(text).encode()
-    if len(data) > able.max_file or len(split(text, able.max_text, able.max_marks)) <= MESSAGES:
+    limit, data = channel.capabilities.max_text, storable(text).encode()
+    if len(data) > channel.capabilities.max_file or len(split(text, limit)) <= MESSAGES:
         return Abridged(text)
     # Two answers of one second may not overwrite each other.
     name = f"answer-{now:%Y-%m-%d-%H%M%S}-{hashlib.sha256(data).hexdigest()[:6]}.md"
@@ -49,5 +49,5 @@ async def abridged(text: str, channel: Channel | None, workspace: Workspace, now
     except WorkspaceError as exc:
         log.warning("answer.not_filed", error=str(exc))
         return Abridged(text)
-    beginning = split(text, able.max_text - utf16_len(TO_BE_CONTINUED) - 2, able.max_marks)[0]
+    beginning = split(text, limit - utf16_len(TO_BE_CONTINUED) - 2)[0]
     return Abridged(f"{beginning}\n\n{TO_BE_CONTINUED}", whole)
