@@ -56,9 +56,8 @@ def _parts(text: str, limit: int, most_marks: int | None) -> Iterator[str]:
             first += 1
         prefix = _reopening(whole, first, position)
         end = _reach(text, position, limit - utf16_len(prefix))
-        if most_marks is not None and (one_more := bisect_left(begins, position) + most_marks - bool(prefix)) < len(
-            begins
-        ):
+        one_more = bisect_left(begins, position) + (most_marks or 1) - bool(prefix)
+        if one_more < len(begins):
             end = min(end, begins[one_more])
         if end == len(text):
             yield prefix + text[position:].rstrip()
