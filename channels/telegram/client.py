@@ -12,6 +12,7 @@ from gateway.domain.inbound import Address, Attachment
 from gateway.domain.json import JsonObject
 
 UPDATE_KINDS = ("message", "edited_message", "callback_query", "stopped_message_generation")
+MAX_TEXT = 4096
 BRIEF_SECONDS = 10
 MAX_DOWNLOAD = 20 * 2**20
 

@@ -6,10 +6,9 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
-from channels.telegram.client import Client
+from channels.telegram.client import MAX_TEXT, Client
 from channels.telegram.errors import TelegramError
 from channels.telegram.polling import update_id
-from channels.telegram.sending import MAX_TEXT
 from channels.telegram.updates import Unreadable, Us, to_inbound
 from gateway.domain.channel import Accept
 from gateway.domain.inbound import Address, Inbound, Sender

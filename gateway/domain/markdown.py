@@ -1,6 +1,7 @@
 """Markdown as messengers show it: one walk over the parsed text; each messenger says what a piece looks like."""
 
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 from markdown_it import MarkdownIt
@@ -12,7 +13,7 @@ def parser() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
-class Renderer:
+class Renderer(ABC):
     """Markdown → text with a messenger's own marks."""
 
     bullet = "•"
@@ -32,21 +33,21 @@ class Renderer:
         """Words without any mark."""
         return content
 
+    @abstractmethod
     def marked(self, node: SyntaxTreeNode, inner: str) -> str:
         """A heading, `strong`, `em`, `s` or `code_inline`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def code(self, content: str) -> str:
         """A block in a fixed-width font."""
-        raise NotImplementedError
 
     def quote(self, inner: str) -> str:
         """What somebody else said."""
         return "\n".join(f"> {line}" for line in inner.split("\n"))
 
+    @abstractmethod
     def link(self, target: str, label: str) -> str:
         """A link, or a picture, which is never loaded."""
-        raise NotImplementedError
 
     def cell(self, node: SyntaxTreeNode) -> str:
         """What a cell of a table says, on one line and without marks."""
