@@ -64,7 +64,7 @@ bench: setup  ## Measure the budgets.
 	$(BIN)/python -m benchmarks.channels
 	$(BIN)/python -m benchmarks.schedules
 
-live: setup  ## Ask the real providers whose keys are in the environment.
+live: setup  ## Ask the real providers and messengers whose keys are in the environment.
 	$(BIN)/pytest -m live tests/live
 
 .uv/bin/uv:
