@@ -83,7 +83,8 @@ class Said:
 
 def as_command(text: str, commands: Set[str]) -> str:
     """`!new` → `/new`: Slack keeps what begins with a slash for itself."""
-    return f"/{text[1:]}" if text.startswith("!") and parse_command(text)[0] in commands else text
+    command = f"/{text[1:]}"
+    return command if text.startswith("!") and parse_command(command)[0] in commands else text
 
 
 def _parsed(model: type[Model], raw: object) -> Model:

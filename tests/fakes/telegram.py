@@ -19,6 +19,7 @@ Params = dict[str, Any]
 Update = dict[str, Any]
 
 MAX_TEXT = 4096
+MAX_ENTITIES = 100
 MAX_CAPTION = 1024
 MAX_DOWNLOAD = 20 * 2**20
 MAX_PHOTO = 10 * 2**20
@@ -369,6 +370,8 @@ class FakeTelegram:
             raise Refusal(400, "Bad Request: message text is empty")
         if _utf16_len(shown) > MAX_TEXT:
             raise Refusal(400, "Bad Request: message is too long")
+        if mode and len(re.findall(r"</(?!code></pre>)", raw)) > MAX_ENTITIES:
+            raise Refusal(400, "Bad Request: entities are too many")
         return self._show("sendmessage", params, shown, raw) | {"text": shown}
 
     def _send_rich(self, params: Params) -> Params:
