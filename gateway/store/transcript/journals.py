@@ -120,10 +120,11 @@ async def outline(conn: Connection, session: SessionId) -> tuple[str, str, int]:
     """The first question and the last answer, cut, of the session's open file or what has none yet; what it counts."""
     row = await conn.fetchrow(
         """with here as (
-             select m.id, m.kind, m.text from messages m
-             left join journals j on j.id = m.journal_id
-             where m.session_id = $1 and (m.journal_id is null or j.closed_at is null)
-               and (m.kind = 'user' or (m.kind = 'assistant' and m.final)))
+             select id, kind, text from (
+               select * from messages
+               where journal_id = (select id from journals where session_id = $1 and closed_at is null)
+               union all select * from messages where session_id = $1 and journal_id is null) m
+             where kind = 'user' or (kind = 'assistant' and final))
            select coalesce((select left(text, 400) from here where kind = 'user' order by id limit 1), '') as asked,
                   coalesce((select left(text, 400) from here where kind = 'assistant' order by id desc limit 1), '')
                     as answered,
