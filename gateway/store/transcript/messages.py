@@ -315,12 +315,14 @@ async def shown(conn: Connection, session: SessionId, *, limit: int = 200) -> li
     return [MessageRow.of(row) for row in rows]
 
 
-async def said_since(conn: Connection, session: SessionId, seq: int) -> list[str]:
-    """What the agent said after a place in the transcript, in order."""
+async def said_since(conn: Connection, session: SessionId, seq: int, until: int = 2**31 - 1) -> list[str]:
+    """What the agent said after a place in the transcript and up to another, in order."""
     rows = await conn.fetch(
-        "select text from messages where session_id = $1 and kind = 'assistant' and seq > $2 order by seq",
+        """select text from messages
+           where session_id = $1 and kind = 'assistant' and seq > $2 and seq <= $3 order by seq""",
         session,
         seq,
+        until,
     )
     return [row["text"] for row in rows]
 
