@@ -148,17 +148,20 @@ async def unopened(conn: Connection, limit: int, session: SessionId | None = Non
     return [Unopened(**row) for row in rows]
 
 
-async def listed(conn: Connection, journal: JournalRow) -> list[Listed]:
-    """Every filed journal of the principal, and this one, but for what ran by itself: what that told is in a chat."""
+async def listed(conn: Connection, journal: JournalRow, *, others: bool = True) -> list[Listed]:
+    """This journal and the `others` of its principal that are filed, but for what ran by itself: that told a chat."""
     rows = await conn.fetch(
         """select * from (
              select j.path, j.summary, coalesce((
                select m.origin from messages m where m.journal_id = j.id and m.kind = 'user' order by m.id limit 1), '')
                as channel
-             from journals j where j.principal_id = $1 and (j.filed_at is not null or j.id = $2)) each
+             from (select * from journals where id = $2
+                   union all
+                   select * from journals where $3 and principal_id = $1 and filed_at is not null and id <> $2) j) each
            where channel not in ('schedule', 'trigger', 'heartbeat')""",
         journal.principal_id,
         journal.id,
+        others,
     )
     return [Listed(**row) for row in rows]
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from gateway.workspace.atomic import replace_file
 from gateway.workspace.descent import open_file, open_folder, require_regular
@@ -22,6 +23,14 @@ _FILED = "memory/%Y%m%d%H%M%S.md"
 _IS_OPEN = re.compile(SESSIONS + r"/\d{4}-\d{2}-\d{2}/\d{2}-\d{2}-\d{2}\.md")
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = _APPEND | os.O_CREAT | os.O_EXCL
+
+
+class Version(NamedTuple):
+    """Which file it is, how long, and when it was written."""
+
+    number: int
+    size: int
+    written: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,14 @@ def make(place: Place) -> bool:
         os.close(os.open(name, _NEW, 0o600, dir_fd=folder))
         return True
     return False
+
+
+def version(place: Place) -> Version | None:
+    """What tells whether a file is as it was; None where there is none."""
+    with suppress(FileNotFoundError), open_file(place.root, place.parts) as file:
+        status = os.fstat(file)
+        return Version(status.st_ino, status.st_size, status.st_mtime_ns)
+    return None
 
 
 def append(place: Place, data: bytes) -> None:
