@@ -15,7 +15,6 @@ _OF_OTHER_CLIENTS = """
 """
 """Options of libpq, Prisma and node-postgres in addresses that hosts offer to copy. We set our own limits, schema and
 encoding; anything else that we do not know goes to the server as a setting."""
-_SSL_MODES = {"no-verify": "require", "true": "require", "1": "require", "false": "disable", "0": "disable"}
 
 UNREADABLE = "The database URL cannot be read; write postgresql://user:password@host:5432/name"
 _NOT_ENCODED = "The database URL is ambiguous: within a password write @ as %40, / as %2F, ? as %3F, # as %23"
@@ -30,10 +29,7 @@ class Dsn:
 
 
 def parse_dsn(text: str) -> Dsn:
-    """Read an address; `?pool_mode=session|transaction` overrules the guess from port 6543 or a host named pooler.
-
-    Raises `OwnerMustAct` without repeating any of it.
-    """
+    """Read an address; `?pool_mode=session|transaction` overrules the guess from port 6543 or a host named pooler."""
     try:
         parts = urlsplit(text.strip())
         options = parse_qsl(parts.query, keep_blank_values=True)
@@ -44,14 +40,9 @@ def parse_dsn(text: str) -> Dsn:
     if parts.netloc.count("@") > 1 or "@" in parts.path + parts.query + parts.fragment:
         raise OwnerMustAct(_NOT_ENCODED)
     dropped = _HINTS.union(_OF_OTHER_CLIENTS.split())
-    kept = urlencode([_ssl(*option) for option in options if option[1] and option[0] not in dropped])
+    kept = urlencode([(name, value) for name, value in options if value and name not in dropped])
     url = text.strip().partition("?")[0].partition("#")[0] + (f"?{kept}" if kept else "")
     return Dsn(url, direct=not _pooled(parts, dict(options)))
-
-
-def _ssl(name: str, value: str) -> tuple[str, str]:
-    """As asyncpg knows it."""
-    return ("sslmode", _SSL_MODES.get(value, value)) if name in {"ssl", "sslmode"} else (name, value)
 
 
 def _pooled(parts: SplitResult, options: dict[str, str]) -> bool:

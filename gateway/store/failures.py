@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from asyncpg import InterfaceError, InternalClientError, PostgresError
+from asyncpg import InterfaceError, PostgresError
 
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, SupaclawError, TryAgainLater
 
@@ -28,10 +28,7 @@ class Conflict(TryAgainLater):
 @contextmanager
 def translated(*also_down: type[Exception]) -> Iterator[None]:
     """Raise one of our errors for what asyncpg raises, if there is one for it; `also_down` counts as down too."""
-    foreign: tuple[type[Exception], ...] = (
-        *(PostgresError, InterfaceError, InternalClientError, ConnectionError, TimeoutError),
-        *also_down,
-    )
+    foreign: tuple[type[Exception], ...] = (PostgresError, InterfaceError, ConnectionError, TimeoutError, *also_down)
     try:
         yield
     except foreign as error:
@@ -47,8 +44,6 @@ def _translate(error: Exception) -> SupaclawError | None:
             return _translate_state(error)
         case InterfaceError():
             return DatabaseDown(f"The database connection is gone: {error}") if _GONE.search(str(error)) else None
-        case InternalClientError():  # out of step with the server: this connection is of no more use
-            return DatabaseDown(f"The database connection is broken: {error}")
         case TimeoutError():
             return DatabaseDown("The database did not answer in time")
         case _:

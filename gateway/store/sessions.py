@@ -96,19 +96,6 @@ async def by_digest(conn: Connection, principal: PrincipalId, account: str, valu
     return Address(**row) if row else None
 
 
-async def goes_on(conn: Connection, session: SessionId, value: str) -> bool:
-    """Whether the session holds exactly the conversation with this digest, and nothing waits for an answer in it."""
-    return bool(
-        await conn.fetchval(
-            """select exists (select from sessions s where s.id = $1 and s.digest = $2 and s.ended_at is null)
-                 and not exists (select from messages m where m.session_id = $1 and m.kind = 'user'
-                                 and m.answered_by is null and m.closed_at is null)""",
-            session,
-            value,
-        )
-    )
-
-
 async def current(conn: Connection, address: Address) -> SessionId | None:
     """The session an address is in; None before the first message."""
     found = await conn.fetchval(

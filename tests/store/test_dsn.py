@@ -52,8 +52,7 @@ def test_hints_about_the_pooler_are_not_passed_on_and_the_rest_is() -> None:
         ),
         ("h:5432/app?schema=public&connection_limit=5&pool_timeout=0&sslaccept=strict", "h:5432/app", True),
         ("h:6543/app?pgbouncer=true&connection_limit=1&supa=base-pooler.x", "h:6543/app", False),
-        ("h/app?ssl=true", "h/app?sslmode=require", True),
-        ("h/app?sslmode=no-verify&keepalives=1", "h/app?sslmode=require", True),
+        ("h/app?sslmode=prefer&keepalives=1", "h/app?sslmode=prefer", True),
         (
             "h/app?options=endpoint%3Dep-x&statement_timeout=1000",
             "h/app?options=endpoint%3Dep-x&statement_timeout=1000",

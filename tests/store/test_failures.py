@@ -22,7 +22,6 @@ def of_state(state: str, text: str = "said the server") -> asyncpg.PostgresError
         (exceptions.InterfaceError("connection is closed"), DatabaseDown),
         (exceptions.InterfaceError("pool is closing"), DatabaseDown),
         (ConnectionResetError("reset"), DatabaseDown),
-        (exceptions.InternalClientError("got result for unknown protocol state"), DatabaseDown),
         (TimeoutError(), DatabaseDown),
         (of_state("28P01"), OwnerMustAct),
         (of_state("3D000"), OwnerMustAct),

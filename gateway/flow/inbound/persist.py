@@ -153,7 +153,8 @@ async def _in_its_place(tx: Connection, inbound: Inbound) -> Inbound:
     if at is not None:
         await sessions.lock(tx, at.session_id)
         told = digest.of([(e.role, e.text) for e in inbound.earlier])
-        if await sessions.goes_on(tx, at.session_id, told) or await inbox.seen(tx, inbound) is not None:
+        same = await sessions.by_digest(tx, at.principal_id, at.account, told)
+        if same == inbound.address or await inbox.seen(tx, inbound) is not None:
             return inbound
     return replace(inbound, address=replace(inbound.address, chat=inbound.fork))
 

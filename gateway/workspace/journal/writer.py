@@ -69,26 +69,13 @@ class JournalWriter:
         """
         return await self._in_order(lambda: self._put_right(place, rows, stored))
 
-    async def write(self, place: Place, text: str) -> Version | None:
-        """Replace a file that is no journal; on disk after. How it was left."""
-
-        def work() -> Version | None:
-            files.replace(place, text.encode())
-            return files.version(place)
-
-        return await self._in_order(work)
+    async def write(self, place: Place, text: str) -> Version:
+        """Replace a file that is no journal; on disk after."""
+        return await self._in_order(lambda: files.replace(place, text.encode()))
 
     async def extend(self, place: Place, text: str, left: Version | None) -> Version | None:
         """Add to a file that is no journal, on disk after; None if it is not as it was left."""
-
-        def work() -> Version | None:
-            if left is None or files.version(place) != left:
-                return None
-            files.append(place, text.encode())
-            files.sync(place)
-            return files.version(place)
-
-        return await self._in_order(work)
+        return await self._in_order(lambda: files.extend(place, text.encode(), left))
 
     async def remove(self, place: Place, stored: Set[EntryId]) -> bool:
         """Delete the file unless an arrival in it is not `stored`; whether it is gone. A damaged one is kept aside."""
