@@ -23,6 +23,9 @@ from tests.store.world import World, arrival, fresh, somebody
 FEW = 500
 """Rows that one step of a statement may look at; the history holds tens of thousands."""
 
+GENERIC_AFTER = 6
+"""Runs of a prepared statement after which the server may plan it for any arguments."""
+
 Work = Callable[[Connection, World], Awaitable[object]]
 
 
@@ -114,6 +117,9 @@ async def test_what_is_asked_often_never_reads_the_history(world: World) -> None
 async def _most_read(conn: Connection, world: World, work: Work) -> list[str]:
     """The steps of its plans that look at too many rows, and the tables that its functions read too much of."""
     asked: list[LoggedQuery] = []
+    for _ in range(GENERIC_AFTER):
+        async with _undone(conn):
+            await work(conn, world)
     async with _undone(conn):
         before = await _fetched(conn)
         with conn.query_logger(asked.append):
