@@ -112,13 +112,15 @@ class FakeTelegram:
     """Methods that an older server would not have, in small letters."""
     keyboards: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     """The buttons people see under a message: labels and values."""
+    numbered_from: int = 0
+    """The number of the last message before the first one here."""
     answered: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.hook: Hook | None = None
         self.pending: list[Update] = []
         self._update_id = 1000
-        self._message_id = 0
+        self._message_id = self.numbered_from
         self._callback = 0
         self._files: dict[str, bytes] = {}
         self._asked: set[str] = set()
