@@ -71,6 +71,7 @@ bench: setup  ## Measure the budgets.
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.channels
 	$(BIN)/python -m benchmarks.schedules
+	$(BIN)/python -m benchmarks.long_chat
 
 live: setup  ## Ask the real providers and messengers whose keys are in the environment.
 	$(BIN)/pytest -m live tests/live

@@ -25,7 +25,7 @@ def index(files: Sequence[Attached], total: int) -> str:
     """The files of a conversation, oldest first, for the standing instructions; "" where there are none."""
     if not files:
         return ""
-    older = [f"({total - len(files)} older ones are left out; list_files shows uploads/)"] if total > len(files) else []
+    older = ["(older ones are left out; list_files shows uploads/)"] if total > len(files) else []
     listed = "\n".join([*older, *map(_listed, files)])
     return (
         "=== Files in this conversation ===\nread_file reads them, also those that are no text. What is in a file, and "

@@ -42,7 +42,10 @@ async def _nobody(_: str) -> None:
 
 
 class Worker:
-    """One per process; tasks are claimed only in the lanes given. The owner is told of a task that ended in silence."""
+    """One per process; it claims in the lanes given, of the kinds it has runners for.
+
+    The owner is told of a task that ended in silence.
+    """
 
     def __init__(
         self,
@@ -121,7 +124,7 @@ class Worker:
         self._unsure = True
         if free := self._free():
             async with self._database.connection() as conn:
-                claimed = await tasks.claim(conn, self._instance, free)
+                claimed = await tasks.claim(conn, self._instance, free, self._runners.keys())
             for run in claimed:
                 self._running[run.id] = (run, group.create_task(self._run(run), name=f"{run.kind} {run.id}"))
         self._unsure = False

@@ -55,9 +55,10 @@ class Inbound:
     `platform_id` is unique within (channel, account, chat): it is the key of de-duplication, so an edit has one of
     its own and names the message it replaces in `edits`. `addressed` is false for group talk that is not meant for
     the agent. A `solo` message gets a turn and an answer of its own instead of joining a running turn. `earlier` is
-    taken over only where the address has no session yet. Messages with the same `album` are one message that the
-    platform cut up. `quoted` is what the message replies to, as its writer sees it. The press of a button is its
-    value, said by whoever pressed it.
+    taken over only where the address has no session yet; where its session does not hold just that, because somebody
+    else has gone on with it, the message goes to the chat `fork` instead. Messages with the same `album` are one
+    message that the platform cut up. `quoted` is what the message replies to, as its writer sees it. The press of a
+    button is its value, said by whoever pressed it.
     """
 
     address: Address
@@ -73,6 +74,7 @@ class Inbound:
     attachments: tuple[Attachment, ...] = ()
     album: str = ""
     quoted: str = ""
+    fork: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

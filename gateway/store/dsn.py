@@ -6,6 +6,18 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 from gateway.domain.errors import OwnerMustAct
 
 _HINTS = {"pgbouncer", "pool_mode"}
+_OF_OTHER_CLIENTS = """
+    application_name channel_binding client_encoding connect_timeout fallback_application_name gssencmode
+    keepalives keepalives_count keepalives_idle keepalives_interval load_balance_hosts max_protocol_version
+    min_protocol_version require_auth requirepeer sslcompression sslsni tcp_user_timeout
+    connection_limit max_idle_connection_lifetime pool_timeout schema single_use_connections socket_timeout
+    sslaccept sslidentity statement_cache_size supa uselibpqcompat workaround
+"""
+"""Options of libpq, Prisma and node-postgres in addresses that hosts offer to copy. We set our own limits, schema and
+encoding; anything else that we do not know goes to the server as a setting."""
+
+UNREADABLE = "The database URL cannot be read; write postgresql://user:password@host:5432/name"
+_NOT_ENCODED = "The database URL is ambiguous: within a password write @ as %40, / as %2F, ? as %3F, # as %23"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +31,17 @@ class Dsn:
 def parse_dsn(text: str) -> Dsn:
     """Read an address; `?pool_mode=session|transaction` overrules the guess from port 6543 or a host named pooler."""
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(text.strip())
         options = parse_qsl(parts.query, keep_blank_values=True)
-    except ValueError as error:
-        raise OwnerMustAct("The database URL cannot be read; write postgresql://user:password@host/name") from error
+    except ValueError:
+        raise OwnerMustAct(UNREADABLE) from None
     if parts.scheme not in {"postgresql", "postgres"}:
         raise OwnerMustAct("The database URL must start with postgresql://")
-    kept = urlencode([(name, value) for name, value in options if name not in _HINTS])
-    url = text.partition("?")[0] + (f"?{kept}" if kept else "")
+    if parts.netloc.count("@") > 1 or "@" in parts.path + parts.query + parts.fragment:
+        raise OwnerMustAct(_NOT_ENCODED)
+    dropped = _HINTS.union(_OF_OTHER_CLIENTS.split())
+    kept = urlencode([(name, value) for name, value in options if value and name not in dropped])
+    url = text.strip().partition("?")[0].partition("#")[0] + (f"?{kept}" if kept else "")
     return Dsn(url, direct=not _pooled(parts, dict(options)))
 
 

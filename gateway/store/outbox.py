@@ -81,17 +81,24 @@ async def put(
     )
 
 
-async def due(conn: Connection, channels: Sequence[str], busy: Sequence[AddressId], limit: int) -> list[OutboxRow]:
-    """The head of each address that is due, on these channels, the oldest; an address being sent to is left alone."""
+async def due(
+    conn: Connection, channels: Sequence[str], busy: Sequence[AddressId], limit: int, left: Sequence[OutboxId] = ()
+) -> list[OutboxRow]:
+    """The head of each address that is due, on these channels, the oldest; an address being sent to is left alone.
+
+    So is one that another process sends to; what this one `left` as `sending` is due, or it would hold back the rest.
+    """
     rows = await conn.fetch(
         """select * from (
              select distinct on (o.address_id) o.* from outbox o join addresses a on a.id = o.address_id
              where o.state in ('pending', 'sending') and a.channel = any($1) and not o.address_id = any($2)
              order by o.address_id, o.id) head
-           where state = 'pending' and run_at <= now() order by id limit $3""",
+           where (state = 'pending' and run_at <= now()) or (state = 'sending' and id = any($4))
+           order by id limit $3""",
         list(channels),
         list(busy),
         limit,
+        list(left),
     )
     return [_row(row) for row in rows]
 

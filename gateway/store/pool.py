@@ -13,7 +13,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.store.dsn import Dsn, parse_dsn
+from gateway.store.dsn import UNREADABLE, Dsn, parse_dsn
 from gateway.store.embedded.cluster import MEMBERS
 from gateway.store.failures import Conflict, translated
 
@@ -29,6 +29,8 @@ _BIND = "select set_config('role', $1, true), set_config('supaclaw.principal', $
 _ANSWER_WITHIN = 30.0
 _CLOSE_WITHIN = 5.0
 _TRIES = 3
+_REFUSED = (asyncpg.UndefinedObjectError, asyncpg.CantChangeRuntimeParamError, asyncpg.InvalidParameterValueError)
+"""What a server says to settings that it does not have, or not so."""
 
 
 class Database:
@@ -47,8 +49,12 @@ class Database:
         with translated(OSError):
             try:
                 return cls(await _open_pool(target, size), direct=target.direct)
-            except (asyncpg.ClientConfigurationError, ValueError) as error:
+            except asyncpg.ClientConfigurationError as error:
                 raise OwnerMustAct(f"The database URL cannot be used: {error}") from error
+            except _REFUSED as error:
+                raise OwnerMustAct(f"The server refuses an option of the database URL: {error}; remove it") from error
+            except ValueError:  # its text quotes the address, of which a piece may be the password
+                raise OwnerMustAct(UNREADABLE) from None
 
     def bound(self, principal: PrincipalId) -> "Database":
         """The same connections for one member: whatever runs here, it reaches nobody else's rows."""
@@ -149,6 +155,12 @@ async def _open_pool(target: Dsn, size: int) -> asyncpg.Pool:
 
 
 async def _speak_json(connection: asyncpg.Connection) -> None:
+    encoding = getattr(connection.get_settings(), "server_encoding", "UTF8")  # a pooler may keep it to itself
+    if encoding != "UTF8":
+        raise OwnerMustAct(
+            f"The database is encoded in {encoding}, which cannot hold every message: name one in the database URL "
+            "that was made with `create database … encoding 'UTF8' template template0`"
+        )
     for kind in ("json", "jsonb"):
         await connection.set_type_codec(kind, schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
 

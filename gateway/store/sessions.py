@@ -84,7 +84,8 @@ async def by_digest(conn: Connection, principal: PrincipalId, account: str, valu
     row = await conn.fetchrow(
         """select a.channel, a.account, a.chat, a.thread
            from sessions s join addresses a on a.session_id = s.id
-           where s.principal_id = $1 and s.digest = $3 and s.ended_at is null and a.channel = 'api' and a.account = $2
+           where s.principal_id = $1 and s.digest = $3 and s.digest <> '' and s.ended_at is null
+             and a.channel = 'api' and a.account = $2
              and not exists (select from messages m where m.session_id = s.id and m.kind = 'user'
                              and m.answered_by is null and m.closed_at is null)
            order by s.started_at desc limit 1""",
@@ -110,16 +111,25 @@ async def current(conn: Connection, address: Address) -> SessionId | None:
 async def recent(conn: Connection, limit: int) -> list[SessionSummary]:
     """The sessions last spoken in, newest first."""
     rows = await conn.fetch(
-        """select s.id, a.channel, a.chat, count(m.id)::int as messages, s.started_at,
-                  max(m.created_at) as last_at, s.ended_at
-           from sessions s
-           left join messages m on m.session_id = s.id
+        """select s.id, a.channel, a.chat, s.next_seq - 1 + waiting.messages as messages, s.started_at,
+                  greatest(taken.at, waiting.at) as last_at, s.ended_at
+           from (select * from sessions order by spoken_at desc limit $1) s
            left join lateral (
-             select channel, chat from addresses x
-             where x.session_id = s.id or x.id = (
-               select address_id from messages y where y.session_id = s.id and y.address_id is not null limit 1)
-             order by x.session_id = s.id desc, x.id limit 1) a on true
-           group by s.id, a.channel, a.chat order by coalesce(max(m.created_at), s.started_at) desc limit $1""",
+             select created_at as at from messages
+             where session_id = s.id and seq is not null order by seq desc limit 1) taken on true
+           cross join lateral (
+             select count(*)::int as messages, max(created_at) as at, min(address_id) as address from messages
+             where session_id = s.id and seq is null) waiting
+           left join lateral (
+             select channel, chat from (
+               (select channel, chat from addresses where session_id = s.id order by id limit 1)
+               union all
+               (select channel, chat from addresses where id = coalesce((
+                  select address_id from messages
+                  where session_id = s.id and seq is not null and address_id is not null order by seq limit 1),
+                  waiting.address))) x
+             limit 1) a on true
+           order by coalesce(greatest(taken.at, waiting.at), s.started_at) desc""",
         limit,
     )
     return [SessionSummary(**row) for row in rows]

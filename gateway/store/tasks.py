@@ -1,6 +1,6 @@
 """The engine's statements, as functions; what they promise is written beside them in migrations/0002_engine.sql."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import uuid4
@@ -102,18 +102,21 @@ async def create(
     return TaskId(found) if found else None
 
 
-async def claim(conn: Connection, worker: InstanceId, free: Mapping[Lane, int]) -> list[Claim]:
-    """As many runs of each lane as it has slots free, fenced and leased to this worker.
+async def claim(
+    conn: Connection, worker: InstanceId, free: Mapping[Lane, int], kinds: Collection[str] | None = None
+) -> list[Claim]:
+    """As many runs of each lane as it has slots free, of these kinds or of any, fenced and leased to this worker.
 
     Raises `TryAgainLater` in a process older than the schema.
     """
     await check_not_outdated(conn)
     rows = await conn.fetch(
         """select id, token, kind, lane, principal_id, session_id, agent, attempts, max_attempts
-           from jsonb_each($2) as free (name, slots), claim($1, name, slots::int, $3)""",
+           from jsonb_each($2) as free (name, slots), claim($1, name, slots::int, $3, $4)""",
         worker,
         dict(free),
         LEASE,
+        None if kinds is None else list(kinds),
     )
     return [Claim(**{**row, "lane": Lane(row["lane"])}) for row in rows]
 

@@ -41,6 +41,39 @@ def test_hints_about_the_pooler_are_not_passed_on_and_the_rest_is() -> None:
     assert parse_dsn(f"{url}?sslmode=require&pgbouncer=true").url == f"{url}?sslmode=require"
 
 
+@pytest.mark.parametrize(
+    ("copied", "kept", "direct"),
+    [
+        ("h/app?sslmode=require&channel_binding=require", "h/app?sslmode=require", True),
+        (
+            "h-pooler.eu.neon.tech/app?sslmode=require&connect_timeout=10",
+            "h-pooler.eu.neon.tech/app?sslmode=require",
+            False,
+        ),
+        ("h:5432/app?schema=public&connection_limit=5&pool_timeout=0&sslaccept=strict", "h:5432/app", True),
+        ("h:6543/app?pgbouncer=true&connection_limit=1&supa=base-pooler.x", "h:6543/app", False),
+        ("h/app?sslmode=prefer&keepalives=1", "h/app?sslmode=prefer", True),
+        (
+            "h/app?options=endpoint%3Dep-x&statement_timeout=1000",
+            "h/app?options=endpoint%3Dep-x&statement_timeout=1000",
+            True,
+        ),
+        ("h/app?sslmode=verify-full&client_encoding=", "h/app?sslmode=verify-full", True),
+        ("h/app#main", "h/app", True),
+    ],
+)
+def test_an_address_copied_from_a_host_or_another_client_is_taken(copied: str, kept: str, direct: bool) -> None:
+    dsn = parse_dsn(f" postgresql://u:p@{copied}\n")
+    assert (dsn.url, dsn.direct) == (f"postgresql://u:p@{kept}", direct)
+
+
+@pytest.mark.parametrize("password", ["se#cret", "se/cret", "se?cret", "se@cret", "1/cret", "a?b=cret"])
+def test_a_password_that_is_not_encoded_is_refused_without_repeating_any_of_it(password: str) -> None:
+    with pytest.raises(OwnerMustAct, match="write @ as %40") as refused:
+        parse_dsn(f"postgresql://u:{password}@h/app?sslmode=require")
+    assert "cret" not in str(refused.value)
+
+
 def test_a_password_is_not_shown() -> None:
     assert "secret" not in repr(parse_dsn("postgresql://u:secret@h/app"))
 

@@ -175,10 +175,39 @@ async def test_a_wrong_password_is_for_the_owner_to_mend(dsn: str) -> None:
         await Database.connect(dsn.replace("supaclaw:", "supaclaw:not"))
 
 
-@pytest.mark.parametrize("option", ["sslmode=perhaps", "port=none"])
-async def test_an_address_asyncpg_cannot_use_is_for_the_owner_to_mend(option: str) -> None:
-    with pytest.raises(OwnerMustAct, match="cannot be used"):
+@pytest.mark.parametrize(
+    ("option", "words"), [("sslmode=no-verify", "cannot be used.*must be one of"), ("port=none", "cannot be read")]
+)
+async def test_an_address_asyncpg_cannot_use_is_for_the_owner_to_mend(option: str, words: str) -> None:
+    with pytest.raises(OwnerMustAct, match=words):
         await Database.connect(f"postgresql://u:p@/app?host=/nowhere&{option}")
+
+
+async def test_what_it_cannot_read_is_not_repeated() -> None:
+    with pytest.raises(OwnerMustAct, match="cannot be read") as refused:
+        await Database.connect("postgresql://u:hush#cret")
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("option", ["no_such_option=1", "statement_timeout=never", "shared_buffers=1", "ssl=true"])
+async def test_an_option_that_the_server_refuses_is_named(dsn: str, option: str) -> None:
+    with pytest.raises(OwnerMustAct, match=f"refuses an option .*{option.partition('=')[0]}.*; remove it"):
+        await Database.connect(f"{dsn}&{option}")
+
+
+@pytest.mark.parametrize("options", ["channel_binding=prefer&connect_timeout=10", "schema=public&sslaccept=strict"])
+async def test_options_of_other_clients_are_no_hindrance(dsn: str, options: str) -> None:
+    async with await Database.connect(f"{dsn}&{options}") as database, database.connection() as conn:
+        assert await conn.fetchval("select current_schema()") == "supaclaw"
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_a_database_that_cannot_hold_every_text_is_refused(server: Server, encoding: str) -> None:
+    name = f"test_{uuid4().hex}"
+    await server.maintain(f"create database {name} encoding '{encoding}' locale 'C' template template0 owner supaclaw")
+    with pytest.raises(OwnerMustAct, match=f"encoded in {encoding}.*encoding 'UTF8'"):
+        await Database.connect(server.dsn_of(name))
+    await server.maintain(f"drop database {name}")
 
 
 async def test_a_server_that_is_not_there_is_down() -> None:

@@ -1,12 +1,14 @@
 import asyncio
 import json
 
+import httpx
 import openai
 import pytest
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionChunk
 
 from gateway.domain.model import ModelsExhausted, ToolCall
+from tests.store.world import blocked, held
 from tests.web.conftest import BEARER, LOCAL_TOKEN, Running, Web
 from tests.web.scripted import Fails, Wait
 
@@ -131,6 +133,51 @@ async def test_a_conversation_that_is_sent_whole_goes_on_in_its_session(web: Web
         "AssistantMessage",
         "UserMessage",
     ]
+
+
+async def at_once(web: Web, *keys: str) -> list[httpx.Response]:
+    """Clients whose conversations began alike go on with them, all before the first of them is stored."""
+    earlier = [user("hello"), {"role": "assistant", "content": "re: hello"}]
+    bodies = [{"model": "default", "messages": [*earlier, user(f"it is {key}")]} for key in keys]
+    asked = asyncio.gather(
+        *(
+            web.client.post("/v1/chat/completions", json=body, headers={**BEARER, "Idempotency-Key": key})
+            for body, key in zip(bodies, keys, strict=True)
+        )
+    )
+    database = web.path.database
+    async with held(database, "select from sessions for no key update"):
+        answers = await blocked(database, asked, waiting=len(keys))
+    return await answers
+
+
+async def test_two_that_go_on_from_the_same_first_exchange_at_once_do_not_meet(web: Web, client: AsyncOpenAI):
+    await ask(client, user("hello"))
+    one, two = await at_once(web, "apples", "pears")
+    assert one.headers["x-session"] != two.headers["x-session"]
+    assert [answer.json()["choices"][0]["message"]["content"] for answer in (one, two)] == [
+        "re: it is apples",
+        "re: it is pears",
+    ]
+    prompts = [" ".join(message.text for message in prompt.messages) for prompt in web.model.prompts[1:]]
+    assert all("re: hello" in prompt for prompt in prompts)
+    assert sorted(("apples" in prompt, "pears" in prompt) for prompt in prompts) == [(False, True), (True, False)]
+    again = await web.client.post(
+        "/v1/chat/completions",
+        json={
+            "model": "default",
+            "messages": [user("hello"), {"role": "assistant", "content": "re: hello"}, user("it is pears")],
+        },
+        headers={**BEARER, "Idempotency-Key": "pears"},
+    )
+    assert (again.json()["id"], again.headers["x-session"]) == (two.json()["id"], two.headers["x-session"])
+
+
+async def test_the_same_request_twice_at_once_is_answered_once(web: Web, client: AsyncOpenAI):
+    await ask(client, user("hello"))
+    one, two = await at_once(web, "apples", "apples")
+    assert (one.json()["id"], one.headers["x-session"]) == (two.json()["id"], two.headers["x-session"])
+    assert len(web.model.prompts) == 2
 
 
 async def test_an_unknown_conversation_is_taken_over_into_a_new_session(web: Web, client: AsyncOpenAI):

@@ -57,7 +57,7 @@ class InboundWriter:
         self, tx: Connection, arrival: Arrival, place: Place | None, role: Role, decision: Decision
     ) -> Accepted:
         """Where what has arrived before is told as it was; `place` is the journal file that has it."""
-        inbound = arrival.inbound
+        inbound = await _in_its_place(tx, arrival.inbound)
         if isinstance(decision, Edit) and await addresses.find(tx, inbound.address) is None:
             return Accepted(Ignore("edit of something unknown"))
         at = await self._locked_address(tx, inbound, role)
@@ -143,6 +143,20 @@ class InboundWriter:
             entry = _entry(said, inbound)
             await messages.say(tx, session, principal, entry, label=label, origin=messages.EARLIER)
         await sessions.set_digest(tx, session, digest.of([(e.role, e.text) for e in inbound.earlier]))
+
+
+async def _in_its_place(tx: Connection, inbound: Inbound) -> Inbound:
+    """Of two that go on with one conversation at once, the second begins its own: neither may read the other's."""
+    if inbound.fork is None:
+        return inbound
+    at = await addresses.lock(tx, inbound.address)
+    if at is not None:
+        await sessions.lock(tx, at.session_id)
+        told = digest.of([(e.role, e.text) for e in inbound.earlier])
+        same = await sessions.by_digest(tx, at.principal_id, at.account, told)
+        if same == inbound.address or await inbox.seen(tx, inbound) is not None:
+            return inbound
+    return replace(inbound, address=replace(inbound.address, chat=inbound.fork))
 
 
 def _label(inbound: Inbound, role: Role) -> Label:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import structlog
 
@@ -11,10 +12,10 @@ from gateway.flow.journal.transcribing import transcribed
 from gateway.store.pool import Database
 from gateway.store.transcript import entries, journals
 from gateway.store.transcript.entries import Line, Mark
-from gateway.store.transcript.journals import JournalRow
-from gateway.workspace.journal.files import INDEX, SECOND, Place, began, filed_path
+from gateway.store.transcript.journals import JournalRow, Listed
+from gateway.workspace.journal.files import INDEX, SECOND, Place, Version, began, filed_path
 from gateway.workspace.journal.format import Content
-from gateway.workspace.journal.summary import IndexLine, render_index
+from gateway.workspace.journal.summary import IndexLine, render_index, render_line
 from gateway.workspace.journal.writer import JournalWriter
 
 FILES = 512
@@ -44,6 +45,8 @@ class Copies:
         self._places = places
         self._writer = writer
         self._files: dict[Place, _File] = {}
+        self._indexes: dict[Path, Version | None] = {}
+        """Each index as the last filing left it, by its root; one that was interrupted leaves nothing to rely on."""
 
     def written(self, place: Place, entry: EntryId) -> None:
         """An arrival is in the file and may become a row from now on."""
@@ -101,24 +104,38 @@ class Copies:
         held, stored = await self.held(place)
         if len(stored) < len(held.arrivals):
             return
-        target = await self._listed(journal, place)
+        target = await self._target(journal, place)
+        index = await self._listed(journal, target)
         await self._writer.put_right(target, transcribed(await self._lines(journal.id)), set())
         if await self._writer.remove(place, stored):
             async with self._database.connection() as conn:
                 await journals.file_away(conn, journal.id, target.path)
+            self._indexes[place.root] = index
             log.info("journal.filed", session_id=str(journal.session_id), path=target.path)
 
-    async def _listed(self, journal: JournalRow, place: Place) -> Place:
-        """Write the index with a line for it; where it goes: by its second, or the next one if a lost file had that."""
+    async def _target(self, journal: JournalRow, place: Place) -> Place:
+        """Where it goes: by its second, or the next one if a lost file had that."""
+        second = began(journal.path)
+        async with self._database.connection() as conn:
+            while await journals.at_path(conn, journal.principal_id, filed_path(second)) is not None:
+                second += SECOND
+        return Place(place.root, filed_path(second))
+
+    async def _listed(self, journal: JournalRow, target: Place) -> Version | None:
+        """Add its line to the index; write all of that anew unless it is as the last filing left it."""
+        index, left = Place(target.root, INDEX), self._indexes.pop(target.root, None)
+
+        def line(row: Listed) -> IndexLine:
+            path = target.path if row.path == journal.path else row.path
+            return IndexLine(began(path), row.channel, row.summary)
+
+        async with self._database.connection() as conn:
+            own = await journals.listed(conn, journal, others=False)
+        if not own or (left := await self._writer.extend(index, render_line(line(own[0])), left)):
+            return left
         async with self._database.connection() as conn:
             listed = await journals.listed(conn, journal)
-        second, taken = began(journal.path), {row.path for row in listed}
-        while filed_path(second) in taken:
-            second += SECOND
-        at = {journal.path: second}
-        lines = [IndexLine(at.get(row.path) or began(row.path), row.channel, row.summary) for row in listed]
-        await self._writer.write(Place(place.root, INDEX), render_index(lines))
-        return Place(place.root, filed_path(second))
+        return await self._writer.write(index, render_index([line(row) for row in listed]))
 
     async def _appended(self, journal: JournalRow, place: Place, file: _File) -> bool:
         """False if the file is gone."""

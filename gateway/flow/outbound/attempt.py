@@ -26,6 +26,8 @@ POLL_SECONDS = 2.0
 TRIES = 8
 NOTICE_TRIES = 3
 """Where a platform leaves it open; a restart more often interrupts what has not even left."""
+RECORD_TRIES = 3
+"""Of a write that fails for no reason we know."""
 SEND_WITHIN, SEND_FILE_WITHIN = 120.0, 1800.0
 """Seconds: a send that hangs holds a lane that others need."""
 INTERRUPTED = "I was restarted while sending my last answer; /last shows it again."
@@ -44,7 +46,10 @@ class Delivery:
         self._roots = roots
 
     async def send(self, channel: Channel, at: AddressRow, row: OutboxRow) -> bool:
-        """Send one part; whether the next may follow at once."""
+        """Send one part; whether the next may follow at once. One that is `sending` lost its receipt to a defect."""
+        if row.state == "sending":
+            await self.resume(channel, row, "its receipt could not be written", UNCONFIRMED)
+            return False
         file = await self._file_of(row)
         try:
             message = await self._outgoing(channel, at, row, file)
@@ -70,12 +75,14 @@ class Delivery:
         self._failpoints.reach(Step.OUTBOX_SENT)
         return True
 
-    async def resume(self, channel: Channel, row: OutboxRow) -> None:
-        """What a crash left between request and receipt may have been shown: it is repeated only where that is safe."""
+    async def resume(
+        self, channel: Channel, row: OutboxRow, error: str = "interrupted by a restart", text: str = INTERRUPTED
+    ) -> None:
+        """What was left between request and receipt may have been shown: it is repeated only where that is safe."""
         if row.attempts < _tries(channel, row, notice=TRIES):
-            await self._record(lambda conn: outbox.delayed(conn, row.id, 0, "interrupted by a restart"))
+            await self._record(lambda conn: outbox.delayed(conn, row.id, 0, error))
         else:
-            await self._doubt(channel, row, "interrupted by a restart", INTERRUPTED)
+            await self._doubt(channel, row, error, text)
 
     async def _file_of(self, row: OutboxRow) -> FileRow | None:
         if row.file_id is None:
@@ -154,12 +161,18 @@ class Delivery:
 
     async def _record(self, write: Callable[[Connection], Awaitable[None]]) -> None:
         """Write what the platform said, however long the database is away: only this process knows it."""
+        failures = 0
         while True:
             try:
                 return await self._database.run(write)
             except TryAgainLater as exc:
                 log.warning("outbound.waits", error=str(exc))
-                await asyncio.sleep(POLL_SECONDS)
+            except Exception as exc:
+                failures += 1
+                if failures == RECORD_TRIES:
+                    raise
+                log.warning("outbound.not_recorded", error=f"{type(exc).__name__}: {exc}")
+            await asyncio.sleep(POLL_SECONDS)
 
     @asynccontextmanager
     async def _of_its_run(self, row: OutboxRow) -> AsyncIterator[None]:

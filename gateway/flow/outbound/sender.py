@@ -8,7 +8,7 @@ import structlog
 from gateway.config.failpoints import Failpoints
 from gateway.domain.channel import Button, Capabilities, Channel
 from gateway.domain.errors import DatabaseDown, TryAgainLater
-from gateway.domain.ids import AddressId, FileId, MessageId
+from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId
 from gateway.domain.inbound import Address
 from gateway.flow.outbound.attempt import Delivery
 from gateway.flow.outbound.files import Roots, no_root
@@ -40,6 +40,8 @@ class Outbound:
         self._awake = Wakeup()
         self._idle = asyncio.Event()
         self._busy: dict[AddressId, asyncio.Task[None]] = {}
+        self._left: set[OutboxId] = set()
+        """What a defect may have left as `sending`, although nobody sends it."""
 
     def channel(self, at: AddressRow | Address) -> Channel | None:
         """The messenger behind an address; None while it is shut, and where people read the transcript itself."""
@@ -115,19 +117,21 @@ class Outbound:
     async def _start_due(self, group: asyncio.TaskGroup) -> None:
         if len(self._busy) >= LANES:
             return
+        busy = list(self._busy)  # one that ends meanwhile may leave more to send
         async with self._database.connection() as conn:
-            due = await outbox.due(conn, list(self._channels), list(self._busy), LANES - len(self._busy))
-        if not due and not self._busy:
+            due = await outbox.due(conn, list(self._channels), busy, LANES - len(busy), list(self._left))
+        if not due and not busy:
             self._idle.set()
         for row in due:
             self._busy[row.address_id] = group.create_task(self._send_all(row), name=f"send {row.address_id}")
 
     async def _send_all(self, row: OutboxRow) -> None:
         """The parts that are due at one address, one after another."""
+        due: OutboxRow | None = row
+        self._left.discard(row.id)
         try:
             async with self._database.connection() as conn:
                 at = await addresses.get(conn, row.address_id)
-            due: OutboxRow | None = row
             while due and (channel := self.channel(at)) and await self._delivery.send(channel, at, due):
                 async with self._database.connection() as conn:
                     due = await outbox.next_for(conn, at.id)
@@ -135,6 +139,7 @@ class Outbound:
             log.warning("outbound.waits", error=str(exc))
         except Exception:
             log.exception("outbound.broken", outbox_id=row.id)
+            self._left.add(due.id if due else row.id)
             await asyncio.sleep(POLL_SECONDS)
         finally:
             del self._busy[row.address_id]

@@ -47,6 +47,7 @@ async def look(conn: Connection, principal: PrincipalId, since: datetime, until:
                     coalesce((t.input ->> 'label')::int, 0), $5::interval
              from tasks t
              where t.principal_id = $1 and t.kind = 'agent' and t.status = 'failed'
+               and t.updated_at > $2::timestamptz - $5::interval
              union all
              select case when bool_or(o.state = 'failed') then 'undelivered' else 'doubtful' end, a.channel,
                     max(coalesce(o.sending_at, o.created_at)), 0, $6::interval

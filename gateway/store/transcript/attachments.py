@@ -128,14 +128,18 @@ async def of_turn(
 ) -> tuple[list[MessageRow], list[Attached], int]:
     """The rows with their files; those of the conversation that are here, each once, the newest last; their number.
 
-    One statement, which finds nothing at once where nothing was ever sent: every turn begins with it.
+    One statement, which finds nothing at once where nothing was ever sent: every turn begins with it. Of thousands it
+    looks at the newest only, and counts no others.
     """
     records = await conn.fetch(
-        """with latest as (
-             select distinct on (a.file_id) a.id, a.created_at, a.place
+        """with newest as (
+             select a.id, a.file_id, a.created_at, a.place
              from attachments a join messages m on m.id = a.message_id
              where a.session_id = $1 and a.state = 'stored' and m.seq is not null
-             order by a.file_id, a.created_at desc, a.place desc
+             order by a.created_at desc, a.place desc limit $3 * 4
+           ), latest as (
+             select distinct on (file_id) id, created_at, place from newest
+             order by file_id, created_at desc, place desc
            ), listed as (
              select id, row_number() over (order by created_at desc, place desc) as age, count(*) over () as total
              from latest

@@ -120,10 +120,11 @@ async def outline(conn: Connection, session: SessionId) -> tuple[str, str, int]:
     """The first question and the last answer, cut, of the session's open file or what has none yet; what it counts."""
     row = await conn.fetchrow(
         """with here as (
-             select m.id, m.kind, m.text from messages m
-             left join journals j on j.id = m.journal_id
-             where m.session_id = $1 and (m.journal_id is null or j.closed_at is null)
-               and (m.kind = 'user' or (m.kind = 'assistant' and m.final)))
+             select id, kind, text from (
+               select * from messages
+               where journal_id = (select id from journals where session_id = $1 and closed_at is null)
+               union all select * from messages where session_id = $1 and journal_id is null) m
+             where kind = 'user' or (kind = 'assistant' and final))
            select coalesce((select left(text, 400) from here where kind = 'user' order by id limit 1), '') as asked,
                   coalesce((select left(text, 400) from here where kind = 'assistant' order by id desc limit 1), '')
                     as answered,
@@ -147,17 +148,20 @@ async def unopened(conn: Connection, limit: int, session: SessionId | None = Non
     return [Unopened(**row) for row in rows]
 
 
-async def listed(conn: Connection, journal: JournalRow) -> list[Listed]:
-    """Every filed journal of the principal, and this one, but for what ran by itself: what that told is in a chat."""
+async def listed(conn: Connection, journal: JournalRow, *, others: bool = True) -> list[Listed]:
+    """This journal and the `others` of its principal that are filed, but for what ran by itself: that told a chat."""
     rows = await conn.fetch(
         """select * from (
              select j.path, j.summary, coalesce((
                select m.origin from messages m where m.journal_id = j.id and m.kind = 'user' order by m.id limit 1), '')
                as channel
-             from journals j where j.principal_id = $1 and (j.filed_at is not null or j.id = $2)) each
+             from (select * from journals where id = $2
+                   union all
+                   select * from journals where $3 and principal_id = $1 and filed_at is not null and id <> $2) j) each
            where channel not in ('schedule', 'trigger', 'heartbeat')""",
         journal.principal_id,
         journal.id,
+        others,
     )
     return [Listed(**row) for row in rows]
 

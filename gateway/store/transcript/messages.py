@@ -114,10 +114,13 @@ async def transcript(conn: Connection, session: SessionId) -> list[MessageRow]:
     rows = await conn.fetch(
         """with last as (
              select id, covers from messages where session_id = $1 and kind = 'summary' order by seq desc limit 1)
-           select m.* from messages m left join last on true
-           where m.session_id = $1 and m.seq is not null
-             and (m.id = last.id or (m.kind <> 'summary' and m.seq > coalesce(last.covers, 0)))
-           order by m.kind <> 'summary', m.seq""",
+           select * from (
+             (select * from messages where id = (select id from last))
+             union all
+             (select * from messages
+              where session_id = $1 and kind <> 'summary' and seq > coalesce((select covers from last), 0)
+              order by seq)) m
+           order by kind <> 'summary', seq""",
         session,
     )
     return [MessageRow.of(row) for row in rows]
@@ -141,7 +144,8 @@ async def say(
     """
     text = storable(entry.text)
     row = await conn.fetchrow(
-        """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
+        """with place as (update sessions set next_seq = next_seq + 1, spoken_at = now() where id = $1
+                             returning next_seq - 1 as seq)
                insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final,
                                      task_id, closed_at, covers, tokens, journal_id)
                select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9,
@@ -300,7 +304,10 @@ async def shown(conn: Connection, session: SessionId, *, limit: int = 200) -> li
     """The newest entries for a screen, oldest first, what is unread at the end."""
     rows = await conn.fetch(
         """select * from (
-             select * from messages where session_id = $1 order by coalesce(seq, 2147483647) desc, id desc limit $2) m
+             (select * from messages where session_id = $1 and seq is null order by id desc limit $2)
+             union all
+             (select * from messages where session_id = $1 and seq is not null order by seq desc limit $2)
+             limit $2) m
            order by coalesce(seq, 2147483647), id""",
         session,
         limit,
@@ -308,12 +315,14 @@ async def shown(conn: Connection, session: SessionId, *, limit: int = 200) -> li
     return [MessageRow.of(row) for row in rows]
 
 
-async def said_since(conn: Connection, session: SessionId, seq: int) -> list[str]:
-    """What the agent said after a place in the transcript, in order."""
+async def said_since(conn: Connection, session: SessionId, seq: int, until: int = 2**31 - 1) -> list[str]:
+    """What the agent said after a place in the transcript and up to another, in order."""
     rows = await conn.fetch(
-        "select text from messages where session_id = $1 and kind = 'assistant' and seq > $2 order by seq",
+        """select text from messages
+           where session_id = $1 and kind = 'assistant' and seq > $2 and seq <= $3 order by seq""",
         session,
         seq,
+        until,
     )
     return [row["text"] for row in rows]
 
@@ -322,7 +331,8 @@ async def last_answer(conn: Connection, session: SessionId) -> MessageRow | None
     """How the latest turn of a session ended: the agent's answer, or the gateway's word that there is none."""
     row = await conn.fetchrow(
         """select * from messages
-           where session_id = $1 and ((kind = 'assistant' and final) or (kind = 'notice' and task_id is not null))
+           where session_id = $1 and seq is not null
+             and ((kind = 'assistant' and final) or (kind = 'notice' and task_id is not null))
            order by seq desc limit 1""",
         session,
     )

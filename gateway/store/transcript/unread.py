@@ -129,7 +129,7 @@ async def take(conn: Connection, session: SessionId, *, joining: bool) -> list[M
                         when $2 or exists (select from open where seq is not null) then not behind_solo
                         else not behind_solo or place = 1 end
            ), counted as (
-             update sessions set next_seq = next_seq + (select count(*) from chosen)::int
+             update sessions set next_seq = next_seq + (select count(*) from chosen)::int, spoken_at = now()
              where id = $1 and exists (select from chosen) returning next_seq
            )
            update messages m

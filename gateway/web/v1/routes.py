@@ -15,7 +15,7 @@ from gateway.domain.inbound import Address, Inbound
 from gateway.domain.routing import Ignore
 from gateway.domain.scopes import Scope
 from gateway.flow.inbound.persist import Accepted
-from gateway.store import requests, sessions
+from gateway.store import addresses, requests, sessions
 from gateway.web.accepting import accept
 from gateway.web.access import Caller, needs, owner_as_sender
 from gateway.web.errors import Refused
@@ -70,17 +70,22 @@ async def complete(
     """Answer the last user message, in one piece or as it is written. The turn goes on when the client leaves."""
     body, models = await request.body(), site.backend.models()
     asked = await asyncio.to_thread(parse, body, models) if len(body) > LARGE else parse(body, models)
-    address = await _address(site, caller, named, asked)
+    address, fork = await _address(site, caller, named, asked)
     key = named.idempotency_key or str(uuid4())
     now = site.backend.clock.now()
     sender = owner_as_sender(site.backend)
     files = [await keep(site, SentFile(file.name, file.mime, file.pieces()), CHANNEL) for file in asked.files]
     attachments = tuple(file.announced for file in files)
-    inbound = Inbound(address, sender, asked.text, key, now, solo=True, earlier=asked.earlier, attachments=attachments)
+    inbound = Inbound(
+        address, sender, asked.text, key, now, solo=True, earlier=asked.earlier, attachments=attachments, fork=fork
+    )
     accepted = await accept(site, inbound)
     if isinstance(accepted.decision, Ignore):
         raise Refused(400, "invalid_value", f"The message was ignored: {accepted.decision.reason}.", param="messages")
     completion = Completion(f"chatcmpl-{accepted.inbox_id}", asked.model, int(now.timestamp()))
+    if fork is not None and accepted.address_id is not None:
+        async with site.backend.database.connection() as conn:
+            address = (await addresses.get(conn, accepted.address_id)).address
     headers = {"X-Session": address.chat}
     if asked.stream:
         return EventStream(_frames(site, accepted, asked, completion), site.stopping, headers)
@@ -92,24 +97,27 @@ async def complete(
     return JSONResponse(completion.whole(said.text, said.spent), headers=headers)
 
 
-async def _address(site: Site, caller: Caller, named: _Named, asked: ChatRequest) -> Address:
-    """The session named; else that of the same request before; else the one with what was said; else a new one."""
+async def _address(site: Site, caller: Caller, named: _Named, asked: ChatRequest) -> tuple[Address, str | None]:
+    """The session named; else that of the same request before; else the one with what was said; else a new one.
+
+    Beside the one with what was said stands the new one, for the case that somebody else is quicker to go on with it.
+    """
     if named.x_session is not None:
-        return Address(CHANNEL, caller.account, named.x_session)
+        return Address(CHANNEL, caller.account, named.x_session), None
+    # two equal requests at once must meet in one new session, so its name follows from their key
+    key = named.idempotency_key
+    fresh = str(uuid4() if key is None else uuid5(NAMESPACE_URL, f"supaclaw:{caller.account}:{key}"))
     told = digest.of((earlier.role, earlier.text) for earlier in asked.earlier)
     async with site.backend.database.connection() as conn:
-        if named.idempotency_key is not None:
-            before = await requests.address_of(conn, caller.account, named.idempotency_key)
+        if key is not None:
+            before = await requests.address_of(conn, caller.account, key)
             if before is not None:
-                return before
+                return before, None
         if told != digest.EMPTY:
             same = await sessions.by_digest(conn, site.backend.owner.id, caller.account, told)
             if same is not None:
-                return same
-    # two equal requests at once must meet in one new session, so its name follows from their key
-    key = named.idempotency_key
-    name = uuid4() if key is None else uuid5(NAMESPACE_URL, f"supaclaw:{caller.account}:{key}")
-    return Address(CHANNEL, caller.account, str(name))
+                return same, fresh
+    return Address(CHANNEL, caller.account, fresh), None
 
 
 async def _frames(

@@ -163,9 +163,9 @@ async def _texts(conn: Connection, message: MessageId | None, answer: Answer | N
     last = await messages.get(conn, answer.message_id) if answer and answer.message_id else None
     if asked is None or asked.seq is None:
         return [answer.text] if answer else []
-    rows = await messages.shown(conn, asked.session_id, limit=1000)
-    end = last.seq if last is not None and last.seq is not None else 2**31
-    return [row.text for row in rows if row.kind == "assistant" and asked.seq < (row.seq or 0) <= end]
+    if last is None or last.seq is None:
+        return await messages.said_since(conn, asked.session_id, asked.seq)
+    return await messages.said_since(conn, asked.session_id, asked.seq, last.seq)
 
 
 def _diverged() -> Refused:

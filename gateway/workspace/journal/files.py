@@ -23,6 +23,9 @@ _IS_OPEN = re.compile(SESSIONS + r"/\d{4}-\d{2}-\d{2}/\d{2}-\d{2}-\d{2}\.md")
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = _APPEND | os.O_CREAT | os.O_EXCL
 
+Version = tuple[int, int, int]
+"""Which file it is, how long, and when it was written: whether it is as it was left."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -89,12 +92,23 @@ def read(place: Place) -> bytes | None:
         return None
 
 
-def replace(place: Place, data: bytes) -> None:
+def extend(place: Place, data: bytes, left: Version | None) -> Version | None:
+    """Write at the end of a file that is as it was left, on disk when it returns; None if it is not."""
+    with suppress(FileNotFoundError):
+        if _version(place) == left:
+            append(place, data)
+            sync(place)
+            return _version(place)
+    return None
+
+
+def replace(place: Place, data: bytes) -> Version:
     """Put `data` in the file's place; on disk, its name too, when it returns."""
     make(place)
     with open_folder(place.root, place.parts.parents) as folder:
         replace_file(folder, place.parts, data)
     _sync_folders(place)
+    return _version(place)
 
 
 def sync(place: Place) -> None:
@@ -124,6 +138,12 @@ def sessions(root: Path) -> Iterator[tuple[Place, datetime]]:
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if _IS_OPEN.fullmatch(path) and stat.S_ISREG(status.st_mode):
                     yield Place(root, path), datetime.fromtimestamp(status.st_mtime, UTC)
+
+
+def _version(place: Place) -> Version:
+    with open_file(place.root, place.parts) as file:
+        status = os.fstat(file)
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _exists(place: Place) -> bool:

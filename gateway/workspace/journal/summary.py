@@ -26,12 +26,13 @@ def summarise(asked: str, answered: str, messages: int) -> str:
 
 
 def render_index(lines: Sequence[IndexLine]) -> str:
-    """`memory/INDEX.md`, the newest first; the links lead to files in the same folder."""
-    listed = "".join(map(_item, sorted(lines, key=lambda line: line.at, reverse=True))) or "Nothing yet.\n"
-    return f"# Conversations\n\nWhat was talked about, the newest first.\n\n{listed}"
+    """`memory/INDEX.md`, the newest last; the links lead to files in the same folder."""
+    listed = "".join(map(render_line, sorted(lines, key=lambda line: line.at)))
+    return f"# Conversations\n\nWhat was talked about, the newest last.\n\n{listed}"
 
 
-def _item(line: IndexLine) -> str:
+def render_line(line: IndexLine) -> str:
+    """One conversation, to be added at the end."""
     first, *rest = [_inert(text) for text in line.summary.splitlines() if text.strip()] or ["No summary."]
     channel = f" · {_inert(line.channel)}" if line.channel else ""
     more = "".join(f"  {text}\n" for text in rest[:1])

@@ -12,7 +12,7 @@ from typing import TypeVar
 from gateway.domain.ids import EntryId
 from gateway.workspace.journal import files
 from gateway.workspace.journal.entry import Entry
-from gateway.workspace.journal.files import Place
+from gateway.workspace.journal.files import Place, Version
 from gateway.workspace.journal.format import Content, parse, render
 from gateway.workspace.journal.key import journal_key
 
@@ -69,9 +69,13 @@ class JournalWriter:
         """
         return await self._in_order(lambda: self._put_right(place, rows, stored))
 
-    async def write(self, place: Place, text: str) -> None:
+    async def write(self, place: Place, text: str) -> Version:
         """Replace a file that is no journal; on disk after."""
-        await self._in_order(lambda: files.replace(place, text.encode()))
+        return await self._in_order(lambda: files.replace(place, text.encode()))
+
+    async def extend(self, place: Place, text: str, left: Version | None) -> Version | None:
+        """Add to a file that is no journal, on disk after; None if it is not as it was left."""
+        return await self._in_order(lambda: files.extend(place, text.encode(), left))
 
     async def remove(self, place: Place, stored: Set[EntryId]) -> bool:
         """Delete the file unless an arrival in it is not `stored`; whether it is gone. A damaged one is kept aside."""

@@ -1,6 +1,6 @@
 """A file is kept up with its rows, made right where it is not, and filed when it is closed."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +239,13 @@ class Crash(BaseException):
     """The end of the process."""
 
 
+def failing(error: Exception) -> Callable[..., Awaitable[None]]:
+    async def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
 class TestFiling:
     async def test_a_closed_file_moves_to_memory_and_the_index_grows(self, here: Desk) -> None:
         for number in range(2):
@@ -253,12 +260,70 @@ class TestFiling:
             assert here.said(filed) == [("user", f"question {number}"), ("assistant", f"answer {number}")]
         assert here.files() == []
         index = (here.workspace / "memory" / "INDEX.md").read_text()
-        assert index.index("talk 1") < index.index("talk 0")
+        assert index.index("talk 0") < index.index("talk 1")
         assert index.count("· fake ·") == 2
         assert all(f"({file.name})" in index for file in here.files("memory"))
         assert await here.rows("select count(*) from journals where filed_at is not null and path like 'memory/%'") == [
             (2,)
         ]
+
+    async def talk(self, here: Desk, *numbers: int) -> str:
+        """One conversation each; what the index says after them."""
+        for number in numbers:
+            await here.hear(f"question {number}")
+            await here.settled()
+            await here.new(summary=f"talk {number}")
+            await here.settled()
+        return (here.workspace / "memory" / "INDEX.md").read_text()
+
+    async def test_a_line_is_added_and_the_others_are_not_written_again(
+        self, here: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = await self.talk(here, 1)
+        rewritten: list[Place] = []
+        really = files.replace
+
+        def replace(place: Place, data: bytes) -> None:
+            rewritten.append(place)
+            really(place, data)
+
+        monkeypatch.setattr(files, "replace", replace)
+        after = await self.talk(here, 2, 3)
+        assert after.startswith(before)
+        assert after.count("\n- ") == 3
+        assert "memory/INDEX.md" not in [place.path for place in rewritten]
+
+    @pytest.mark.parametrize("harm", ["deleted", "emptied", "edited", "cut short"])
+    async def test_an_index_that_is_not_as_it_was_left_is_put_right(self, here: Desk, harm: str) -> None:
+        before = await self.talk(here, 1, 2)
+        index = here.workspace / "memory" / "INDEX.md"
+        match harm:
+            case "deleted":
+                index.unlink()
+            case "emptied":
+                index.write_text("")
+            case "edited":
+                index.write_text(before.replace("talk 1", "lies 1"))
+            case _:
+                index.write_text(before[:-5])
+        after = await self.talk(here, 3)
+        assert after.startswith(before)
+        assert after.count("\n- ") == 3
+
+    async def test_a_line_that_could_not_be_filed_is_there_once(
+        self, here: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = await self.talk(here, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(JournalWriter, "remove", failing(OSError("busy")))
+            await here.hear("question 2")
+            await here.settled()
+            await here.new(summary="talk 2")
+            assert not await here.journal.catch_up()
+        await here.settled()
+        after = (here.workspace / "memory" / "INDEX.md").read_text()
+        assert after.startswith(before)
+        assert after.count("talk 2") == 1
 
     async def test_compaction_ends_the_file_and_not_the_session(self, here: Desk) -> None:
         session = await here.hear("one")
@@ -281,10 +346,12 @@ class TestFiling:
         assert here.said(filed) == [("user", "one"), ("assistant", "re: one")]
         assert "one (2 messages)" in (here.workspace / "memory" / "INDEX.md").read_text()
 
-    @pytest.mark.parametrize("step", ["put_right", "write", "remove"])
+    @pytest.mark.parametrize("step", ["put_right", "write", "extend", "remove"])
     async def test_a_crash_in_between_is_finished_by_the_next_start(
         self, here: Desk, step: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        if step == "extend":
+            await self.talk(here, 0)
         session = await here.hear("one")
         await here.answer(session, "re: one")
         await here.settled()
@@ -303,10 +370,12 @@ class TestFiling:
         assert await again.journal.unstored() == []
         await again.journal.checked()
         await again.settled()
-        [filed] = again.files("memory")
-        assert again.said(filed) == [("user", "one"), ("assistant", "re: one")]
+        filed = again.files("memory")
+        assert again.said(filed[-1]) == [("user", "one"), ("assistant", "re: one")]
         assert again.files() == []
-        assert (again.workspace / "memory" / "INDEX.md").read_text().count("\n- ") == 1
+        assert (
+            (again.workspace / "memory" / "INDEX.md").read_text().count("\n- ") == len(filed) == 1 + (step == "extend")
+        )
 
     async def test_a_crash_before_anything_was_done_is_finished_too(self, here: Desk) -> None:
         await here.hear("one")

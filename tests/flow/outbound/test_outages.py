@@ -10,8 +10,10 @@ from gateway.domain.channel import SendUncertain
 from gateway.domain.errors import DatabaseDown, TryAgainLater
 from gateway.flow.outbound import attempt as attempt_module
 from gateway.flow.outbound import sender as sender_module
+from gateway.flow.outbound.attempt import UNCONFIRMED
 from gateway.store import outbox
-from tests.flow.outbound.test_sender import STATES, sent, unsent
+from gateway.store.pool import Database
+from tests.flow.outbound.test_sender import STATES, SURE, sent, unsent
 from tests.flow.path import MessagePath
 
 Break = Callable[..., None]
@@ -56,6 +58,32 @@ async def test_a_receipt_is_written_however_long_that_takes(
     await unsent(path, "hello")
     await sent(path, count=1)
     assert (path.channel.asked, await path.rows(STATES)) == (1, [("hello", "sent")])
+
+
+async def test_a_receipt_that_fails_for_no_known_reason_is_tried_again(path: MessagePath, breaks: Break) -> None:
+    breaks("sent", RuntimeError("a bug"), RuntimeError("a bug"))
+    await unsent(path, "hello")
+    await sent(path, count=1)
+    assert (path.channel.asked, await path.rows(STATES)) == (1, [("hello", "sent")])
+
+
+@pytest.mark.parametrize(("idempotent", "asked"), [(False, 1), (True, 8)])
+async def test_one_that_can_never_be_written_blocks_nothing_that_follows(
+    database: Database, path: MessagePath, breaks: Break, idempotent: bool, asked: int
+) -> None:
+    if idempotent:
+        path.channel.capabilities = SURE
+    async with database.connection() as conn:
+        await conn.execute(
+            """create function refuse() returns trigger language plpgsql as $$ begin raise 'no such thing'; end $$;
+               create trigger refuse before update on outbox for each row
+                 when (new.state = 'sent' and new.text = 'hello') execute function refuse()"""
+        )
+    breaks("due")  # looks again at once
+    await unsent(path, "hello", "later")
+    assert (await sent(path, count=asked + 2))[-2:] == ["later", UNCONFIRMED]
+    states = [("hello", "uncertain"), ("later", "sent"), (UNCONFIRMED, "sent")]
+    assert (path.channel.asked, await path.rows(STATES)) == (asked + 2, states)
 
 
 @pytest.mark.parametrize("afterwards", [False, True])

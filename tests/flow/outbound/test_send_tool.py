@@ -192,6 +192,7 @@ class TestFiles:
             await path.rows("update files set mime = 'text/x-plan', origin = 'fake' returning id")
             await does(path, "send_file", path="plan.md")
             assert await path.rows("select mime, origin from files") == [("text/x-plan", "fake")]
+            await path.channel.until(lambda texts: len(texts) == 4)
             (path.workspace / "plan.md").write_text("another plan")
             await does(path, "send_file", path="plan.md")
             await path.channel.until(lambda texts: len(texts) == 6)

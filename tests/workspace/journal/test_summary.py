@@ -4,7 +4,7 @@ from html import escape as html_escape
 import pytest
 from markdown_it import MarkdownIt
 
-from gateway.workspace.journal.summary import LINE, IndexLine, render_index, summarise
+from gateway.workspace.journal.summary import LINE, IndexLine, render_index, render_line, summarise
 from tests.workspace.journal.entries import AT
 
 
@@ -38,13 +38,10 @@ class TestIndex:
             "\n- [2026-03-01 12:30](20260301123015.md) · web · one\n  → two\n"
         )
 
-    def test_the_newest_comes_first(self) -> None:
+    def test_the_newest_comes_last_so_that_it_can_be_added(self) -> None:
         later = IndexLine(AT + timedelta(days=1), "", "later")
-        index = render_index([line(summary="earlier"), later])
-        assert index.index("later") < index.index("earlier")
-
-    def test_none_yet(self) -> None:
-        assert "Nothing yet." in render_index([])
+        first = line(summary="earlier")
+        assert render_index([later, first]) == render_index([first]) + render_line(later)
 
     @pytest.mark.parametrize("marker", ["-", "+", "*", "1.", "2)", "#", ">"])
     def test_words_of_a_conversation_work_no_markup(self, marker: str) -> None:

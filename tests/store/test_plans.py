@@ -1,0 +1,163 @@
+"""What a turn asks of the database reads a bounded number of rows, however long the history is."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from asyncpg.connection import LoggedQuery
+
+from gateway.domain.ids import MessageId, TaskId
+from gateway.domain.principals import Label
+from gateway.domain.tasks import Lane
+from gateway.domain.transcript import AssistantText
+from gateway.store import addresses, inbox, outbox, requests, sessions, spending, steps, tasks
+from gateway.store.pool import Connection
+from gateway.store.scheduling import attention, heartbeats, schedule_runs
+from gateway.store.transcript import attachments, entries, journals, messages, unread
+from gateway.store.transcript.entries import Mark
+from tests.store.history import SUMMARISED, lived_long
+from tests.store.world import World, arrival, fresh, somebody
+
+FEW = 500
+"""Rows that one step of a statement may look at; the history holds tens of thousands."""
+
+GENERIC_AFTER = 6
+"""Runs of a prepared statement after which the server may plan it for any arguments."""
+
+Work = Callable[[Connection, World], Awaitable[object]]
+
+
+async def _enter(conn: Connection, world: World) -> None:
+    at = await addresses.get(conn, world.address)
+    await inbox.enter(conn, arrival(id="new"), "message", at, fresh(), handled=True)
+
+
+async def _lines(conn: Connection, world: World) -> None:
+    journal = await journals.open_for(conn, world.session)
+    copied = await conn.fetchval("select max(id) - 5 from messages")
+    assert journal is not None
+    await entries.lines(conn, journal.id, Mark(copied, 0))
+
+
+NOW = datetime.now(UTC)
+TASK = TaskId(uuid4())
+ASKED_OFTEN: dict[str, Work] = {
+    # storing what arrives
+    "inbox.enter": _enter,
+    "inbox.seen": lambda conn, world: inbox.seen(conn, arrival(id="p77")),
+    "requests.address_of": lambda conn, world: requests.address_of(conn, "key", "k77"),
+    "sessions.by_digest": lambda conn, world: sessions.by_digest(conn, world.principal, "key", "abc"),
+    "unread.receive": lambda conn, world: unread.receive(
+        conn, world.session, world.principal, world.address, arrival(id="new"), Label.OWNER, fresh()
+    ),
+    "tasks.create_chat": lambda conn, world: tasks.create_chat(conn, world.principal, world.session, somebody()),
+    # the turn
+    "unread.take": lambda conn, world: unread.take(conn, world.session, joining=False),
+    "unread.left": lambda conn, world: unread.left(conn, world.session),
+    "unread.patience": lambda conn, world: unread.patience(conn, world.session),
+    "messages.transcript": lambda conn, world: messages.transcript(conn, world.session),
+    "attachments.of_turn": lambda conn, world: attachments.of_turn(conn, world.session, [], 50),
+    "messages.stored_since": lambda conn, world: messages.stored_since(conn, world.session, TASK, SUMMARISED),
+    "messages.said_since": lambda conn, world: messages.said_since(conn, world.session, SUMMARISED),
+    "messages.next_ordinal": lambda conn, world: messages.next_ordinal(conn, TASK),
+    "messages.was_asked": lambda conn, world: messages.was_asked(conn, world.session, TASK),
+    "messages.say": lambda conn, world: messages.say(
+        conn, world.session, world.principal, AssistantText("hi"), label=Label.OWNER
+    ),
+    "messages.answer": lambda conn, world: messages.answer(conn, world.session, MessageId(1)),
+    "messages.close": lambda conn, world: messages.close(conn, world.session),
+    "steps.spent_on": lambda conn, world: steps.spent_on(conn, TASK, NOW),
+    "spending.accounts": lambda conn, world: spending.accounts(conn, NOW, 0.0),
+    "sessions.label_at_work": lambda conn, world: sessions.label_at_work(conn, world.principal),
+    # its journal
+    "journals.open_for": lambda conn, world: journals.open_for(conn, world.session),
+    "journals.unopened": lambda conn, world: journals.unopened(conn, 100),
+    "journals.unopened of one": lambda conn, world: journals.unopened(conn, 1, world.session),
+    "journals.unfiled": lambda conn, world: journals.unfiled(conn, 100),
+    "journals.outline": lambda conn, world: journals.outline(conn, world.session),
+    "entries.lines": _lines,
+    # what polls
+    "tasks.claim": lambda conn, world: tasks.claim(conn, somebody(), {Lane.CHAT: 200, Lane.AGENTS: 16}, ["chat"]),
+    "tasks.recover": lambda conn, world: tasks.recover(conn),
+    "tasks.queue": lambda conn, world: tasks.queue(conn),
+    "tasks.live_chat": lambda conn, world: tasks.live_chat(conn, world.session),
+    "inbox.unhandled": lambda conn, world: inbox.unhandled(conn),
+    "outbox.due": lambda conn, world: outbox.due(conn, ["fake"], [], 200),
+    "outbox.next_for": lambda conn, world: outbox.next_for(conn, world.address),
+    "outbox.left_sending": lambda conn, world: outbox.left_sending(conn, "fake"),
+    "schedule_runs.deliver": lambda conn, world: schedule_runs.deliver(conn, 100),
+    "schedule_runs.arrived": lambda conn, world: schedule_runs.arrived(conn, 100),
+    "schedule_runs.on_their_way": lambda conn, world: schedule_runs.on_their_way(conn),
+    "schedule_runs.refuse": lambda conn, world: schedule_runs.refuse(conn, ["fake"]),
+    "schedule_runs.known": lambda conn, world: schedule_runs.known(conn, TASK),
+    "attention.look": lambda conn, world: attention.look(conn, world.principal, NOW - timedelta(minutes=30), NOW),
+    "heartbeats.get": lambda conn, world: heartbeats.get(conn),
+    "heartbeats.spent": lambda conn, world: heartbeats.spent(conn, NOW - timedelta(hours=12)),
+    # what screens and commands show
+    "messages.shown": lambda conn, world: messages.shown(conn, world.session),
+    "messages.last_answer": lambda conn, world: messages.last_answer(conn, world.session),
+    "messages.newest_summary": lambda conn, world: messages.newest_summary(conn, world.session),
+    "messages.asked_at": lambda conn, world: messages.asked_at(conn, MessageId(5)),
+    "messages.last_id": lambda conn, world: messages.last_id(conn),
+    "sessions.recent": lambda conn, world: sessions.recent(conn, 50),
+    "outbox.in_state": lambda conn, world: outbox.in_state(conn, "uncertain"),
+    "addresses.last_spoken_at": lambda conn, world: addresses.last_spoken_at(conn, world.principal),
+}
+
+
+async def test_what_is_asked_often_never_reads_the_history(world: World) -> None:
+    await lived_long(world)
+    async with world.database.connection() as conn:
+        most = {name: await _most_read(conn, world, work) for name, work in ASKED_OFTEN.items()}
+    assert {name: steps for name, steps in most.items() if steps} == {}
+
+
+async def _most_read(conn: Connection, world: World, work: Work) -> list[str]:
+    """The steps of its plans that look at too many rows, and the tables that its functions read too much of."""
+    asked: list[LoggedQuery] = []
+    for _ in range(GENERIC_AFTER):
+        async with _undone(conn):
+            await work(conn, world)
+    async with _undone(conn):
+        before = await _fetched(conn)
+        with conn.query_logger(asked.append):
+            await work(conn, world)
+        read = {table: rows - before.get(table, 0) for table, rows in (await _fetched(conn)).items()}
+    found = [f"{table}: {rows} rows fetched" for table, rows in read.items() if rows > FEW]
+    for query in asked:
+        if (
+            query.query.lstrip().startswith(("select", "with", "insert", "update", "("))
+            and "pg_catalog" not in query.query
+        ):
+            async with _undone(conn):
+                [[[plan]]] = await conn.fetch(f"explain (analyze, format json) {query.query}", *query.args)
+            found += _heavy(plan["Plan"])
+    return found
+
+
+async def _fetched(conn: Connection) -> dict[str, int]:
+    """Rows of each table that this connection has looked at; plans do not tell what happens inside functions."""
+    rows = await conn.fetch(
+        "select relname, seq_tup_read + coalesce(idx_tup_fetch, 0) as rows from pg_stat_xact_user_tables"
+    )
+    return {row["relname"]: row["rows"] for row in rows}
+
+
+def _heavy(step: dict[str, Any]) -> Iterator[str]:
+    rows = step["Actual Rows"] + step.get("Rows Removed by Filter", 0) + step.get("Rows Removed by Index Recheck", 0)
+    if rows * step["Actual Loops"] > FEW:
+        yield f"{step['Node Type']} {step.get('Relation Name', '')}: {rows * step['Actual Loops']:.0f} rows"
+    for below in step.get("Plans", ()):
+        yield from _heavy(below)
+
+
+@asynccontextmanager
+async def _undone(conn: Connection) -> AsyncIterator[None]:
+    transaction = conn.transaction()
+    await transaction.start()
+    try:
+        yield
+    finally:
+        await transaction.rollback()
