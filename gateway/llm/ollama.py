@@ -1,4 +1,4 @@
-"""Asks a local Ollama what it has, with nothing heavier than a socket."""
+"""Asks a local Ollama for its models over a plain socket, which needs no HTTP library."""
 
 import asyncio
 from contextlib import closing
@@ -18,7 +18,7 @@ class _Tags(BaseModel):
 
 
 async def installed_models(base_url: str, timeout: float = 0.3) -> tuple[str, ...]:
-    """Names of the models, newest first; empty if nothing answers within `timeout` seconds."""
+    """The model names, newest first; empty if nothing answers within `timeout` seconds."""
     try:
         async with asyncio.timeout(timeout):
             return _names(await _get(base_url, "/api/tags"))

@@ -8,13 +8,13 @@ from gateway.cli.checks.finding import Finding, Level, Patient
 from gateway.config.clock import SystemClock
 from gateway.domain.model import Attempt, ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.llm.auto import GUIDE
-from gateway.llm.call import Patience
+from gateway.llm.call import RetryPolicy
 from gateway.llm.catalog import split
 from gateway.llm.client import ModelClient, build_client
 from gateway.llm.endpoint import endpoint_of
 
 _QUESTION = Prompt((UserMessage("Answer with one word: ready"),))
-_PATIENCE = Patience(delays=(0.0,), silence=45.0)
+_RETRY_POLICY = RetryPolicy(delays=(0.0,), max_silence=45.0)
 
 
 def check_model(patient: Patient) -> Iterator[Finding]:
@@ -23,7 +23,7 @@ def check_model(patient: Patient) -> Iterator[Finding]:
 
 
 async def _looked(patient: Patient) -> list[Finding]:
-    client = await build_client(patient.config.models, patient.environ, SystemClock(), _PATIENCE)
+    client = await build_client(patient.config.models, patient.environ, SystemClock(), _RETRY_POLICY)
     about = client.describe()
     try:
         if about.active == GUIDE:

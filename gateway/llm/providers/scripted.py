@@ -1,4 +1,4 @@
-"""Answers from a script, without any model: for tests, evaluations and demonstrations."""
+"""Answers from a script, without a model: for tests, evaluations and demos."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -29,7 +29,7 @@ Script: TypeAlias = Sequence[Line] | Callable[[str, Prompt], Line]
 
 
 class ScriptedProvider:
-    """Plays a list line by line, or asks a function; remembers every prompt. A list that ran out fails the try."""
+    """Plays a list line by line, or calls a function; records every prompt. An exhausted list fails the attempt."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -55,7 +55,7 @@ class ScriptedProvider:
         """Nothing to do."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     def _line(self, model: str, prompt: Prompt) -> Line:
         if callable(self._script):
