@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from gateway.cli.checks.finding import Check, Finding, Patient, admit
+from gateway.cli.checks.finding import Check, CheckContext, Finding, load_context
 from gateway.config.environment import Environment
 
 Fake = TypeVar("Fake", bound=AbstractAsyncContextManager[object])
@@ -15,7 +15,7 @@ Fake = TypeVar("Fake", bound=AbstractAsyncContextManager[object])
 Examine = Callable[..., list[Finding]]
 
 
-def patient(folder: Path, text: str | None = None, *, live: bool = False, **environ: str) -> Patient:
+def context(folder: Path, text: str | None = None, *, live: bool = False, **environ: str) -> CheckContext:
     """Someone whose config.json says `text`, with nothing but `environ` around."""
     if text is not None:
         (folder / "config.json").write_text(text)
@@ -26,12 +26,12 @@ def patient(folder: Path, text: str | None = None, *, live: bool = False, **envi
         "OLLAMA_HOST": "127.0.0.1:1",
         **environ,
     }
-    return admit(Environment.read(around), around, live=live)
+    return load_context(Environment.read(around), around, live=live)
 
 
 def examine_with(folder: Path) -> Examine:
     def examine(check: Check, text: str | None = None, live: bool = False, **environ: str) -> list[Finding]:
-        return list(check(patient(folder, text, live=live, **environ)))
+        return list(check(context(folder, text, live=live, **environ)))
 
     return examine
 
