@@ -32,7 +32,7 @@ def validate() -> None:
 
 def get(key: Key) -> None:
     """Print one setting, or its default. Keys and passwords written in the file are masked."""
-    value = edit.hidden(key, edit.get(Environment.read(os.environ).config, key))
+    value = edit.masked(key, edit.get(Environment.read(os.environ).config, key))
     if isinstance(value, str):
         print(SecretMask().text(value))
     else:

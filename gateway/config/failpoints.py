@@ -1,4 +1,4 @@
-"""Places where a crash test kills the process: `SUPACLAW_FAIL=<step>[:n]`."""
+"""Points where a crash test kills the process: `SUPACLAW_FAIL=<step>[:n]`."""
 
 import os
 import signal
@@ -9,12 +9,12 @@ from gateway.domain.errors import ConfigError
 
 
 class Step(StrEnum):
-    """A named instant on a message's way; `about` says which."""
+    """A named point in the handling of a message; `about` describes it."""
 
     about: str
 
     def __new__(cls, name: str, about: str) -> "Step":
-        """A step is its name, with a description beside it."""
+        """A step is a string, its name, with a description."""
         step = str.__new__(cls, name)
         step._value_ = name
         step.about = about
@@ -55,7 +55,7 @@ class Failpoints:
             self._step, self._left = _parse(armed)
 
     def reach(self, step: Step) -> None:
-        """Do nothing, or never return."""
+        """Kill the process if this step is armed and its count is reached."""
         if step is not self._step:
             return
         self._left -= 1

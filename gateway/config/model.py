@@ -1,4 +1,4 @@
-"""What config.json may say; `{}` is a complete configuration."""
+"""The model of config.json; `{}` is a complete configuration."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -17,7 +17,7 @@ JsonSection = Mapping[str, JsonValue]
 
 
 class Section(BaseModel):
-    """Base of every section: frozen, and an unknown key is an error."""
+    """Base of every section: frozen; unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,7 +27,7 @@ def _zone(name: str) -> str:
 
 
 class Owner(BaseModel):
-    """Who the agent belongs to; every key but those named here is a channel, its value the owner's id there."""
+    """The agent's owner; every other key is a channel, with the owner's id there as its value."""
 
     model_config = ConfigDict(frozen=True, extra="allow", coerce_numbers_to_str=True)
     __pydantic_extra__: dict[str, str | None] = Field(init=False)
@@ -39,7 +39,7 @@ class Owner(BaseModel):
 
     @property
     def ids(self) -> Mapping[str, str]:
-        """The owner's platform id by channel; channels left null are not in it."""
+        """The owner's platform ids by channel, without channels set to null."""
         return {channel: id for channel, id in self.__pydantic_extra__.items() if id is not None}
 
 

@@ -135,7 +135,7 @@ class _Files:
 
 def _guard(path: str, caller: Caller) -> None:
     """What others sent is not to become what the agent obeys from now on, least of all while nobody looks on."""
-    if caller.address is None and caller.label is Label.UNTRUSTED and WorkspacePath.parse(path).instructs:
+    if caller.address is None and caller.label is Label.UNTRUSTED and WorkspacePath.parse(path).is_instructions:
         raise ToolFailed("not_allowed", f"What others sent may not change {path}; tell the user instead.")
 
 

@@ -1,4 +1,4 @@
-"""Names of files that came from outside: readable, harmless, and clear of what is kept beside other files."""
+"""Safe names for received files: readable, harmless, and without clashes with files derived from others."""
 
 import mimetypes
 import re
@@ -6,9 +6,9 @@ import unicodedata
 from collections.abc import Iterator, Set
 
 TEXT, PAGES = ".txt", ".pages"
-"""What the text of a file and the folder of its pages are named, behind its own name."""
+"""Suffixes of a file's extracted text and of the folder of its pages."""
 LONGEST = 150
-"""Bytes; what is kept beside a file has a longer name, and a path is bounded."""
+"""The most bytes of a name; the suffixes of derived files need room."""
 MOST_ALIKE = 10_000
 
 _SEPARATORS = re.compile(r"[/\\]")
@@ -16,7 +16,7 @@ _UNSAFE = re.compile(r'[<>:"|?*\[\]`]')
 
 
 def safe_name(name: str, mime: str = "") -> str:
-    """The last part of a name without what is invisible or means something to a system; never empty, never hidden."""
+    """The last part of a name, without invisible and special characters; never empty or hidden."""
     last = _SEPARATORS.split(unicodedata.normalize("NFC", name).rstrip("/\\"))[-1]
     seen = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in last)
     clean = " ".join(_UNSAFE.sub("_", seen).split()).strip(". ")
@@ -27,7 +27,7 @@ def safe_name(name: str, mime: str = "") -> str:
 
 
 def candidates(name: str) -> Iterator[str]:
-    """The name, then the same with -2, -3 … before its extension."""
+    """Yield the name, then the name with -2, -3 … before its extension."""
     yield name
     stem, extension = _split(name)
     for number in range(2, MOST_ALIKE):
@@ -35,7 +35,7 @@ def candidates(name: str) -> Iterator[str]:
 
 
 def taken(name: str, names: Set[str]) -> bool:
-    """Whether the name, or what would be kept beside it, is in the folder already, or is kept beside another file."""
+    """Whether the name, or that of a file derived from it, is in use, or the name is that of another's derived file."""
     beside = any(name.endswith(suffix) and name.removesuffix(suffix) in names for suffix in (TEXT, PAGES))
     return beside or not names.isdisjoint({name, name + TEXT, name + PAGES})
 

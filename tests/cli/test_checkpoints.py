@@ -143,7 +143,7 @@ def test_at_a_terminal_it_asks(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("diff", "zzzz"), "zzzz is no id"),
+        (("diff", "zzzz"), "zzzz is not an id"),
         (("diff", "0000"), "there is no checkpoint 0000"),
         (("restore", "0000", "--yes"), "there is no checkpoint 0000"),
         (("restore", "0000", "--path", "../x", "--yes"), "'..' is not allowed"),
