@@ -61,8 +61,8 @@ def _print_findings(findings: Sequence[tuple[str, Finding]]) -> None:
     coloured = False if os.environ.get("NO_COLOR") else None
     for name, finding in findings:
         fix = [] if not finding.fix else wrap.wrap(f"{'':16}→ {finding.fix}")
-        told = "\n".join([*wrap.wrap(f"{finding.level:4}  {name:9} {finding.text}"), *fix])
-        typer.echo(typer.style(told[:4], fg=_COLOURS[finding.level]) + mask.text(told[4:]), color=coloured)
+        text = "\n".join([*wrap.wrap(f"{finding.level:4}  {name:9} {finding.text}"), *fix])
+        typer.echo(typer.style(text[:4], fg=_COLOURS[finding.level]) + mask.text(text[4:]), color=coloured)
     counts = Counter(finding.level for _, finding in findings)
     print(f"\n{counts[Level.FAIL]} failed, {counts[Level.WARN]} warnings, {counts[Level.OK]} ok")
 

@@ -1,4 +1,4 @@
-"""Long Markdown in parts that fit a messenger, cut where a reader would pause."""
+"""Splits long Markdown into parts that fit a messenger, at natural breaks."""
 
 import re
 import unicodedata
@@ -15,7 +15,7 @@ _LONGEST_GRAPHEME = 32
 
 
 def utf16_len(text: str) -> int:
-    """The length messengers count in: UTF-16 units."""
+    """The length in UTF-16 units, which messengers count."""
     return len(text) if text.isascii() else len(text) + sum(char > "\uffff" for char in text)
 
 
@@ -26,9 +26,9 @@ def utf16_tail(text: str, limit: int) -> str:
 
 
 def split(text: str, limit: int) -> tuple[str, ...]:
-    """Parts of at most `limit` UTF-16 units (16 or more); nothing but white space at the cuts is lost.
+    """Split into parts of at most `limit` UTF-16 units (16 or more); only drops white space at the cuts.
 
-    A fenced code block is kept whole where it fits a part; one that must be cut is closed and opened again.
+    A fenced code block stays whole if it fits a part; otherwise it is closed at the cut and reopened.
     """
     if limit < MIN_LIMIT:
         raise ValueError(f"limit must be at least {MIN_LIMIT}")
@@ -78,7 +78,7 @@ def _closed(body: str, closing: str) -> str:
 
 
 def _fences(text: str, limit: int) -> list[_Fence]:
-    """Every fenced block, in order; one that is never closed reaches to the end."""
+    """All fenced blocks, in order; an unclosed one extends to the end."""
     found: list[_Fence] = []
     opened: re.Match[str] | None = None
     for line in _FENCE.finditer(text):
@@ -95,7 +95,7 @@ def _fences(text: str, limit: int) -> list[_Fence]:
 
 
 def _fence(opened: re.Match[str], content_end: int, stop: int, limit: int) -> _Fence:
-    """The block; one whose opening line is too long to repeat is cut like running text."""
+    """The block; if its opening line is too long to repeat, it is cut like plain text."""
     opening = opened.group().rstrip()
     if utf16_len(opening) > limit // 4:
         return _Fence(opened.start(), opened.end(), content_end, stop, "", "")
@@ -106,7 +106,7 @@ def _fence(opened: re.Match[str], content_end: int, stop: int, limit: int) -> _F
 
 
 def _reopening(fences: list[_Fence], first: int, position: int) -> str:
-    """The opening line to repeat when `position` lies in the middle of a block."""
+    """The opening line to repeat if `position` is inside a block."""
     if first == len(fences):
         return ""
     fence = fences[first]
@@ -141,7 +141,7 @@ def _fits(text: str, fence: _Fence, limit: int) -> bool:
 
 
 def _inside(text: str, fence: _Fence, position: int, end: int) -> _Cut:
-    """A cut in a block that is longer than a part: after a line, leaving room to close it."""
+    """A cut inside a block that is longer than a part: after a line, with room for the closing fence."""
     content = max(position, fence.content)
     last = min(end - len(fence.closing) - 1, fence.content_end)
     if last <= content:
@@ -157,7 +157,7 @@ def _inside(text: str, fence: _Fence, position: int, end: int) -> _Cut:
 
 
 def _outside(text: str, position: int, free: int, end: int) -> _Cut:
-    """A cut in running text, after `free`: in the later half of the part if there is any border."""
+    """A cut in plain text, after `free`: in the second half of the part if there is any border."""
     middle = max(free, position + (end - position) // 2)
     at = _border(text, middle, end) or _border(text, free, middle) or (free if free > position else 0)
     at = at or _between_graphemes(text, position, end)
@@ -165,7 +165,7 @@ def _outside(text: str, position: int, free: int, end: int) -> _Cut:
 
 
 def _border(text: str, start: int, end: int) -> int:
-    """The last border between `start` and `end`, blank line before line before sentence before space; else 0."""
+    """The last border between `start` and `end`: a blank line, else a line, a sentence or a space; else 0."""
     for mark in ("\n\n", "\n"):
         found = text.rfind(mark, start, end + len(mark))
         if start < found <= end:
@@ -178,7 +178,7 @@ def _border(text: str, start: int, end: int) -> int:
 
 
 def _next_start(text: str, at: int) -> int:
-    """Where the next part starts: after the white space, but with the indentation of its first line."""
+    """The start of the next part: after white space, but keeping its first line's indentation."""
     match = _WHITE.match(text, at)
     first = match.end() if match else at
     line = text.rfind("\n", at, first) + 1
@@ -186,7 +186,7 @@ def _next_start(text: str, at: int) -> int:
 
 
 def _between_graphemes(text: str, start: int, end: int) -> int:
-    """An index in (start, end] that does not tear a visible character apart, if there is one near `end`."""
+    """An index in (start, end] between two graphemes, if there is one near `end`."""
     for index in range(end, max(start, end - _LONGEST_GRAPHEME), -1):
         if not _joined(text, index):
             return index

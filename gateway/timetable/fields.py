@@ -1,4 +1,4 @@
-"""What five cron fields may say. croniter takes more than is checked here, and some of it as nobody means it."""
+"""Validates five cron fields. croniter accepts more, and misreads some of it."""
 
 import re
 from collections.abc import Mapping
@@ -32,15 +32,15 @@ class _Field:
 
     def _check_part(self, part: str, low: str | None, high: str | None, step: str | None) -> None:
         ends = [self._number(end) for end in (low, high) if end is not None]
-        if len(ends) == 2 and ends[0] == ends[1]:  # to croniter, the whole cycle
-            raise ValueError(f'{self.name} "{part}" is no range: write "{low}"')
-        if step is not None and ends != sorted(ends):  # which croniter counts wrongly
+        if len(ends) == 2 and ends[0] == ends[1]:  # croniter takes it as the whole cycle
+            raise ValueError(f'{self.name} "{part}" is not a range: write "{low}"')
+        if step is not None and ends != sorted(ends):  # croniter miscounts these
             raise ValueError(
-                f'{self.name} "{part}" runs over its end: write "{low}-{self.high}/{step}" and what follows'
+                f'{self.name} "{part}" wraps around: write "{low}-{self.high}/{step}" and the rest separately'
             )
         if step is not None and not 1 <= int(step) <= self.high:
             raise ValueError(
-                f'{self.name} "{part}": a step is 1-{self.high}, and counts anew from {self.low} each time'
+                f'{self.name} "{part}": a step must be 1-{self.high}, and restarts at {self.low} each time'
             )
 
     def _number(self, text: str) -> int:
@@ -64,7 +64,7 @@ _FIELDS = (
 
 
 def checked(text: str) -> str:
-    """The fields with one space between them; raises `ValueError` with one line that says what would be right."""
+    """Validate and normalise the fields; raises `ValueError` with a one-line message that says how to fix them."""
     fields = text[: _LONGEST + 1].split()
     if len(fields) != len(_FIELDS) or len(text) > _LONGEST:
         raise ValueError(

@@ -1,6 +1,6 @@
-"""A schedule's times in words, for the people who asked for it.
+"""A schedule's times in words, for people.
 
-What was stored may be valid no more (another version's zones, an edit by hand); it is told nevertheless.
+A stored definition may have become invalid (other zone data, a manual edit); it is still shown.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def moment(at: datetime, zone: str) -> str:
 
 
 def local(at: datetime, zone: str) -> datetime:
-    """The same instant on the wall clock of the zone, or of UTC where there is no such zone."""
+    """The instant in the zone, or in UTC if the zone does not exist."""
     return at.astimezone(named(zone if is_zone(zone) else UTC_ZONE))
 
 
@@ -80,7 +80,7 @@ def _days(day: str, month: str, weekday: str) -> str | None:
 
 
 def _weekdays(field: str) -> str | None:
-    """Of a list, or the one range that people have a word for."""
+    """A list of weekdays, or the range "weekday", in words; None if it has no simple wording."""
     if field.lower() in {"1-5", "mon-fri"}:
         return "every weekday"
     numbers = [_weekday(part) for part in field.split(",")]
@@ -89,7 +89,7 @@ def _weekdays(field: str) -> str | None:
 
 
 def _weekday(text: str) -> int | None:
-    """Counted from Monday."""
+    """The number of a weekday, counted from Monday."""
     if text in {"0", "1", "2", "3", "4", "5", "6", "7"}:
         return (int(text) - 1) % 7
     short = [day[:3].lower() for day in _DAYS]

@@ -63,7 +63,7 @@ def test_five_ends_in_ten_minutes_are_a_crash_loop(tmp_path: Path, clock: Hands)
     assert starts.looping(clock.now()) == 5
     told = starts.notice(clock.now())
     assert told is not None
-    assert told.startswith("I was ended 5 times within 10 minutes")
+    assert told.startswith("I crashed or was killed 5 times within 10 minutes")
     clock.pass_by(minutes=7)
     assert starts.looping(clock.now()) == 0
 

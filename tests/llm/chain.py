@@ -48,7 +48,7 @@ class ScriptedProviders(Providers):
         return (f"secret-of-{model}",)
 
     def asked(self) -> dict[str, int]:
-        return {model: len(provider.asked) for model, provider in self.by_model.items()}
+        return {model: len(provider.requests) for model, provider in self.by_model.items()}
 
 
 class Chain:

@@ -33,12 +33,12 @@ class ScriptedProvider:
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self.asked: list[tuple[str, Prompt]] = []
+        self.requests: list[tuple[str, Prompt]] = []
         self.closed = 0
 
     async def stream(self, model: str, prompt: Prompt, _params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
         """The next line."""
-        self.asked.append((model, prompt))
+        self.requests.append((model, prompt))
         try:
             say = _say(self._line(model, prompt))
             for piece in say.pieces:
@@ -60,9 +60,9 @@ class ScriptedProvider:
     def _line(self, model: str, prompt: Prompt) -> Line:
         if callable(self._script):
             return self._script(model, prompt)
-        if len(self.asked) > len(self._script):
+        if len(self.requests) > len(self._script):
             return ModelError(ErrorKind.BAD_REQUEST, "the script has no more lines")
-        return self._script[len(self.asked) - 1]
+        return self._script[len(self.requests) - 1]
 
 
 def build(_: Endpoint) -> Provider:

@@ -65,10 +65,10 @@ async def answer(
     accepted = await _accepted(site, caller, InboxId(inbox_id))
     try:
         async with asyncio.timeout(wait):
-            said = await site.while_running(site.backend.answers.wait(accepted))
+            found = await site.while_running(site.backend.answers.wait(accepted))
     except TimeoutError:
         return Response(status_code=204)
-    return JSONResponse(_answer_json(said, await _sent_files(site, accepted, said)))
+    return JSONResponse(_answer_json(found, await _sent_files(site, accepted, found)))
 
 
 async def _accepted(site: Site, caller: Caller, id: InboxId) -> Accepted:
@@ -82,15 +82,15 @@ async def _accepted(site: Site, caller: Caller, id: InboxId) -> Accepted:
     return Accepted(StartTurn(), arrival.id, arrival.address_id, session, arrival.message_id)
 
 
-async def _sent_files(site: Site, accepted: Accepted, said: Answer) -> list[Json]:
+async def _sent_files(site: Site, accepted: Accepted, answer: Answer) -> list[Json]:
     """The files that the agent sent between the message and its answer."""
     async with site.backend.database.connection() as conn:
-        asked = await messages.get(conn, accepted.message_id) if accepted.message_id else None
-        if asked is None or asked.seq is None:
+        question = await messages.get(conn, accepted.message_id) if accepted.message_id else None
+        if question is None or question.seq is None:
             return []
-        rows = await attachments.joined(conn, await messages.shown(conn, asked.session_id))
-    last = max((row.seq or 0 for row in rows if row.id == said.message_id), default=asked.seq)
-    between = [row for row in rows if row.kind == "assistant" and asked.seq < (row.seq or 0) <= last]
+        rows = await attachments.joined(conn, await messages.shown(conn, question.session_id))
+    last = max((row.seq or 0 for row in rows if row.id == answer.message_id), default=question.seq)
+    between = [row for row in rows if row.kind == "assistant" and question.seq < (row.seq or 0) <= last]
     return [as_json(file) for row in between for file in row.attached]
 
 

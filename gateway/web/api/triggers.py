@@ -47,14 +47,14 @@ class Queued:
 @router.post("/trigger", status_code=202, openapi_extra=_SHAPE)
 async def trigger(request: Request, site: AtSite, caller: Sender, key: Key = None) -> Queued:
     """Tell the agent that something happened. The agent treats the content as data, not as instructions."""
-    asked = parse(await request.body())
-    if asked.agent not in site.backend.models():
+    body = parse(await request.body())
+    if body.agent not in site.backend.models():
         raise Refused(400, "unknown_agent", f"There is only {', '.join(site.backend.models())}.", param="agent")
-    if key and asked.idempotency_key not in {None, key}:
+    if key and body.idempotency_key not in {None, key}:
         raise Refused(400, "invalid_request", "The header and the body name different keys.", param="idempotency_key")
-    source, known = _source(caller, asked.source), asked.idempotency_key or key
+    source, known = _source(caller, body.source), body.idempotency_key or key
     return await _queued(
-        site, TriggerRequest(source, asked.content, caller.account, asked.session, asked.deliver_to, known)
+        site, TriggerRequest(source, body.content, caller.account, body.session, body.deliver_to, known)
     )
 
 
