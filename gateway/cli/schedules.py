@@ -35,9 +35,7 @@ MAX_LISTED = 10_000
 MAX_TEXT = 4_000
 COLUMNS = ("id", "name", "of", "when", "next_run_at", "state")
 RUN_COLUMNS = ("slot", "executed_at", "produced_at", "delivered_at", "missed", "error")
-NONE = (
-    "Nothing is scheduled. `schedules list --all` includes paused and finished ones, `add --help` shows how to add one."
-)
+NONE = "Nothing is scheduled. `schedules list --all` includes paused and finished ones, `add --help` shows how to add."
 NOT_RUNNING = "; no gateway is running on this machine's data, so it runs once one is started"
 UTC_ASSUMED = "Your time zone is unknown, so UTC is used; set owner.timezone in config.json, or pass --zone."
 

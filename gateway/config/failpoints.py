@@ -24,7 +24,7 @@ class Step(StrEnum):
     INBOUND_JOURNALED = "inbound.journaled", "the message is in its session's journal, not in the database"
     INBOUND_SPOOLED = (
         "inbound.spooled",
-        "the database is down and the message is on disk, not acknowledged to the platform",
+        "the database is down, the message is on disk, not acknowledged to the platform",
     )
     INBOUND_COMMITTED = "inbound.committed", "the batch is stored, not acknowledged to the platform"
     INGEST_KEPT = "ingest.kept", "an attachment is saved as a file, not linked to its message"

@@ -56,8 +56,7 @@ class Inbound:
     and names the message it replaces in `edits`. `addressed` is false for group messages not meant for the agent. A
     `solo` message gets its own turn and answer instead of joining a running turn. `earlier` is stored only if the
     address has no session yet. Messages with the same `album` are one message that the platform split. `quoted` is
-    the text of the message replied to, as its sender sees it. The press of a button is a message with its value as
-    text, sent by the person who pressed it.
+    the text of the message replied to, as its sender sees it. A button press is its value, sent by whoever pressed it.
     """
 
     address: Address

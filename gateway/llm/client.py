@@ -90,9 +90,8 @@ async def build_client(
     providers = Providers(settings.providers, environ, settings.engine)
     choice = await _primary(settings, environ)
     chain = tuple(dict.fromkeys((choice.model, *settings.fallbacks)))
-    services = CallServices(
-        providers, settings.params, Prices(), clock, Cooldowns(clock), retry_policy or RetryPolicy()
-    )
+    policy = retry_policy or RetryPolicy()
+    services = CallServices(providers, settings.params, Prices(), clock, Cooldowns(clock), policy)
     return ModelClient(chain, choice.reason, services)
 
 

@@ -22,9 +22,7 @@ class Trigger(BaseModel):
     text: str | None = Field(None, description="What happened, in words.")
     payload: object = Field(None, description="What happened, as any JSON; either this or `text`.")
     agent: str = "default"
-    session: Name | None = Field(
-        None, description="Name of a conversation of the source to continue; default: a new one."
-    )
+    session: Name | None = Field(None, description="The source's conversation to continue; default: a new one.")
     deliver_to: Name | None = Field(None, description="A channel, or `none`; default: where the owner wrote last.")
     idempotency_key: Name | None = Field(None, description="A repeated request with the same key is ignored.")
 

@@ -169,9 +169,7 @@ def _encode(text: str, path: WorkspacePath) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise WorkspaceError(
-            "binary", f"The text for {path} contains an invalid character; use valid Unicode."
-        ) from error
+        raise WorkspaceError("binary", f"The text for {path} has an invalid character; use valid Unicode.") from error
 
 
 def _check_size(data: bytes, path: WorkspacePath) -> None:

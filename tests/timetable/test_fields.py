@@ -52,7 +52,7 @@ def test_anything_but_five_fields_is_refused(text: str) -> None:
         ("٣ 8 * * *", 'minute "٣" is not understood'),
         ("*-5 8 * * *", 'minute "*-5" is not understood'),
         ("0 9-9 * * *", 'hour "9-9" is not a range: write "9"'),
-        ("*/0 * * * *", 'minute "*/0": a step is 1-59'),
+        ("*/0 * * * *", 'minute "*/0": a step must be 1-59'),
         ("*/90 * * * *", 'minute "*/90": a step must be 1-59, and restarts at 0 each time'),
         ("0 22-6/2 * * *", 'hour "22-6/2" wraps around: write "22-23/2" and the rest separately'),
     ],
