@@ -34,7 +34,7 @@ class Steered:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The turn's answer; always the last event. `stopped_by` names the limit that ended it early, else it is None."""
+    """The turn ended with this answer. `stopped_by` names the limit that ended it early, else it is None."""
 
     text: str
     stopped_by: str | None = None

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-_LARGEST_ANSWER = 1_000_000
+_MAX_RESPONSE_BYTES = 1_000_000
 
 
 class _Model(BaseModel):
@@ -34,7 +34,7 @@ async def _get(base_url: str, path: str) -> bytes:
     )
     with closing(writer):
         writer.write(f"GET {path} HTTP/1.0\r\nHost: {url.netloc}\r\n\r\n".encode())
-        return await reader.read(_LARGEST_ANSWER)
+        return await reader.read(_MAX_RESPONSE_BYTES)
 
 
 def _names(answer: bytes) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.llm.errors import ModelError, classify
 
-_SHOWN = 2_000
+_MAX_SHOWN = 2_000
 
 
 class Refusal(BaseModel):
@@ -39,7 +39,7 @@ def refusal_in(body: bytes) -> Refusal:
     try:
         parsed = _Body.model_validate_json(body)
     except ValidationError:
-        return Refusal(message=" ".join(body[:_SHOWN].decode("utf-8", "replace").split()))
+        return Refusal(message=" ".join(body[:_MAX_SHOWN].decode("utf-8", "replace").split()))
     if isinstance(parsed.error, Refusal):
         return parsed.error
     message = parsed.error or parsed.message or parsed.detail

@@ -37,7 +37,7 @@ _SHAPES = tuple(
     )
 )
 _LIST = re.compile(r"(?:(?:list|show)(?: me)? )?(?:all )?(?:my )?reminders", re.IGNORECASE)
-_LONGEST = 40
+_MAX_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def parse_request(message: str, sent_at: datetime) -> Mapping[str, str] | None:
     for shape in _SHAPES:
         if (found := shape.fullmatch(text)) and (time := _time(found.groupdict(), sent_at)):
             what = found["what"]
-            name = f"{one_line(what, _LONGEST)}, {time.words}"
+            name = f"{one_line(what, _MAX_CHARS)}, {time.words}"
             return {"action": "add", "name": name, "prompt": f"{TASK}{what}", **time.arguments}
     return None
 

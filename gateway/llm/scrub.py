@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-LONGEST = 2_000
+MAX_CHARS = 2_000
 _KEY_LIKE = re.compile(r"\b(?:sk|gsk|xai|AIza)[-_A-Za-z0-9]{12,}")
 
 
@@ -12,4 +12,4 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, "***")
     line = " ".join(_KEY_LIKE.sub("***", text).split())
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return line if len(line) <= MAX_CHARS else f"{line[: MAX_CHARS - 1]}…"

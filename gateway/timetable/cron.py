@@ -22,7 +22,7 @@ from gateway.timetable.wall import Wall
 
 _DAY = timedelta(days=1)
 _SECOND = timedelta(seconds=1)
-_NEAR = timedelta(hours=25)
+_MAX_CHANGE = timedelta(hours=25)
 """More than any clock change ever (Apia skipped a day)."""
 _SOME_DAY = date(2000, 1, 1)
 
@@ -59,7 +59,7 @@ class Cron:
         start, end = _naive(since), _naive(until)
         found = {
             wall - span.offset
-            for span in self._spans(start - _NEAR, end)
+            for span in self._spans(start - _MAX_CHANGE, end)
             for wall in self._wall.between(max(start, span.after) + span.offset, min(end, span.until) + span.offset)
         }
         return (slot.replace(tzinfo=UTC) for slot in sorted(found))
@@ -67,23 +67,23 @@ class Cron:
     def _after(self, moment: datetime) -> datetime | None:
         while (wall := self._wall.after(moment + (offset := self._offset(moment)))) is not None:
             guess = wall - offset  # correct unless the clock changes
-            end = min(guess, moment + _NEAR) + _NEAR
-            spans = self._spans(moment - _NEAR, end)
+            end = min(guess, moment + _MAX_CHANGE) + _MAX_CHANGE
+            spans = self._spans(moment - _MAX_CHANGE, end)
             found = [slot for span in spans if (slot := self._first_in(span, moment)) is not None]
             if found and min(found) <= end:
                 return min(found)
-            moment = max(end, guess - _NEAR)
+            moment = max(end, guess - _MAX_CHANGE)
         return None
 
     def _last(self, moment: datetime) -> datetime | None:
         while (wall := self._wall.until(moment + (offset := self._offset(moment)))) is not None:
             guess = wall - offset
-            start = max(guess, moment - _NEAR) - _NEAR
-            spans = self._spans(start - _NEAR, moment)
+            start = max(guess, moment - _MAX_CHANGE) - _MAX_CHANGE
+            spans = self._spans(start - _MAX_CHANGE, moment)
             found = [slot for span in spans if (slot := self._last_in(span, moment)) is not None]
             if found and max(found) >= start:
                 return max(found)
-            moment = min(start - _SECOND, guess + _NEAR)
+            moment = min(start - _SECOND, guess + _MAX_CHANGE)
         return None
 
     def _spans(self, since: datetime, until: datetime) -> "tuple[_Span, ...]":

@@ -19,10 +19,10 @@ from gateway.timetable.wording import moment
 Kind: TypeAlias = Literal["once", "recurring"] | None
 
 LONGEST_NAME = 80
-LONGEST_PROMPT = 4_000
-SLACK = timedelta(seconds=60)
+MAX_PROMPT = 4_000
+PAST_TOLERANCE = timedelta(seconds=60)
 """A time in the past by no more than this means now."""
-FARTHEST = timedelta(days=3_653)
+MAX_AHEAD = timedelta(days=3_653)
 _BREAKS = frozenset({"Cc", "Zl", "Zp"})
 _SHAPE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-](0\d|1[0-4]):?\d\d)?", re.ASCII)
 
@@ -109,9 +109,9 @@ def _instant(text: str, zone: str, now: datetime) -> datetime:
         there = moment(at, zone)
     except (ValueError, OverflowError) as error:
         raise Refused(f'run_at "{one_line(text, 40)}": {error}') from error
-    if at < now - SLACK:
+    if at < now - PAST_TOLERANCE:
         raise Refused(f"run_at {there} is in the past: it is {moment(now, zone)} now")
-    if at > now + FARTHEST:
+    if at > now + MAX_AHEAD:
         raise Refused(f"run_at {there} is more than 10 years ahead")
     return at
 
@@ -146,8 +146,8 @@ def _name(text: str) -> str:
 
 def _prompt(text: str) -> str:
     prompt = text.strip()
-    if not 1 <= len(prompt) <= LONGEST_PROMPT:
-        raise Refused(f"prompt must have 1-{LONGEST_PROMPT} characters; this has {len(prompt)}")
+    if not 1 <= len(prompt) <= MAX_PROMPT:
+        raise Refused(f"prompt must have 1-{MAX_PROMPT} characters; this has {len(prompt)}")
     return prompt
 
 

@@ -8,8 +8,8 @@ from gateway.domain.texts import one_line
 
 _VALUE = r"[0-9]{1,2}|[A-Za-z]{3}"
 _PART = re.compile(rf"(?:\*|({_VALUE})(?:-({_VALUE}))?)(?:/([0-9]{{1,3}}))?")
-_LONGEST = 200
-_SHOWN = 40
+_MAX_CHARS = 200
+_MAX_SHOWN = 40
 
 
 def _numbered(names: str, first: int) -> dict[str, int]:
@@ -27,7 +27,7 @@ class _Field:
         for part in text.split(","):
             match = _PART.fullmatch(part)
             if match is None:
-                raise ValueError(f'{self.name} "{one_line(part, _SHOWN)}" is not understood: {self._known()}')
+                raise ValueError(f'{self.name} "{one_line(part, _MAX_SHOWN)}" is not understood: {self._known()}')
             self._check_part(part, *match.groups())
 
     def _check_part(self, part: str, low: str | None, high: str | None, step: str | None) -> None:
@@ -65,8 +65,8 @@ _FIELDS = (
 
 def checked(text: str) -> str:
     """Validate and normalise the fields; raises `ValueError` with a one-line message that says how to fix them."""
-    fields = text[: _LONGEST + 1].split()
-    if len(fields) != len(_FIELDS) or len(text) > _LONGEST:
+    fields = text[: _MAX_CHARS + 1].split()
+    if len(fields) != len(_FIELDS) or len(text) > _MAX_CHARS:
         raise ValueError(
             f"needs exactly 5 fields, minute hour day-of-month month day-of-week (no seconds, no @names), "
             f'such as "30 8 * * 1-5"; these are {len(fields)}'

@@ -10,7 +10,7 @@ from gateway.timetable.cron import Cron
 
 GRACE = timedelta(seconds=60)
 """A slot late by no more than this counts as on time."""
-CAUGHT_UP = 100
+MAX_CATCH_UP = 100
 """The most slots that `catch_up` runs, newest first; older ones are missed."""
 _SECOND = timedelta(seconds=1)
 
@@ -66,7 +66,7 @@ def _chosen(misfire: Misfire, cron: Cron, due: datetime, newest: datetime, now: 
 
 
 def _oldest(cron: Cron, due: datetime, slot: datetime) -> datetime:
-    for _ in range(CAUGHT_UP - 1):
+    for _ in range(MAX_CATCH_UP - 1):
         earlier = cron.last(slot - _SECOND)
         if earlier is None or earlier < due:
             break

@@ -9,7 +9,7 @@ from functools import partial
 
 _DAY = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)
-_MOST_YEARS = 10
+_MAX_YEARS = 10
 """Between two slots; 29 February 2096 and 2104 are eight apart."""
 
 
@@ -26,7 +26,7 @@ class Wall:
         self._every_day = days == [["*"]] * 3
         # The "bug" is the classic rule for a day field that begins with a star.
         midnights = f"0 0 {fields.split(maxsplit=2)[2]}"
-        self._search = partial(croniter, midnights, max_years_between_matches=_MOST_YEARS, implement_cron_bug=True)
+        self._search = partial(croniter, midnights, max_years_between_matches=_MAX_YEARS, implement_cron_bug=True)
         self._ahead = deque[tuple[date, date]](maxlen=4)  # cached ranges whose only match is at the end
         self._behind = deque[tuple[date, date]](maxlen=4)  # cached ranges whose only match is at the start
 
@@ -64,7 +64,7 @@ class Wall:
                 return found
         try:
             found = self._search(datetime.combine(since, time()) - _MINUTE).get_next(datetime).date()
-        except ValueError:  # none within _MOST_YEARS, or past the calendar's end
+        except ValueError:  # none within _MAX_YEARS, or past the calendar's end
             return None
         self._ahead.append((since, found))
         return found

@@ -15,7 +15,7 @@ from gateway.timetable.fields import checked
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _EVERY = ("*", "*/1")
-_MOST_TIMES = 4
+_MAX_TIMES = 4
 
 
 def in_words(definition: Definition) -> str:
@@ -98,7 +98,7 @@ def _weekday(text: str) -> int | None:
 
 def _times(minute: str, hour: str) -> str | None:
     hours = hour.split(",")
-    if not minute.isdecimal() or not all(map(str.isdecimal, hours)) or len(hours) > _MOST_TIMES:
+    if not minute.isdecimal() or not all(map(str.isdecimal, hours)) or len(hours) > _MAX_TIMES:
         return None
     return _listed([f"{each:02}:{int(minute):02}" for each in sorted(set(map(int, hours)))])
 

@@ -18,7 +18,7 @@ from gateway.timetable.definition import Changes, Refused
 from gateway.timetable.wording import in_words, local, moment
 from gateway.tools import PrincipalContext, Services
 
-SHOWN_OF_PROMPT = 80
+PROMPT_PREVIEW_CHARS = 80
 UTC_ASSUMED = (
     "Their time zone is unknown, so UTC is used. Tell them, ask for their city, write the zone into USER.md, "
     "and update this schedule with timezone and its time."
@@ -111,7 +111,7 @@ async def _act(tx: Connection, context: PrincipalContext, arguments: CronArgumen
 
 async def _list(schedules: Schedules, *, everything: bool) -> JsonObject:
     rows, more = await schedules.shown(everything=everything)
-    items = [{**_schedule_json(row, schedules), "prompt": row.definition.prompt[:SHOWN_OF_PROMPT]} for row in rows]
+    items = [{**_schedule_json(row, schedules), "prompt": row.definition.prompt[:PROMPT_PREVIEW_CHARS]} for row in rows]
     return {"schedules": items, **({"more": more} if more else {})}
 
 

@@ -10,7 +10,7 @@ from gateway.web.errors import Refused
 from gateway.web.site import Site
 
 _PHONE = re.compile(r"[1-9][0-9]{6,14}")
-_LONGEST = 1000
+_MAX_QR_CHARS = 1000
 """The most characters of a QR code that a phone can read from a screen."""
 
 
@@ -36,7 +36,7 @@ def qr_picture(text: str) -> Markup:
     """The QR code as SVG, black on white in any theme; empty if the text is too long."""
     from segno import make
 
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_QR_CHARS:
         return Markup()
     drawn = make(text, error="m").svg_inline(border=3, light="#fff", svgclass=None, lineclass=None, omitsize=True)
     return Markup(drawn)

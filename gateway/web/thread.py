@@ -27,7 +27,7 @@ from gateway.web.patches import Patch, difference
 from gateway.web.render import Markdown, boundary
 
 LIVE = "live"
-_TAIL_REDRAWN_ALWAYS = 4096
+_ALWAYS_REDRAWN_CHARS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Thread:
         if cut > self._done:
             patches.append(Patch("append", "live-done", self._markdown.html(self._text[self._done : cut])))
             self._done = cut
-        elif not self._worth_drawing(len(tail)):
+        elif not self._should_redraw(len(tail)):
             return patches
         self._drawn = len(tail)
         return [*patches, Patch("fill", "live-tail", self._markdown.html(tail))]
@@ -129,9 +129,9 @@ class Thread:
         """Clear the answer being written: it was dropped, or is an entry by now."""
         self._text, self._void = text, True
 
-    def _worth_drawing(self, length: int) -> bool:
+    def _should_redraw(self, length: int) -> bool:
         """Whether to redraw; an ever-growing block is redrawn less and less often, to stay cheap."""
-        return length != self._drawn and (length < _TAIL_REDRAWN_ALWAYS or length > self._drawn * 1.05)
+        return length != self._drawn and (length < _ALWAYS_REDRAWN_CHARS or length > self._drawn * 1.05)
 
     def _drawn_entries(self, rows: Sequence[MessageRow]) -> dict[str, str]:
         results = {(row.task_id, row.ordinal): row for row in rows if row.kind == "tool_result"}

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Set
 
 TEXT, PAGES = ".txt", ".pages"
 """Suffixes of a file's extracted text and of the folder of its pages."""
-LONGEST = 150
+MAX_BYTES = 150
 """The most bytes of a name; the suffixes of derived files need room."""
-MOST_ALIKE = 10_000
+MAX_VARIANTS = 10_000
 
 _SEPARATORS = re.compile(r"[/\\]")
 _UNSAFE = re.compile(r'[<>:"|?*\[\]`]')
@@ -23,14 +23,14 @@ def safe_name(name: str, mime: str = "") -> str:
     if not clean:
         clean = f"file{mimetypes.guess_extension(mime) or ''}"
     stem, extension = _split(clean)
-    return f"{_cut(stem, LONGEST - len(extension.encode()))}{extension}"
+    return f"{_cut(stem, MAX_BYTES - len(extension.encode()))}{extension}"
 
 
 def candidates(name: str) -> Iterator[str]:
     """Yield the name, then the name with -2, -3 … before its extension."""
     yield name
     stem, extension = _split(name)
-    for number in range(2, MOST_ALIKE):
+    for number in range(2, MAX_VARIANTS):
         yield f"{stem}-{number}{extension}"
 
 

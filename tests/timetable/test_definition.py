@@ -5,7 +5,7 @@ from typing import TypedDict, Unpack
 import pytest
 
 from gateway.domain.schedules import Definition, Misfire, Once, Recurring
-from gateway.timetable.definition import LONGEST_NAME, LONGEST_PROMPT, Changes, Kind, Refused, amend, define
+from gateway.timetable.definition import LONGEST_NAME, MAX_PROMPT, Changes, Kind, Refused, amend, define
 
 NOW = datetime(2026, 11, 21, 10, 3, tzinfo=UTC)
 DAILY = Definition("tea", "Make tea.", Recurring("0 16 * * *"), "Europe/London", Misfire.SKIP, True)
@@ -140,9 +140,9 @@ def test_a_wrong_value_is_told_by_its_name() -> None:
 
 
 def test_name_and_prompt_have_a_size() -> None:
-    most = defined(name="n" * LONGEST_NAME, prompt="p" * LONGEST_PROMPT)
+    most = defined(name="n" * LONGEST_NAME, prompt="p" * MAX_PROMPT)
 
-    assert (len(most.name), len(most.prompt)) == (LONGEST_NAME, LONGEST_PROMPT)
+    assert (len(most.name), len(most.prompt)) == (LONGEST_NAME, MAX_PROMPT)
     assert refusal(name=" ") == "name must be one line of 1-80 characters; this has 0"
     assert refusal(name="n" * 81).endswith("this has 81")
     assert refusal(name="a\nb") == "name must be one line of 1-80 characters; this has 3"

@@ -1,4 +1,4 @@
-"""Patients for single checks."""
+"""Contexts and helpers for single checks."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ Examine = Callable[..., list[Finding]]
 
 
 def context(folder: Path, text: str | None = None, *, live: bool = False, **environ: str) -> CheckContext:
-    """Someone whose config.json says `text`, with nothing but `environ` around."""
+    """A context with `text` as config.json, and only `environ` as environment."""
     if text is not None:
         (folder / "config.json").write_text(text)
         (folder / "config.json").chmod(0o600)
