@@ -29,11 +29,11 @@ class Current:
 
     def summary_model(self) -> ModelClient | None:
         """Who writes summaries and one-line descriptions; None when no model is connected."""
-        return self.model.led_by(self.config.models.summary)
+        return self.model.with_primary(self.config.models.summary)
 
     def heartbeat_model(self) -> ModelClient | None:
         """Who is asked by a heartbeat; None when no model is connected."""
-        return self.model.led_by(self.config.heartbeat.model)
+        return self.model.with_primary(self.config.heartbeat.model)
 
     def hear(self) -> Hear | None:
         """Who writes down what is said in audio; None when no model for it is named."""

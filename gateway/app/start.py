@@ -12,7 +12,7 @@ from gateway.app.database import postgres
 from gateway.app.gateway import TOLD, Gateway
 from gateway.app.local import listening, owner_ids, url
 from gateway.app.upgrade import taken_over
-from gateway.config.channels import switched_on
+from gateway.config.channels import enabled_channels
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
@@ -57,7 +57,7 @@ async def _serve(
         socket = stack.enter_context(listening(config.web.host, config.web.port))
         record_address(environment.data, url(socket))
         fill_new_workspace(environment.workspace)
-        preloaded = asyncio.create_task(asyncio.to_thread(preload, switched_on(config.channels)), name="preload")
+        preloaded = asyncio.create_task(asyncio.to_thread(preload, enabled_channels(config.channels)), name="preload")
         stack.callback(preloaded.cancel)
         dsn = await stack.enter_async_context(postgres(environment, config, mine=True))
         database = await stack.enter_async_context(await Database.connect(dsn))

@@ -18,7 +18,7 @@ from gateway.background.jobs.ingest import Ingest
 from gateway.background.scheduler import Scheduler
 from gateway.background.worker import Runner, Worker
 from gateway.commands import Command
-from gateway.config.channels import switched_on
+from gateway.config.channels import enabled_channels
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.config.starts import Starts
@@ -171,7 +171,7 @@ class Parts:
     def proactive(self) -> ProactiveMessages:
         """Brings to a person what no chat waits for."""
         return ProactiveMessages(
-            self.database, self.outbound, self.live, lambda: switched_on(self.current.config.channels)
+            self.database, self.outbound, self.live, lambda: enabled_channels(self.current.config.channels)
         )
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Files that go with the next message of a terminal."""
+"""Files to send with the next message from a terminal."""
 
 import glob
 import os
@@ -14,37 +14,37 @@ COMMAND = "/attach"
 
 
 @dataclass(slots=True)
-class Tray:
-    """What was attached and not sent yet."""
+class PendingFiles:
+    """Files attached and not yet sent."""
 
     _files: list[Path] = field(default_factory=list)
 
-    def heeds(self, line: str) -> bool:
-        """Whether it was `/attach PATH`, which is done then; raises `OwnerMustAct`."""
+    def handle(self, line: str) -> bool:
+        """Run the line if it is `/attach PATH`; returns whether it was. Raises `OwnerMustAct`."""
         command, _, rest = line.partition(" ")
         if command != COMMAND:
             return False
         self.add(_paths(rest.strip()))
         names = ", ".join(file.name for file in self._files) or "nothing yet; write /attach PATH"
-        print(f"Goes with your next message: {names}", file=sys.stderr)
+        print(f"Sent with your next message: {names}", file=sys.stderr)
         return True
 
     def add(self, files: Iterable[Path]) -> None:
-        """Raises `OwnerMustAct` for what is no file."""
+        """Attach files; raises `OwnerMustAct` if one is not a file."""
         for file in files:
             if not file.is_file():
                 raise OwnerMustAct(f"{file} is not a file")
             self._files.append(file)
 
-    def emptied(self) -> tuple[Path, ...]:
-        """All of them, to be sent now."""
+    def take(self) -> tuple[Path, ...]:
+        """Return all of them and clear the list."""
         files = tuple(self._files)
         self._files.clear()
         return files
 
 
 def completions(line: str) -> list[str]:
-    """The lines that complete this one, where it attaches a file."""
+    """The completions of an `/attach` line; none for other lines."""
     command, space, typed = line.partition(" ")
     if command != COMMAND or not space:
         return []
@@ -53,7 +53,7 @@ def completions(line: str) -> list[str]:
 
 
 def _paths(text: str) -> list[Path]:
-    """One path as it is typed, or some as a shell quotes them."""
+    """The text as one path if that is a file, else as shell-quoted paths."""
     whole = Path(text).expanduser()
     if whole.is_file() or not text:
         return [whole] if text else []

@@ -19,13 +19,13 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup, such as 
 
 def backup(
     file: File,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
     with_secrets: Annotated[
         bool,
-        typer.Option("--with-secrets", help="Keep the keys in config.json, the gateway's own, and logins."),
+        typer.Option("--with-secrets", help="Include the keys in config.json, the gateway's own keys, and logins."),
     ] = False,
 ) -> None:
-    """Save everything into one file while the gateway works."""
+    """Save everything to one file. The gateway may keep running."""
     from gateway.app.archive.backup import back_up
     from gateway.app.database import reach
 
@@ -36,34 +36,34 @@ def backup(
         saved = asyncio.run(back_up(environment, config, file, reached, force=force, with_secrets=with_secrets))
     print(f"{file}: {saved}, {file.stat().st_size / 1e6:.1f} MB")
     if saved.skipped:
-        print(f"{saved.skipped} entries were skipped: links that lead out of their folder, pipes and sockets")
+        print(f"{saved.skipped} entries were skipped: links that point outside their folder, pipes and sockets")
     if saved.left_out:
-        print(f"secrets that are not in it: {', '.join(saved.left_out)}")
+        print(f"secrets not included: {', '.join(saved.left_out)}")
     if with_secrets:
-        print("it holds secrets: keep it where only you can read it")
+        print("it contains secrets: keep it where only you can read it")
 
 
 def restore(
     file: File,
     verify: Annotated[
-        bool, typer.Option("--verify", "--dry-run", help="Only check that FILE is whole; change nothing.")
+        bool, typer.Option("--verify", "--dry-run", help="Only check that FILE is intact; change nothing.")
     ] = False,
 ) -> None:
-    """Put a backup back into an empty place."""
+    """Restore a backup to an empty place."""
     from gateway.app.archive.restore import restore as put_back
     from gateway.app.archive.restore import unpack
     from gateway.app.database import reach
 
     environment = Environment.read(os.environ)
     if verify:
-        print(f"{file} is whole: {unpack(file, None)}")
+        print(f"{file} is intact: {unpack(file, None)}")
         return
     config = _only_database(environment.config)
     with logging_to(None, SecretMask(), level=logging.WARNING):
         saved, path = asyncio.run(put_back(environment, config, file, reach(environment, config, mine=True)))
     print(f"restored {saved}")
     if path not in {None, environment.config}:
-        print(f"{environment.config} was there already and stays; the saved one is {path}")
+        print(f"{environment.config} already exists and was kept; the saved one is {path}")
     if saved.left_out:
         print(f"put these into {path} before you start: {', '.join(saved.left_out)}")
     for name in saved.logins:
@@ -72,6 +72,6 @@ def restore(
 
 
 def _only_database(path: Path) -> Config:
-    """Where to restore to; the rest of config.json may lack what is about to be restored."""
+    """The database settings alone: the rest of config.json may refer to things that are not restored yet."""
     raw = parse_json(read(path) or "{}", path.name)
     return parse(json.dumps({"database": raw.get("database") or {}}), os.environ, source=path.name)

@@ -10,15 +10,15 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.attach import Tray
-from gateway.cli.companion import gateway_at_hand
-from gateway.cli.line import Answered, Line
+from gateway.cli.attach import PendingFiles
+from gateway.cli.chat_client import ChatAnswer, ChatClient
+from gateway.cli.local_gateway import ensure_gateway
 from gateway.cli.prompt import Prompt
 from gateway.cli.screen import Screen
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.routing import parse_command
 
-LEAVE = frozenset({"/quit", "/exit"})
+QUIT_COMMANDS = frozenset({"/quit", "/exit"})
 
 
 def chat(
@@ -27,38 +27,39 @@ def chat(
         list[Path] | None, typer.Option("--file", "-f", metavar="PATH", help="A file to send with it; one option each.")
     ] = None,
 ) -> None:
-    """Talk to your agent. With TEXT or a file, print its answer and leave."""
-    tray = Tray()
-    tray.add(files or ())
+    """Talk to your agent. With TEXT or a file, print its answer and exit."""
+    pending = PendingFiles()
+    pending.add(files or ())
     piped = text is None and not files and not sys.stdin.isatty()
-    said = sys.stdin.read() if text == "-" or piped else text or ("" if files else None)
-    with gateway_at_hand() as place, asyncio.Runner() as runner:
-        if said is not None:
-            answer = runner.run(_turn(Line(place), Screen(watched=sys.stdout.isatty()), said, tray.emptied()))
+    message = sys.stdin.read() if text == "-" or piped else text or ("" if files else None)
+    with ensure_gateway() as gateway, asyncio.Runner() as runner:
+        if message is not None:
+            screen = Screen(interactive=sys.stdout.isatty())
+            answer = runner.run(_turn(ChatClient(gateway), screen, message, pending.take()))
             if answer.failed:
                 raise OwnerMustAct(answer.text)
         else:
-            _converse(runner, Line(place), Prompt(place.data / "chat-history"))
+            _converse(runner, ChatClient(gateway), Prompt(gateway.data / "chat-history"))
 
 
-def _converse(runner: asyncio.Runner, line: Line, prompt: Prompt) -> None:
-    """Turn after turn, until Ctrl-D; what goes wrong with one message does not end it."""
-    print("Ctrl-C stops an answer, Ctrl-D leaves, /help lists the commands, /attach PATH adds a file.", file=sys.stderr)
-    tray = Tray()
+def _converse(runner: asyncio.Runner, client: ChatClient, prompt: Prompt) -> None:
+    """Run turns until Ctrl-D; an error with one message does not end the session."""
+    print("Ctrl-C stops an answer, Ctrl-D exits, /help lists the commands, /attach PATH adds a file.", file=sys.stderr)
+    pending = PendingFiles()
     for text in prompt.lines():
-        if text in LEAVE:
+        if text in QUIT_COMMANDS:
             return
         with suppress(KeyboardInterrupt, asyncio.CancelledError):
             try:
-                if not tray.heeds(text):
-                    files = () if parse_command(text)[0] else tray.emptied()
-                    runner.run(_turn(line, Screen(watched=True), text, files))
+                if not pending.handle(text):
+                    files = () if parse_command(text)[0] else pending.take()
+                    runner.run(_turn(client, Screen(interactive=True), text, files))
             except SupaclawError as exc:
                 print(f"supaclaw: {exc}", file=sys.stderr)
 
 
-async def _turn(line: Line, screen: Screen, text: str, files: Sequence[Path]) -> Answered:
-    """Send it and show the answer as it is written. The first Ctrl-C stops the answer, the second one leaves."""
+async def _turn(client: ChatClient, screen: Screen, text: str, files: Sequence[Path]) -> ChatAnswer:
+    """Send a message and show the answer as it streams. The first Ctrl-C stops the answer, the second one exits."""
     loop, waiting = asyncio.get_running_loop(), asyncio.current_task()
     assert waiting is not None, "this runs in a task"
     stops: list[asyncio.Task[None]] = []
@@ -67,13 +68,13 @@ async def _turn(line: Line, screen: Screen, text: str, files: Sequence[Path]) ->
         if stops:
             waiting.cancel()
         else:
-            screen.aside("\nStopping; Ctrl-C again leaves.")
-            stops.append(loop.create_task(line.stop()))
+            screen.note("\nStopping; Ctrl-C again exits.")
+            stops.append(loop.create_task(client.stop()))
 
     loop.add_signal_handler(signal.SIGINT, interrupted)
-    watching = loop.create_task(_watch(line, screen)) if screen.watched else None
+    watching = loop.create_task(_watch(client, screen)) if screen.interactive else None
     try:
-        answer = await line.ask(text, files)
+        answer = await client.ask(text, files)
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:
@@ -82,13 +83,13 @@ async def _turn(line: Line, screen: Screen, text: str, files: Sequence[Path]) ->
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    if not answer.failed or screen.watched:
+    if not answer.failed or screen.interactive:
         screen.finish(answer.text)
     for file in answer.files:
-        screen.aside(f"· {file['path'] or file['name']} · supaclaw files get {file['id']}")
+        screen.note(f"· {file['path'] or file['name']} · supaclaw files get {file['id']}")
     return answer
 
 
-async def _watch(line: Line, screen: Screen) -> None:
-    async for event in line.events():
+async def _watch(client: ChatClient, screen: Screen) -> None:
+    async for event in client.events():
         screen.show(event)

@@ -1,4 +1,4 @@
-"""`supaclaw checkpoints`: the workspace as it was."""
+"""`supaclaw checkpoints`: earlier versions of the workspace."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ from gateway.workspace.checkpoints import jobs
 
 SECONDS = 600.0
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The beginning of its id is enough.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The checkpoint's id, or its beginning.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A path that differs."""
+    """One changed path."""
 
     change: str
     path: str
@@ -48,7 +48,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What `restore` did; `before` is the checkpoint of what was there."""
+    """What `restore` did; `before` is the checkpoint of the state it replaced."""
 
     before: str | None
     written: int
@@ -59,30 +59,28 @@ class Restored:
 def show(
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 20, as_json: AsJson = False
 ) -> None:
-    """List checkpoints of the workspace, the latest first."""
-    rows = TypeAdapter(list[Row]).validate_python(_done(jobs.listing, _places()[1], limit))
+    """List checkpoints of the workspace, newest first."""
+    rows = TypeAdapter(list[Row]).validate_python(_run_job(jobs.listing, _paths()[1], limit))
     print_rows(rows, ("id", "made_at", "reason", "changes", "last_message"), as_json=as_json)
 
 
 def diff(
     id: Id,
-    other: Annotated[
-        str | None, typer.Argument(metavar="[ID2]", help="Without it: the workspace as it is now.")
-    ] = None,
+    other: Annotated[str | None, typer.Argument(metavar="[ID2]", help="Default: the current workspace.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what differs from a checkpoint. The other side is ID2, or the workspace as it is now."""
-    told = _done(jobs.diff, *_places(), id, other)
-    print_rows(TypeAdapter(list[Difference]).validate_python(told), ("change", "path"), as_json=as_json)
+    """List what changed since a checkpoint. The other side is ID2, or the current workspace."""
+    result = _run_job(jobs.diff, *_paths(), id, other)
+    print_rows(TypeAdapter(list[Difference]).validate_python(result), ("change", "path"), as_json=as_json)
 
 
 def create(as_json: AsJson = False) -> None:
     """Make a checkpoint now."""
-    told = _done(jobs.commit, *_places(), _last_message(), "asked")
-    made = TypeAdapter(dict[str, str | None]).validate_python(told)
+    result = _run_job(jobs.commit, *_paths(), _last_message(), "asked")
+    made = TypeAdapter(dict[str, str | None]).validate_python(result)
     done = f"made {made['id']}: {made['changes']}" if made["id"] else "nothing has changed since the last checkpoint"
     left_out = f" (left out: {made['left_out']})" if made["left_out"] else ""
-    print_json(told) if as_json else print(f"{done}{left_out}")
+    print_json(result) if as_json else print(f"{done}{left_out}")
 
 
 def restore(
@@ -91,18 +89,18 @@ def restore(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the workspace what it was. What it is now becomes a checkpoint first."""
+    """Restore the workspace to a checkpoint. The current state is saved as a checkpoint first."""
     if not yes:
         if not _at_a_terminal():
-            raise OwnerMustAct("this changes files of the workspace; say --yes")
-        question = f"Make {path or 'all files'} what {id} holds? What is there now becomes a checkpoint first."
+            raise OwnerMustAct("this changes files of the workspace; add --yes to confirm")
+        question = f"Restore {path or 'all files'} from {id}? The current state is saved as a checkpoint first."
         typer.confirm(question, abort=True)
-    told = _done(jobs.restore, *_places(), id, path, _last_message())
-    done = TypeAdapter(Restored).validate_python(told)
-    kept = f"; what was there is {done.before}" if done.before else ""
-    print_json(told) if as_json else print(f"restored {id}: {done.written} written, {done.removed} removed{kept}")
+    result = _run_job(jobs.restore, *_paths(), id, path, _last_message())
+    done = TypeAdapter(Restored).validate_python(result)
+    kept = f"; the previous state is {done.before}" if done.before else ""
+    print_json(result) if as_json else print(f"restored {id}: {done.written} written, {done.removed} removed{kept}")
     for left in done.left:
-        print(f"supaclaw: {left} is left as it is: what is there now is in no checkpoint", file=sys.stderr)
+        print(f"supaclaw: {left} was not restored: its current content is in no checkpoint", file=sys.stderr)
     if done.left:
         raise typer.Exit(1)
 
@@ -111,13 +109,13 @@ def _at_a_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _places() -> tuple[str, str]:
+def _paths() -> tuple[str, str]:
     environment = Environment.read(os.environ)
     return str(environment.workspace), str(environment.data / "checkpoints")
 
 
 def _last_message() -> MessageId | None:
-    """Files can be kept and restored without the database, too."""
+    """None without the database: saving and restoring files does not need it."""
 
     async def read(database: Database) -> MessageId | None:
         async with database.connection() as connection:
@@ -130,5 +128,5 @@ def _last_message() -> MessageId | None:
         return None
 
 
-def _done(job: Callable[..., Json], *arguments: Json) -> Json:
+def _run_job(job: Callable[..., Json], *arguments: Json) -> Json:
     return asyncio.run(run_alone(job, *arguments, seconds=SECONDS))

@@ -24,23 +24,23 @@ def schema() -> None:
 
 
 def validate() -> None:
-    """Say what is wrong with config.json."""
+    """Check config.json."""
     environment = Environment.read(os.environ)
     check_channels(load(environment.config, os.environ).channels)
     print(f"{environment.config}: {'valid' if environment.config.exists() else 'not there; the defaults are used'}")
 
 
 def get(key: Key) -> None:
-    """Print one setting, or its default. Keys and passwords written out in the file stay hidden."""
-    value = edit.hidden(key, edit.get(Environment.read(os.environ).config, key))
+    """Print one setting, or its default. Keys and passwords written in the file are masked."""
+    value = edit.masked(key, edit.get(Environment.read(os.environ).config, key))
     if isinstance(value, str):
         print(SecretMask().text(value))
     else:
         print_json(value)
 
 
-def set(key: Key, value: Annotated[str, typer.Argument(help="JSON; what is not JSON is taken as text.")]) -> None:
-    """Change one setting. A running gateway takes it up at once; a wrong value is refused and nothing is written."""
+def set(key: Key, value: Annotated[str, typer.Argument(help="JSON; anything else is taken as text.")]) -> None:
+    """Change one setting. A running gateway applies it at once. An invalid value is refused and not written."""
     path = Environment.read(os.environ).config
 
     def check(text: str) -> None:

@@ -18,22 +18,22 @@ Result = TypeVar("Result")
 
 
 def with_database(work: Callable[[Database], Awaitable[Result]]) -> Result:
-    """What `work` makes of the database, which is started when it is the embedded one and does not run."""
+    """Run `work` with the database; starts the embedded server if it is not running."""
     from gateway.app import open_database
 
     environment = Environment.read(os.environ)
     config = load(environment.config, os.environ)
 
-    async def worked() -> Result:
+    async def run_work() -> Result:
         async with open_database(environment, config) as database:
             return await work(database)
 
     with logging_to(None, SecretMask(), level=logging.WARNING):
-        return asyncio.run(worked())
+        return asyncio.run(run_work())
 
 
-async def the_owner(conn: Connection) -> PrincipalRow:
-    """Whom the gateway belongs to; raises `OwnerMustAct` while that is nobody."""
+async def require_owner(conn: Connection) -> PrincipalRow:
+    """The gateway's owner; raises `OwnerMustAct` if there is none yet."""
     found = await principals.owner(conn)
     if found is None:
         raise OwnerMustAct("there is no owner yet; start the gateway once, or use `supaclaw owner set`")

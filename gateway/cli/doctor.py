@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.checks import Finding, Level, admit, examine
+from gateway.cli.checks import Finding, Level, load_context, run_checks
 from gateway.cli.output import AsJson, print_json
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Step
@@ -25,20 +25,20 @@ _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 def doctor(
     failpoints: Annotated[bool, typer.Option("--failpoints", help="List where SUPACLAW_FAIL can kill it.")] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Really ask the model, which costs a few tokens, and the messengers.")
+        bool, typer.Option("--live", help="Also call the model (costs a few tokens) and the messengers.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find what keeps the gateway from working. Says what to do about each finding; exit code 1 if one is bad.
+    """Find what keeps the gateway from working, and how to fix it. The exit code is 1 if a check fails.
 
-    It only looks: nothing is started, changed or sent.
+    It starts, changes and sends nothing.
     """
     if failpoints:
         _print_failpoints(as_json=as_json)
         return
-    patient = admit(Environment.read(os.environ), os.environ, live=live)
+    context = load_context(Environment.read(os.environ), os.environ, live=live)
     with logging_to(None, SecretMask(), level=logging.CRITICAL):
-        findings = list(examine(patient, _progress))
+        findings = list(run_checks(context, _progress))
     _progress("")
     if as_json:
         print_json([{"check": name, **asdict(finding)} for name, finding in findings])
@@ -49,22 +49,22 @@ def doctor(
 
 
 def _progress(check: str) -> None:
-    """Say on a terminal what is being looked at, in one line that is written over."""
+    """Show the current check on a terminal, in one line that is overwritten."""
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{f'looking at: {check} …' if check else ''}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{f'checking {check} …' if check else ''}", end="", file=sys.stderr, flush=True)
 
 
 def _print_findings(findings: Sequence[tuple[str, Finding]]) -> None:
-    """The level, what was looked at, what was seen; below it what to do."""
+    """Print the level, the check and the finding; below it the fix."""
     mask, width = SecretMask(), min(shutil.get_terminal_size().columns, _WIDEST)
     wrap = textwrap.TextWrapper(max(width, 50), "", " " * 16, break_long_words=False, break_on_hyphens=False)
     coloured = False if os.environ.get("NO_COLOR") else None
     for name, finding in findings:
         fix = [] if not finding.fix else wrap.wrap(f"{'':16}→ {finding.fix}")
-        told = "\n".join([*wrap.wrap(f"{finding.level:4}  {name:9} {finding.text}"), *fix])
-        typer.echo(typer.style(told[:4], fg=_COLOURS[finding.level]) + mask.text(told[4:]), color=coloured)
+        text = "\n".join([*wrap.wrap(f"{finding.level:4}  {name:9} {finding.text}"), *fix])
+        typer.echo(typer.style(text[:4], fg=_COLOURS[finding.level]) + mask.text(text[4:]), color=coloured)
     counts = Counter(finding.level for _, finding in findings)
-    print(f"\n{counts[Level.FAIL]} failed, {counts[Level.WARN]} to think about, {counts[Level.OK]} fine")
+    print(f"\n{counts[Level.FAIL]} failed, {counts[Level.WARN]} warnings, {counts[Level.OK]} ok")
 
 
 def _print_failpoints(*, as_json: bool) -> None:

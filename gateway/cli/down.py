@@ -29,12 +29,12 @@ def down(
 
 
 def _stop(pid: int, data: Path, timeout: float) -> None:
-    """Ask the gateway to end and wait until it has let go of the data directory."""
+    """Ask the gateway to stop and wait until it has released the data directory."""
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + timeout
     while holder(data) == pid:
         if time.monotonic() > deadline:
-            raise OwnerMustAct(f"the gateway (pid {pid}) is still at work; wait, or end it with `kill -9 {pid}`")
+            raise OwnerMustAct(f"the gateway (pid {pid}) is still running; wait, or end it with `kill -9 {pid}`")
         time.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""How a command ends when something is wrong."""
+"""How a command reports an error."""
 
 import errno
 import sys
@@ -11,7 +11,7 @@ _NO_ROOM = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES})
 
 
 def explain(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
-    """Say on stderr what ended the process, for people: what is wrong and what to do, no traceback."""
+    """Print the error to stderr for people: what is wrong and what to do, without a traceback."""
     for leaf in _leaves(error):
         match leaf:
             case SupaclawError():

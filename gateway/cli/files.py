@@ -25,7 +25,7 @@ from gateway.workspace.paths import WorkspacePath
 def show(
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 20, as_json: AsJson = False
 ) -> None:
-    """List files that came in or were written, the latest first."""
+    """List files that were received or written, newest first."""
 
     async def recent(database: Database) -> list[FileRow]:
         async with database.connection() as conn:
@@ -36,10 +36,10 @@ def show(
 
 
 def get(
-    id: Annotated[UUID, typer.Argument(help="As `supaclaw files list` shows it.")],
-    output: Annotated[str, typer.Option("--output", "-o", metavar="PATH", help="Where to; - is the terminal.")] = ".",
+    id: Annotated[UUID, typer.Argument(help="The id shown by `supaclaw files list`.")],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="PATH", help="Target; - is standard output.")] = ".",
 ) -> None:
-    """Fetch a file out of the workspace. Nothing is overwritten."""
+    """Copy a file out of the workspace. Never overwrites a file."""
 
     async def known(database: Database) -> FileRow | None:
         async with database.connection() as conn:
@@ -67,7 +67,7 @@ def _copy(file: BinaryIO, output: str, name: str) -> None:
         with to.open("xb") as copy:
             shutil.copyfileobj(file, copy)
     except FileExistsError:
-        raise OwnerMustAct(f"{to} exists already; name another one with --output") from None
+        raise OwnerMustAct(f"{to} already exists; choose another name with --output") from None
     except OSError as error:
         raise OwnerMustAct(f"{to} cannot be written: {error.strerror}") from None
     print(to)

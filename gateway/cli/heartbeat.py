@@ -1,4 +1,4 @@
-"""`supaclaw heartbeat`: one now, for a person, a systemd timer or a cron job."""
+"""`supaclaw heartbeat`: run one now, for a person, a systemd timer or a cron job."""
 
 import time
 from dataclasses import asdict
@@ -14,26 +14,26 @@ from gateway.domain.texts import one_line
 from gateway.domain.vitals import Beat, Outcome
 
 PATH = "/api/heartbeat"
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 ANSWER_SECONDS = 60.0
-LONGEST = 2_000
+MAX_TEXT = 2_000
 
 _BEAT = TypeAdapter(Beat)
 
-Patience = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for its end.")]
+Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for it to end.")]
 
 
-def heartbeat(as_json: AsJson = False, timeout: Patience = 600) -> None:
-    """Let the agent look around now.
+def heartbeat(as_json: AsJson = False, timeout: Timeout = 600) -> None:
+    """Run a heartbeat now.
 
-    Prints how that went, in a line. One that is under way is waited for.
+    Prints the outcome in one line. If one is already running, waits for that one.
     """
     beat = _BEAT.validate_python(ask(PATH, method="POST", timeout=ANSWER_SECONDS))
     deadline = time.monotonic() + timeout
     while beat.outcome is Outcome.RUNNING:
         if time.monotonic() >= deadline:
-            raise TryAgainLater("the heartbeat is still under way; `supaclaw status` tells how it went")
-        time.sleep(LOOK_SECONDS)
+            raise TryAgainLater("the heartbeat is still running; `supaclaw status` shows its outcome")
+        time.sleep(POLL_SECONDS)
         beat = _BEAT.validate_python(ask(PATH, timeout=ANSWER_SECONDS))
     if as_json:
         print_json(asdict(beat) | {"at": beat.at.isoformat()})
@@ -44,7 +44,7 @@ def heartbeat(as_json: AsJson = False, timeout: Patience = 600) -> None:
 
 
 def _line(beat: Beat) -> str:
-    text = one_line(beat.text, LONGEST)
+    text = one_line(beat.text, MAX_TEXT)
     if beat.outcome is Outcome.TOLD or not text:
         return text or beat.outcome.value
     return f"{beat.outcome.value}: {text}"

@@ -19,25 +19,25 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.logs.files import Trail, gateway_trail, session_trails
 from gateway.logs.lines import Event, at_least, event_of, looks, readable
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 Level = Literal["debug", "info", "warning", "error", "critical"]
 
 
 def logs(
     session: Annotated[
         str | None,
-        typer.Argument(metavar="SESSION", help="A session's id, or enough of its beginning; none: the gateway's log."),
+        typer.Argument(metavar="SESSION", help="A session's id or its beginning; default: the gateway's log."),
     ] = None,
     day: Annotated[
         datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], metavar="YYYY-MM-DD", help="Which day (UTC); otherwise the latest."),
+        typer.Option(formats=["%Y-%m-%d"], metavar="YYYY-MM-DD", help="Which day (UTC); default: the latest."),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
-    level: Annotated[Level, typer.Option(help="Leave out what is less bad.")] = "debug",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the lines as they are kept.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")] = False,
+    level: Annotated[Level, typer.Option(help="The lowest level to print.")] = "debug",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the raw lines.")] = False,
     last: Annotated[int | None, typer.Option("--last", "-n", min=0, metavar="N", help="Only the last N lines.")] = None,
 ) -> None:
-    """Show what the gateway did, or what was done in one session. Sessions are listed by `supaclaw sessions`."""
+    """Show the log of the gateway or of one session. `supaclaw sessions` lists the sessions."""
     folder = Environment.read(os.environ).data / "logs"
     trail = _of_session(folder, session) if session else gateway_trail(folder)
     look = looks(trail, _first_day(trail, day.date() if day else None, follow=follow), _today)
@@ -45,7 +45,7 @@ def logs(
     with suppress(KeyboardInterrupt):
         _print(next(look), level, show, last)
         while follow:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
             _print(next(look), level, show)
 
 
@@ -66,21 +66,21 @@ def _of_session(logs: Path, prefix: str) -> Trail:
     if len(found) == 1:
         return found[0]
     many = f"{len(found)} sessions with a log" if found else "no session with a log"
-    raise OwnerMustAct(f"{many} can be meant by {prefix}; `supaclaw sessions` lists them")
+    raise OwnerMustAct(f"{prefix} matches {many}; `supaclaw sessions` lists them")
 
 
 def _first_day(trail: Trail, wanted: date | None, *, follow: bool) -> date:
-    """The day asked for, else the latest there is, which is told when it is not today; raises `OwnerMustAct`."""
+    """The requested day, else the latest, with a note if that is not today; raises `OwnerMustAct`."""
     days = trail.days()
     if follow and wanted not in {None, _today()}:
-        raise OwnerMustAct("--follow shows what comes from now on; leave out --day")
+        raise OwnerMustAct("--follow shows new lines only; leave out --day")
     if follow:
         return _today()
     if not days:
         raise OwnerMustAct(f"nothing was logged in {trail.folder} yet; `supaclaw up` starts the gateway")
     day = wanted or days[-1]
     if day not in days:
-        raise OwnerMustAct(f"nothing was logged on {day} (UTC); there are logs of {days[0]} to {days[-1]}")
+        raise OwnerMustAct(f"nothing was logged on {day} (UTC); there are logs from {days[0]} to {days[-1]}")
     if wanted is None and day != _today():
         print(f"nothing was logged today; this is {day} (UTC)", file=sys.stderr)
     return day

@@ -53,21 +53,21 @@ COMMANDS: Mapping[str, Run | Group] = {
         "Read, check and change config.json.",
         {"schema": config.schema, "validate": config.validate, "get": config.get, "set": config.set},
     ),
-    "owner": Group("Say who the gateway belongs to.", {"show": owner.show, "set": owner.set}),
+    "owner": Group("Show or set the owner of the gateway.", {"show": owner.show, "set": owner.set}),
     "pairing": Group(
-        "Let strangers in who asked for it.",
+        "List access requests, approve or deny them.",
         {"list": pairing.show, "approve": pairing.approve, "deny": pairing.deny},
     ),
     "token": Group(
-        "Let programs use the gateway.",
+        "Manage the API tokens of programs.",
         {"create": token.create, "list": token.show, "revoke": token.revoke},
     ),
     "webhooks": Group(
-        "Let other programs set the agent to work.",
+        "Let other programs trigger the agent.",
         {"register": webhooks.register, "list": webhooks.show, "revoke": webhooks.revoke},
     ),
     "schedules": Group(
-        "What the agent is to do later, or again and again.",
+        "Manage one-time and recurring work of the agent.",
         {
             "list": schedules.show_all,
             "add": schedules.add,
@@ -80,9 +80,9 @@ COMMANDS: Mapping[str, Run | Group] = {
     ),
     "heartbeat": heartbeat.heartbeat,
     "sessions": sessions.sessions,
-    "files": Group("The files of your conversations.", {"list": files.show, "get": files.get}),
+    "files": Group("List and fetch the files of your conversations.", {"list": files.show, "get": files.get}),
     "checkpoints": Group(
-        "The workspace as it was.",
+        "Save, compare and restore versions of the workspace.",
         {
             "list": checkpoints.show,
             "diff": checkpoints.diff,
@@ -99,7 +99,7 @@ COMMANDS: Mapping[str, Run | Group] = {
         {"login": channel.login, "logout": channel.logout, "status": channel.status},
     ),
     "service": Group(
-        "Start with the machine, under systemd.",
+        "Start the gateway at boot, under systemd.",
         {"install": service.install, "uninstall": service.uninstall},
     ),
     "backup": backup.backup,

@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, tables for people; never a secret."""
+"""Command output: JSON for programs, tables for people; never a secret."""
 
 import json
 import sys
@@ -14,8 +14,8 @@ from gateway.logs import SecretMask
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-UNBROKEN = 10_000
-"""Columns, where no terminal sets a width: programs read a row a line."""
+UNWRAPPED_WIDTH = 10_000
+"""Columns when stdout is not a terminal, so that programs read one row per line."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -26,7 +26,7 @@ def print_json(value: object) -> None:
 
 
 def print_rows(rows: Sequence["DataclassInstance"], columns: Sequence[str], *, as_json: bool) -> None:
-    """Print one row each: every field as JSON, or the named ones as a table."""
+    """Print rows: all fields as JSON, or the named columns as a table."""
     facts = [{field.name: getattr(row, field.name) for field in fields(row)} for row in rows]
     if as_json:
         print_json(facts)
@@ -45,7 +45,7 @@ def _print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -
         table.add_column(column.replace("_", " ").removesuffix(" at"), overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(row[column])) for column in columns))
-    Console(width=None if sys.stdout.isatty() else UNBROKEN).print(table)
+    Console(width=None if sys.stdout.isatty() else UNWRAPPED_WIDTH).print(table)
 
 
 def _cell(value: object) -> str:

@@ -1,4 +1,4 @@
-"""`supaclaw pairing`: who asks to be let in, and the owner's word on it."""
+"""`supaclaw pairing`: access requests, and the owner's decisions."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ COLUMNS = ("id", "state", "name", "channel", "sender", "code", "asked_at", "expi
 
 
 def show(as_json: AsJson = False) -> None:
-    """List who asks to be let in and who was."""
+    """List open access requests and the people who have access."""
 
     async def read(database: Database) -> list[PairingRow]:
         pairing = Pairing(database)
@@ -23,19 +23,19 @@ def show(as_json: AsJson = False) -> None:
     print_rows(with_database(read), COLUMNS, as_json=as_json)
 
 
-def approve(code: Annotated[str, typer.Argument(help="The code the stranger was given.")]) -> None:
-    """Let a stranger in."""
+def approve(code: Annotated[str, typer.Argument(help="The code that the stranger received.")]) -> None:
+    """Give a stranger access."""
 
     async def write(database: Database) -> PairingRow:
         return await Pairing(database).approve(code)
 
-    print(f"{with_database(write)} is let in")
+    print(f"{with_database(write)} has access")
 
 
-def deny(which: Annotated[str, typer.Argument(metavar="CODE|ID", help="The code, or the number of the list.")]) -> None:
-    """Turn a stranger down, or take back what was allowed."""
+def deny(which: Annotated[str, typer.Argument(metavar="CODE|ID", help="The code, or the number in the list.")]) -> None:
+    """Deny a request, or revoke access."""
 
     async def write(database: Database) -> PairingRow:
         return await Pairing(database).deny(which)
 
-    print(f"{with_database(write)} is not let in")
+    print(f"{with_database(write)} has no access")

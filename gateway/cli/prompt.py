@@ -1,4 +1,4 @@
-"""The prompt: lines a person types, with a history that outlives the session."""
+"""The input prompt, with a history that outlives the session."""
 
 import os
 import readline
@@ -9,24 +9,24 @@ from pathlib import Path
 
 from gateway.cli.attach import completions
 
-KEPT = 1000
+HISTORY_LINES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Reads with line editing; the history is kept in a file only its owner can read."""
+    """Reads lines with editing; the history file is readable by its owner only."""
 
     history: Path
     sign: str = "› "
 
     def lines(self) -> Iterator[str]:
-        """What is typed, without empty lines, until Ctrl-D, or Ctrl-C at the prompt."""
+        """Yield the lines typed, without empty ones, until Ctrl-D, or Ctrl-C at the prompt."""
         with suppress(OSError):
             readline.read_history_file(self.history)
-        readline.set_history_length(KEPT)
+        readline.set_history_length(HISTORY_LINES)
         readline.set_completer_delims("")
         readline.set_completer(_completion)
-        # macOS brings another library under the same name
+        # macOS ships another library under the same name
         readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
         try:
             while True:
@@ -35,9 +35,9 @@ class Prompt:
         except (EOFError, KeyboardInterrupt):
             print()
         finally:
-            self._keep()
+            self._save_history()
 
-    def _keep(self) -> None:
+    def _save_history(self) -> None:
         with suppress(OSError):
             self.history.touch(mode=0o600)
             os.chmod(self.history, 0o600)
@@ -45,6 +45,6 @@ class Prompt:
 
 
 def _completion(line: str, place: int) -> str | None:
-    """The whole line with the path in it completed."""
+    """The whole line with its path completed."""
     found = completions(line)
     return found[place] if place < len(found) else None

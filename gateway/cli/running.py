@@ -1,4 +1,4 @@
-"""The running gateway, asked over HTTP."""
+"""Requests to the running gateway, over HTTP."""
 
 import json
 import os
@@ -22,7 +22,7 @@ _OBJECT = TypeAdapter(dict[str, JsonValue])
 def ask(
     path: str, *, method: str = "GET", body: Mapping[str, JsonValue] | None = None, timeout: float
 ) -> dict[str, JsonValue]:
-    """What the gateway of this data directory answers; raises `SupaclawError` saying why there is no answer."""
+    """Send a request to the gateway of this data directory; raises `SupaclawError` with the reason if it fails."""
     environment = Environment.read(os.environ)
     address = gateway_address(environment)
     headers = {"Authorization": f"Bearer {local_token(environment)}", "Content-Type": "application/json"}
@@ -32,26 +32,26 @@ def ask(
             return _OBJECT.validate_json(answer.read() or b"{}")
     except HTTPError as error:
         with error:
-            raise _told(error) or _refused(environment, address, error.code) from error
+            raise _gateway_error(error) or _refused(environment, address, error.code) from error
     except (ValueError, HTTPException) as error:
-        raise _another(address, "does not answer like a gateway") from error
+        raise _not_a_gateway(address, "does not answer like a gateway") from error
     except OSError as error:
-        raise _silent(address, holder(environment.data)) from error
+        raise _unreachable(address, holder(environment.data)) from error
 
 
 def gateway_address(environment: Environment) -> str:
-    """Where the gateway of this data directory is reached, or would be if it ran; raises `ConfigError`."""
+    """The URL of this data directory's gateway, running or not; raises `ConfigError`."""
     return address_on_record(environment.data) or web_address(load(environment.config, os.environ).web)
 
 
 def web_address(web: Web) -> str:
-    """Where the web of a gateway on this machine is reached."""
+    """The URL of a gateway on this machine with these settings."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(web.host, web.host)
     return f"http://[{host}]:{web.port}" if ":" in host else f"http://{host}:{web.port}"
 
 
 def local_token(environment: Environment) -> str:
-    """The credential of programs on this machine; raises `OwnerMustAct` when there is none to be read."""
+    """The credential for programs on this machine; raises `OwnerMustAct` if it cannot be read."""
     path = environment.data / "keys" / "local-token"
     try:
         return path.read_text(encoding="ascii").strip()
@@ -61,8 +61,8 @@ def local_token(environment: Environment) -> str:
         raise OwnerMustAct(f"{path} cannot be read: {error.strerror}; run this as the gateway's user") from error
 
 
-def _told(error: HTTPError) -> SupaclawError | None:
-    """What a gateway says about a request that it understood."""
+def _gateway_error(error: HTTPError) -> SupaclawError | None:
+    """The gateway's own error message, if the response holds one."""
     try:
         return OwnerMustAct(str(json.loads(error.read())["error"]["message"])) if error.code != 401 else None
     except (ValueError, KeyError, TypeError, OSError):
@@ -72,14 +72,14 @@ def _told(error: HTTPError) -> SupaclawError | None:
 def _refused(environment: Environment, address: str, code: int) -> SupaclawError:
     if code >= 500 and holder(environment.data):
         return OwnerMustAct(f"the gateway at {address} failed ({code}); its log says why: {environment.data / 'logs'}")
-    return _another(address, f"answers {code}")
+    return _not_a_gateway(address, f"answers {code}")
 
 
-def _another(address: str, what: str) -> SupaclawError:
+def _not_a_gateway(address: str, what: str) -> SupaclawError:
     return OwnerMustAct(f"{address} {what}; another program may have that port, see `supaclaw doctor`")
 
 
-def _silent(address: str, pid: int | None) -> SupaclawError:
+def _unreachable(address: str, pid: int | None) -> SupaclawError:
     if pid is None:
         return OwnerMustAct(f"nothing runs at {address}; `supaclaw up` starts the gateway")
     return TryAgainLater(f"the gateway (pid {pid}) does not answer at {address}; see `supaclaw doctor`")

@@ -1,4 +1,4 @@
-"""`supaclaw schedules`: what the agent is to do later, or again and again."""
+"""`supaclaw schedules`: one-time and recurring work of the agent."""
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from gateway.agent.scheduling.schedules import Asking, Schedules, line
-from gateway.cli.database import the_owner, with_database
+from gateway.cli.database import require_owner, with_database
 from gateway.cli.output import AsJson, print_json, print_rows
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
@@ -30,22 +30,22 @@ from gateway.workspace.prompts import Persona
 from gateway.workspace.tree import Workspace
 from gateway.workspace.zone import zone_in
 
-MOST = 10_000
-"""Schedules in one list."""
-LONGEST_TEXT = 4_000
+MAX_LISTED = 10_000
+"""The most schedules in one list."""
+MAX_TEXT = 4_000
 COLUMNS = ("id", "name", "of", "when", "next_run_at", "state")
 RUN_COLUMNS = ("slot", "executed_at", "produced_at", "delivered_at", "missed", "error")
-NONE = "Nothing is to come. `supaclaw schedules list --all` shows what is paused or over, `add --help` how to add one."
-NOT_RUNNING = "; no gateway runs on this machine's data, it happens when one does"
-UTC_ASSUMED = "Your time zone is not known, so UTC was taken; set owner.timezone in config.json, or give --zone."
+NONE = "Nothing is scheduled. `schedules list --all` includes paused and finished ones, `add --help` shows how to add."
+NOT_RUNNING = "; no gateway is running on this machine's data, so it runs once one is started"
+UTC_ASSUMED = "Your time zone is unknown, so UTC is used; set owner.timezone in config.json, or pass --zone."
 
 Result = TypeVar("Result")
-Which = Annotated[str, typer.Argument(metavar="NUMBER|NAME", help="As in the list; a name is one of yours.")]
+Which = Annotated[str, typer.Argument(metavar="NUMBER|NAME", help="A number in the list, or the name of one of yours.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the list; `of` is the member or group it belongs to, `task_id` that of its last run."""
+    """One line of the list; `of` is the member or group it belongs to, `task_id` the task of its last run."""
 
     id: ScheduleId
     name: str
@@ -61,14 +61,14 @@ class Row:
 
 
 def show_all(
-    everything: Annotated[bool, typer.Option("--all", help="Also those that are paused or over.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include paused and finished ones.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List what is to come, of everybody."""
+    """List everybody's schedules."""
 
     async def read(database: Database) -> list[Row]:
         async with database.connection() as conn:
-            rows = await store.listed(conn, None, everything=everything, limit=MOST)
+            rows = await store.listed(conn, None, everything=everything, limit=MAX_LISTED)
             return await _rows(conn, rows)
 
     rows = with_database(read)
@@ -79,12 +79,12 @@ def show_all(
 
 
 def show(which: Which, as_json: AsJson = False) -> None:
-    """Show one, and what became of its last runs."""
+    """Show one schedule and the outcome of its last runs."""
 
-    async def read(mine: Schedules) -> tuple[Row, list[RunRow]]:
-        row = await mine.get(which)
-        [told] = await _rows(mine.tx, [row])
-        return told, [_local(run, row.definition.zone) for run in await store.runs(mine.tx, row.id)]
+    async def read(schedules: Schedules) -> tuple[Row, list[RunRow]]:
+        row = await schedules.get(which)
+        [shown] = await _rows(schedules.tx, [row])
+        return shown, [_local(run, row.definition.zone) for run in await store.runs(schedules.tx, row.id)]
 
     row, runs = _done(read)
     if as_json:
@@ -92,35 +92,35 @@ def show(which: Which, as_json: AsJson = False) -> None:
         return
     for name, value in asdict(row).items():
         if value not in {None, ""}:
-            # What others wrote stays on its line, and commands the terminal nothing.
-            print(f"{name.replace('_', ' ').removesuffix(' at')}: {one_line(str(value), LONGEST_TEXT)}")
+            # Third-party text must stay on one line and must not control the terminal.
+            print(f"{name.replace('_', ' ').removesuffix(' at')}: {one_line(str(value), MAX_TEXT)}")
     if runs:
         print_rows(runs, RUN_COLUMNS, as_json=False)
 
 
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")],
-    prompt: Annotated[str, typer.Option(metavar="TEXT", help="What the agent is told to do then.")],
-    at: Annotated[str | None, typer.Option(metavar="TIME", help="Once, such as 2027-03-01T09:00.")] = None,
-    cron: Annotated[str | None, typer.Option(metavar="FIELDS", help='Again and again, such as "30 8 * * 1-5".')] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
+    prompt: Annotated[str, typer.Option(metavar="TEXT", help="What the agent should do.")],
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="Run once, such as at 2027-03-01T09:00.")] = None,
+    cron: Annotated[str | None, typer.Option(metavar="FIELDS", help='Run repeatedly, such as "30 8 * * 1-5".')] = None,
     zone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="Of that time, such as Europe/Berlin; else yours.")
+        str | None, typer.Option(metavar="ZONE", help="Time zone, such as Europe/Berlin; default: yours.")
     ] = None,
     misfire: Annotated[
-        Misfire, typer.Option(help="Of the times that passed while nothing ran, the last one runs, none, or each.")
+        Misfire, typer.Option(help="Which runs to make up after downtime: the last, none or all.")
     ] = Misfire.RUN_ONCE,
-    history: Annotated[bool, typer.Option("--history", help="The agent sees the chat it answers in.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Show the agent the chat it answers in.")] = False,
     to: Annotated[
         str | None,
-        typer.Option(metavar="CHANNEL", help="Tells you there, such as telegram; else where you wrote last."),
+        typer.Option(metavar="CHANNEL", help="Where to send results, such as telegram; default: where you wrote last."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add one; without a time it waits until you `run` it."""
+    """Add a schedule. Without a time it only runs when you `run` it."""
 
-    async def write(mine: Schedules) -> ScheduleRow:
-        asking = Asking("cli", await _address(mine.tx, mine.principal, to) if to else None)
-        return await mine.add(
+    async def write(schedules: Schedules) -> ScheduleRow:
+        asking = Asking("cli", await _address(schedules.tx, schedules.principal, to) if to else None)
+        return await schedules.add(
             asking,
             {
                 "name": name,
@@ -140,56 +140,56 @@ def add(
 
 
 def run(which: Which, as_json: AsJson = False) -> None:
-    """Run one now, once more than planned."""
+    """Run one now, in addition to its planned runs."""
 
-    async def write(mine: Schedules) -> ScheduleRow:
-        row, task = await mine.run(which)
+    async def write(schedules: Schedules) -> ScheduleRow:
+        row, task = await schedules.run(which)
         return replace(row, task_id=task)
 
     _change(write, "queued", as_json, _when_it_runs)
 
 
 def pause(which: Which, as_json: AsJson = False) -> None:
-    """Let one rest."""
-    _change(lambda mine: mine.pause(which), "paused", as_json)
+    """Pause one."""
+    _change(lambda schedules: schedules.pause(which), "paused", as_json)
 
 
 def resume(which: Which, as_json: AsJson = False) -> None:
-    """Let one go on, with its next time from now."""
-    _change(lambda mine: mine.resume(which), "goes on", as_json, _when_it_runs)
+    """Resume one, from its next planned time."""
+    _change(lambda schedules: schedules.resume(which), "resumed", as_json, _when_it_runs)
 
 
 def remove(which: Which, as_json: AsJson = False) -> None:
-    """Forget one, and what is known of its runs."""
-    _change(lambda mine: mine.remove(which), "removed", as_json)
+    """Delete one, and the record of its runs."""
+    _change(lambda schedules: schedules.remove(which), "removed", as_json)
 
 
 def _change(
     work: Callable[[Schedules], Awaitable[ScheduleRow]], done: str, as_json: bool, more: Callable[[], str] = str
 ) -> None:
-    """Print which schedule `work` has changed, and how."""
+    """Print the schedule that `work` changed, and how."""
 
-    async def changed(mine: Schedules) -> tuple[ScheduleRow, Row]:
-        row = await work(mine)
-        [told] = await _rows(mine.tx, [row])
-        return row, told
+    async def changed(schedules: Schedules) -> tuple[ScheduleRow, Row]:
+        row = await work(schedules)
+        [shown] = await _rows(schedules.tx, [row])
+        return row, shown
 
-    row, told = _done(changed)
+    row, shown = _done(changed)
     if as_json:
-        print_json(asdict(told))
+        print_json(asdict(shown))
     else:
         print(f"{done}: {line(row)}{more()}")
 
 
 def _done(work: Callable[[Schedules], Awaitable[Result]]) -> Result:
-    """What `work` makes of the owner's schedules; a number may be that of somebody else's."""
+    """Run `work` on the owner's schedules; a number may refer to another person's."""
 
-    async def worked(tx: Connection) -> Result:
-        mine = (await the_owner(tx)).id
-        return await work(Schedules(tx, mine, datetime.now(UTC), _own_zone(), of_all=True))
+    async def run_work(tx: Connection) -> Result:
+        owner = (await require_owner(tx)).id
+        return await work(Schedules(tx, owner, datetime.now(UTC), _own_zone(), of_all=True))
 
     try:
-        return with_database(lambda database: database.run(worked))
+        return with_database(lambda database: database.run(run_work))
     except Refused as refusal:
         raise OwnerMustAct(str(refusal)) from refusal
 
@@ -237,7 +237,7 @@ def _local(run: RunRow, zone: str) -> RunRow:
         executed_at=there(run.executed_at),
         produced_at=there(run.produced_at),
         delivered_at=there(run.delivered_at),
-        error=one_line(run.error, LONGEST_TEXT) if run.error else None,
+        error=one_line(run.error, MAX_TEXT) if run.error else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""The terminal as an answer is written to it."""
+"""Streams an answer to the terminal."""
 
 import os
 import re
@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
-_ARGUMENTS = 100
-_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_MAX_ARGUMENTS = 100
+_CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(slots=True)
 class Screen:
-    """Writes text to standard output as it comes; what was written can only be added to."""
+    """Writes text to standard output as it arrives; it can only append."""
 
-    watched: bool
+    interactive: bool
     _part: str = ""
 
     def show(self, event: Mapping[str, JsonValue]) -> None:
-        """One event of the conversation."""
+        """Show one event of the conversation."""
         match event:
             case {"type": "snapshot", "written": str(text)}:
                 self._catch_up(text)
@@ -31,12 +31,12 @@ class Screen:
                 self._end_part()
             case {"type": "tool_started", "name": str(name), "arguments": str(arguments)}:
                 self._end_part()
-                self.aside(f"· {name} {_short(arguments)}")
+                self.note(f"· {name} {_short(arguments)}")
             case _:
                 pass
 
     def finish(self, text: str) -> None:
-        """The answer as it is stored: whatever of it was not shown yet."""
+        """Show the rest of the stored answer."""
         self._catch_up(text)
         self._end_part()
 
@@ -47,7 +47,7 @@ class Screen:
 
     def _write(self, text: str) -> None:
         self._part += text
-        sys.stdout.write(_printable(text) if self.watched else text)
+        sys.stdout.write(_printable(text) if self.interactive else text)
         sys.stdout.flush()
 
     def _end_part(self) -> None:
@@ -56,15 +56,15 @@ class Screen:
             sys.stdout.flush()
         self._part = ""
 
-    def aside(self, text: str) -> None:
-        """A remark that is not part of the answer."""
+    def note(self, text: str) -> None:
+        """Print a note that is not part of the answer."""
         text = _printable(text)
         print(f"{_DIM}{text}{_PLAIN}" if _in_colour() else text, file=sys.stderr, flush=True)
 
 
 def _printable(text: str) -> str:
-    """Without what a terminal would obey: a model repeats what strangers wrote."""
-    return _OBEYED.sub("", text)
+    """Strip control characters: a model may repeat what strangers wrote."""
+    return _CONTROL_CHARS.sub("", text)
 
 
 def _in_colour() -> bool:
@@ -73,4 +73,4 @@ def _in_colour() -> bool:
 
 def _short(arguments: str) -> str:
     line = " ".join(arguments.split())
-    return line if len(line) <= _ARGUMENTS else f"{line[:_ARGUMENTS]}…"
+    return line if len(line) <= _MAX_ARGUMENTS else f"{line[:_MAX_ARGUMENTS]}…"

@@ -13,7 +13,7 @@ from gateway.store.pool import Database
 def sessions(
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 20, as_json: AsJson = False
 ) -> None:
-    """List conversations, the latest first. `supaclaw logs ID` shows what was done in one."""
+    """List conversations, newest first. `supaclaw logs ID` shows the log of one."""
 
     async def recent(database: Database) -> list[store.SessionSummary]:
         async with database.connection() as connection:

@@ -1,4 +1,4 @@
-"""`supaclaw up`; imports nothing of the command-line parser, so that starting is quick."""
+"""`supaclaw up`; does not import the command-line parser, for a fast start."""
 
 import os
 import sys

@@ -4,5 +4,5 @@ from gateway.cli.running import ask
 
 
 def web() -> None:
-    """Print a fresh link to the web page. It works once, for ten minutes."""
+    """Print a new sign-in link to the web page. It works once, for ten minutes."""
     print(ask("/api/login-links", method="POST", timeout=10)["url"])

@@ -1,4 +1,4 @@
-"""`supaclaw webhooks`: sources that may set the agent to work, each with a token of its own."""
+"""`supaclaw webhooks`: sources that may trigger the agent, each with its own token."""
 
 import os
 import re
@@ -9,7 +9,7 @@ import typer
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.cli.running import web_address
-from gateway.cli.token import made
+from gateway.cli.token import create_token
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct
@@ -20,21 +20,21 @@ from gateway.store.scheduling import triggers
 from gateway.store.scheduling.triggers import SourceRow
 from gateway.workspace.workflows import SOURCE
 
-Source = Annotated[str, typer.Argument(help="What sends, like ci or home-assistant: a-z, 0-9, '.', '_' and '-'.")]
+Source = Annotated[str, typer.Argument(help="The sender, such as ci or home-assistant: a-z, 0-9, '.', '_' and '-'.")]
 
 
 def register(source: Source) -> None:
-    """Make a token that may trigger for SOURCE and do nothing else. It is not kept and cannot be shown again."""
+    """Create a token that may only trigger for SOURCE. It is not stored and cannot be shown again."""
     if not re.fullmatch(SOURCE, source):
         raise OwnerMustAct(f"{source!r} cannot be a source; use up to 64 of a-z, 0-9, '.', '_' and '-', like ci-main")
-    token = with_database(lambda database: made(database, _token_of(source), [Scope.TRIGGER], source))
+    token = with_database(lambda database: create_token(database, _token_of(source), [Scope.TRIGGER], source))
     web = load(Environment.read(os.environ).config, os.environ).web
     address = web.public_url or web_address(web)
     print(f"{token}\n\ncurl {address}/trigger/{source} -H 'Authorization: Bearer {token}' -d 'This is a test.'")
 
 
 def show(as_json: AsJson = False) -> None:
-    """List sources and how often each was heard of."""
+    """List sources and how often each has triggered."""
 
     async def read(database: Database) -> list[SourceRow]:
         async with database.connection() as connection:
@@ -44,7 +44,7 @@ def show(as_json: AsJson = False) -> None:
 
 
 def revoke(source: Source) -> None:
-    """Make a source's token useless, at once."""
+    """Revoke a source's token. It stops working at once."""
 
     async def write(database: Database) -> bool:
         return await tokens.revoke(database, _token_of(source))

@@ -1,4 +1,4 @@
-"""Slash commands, one per file: the module's name is the command, its `command` says what it does.
+"""Slash commands, one per file: the module's name is the command's, its `command` defines it.
 
 A command runs in the transaction that also commits its reply: it reads and writes through `CommandContext.tx` and
 never waits for a model, a platform or a running turn.
@@ -27,7 +27,7 @@ from gateway.workspace.journal.summary import summarise
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """What a command works with; the address and its session are locked."""
+    """What a command may use; the address and its session are locked."""
 
     tx: Connection
     at: AddressRow
@@ -44,13 +44,13 @@ class CommandContext:
 
 @dataclass(frozen=True, slots=True)
 class CommandReply:
-    """What to say, and what the committed effect means for this process."""
+    """The reply, and the effects to apply to this process after the commit."""
 
     text: str
     cancelled: tuple[TaskId, ...] = ()
     successor: SessionId | None = None
     admission: bool = False
-    """Who may talk has changed."""
+    """Whether access rights have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class Command:
     summary: str
     run: Callable[[CommandContext], Awaitable[CommandReply]]
     owner_only: bool = False
-    """Others are neither shown it nor heard; nor is the owner in a group."""
+    """Hidden from and ignored for others, and for the owner in a group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A session that was ended: the runs that were cancelled, and how many messages nobody will answer."""
+    """The result of ending a session: its cancelled runs, and the number of messages left unanswered."""
 
     cancelled: tuple[TaskId, ...]
     unanswered: int
@@ -79,7 +79,7 @@ class Ended:
 
 
 async def end_session(tx: Connection, session: SessionId) -> Ended:
-    """Cancel what runs in it, close its messages and its journal; the caller holds it."""
+    """Cancel its runs, close its messages and its journal; the caller has locked the session."""
     task = await tasks.live_chat(tx, session)
     cancelled = await tasks.cancel(tx, task) if task else []
     closed = await messages.close(tx, session)
@@ -89,7 +89,7 @@ async def end_session(tx: Connection, session: SessionId) -> Ended:
 
 
 def discover() -> dict[str, Command]:
-    """Every command, by name; raises `OwnerMustAct` for a file that is not one."""
+    """All commands, by name; raises `OwnerMustAct` for a file that does not define one."""
     found: dict[str, Command] = {}
     for module in pkgutil.iter_modules(__path__):
         try:

@@ -1,4 +1,4 @@
-"""/budget: what the models have cost, what is left, and allowing more of it."""
+"""/budget: what the models cost, what is left, and raising the limit."""
 
 from gateway.agent.limits import dollars, used_up
 from gateway.commands import Command, CommandContext, CommandReply
@@ -10,7 +10,7 @@ WORDS = {Period.DAY: "Today", Period.MONTH: "This month"}
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """The day's and the month's money (UTC); `more` allows a used-up one its limit once more."""
+    """Show the budgets of the day and the month (UTC); `more` grants an exhausted one its limit again."""
     if ctx.argument not in ("", "more"):
         return CommandReply("Write /budget to see what is left, /budget more to allow more of what is used up.")
     now = ctx.clock.now()
@@ -43,7 +43,7 @@ def _told(account: Account, limit: float | None) -> str:
 
 
 async def _more(ctx: CommandContext, accounts: Accounts) -> str:
-    """What is over the limit already is forgiven, so that the whole limit is there once more."""
+    """Grant the whole limit again; what exceeded the old one does not count against it."""
     done = []
     for period, account in accounts.items():
         limit = _limit(ctx, period)

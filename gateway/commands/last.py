@@ -1,11 +1,11 @@
-"""/last: the last answer once more."""
+"""/last: repeat the last answer."""
 
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.store.transcript import messages
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """The latest answer of this session, as it is stored."""
+    """Return the latest stored answer of this session."""
     answer = await messages.last_answer(ctx.tx, ctx.at.session_id)
     return CommandReply(answer.text if answer else "There is no answer in this session yet.")
 

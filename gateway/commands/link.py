@@ -1,4 +1,4 @@
-"""/link: one conversation on several accounts of the same person."""
+"""/link: share one conversation between several accounts of the same person."""
 
 from gateway.commands import Command, CommandContext, CommandReply, end_session
 from gateway.domain.codes import Refusal, new_code, parse_code
@@ -14,7 +14,7 @@ JOINED = "This chat now goes on in the conversation of the other one. /link off 
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """A code for this session; with a code, this chat goes on in that session; `off` parts it from the others."""
+    """Create a code for this session; with a code, join that session; `off` leaves the shared session."""
     if not ctx.at.private:
         return CommandReply("Conversations are joined in private chats only; write /link there.")
     match ctx.argument:

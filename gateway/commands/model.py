@@ -5,7 +5,7 @@ from gateway.domain.principals import Role
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """The chain in the order it is tried, with what is set aside after an error; the setup is the owner's business."""
+    """Show the chain in order, with models in cooldown after an error; others than the owner see the model only."""
     models = ctx.models
     if ctx.role is not Role.OWNER:
         return CommandReply(f"Model: {models.active}")

@@ -1,4 +1,4 @@
-"""/pairing: who asks to be let in, and the owner's word on it."""
+"""/pairing: access requests, and the owner's decisions."""
 
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.codes import Refusal
@@ -9,7 +9,7 @@ USAGE = "Write /pairing to see who asks, /pairing approve CODE to let them in, /
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """The open requests and who was let in; `approve` a code, `deny` a code or the number of either."""
+    """List open requests and approved people; `approve` takes a code, `deny` a code or a number of the list."""
     action, _, which = ctx.argument.partition(" ")
     match action:
         case "" | "list" if not which:

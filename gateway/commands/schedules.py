@@ -1,4 +1,4 @@
-"""/schedules: what the agent is to do later, or again and again."""
+"""/schedules: one-time and recurring work of the agent."""
 
 from gateway.agent.scheduling.schedules import Schedules, line
 from gateway.commands import Command, CommandContext, CommandReply
@@ -12,7 +12,7 @@ NONE = "Nothing is scheduled here. Say what you want and when, such as: remind m
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """Those of this chat's person or group; `pause`, `resume`, `run` or `remove` one of them."""
+    """List the schedules of this person or group; `pause`, `resume`, `run` or `remove` acts on one."""
     mine = Schedules(ctx.tx, ctx.at.principal_id, ctx.clock.now())
     action, _, which = ctx.argument.partition(" ")
     try:

@@ -1,4 +1,4 @@
-"""/status: the gateway at a glance."""
+"""/status: the gateway's status."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,7 +12,7 @@ from gateway.store.migrate import outdated
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """Uptime, model and session; for the owner also queue, cost (UTC day) and the gateway's own condition."""
+    """Report uptime, model and session; to the owner also the queue, today's cost (UTC) and the gateway's health."""
     uptime = timedelta(seconds=int((ctx.clock.now() - ctx.started_at).total_seconds()))
     lines = [f"Up {uptime}", f"Model: {ctx.models.active}", f"Session: {ctx.at.session_id}"]
     if ctx.role is Role.OWNER:
@@ -33,7 +33,7 @@ async def _today(ctx: CommandContext) -> str:
 
 
 def _condition(vitals: Vitals) -> Iterator[str]:
-    """What is known, and only what is worth a line."""
+    """Yield one line per known and relevant fact."""
     if vitals.loop is not None:
         yield _loop(vitals.loop)
     if vitals.memory is not None:

@@ -1,4 +1,4 @@
-"""/stop: end what is running here."""
+"""/stop: cancel the running turn."""
 
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.store import tasks
@@ -6,7 +6,7 @@ from gateway.store.transcript import messages
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """Cancels the running turn; its messages will not be answered."""
+    """Cancel the running turn; its messages will not be answered."""
     task = await tasks.live_chat(ctx.tx, ctx.at.session_id)
     if task is None:
         return CommandReply("Nothing is running.")

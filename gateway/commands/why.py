@@ -1,4 +1,4 @@
-"""/why: how the last answer came to be."""
+"""/why: how the last answer was made."""
 
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.principals import Role
@@ -9,7 +9,7 @@ from gateway.store.transcript import messages
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """Waiting time, models tried in order, tokens, cost, and the delivery of each part."""
+    """Report the waiting time, the models tried, the tokens, the cost, and the delivery of each part."""
     answer = await messages.last_answer(ctx.tx, ctx.at.session_id)
     if answer is None or answer.task_id is None:
         return CommandReply("There is no answer in this session yet.")
@@ -23,7 +23,7 @@ async def run(ctx: CommandContext) -> CommandReply:
 
 
 def _told(step: StepRow, *, owner: bool) -> list[str]:
-    """What a provider says in an error may be about the owner's account, and the money is the owner's too."""
+    """One step as lines; only the owner sees costs and provider messages, which may mention the account."""
     tried = [f"{a.model} failed: {a.error}{f': {a.message}' if owner else ''}" for a in step.failed]
     if step.kind == "model":
         cost = f", ${step.cost_usd:.4f}" if owner else ""

@@ -1,1 +1,1 @@
-"""config.json: its model, how it is read, watched and edited, and the environment around it."""
+"""config.json: its model, loading, watching and editing; and the environment variables."""

@@ -1,4 +1,4 @@
-"""Which channels exist, and their settings; a channel's module brings the model of its own section."""
+"""The channels that exist, and their settings; each channel's module defines the model of its section."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -15,42 +15,42 @@ Settings = TypeVar("Settings", bound=BaseModel)
 
 
 def channel_names(package: str = "channels") -> tuple[str, ...]:
-    """The channels that could be configured: the modules of the package, found without importing any."""
+    """The channels that can be configured: the modules of the package, listed without importing them."""
     spec = find_spec(package)
     places = spec.submodule_search_locations if spec else None
     return tuple(sorted(module.name for module in iter_modules(places or []) if not module.name.startswith("_")))
 
 
 def known_channel(name: str, known: tuple[str, ...]) -> str:
-    """`name` itself; raises `ConfigError` naming the nearest when there is no such channel."""
+    """Return `name`; raises `ConfigError`, suggesting the nearest name, if there is no such channel."""
     if name not in known:
         raise ConfigError(f"channels.{name}: unknown channel; {nearest(name, known)}")
     return name
 
 
 def parse_channel(name: str, raw: Mapping[str, JsonValue], model: type[Settings]) -> Settings:
-    """The section of one channel as its own model; raises `ConfigError` naming `channels.<name>.<field>`."""
+    """Parse a channel's section with its own model; raises `ConfigError` naming `channels.<name>.<field>`."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:
         raise ConfigError("\n".join(explain(error, model, ("channels", name)))) from None
 
 
-def switched_on(sections: Mapping[str, Mapping[str, JsonValue]]) -> tuple[str, ...]:
-    """The channels whose section does not say `"enabled": false`."""
+def enabled_channels(sections: Mapping[str, Mapping[str, JsonValue]]) -> tuple[str, ...]:
+    """The channels whose section does not set `"enabled": false`."""
     return tuple(name for name, raw in sections.items() if raw.get("enabled") is not False)
 
 
 def check_channels(sections: Mapping[str, Mapping[str, JsonValue]]) -> None:
-    """Validate the section of every channel that is switched on by the channel's own model.
+    """Validate the section of every enabled channel with the channel's own model.
 
-    Raises `ConfigError` with a line for each problem.
+    Raises `ConfigError`, one line per problem.
     """
     known, problems = channel_names(), []
     for name, raw in sections.items():
         try:
             model = settings_model(known_channel(name, known))
-            if name in switched_on(sections):
+            if name in enabled_channels(sections):
                 parse_channel(name, raw, model)
         except ConfigError as error:
             problems.append(str(error))
@@ -59,7 +59,7 @@ def check_channels(sections: Mapping[str, Mapping[str, JsonValue]]) -> None:
 
 
 def settings_model(name: str) -> type[BaseModel]:
-    """The model a channel's module offers as `Settings`; imports that module, not its SDK."""
+    """The model that a channel's module exports as `Settings`; imports that module, not its SDK."""
     model: object = import_module(f"channels.{name}").Settings
     if not isinstance(model, type) or not issubclass(model, BaseModel):
         raise TypeError(f"channels.{name}.Settings is not a pydantic model")

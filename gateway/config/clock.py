@@ -1,4 +1,4 @@
-"""The machine's own clock."""
+"""The system clock."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -13,9 +13,9 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Seconds since some start."""
+        """Seconds since an arbitrary start."""
         return monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Let others run for that long."""
+        """Sleep for that long."""
         await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: "90s", "30m", "1h30m"."""
+"""Durations as people write them: "90s", "30m", "1h30m"."""
 
 import re
 from datetime import timedelta
@@ -12,7 +12,7 @@ _SHAPE = re.compile(_PATTERN)
 
 
 def parse_duration(text: str) -> timedelta:
-    """The time `text` stands for, always longer than zero; raises `ValueError` with a text for people."""
+    """Parse a duration longer than zero; raises `ValueError` with a message for people."""
     match = _SHAPE.match(text.strip())
     if match is None or not match[0]:
         raise ValueError('must be a duration such as "90s", "30m" or "1h30m"')
@@ -20,7 +20,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """The shortest text `parse_duration` reads back as `duration`, in whole seconds."""
+    """The shortest text that `parse_duration` parses to `duration`, in whole seconds."""
     rest, parts = int(duration.total_seconds()), []
     for unit, seconds in _UNITS.items():
         count, rest = divmod(rest, seconds)

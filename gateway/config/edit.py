@@ -1,4 +1,4 @@
-"""One key of config.json read or changed, the rest left as it is."""
+"""Reads or changes one key of config.json, and leaves the rest as it is."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _SECRET = re.compile(r"(token|key|password|secret)s?$")
 
 
 def get(path: Path, key: str) -> JsonValue:
-    """The value in the file, references unresolved, else the default; raises `ConfigError` for an unknown key."""
+    """The value in the file, with references unresolved, else the default; raises `ConfigError` for an unknown key."""
     written: JsonValue = parse_json(read(path) or "{}", path.name)
     default: JsonValue = Config().model_dump(mode="json")
     for part in key.split("."):
@@ -35,7 +35,7 @@ def get(path: Path, key: str) -> JsonValue:
 
 
 def set(path: Path, key: str, value: JsonValue, check: Callable[[str], object]) -> None:
-    """Write `value` at the dotted `key`; `check` gets the new text first and raises `ConfigError` to refuse it."""
+    """Write `value` to the dotted `key`; first, `check` gets the new text and raises `ConfigError` to refuse it."""
     raw = parse_json(read(path) or "{}", path.name)
     *parents, name = key.split(".")
     section = raw
@@ -50,10 +50,10 @@ def set(path: Path, key: str, value: JsonValue, check: Callable[[str], object]) 
     _replace(path.resolve(), text)
 
 
-def hidden(key: str, value: JsonValue) -> JsonValue:
-    """`value` fit to be shown: what is named like a secret and written out in the file is not."""
+def masked(key: str, value: JsonValue) -> JsonValue:
+    """`value` for display, with plain values of keys named like secrets masked."""
     if isinstance(value, dict):
-        return {name: hidden(name, item) for name, item in value.items()}
+        return {name: masked(name, item) for name, item in value.items()}
     if isinstance(value, str) and _SECRET.search(key) and not is_reference(value):
         return "********"
     return value
@@ -70,7 +70,7 @@ def _merged(default: JsonValue, written: JsonValue) -> JsonValue:
 
 
 def _replace(path: Path, text: str) -> None:
-    """All or nothing; the file keeps its mode, a new one is the owner's alone."""
+    """Replace the file atomically; it keeps its mode, and a new one is private."""
     try:
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

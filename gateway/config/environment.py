@@ -1,4 +1,4 @@
-"""The environment variables the gateway reads, all of them here."""
+"""All the environment variables that the gateway reads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from gateway.domain.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Where everything lies and what overrules config.json; paths are absolute, a variable set to "" is not set."""
+    """Paths, and overrides of config.json; paths are absolute, an empty variable counts as unset."""
 
     config: Path
     data: Path
@@ -22,7 +22,7 @@ class Environment:
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> "Environment":
-        """Raises `ConfigError` when `SUPACLAW_PORT` is no port."""
+        """Read the variables; raises `ConfigError` if `SUPACLAW_PORT` is not a port."""
         data = Path(environ.get("SUPACLAW_DATA") or "data").absolute()
         return cls(
             config=Path(environ.get("SUPACLAW_CONFIG") or "config.json").absolute(),

@@ -1,4 +1,4 @@
-"""Places where a crash test kills the process: `SUPACLAW_FAIL=<step>[:n]`."""
+"""Points where a crash test kills the process: `SUPACLAW_FAIL=<step>[:n]`."""
 
 import os
 import signal
@@ -9,40 +9,43 @@ from gateway.domain.errors import ConfigError
 
 
 class Step(StrEnum):
-    """A named instant on a message's way; `about` says which."""
+    """A named point in the handling of a message; `about` describes it."""
 
     about: str
 
     def __new__(cls, name: str, about: str) -> "Step":
-        """A step is its name, with a description beside it."""
+        """A step is a string, its name, with a description."""
         step = str.__new__(cls, name)
         step._value_ = name
         step.about = about
         return step
 
-    INBOUND_RECEIVED = "inbound.received", "a batch has come from the platform, nothing is stored"
-    INBOUND_JOURNALED = "inbound.journaled", "the message is in its session's journal, the database does not have it"
-    INBOUND_SPOOLED = "inbound.spooled", "with the database away the message is on disk, the platform has not been told"
-    INBOUND_COMMITTED = "inbound.committed", "the batch is stored, the platform has not been told"
-    INGEST_KEPT = "ingest.kept", "the bytes of an attachment are a file, its message does not know"
-    INGEST_READ = "ingest.read", "what was read out of a file lies beside it, the database does not know"
+    INBOUND_RECEIVED = "inbound.received", "a batch was received, nothing is stored"
+    INBOUND_JOURNALED = "inbound.journaled", "the message is in its session's journal, not in the database"
+    INBOUND_SPOOLED = (
+        "inbound.spooled",
+        "the database is down, the message is on disk, not acknowledged to the platform",
+    )
+    INBOUND_COMMITTED = "inbound.committed", "the batch is stored, not acknowledged to the platform"
+    INGEST_KEPT = "ingest.kept", "an attachment is saved as a file, not linked to its message"
+    INGEST_READ = "ingest.read", "the text of a file is saved beside it, not recorded in the database"
     COMMAND_ACCEPTED = "command.accepted", "a slash command is stored, its effect is not"
     COMMAND_COMMITTED = "command.committed", "a slash command's effect and reply are stored"
-    TURN_CLAIMED = "turn.claimed", "a turn holds its lease and has read nothing"
-    TURN_TAKEN = "turn.taken", "the unread messages have their place in the transcript"
-    SUMMARY_READY = "summary.ready", "a summary of the conversation is written, nothing of it is stored"
-    SUMMARY_COMMITTED = "summary.committed", "the summary is stored and stands for what is older"
-    MODEL_REPLIED = "model.replied", "a model call is over, its reply is not stored"
+    TURN_CLAIMED = "turn.claimed", "a turn has its lease and has read nothing"
+    TURN_TAKEN = "turn.taken", "the unread messages are in the transcript"
+    SUMMARY_READY = "summary.ready", "a summary of the conversation is written, not stored"
+    SUMMARY_COMMITTED = "summary.committed", "the summary is stored and replaces what is older"
+    MODEL_REPLIED = "model.replied", "a model call has finished, its reply is not stored"
     STEP_COMMITTED = "step.committed", "the reply and its tool intents are stored, no tool has run"
     TOOL_RAN = "tool.ran", "a tool has run, its result is not stored"
     RESULT_COMMITTED = "result.committed", "a tool's result is stored"
-    ANSWER_READY = "answer.ready", "the answer is known and not stored"
+    ANSWER_READY = "answer.ready", "the answer is complete, not stored"
     ANSWER_COMMITTED = "answer.committed", "the answer and its outbox rows are stored, nothing is sent"
-    OUTBOX_SENDING = "outbox.sending", "`sending` is stored, the request has not left"
-    OUTBOX_REQUESTED = "outbox.requested", "the platform has taken the message, its id is not stored"
+    OUTBOX_SENDING = "outbox.sending", "`sending` is stored, the request is not sent"
+    OUTBOX_REQUESTED = "outbox.requested", "the platform has accepted the message, its id is not stored"
     OUTBOX_SENT = "outbox.sent", "the platform's id is stored"
-    SCHEDULE_DUE = "schedule.due", "what is due has been read, nothing of it is stored"
-    SCHEDULE_ENQUEUED = "schedule.enqueued", "what was due is queued, and when it is due next is stored"
+    SCHEDULE_DUE = "schedule.due", "due schedules are read, nothing is stored"
+    SCHEDULE_ENQUEUED = "schedule.enqueued", "due schedules are queued, and their next slots stored"
 
 
 class Failpoints:
@@ -55,7 +58,7 @@ class Failpoints:
             self._step, self._left = _parse(armed)
 
     def reach(self, step: Step) -> None:
-        """Do nothing, or never return."""
+        """Kill the process if this step is armed and its count is reached."""
         if step is not self._step:
             return
         self._left -= 1

@@ -1,4 +1,4 @@
-"""A daily window of time: "08:00-22:00", or "08:00-22:00 Europe/Berlin"."""
+"""A daily time window: "08:00-22:00", or "08:00-22:00 Europe/Berlin"."""
 
 import re
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ _SHAPE = re.compile(_PATTERN)
 
 @dataclass(frozen=True, slots=True)
 class ActiveHours:
-    """From `start` up to, not including, `end`; a window may span midnight. `zone` is an IANA name."""
+    """From `start` to `end`, exclusive; may span midnight. `zone` is an IANA name."""
 
     start: time
     end: time
     zone: str | None = None
 
     def active(self, now: datetime, default: tzinfo | None) -> bool:
-        """Whether the window is open; without a zone of its own it is one of `default`, or else of the machine."""
+        """Whether `now` is in the window, in its own zone, else in `default`, else in the machine's zone."""
         return now.astimezone(zone(self.zone) if self.zone else default).time() in self
 
     def __contains__(self, moment: time) -> bool:
@@ -36,7 +36,7 @@ class ActiveHours:
 
 
 def parse_hours(text: str) -> ActiveHours:
-    """The window `text` stands for; raises `ValueError` with a text for people."""
+    """Parse a window; raises `ValueError` with a message for people."""
     match = _SHAPE.match(text.strip())
     if match is None or match[0][:5] == match[0][6:11]:
         raise ValueError('must be two different times such as "08:00-22:00"')

@@ -1,4 +1,4 @@
-"""One gateway per data directory: a lock on `gateway.pid`, which also tells others whom to stop and where to ask."""
+"""One gateway per data directory: a lock on `gateway.pid`, which also records the process id and the address."""
 
 import fcntl
 import os
@@ -11,17 +11,17 @@ from uuid import UUID, uuid4
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import InstanceId
 
-_TRIES = 10
-"""A look by `holder` takes the lock for an instant; that must not stop a start."""
+_LOCK_TRIES = 10
+"""`holder` takes the lock for an instant, which must not make a start fail."""
 
 
 @contextmanager
 def hold_instance(data: Path) -> Iterator[None]:
-    """Be the gateway of this data directory; raises `OwnerMustAct` when another is. A dead process holds nothing."""
+    """Lock the data directory; raises `OwnerMustAct` if a gateway holds it. A process that dies releases the lock."""
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(_lock(data), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if not any(_taken(handle) for _ in range(_TRIES)):
+        if not any(_try_lock(handle) for _ in range(_LOCK_TRIES)):
             raise OwnerMustAct(f"a gateway already runs on {data} (pid {holder(data)}); `supaclaw down` stops it")
         os.truncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
@@ -31,24 +31,24 @@ def hold_instance(data: Path) -> Iterator[None]:
 
 
 def record_address(data: Path, url: str) -> None:
-    """Note where the web of this gateway is reached; the caller holds the instance."""
+    """Record the URL of this gateway; the caller holds the lock."""
     with _lock(data).open("a", encoding="ascii") as file:
         file.write(f"{url}\n")
 
 
 def holder(data: Path) -> int | None:
-    """The process id of the running gateway, None when none runs."""
+    """The process id of the running gateway; None if none is running."""
     pid = next(iter(_record(data)), "")
     return int(pid) if pid.isdigit() else None
 
 
 def address(data: Path) -> str | None:
-    """Where the web of the running gateway is reached, whatever the environment says; None when none runs."""
+    """The URL of the running gateway, as it recorded it; None if none is running."""
     return next(iter(_record(data)[1:]), None)
 
 
 def instance_id(data: Path) -> InstanceId:
-    """Who the gateway of this data directory is, the same over restarts; the caller holds the instance."""
+    """The id of this data directory's gateway, stable across restarts; the caller holds the lock."""
     path = data / "instance"
     with suppress(FileNotFoundError, ValueError):
         return InstanceId(UUID(path.read_text(encoding="ascii").strip()))
@@ -64,7 +64,7 @@ def _lock(data: Path) -> Path:
 
 
 def _record(data: Path) -> list[str]:
-    """What the running gateway noted, a line each: its process id, its address. Empty when none runs."""
+    """The lines recorded by the running gateway: process id, URL. Empty if none is running."""
     try:
         handle = os.open(_lock(data), os.O_RDONLY)
     except FileNotFoundError:
@@ -79,7 +79,7 @@ def _record(data: Path) -> list[str]:
         os.close(handle)
 
 
-def _taken(handle: int) -> bool:
+def _try_lock(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

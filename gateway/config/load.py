@@ -1,4 +1,4 @@
-"""config.json from text to `Config`: references, environment, validation; every problem is told at once."""
+"""Loads config.json: references, environment, validation; reports all problems at once."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,21 +14,21 @@ from gateway.config.references import resolve
 from gateway.domain.errors import ConfigError
 
 Secrets = Callable[[str], str]
-"""The value of a named secret; raises `ConfigError` when there is none."""
+"""Looks up a named secret; raises `ConfigError` if there is none."""
 
 
 def secrets_unavailable(name: str) -> NoReturn:
-    """Stands in until something keeps secrets."""
+    """A placeholder until there is a secret store."""
     raise ConfigError(f"secrets are not available yet; use $env:{name}")
 
 
 def load(path: Path, environ: Mapping[str, str], secrets: Secrets = secrets_unavailable) -> Config:
-    """The configuration at `path`, all defaults when there is no such file; raises `ConfigError`, a line a problem."""
+    """Load the configuration at `path`, or the defaults without a file; raises `ConfigError`, one line per problem."""
     return parse(read(path) or "{}", environ, secrets, source=path.name)
 
 
 def read(path: Path) -> str | None:
-    """The text of the file, None when there is none; raises `ConfigError`."""
+    """The text of the file, None if it does not exist; raises `ConfigError`."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -40,20 +40,20 @@ def read(path: Path) -> str | None:
 def parse(
     text: str, environ: Mapping[str, str], secrets: Secrets = secrets_unavailable, source: str = "config.json"
 ) -> Config:
-    """The configuration in `text`, overruled by the environment; raises `ConfigError`, a line a problem."""
+    """Parse the configuration and apply the environment's overrides; raises `ConfigError`, one line per problem."""
     raw = parse_json(text, source)
     raw.pop("$schema", None)
     resolved, problems = resolve(raw, environ, secrets)
     if problems:
-        raise ConfigError(_told(source, problems))
+        raise ConfigError(_prefixed(source, problems))
     try:
         return Config.model_validate(_overruled(resolved, Environment.read(environ)))
     except ValidationError as error:
-        raise ConfigError(_told(source, explain(error, Config))) from None
+        raise ConfigError(_prefixed(source, explain(error, Config))) from None
 
 
 def parse_json(text: str, source: str = "config.json") -> dict[str, JsonValue]:
-    """The JSON object in `text`; raises `ConfigError` naming line and column."""
+    """Parse a JSON object; raises `ConfigError` with line and column."""
     try:
         raw: JsonValue = json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
@@ -77,7 +77,7 @@ def _without_repeats(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]
 
 
 def _overruled(raw: Mapping[str, JsonValue], environment: Environment) -> dict[str, JsonValue]:
-    """`raw` with what the environment says; a section that is no object is left for validation to refuse."""
+    """`raw` with the environment's overrides; leaves a section that is not an object for validation to refuse."""
     overrides: dict[str, dict[str, JsonValue]] = {
         "web": {"host": environment.host, "port": environment.port, "public_url": environment.public_url},
         "database": {"url": environment.database_url},
@@ -90,7 +90,7 @@ def _overruled(raw: Mapping[str, JsonValue], environment: Environment) -> dict[s
     return merged
 
 
-def _told(source: str, problems: list[str]) -> str:
+def _prefixed(source: str, problems: list[str]) -> str:
     return "\n".join(f"{source}: {problem}" for problem in problems)
 
 

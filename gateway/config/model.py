@@ -1,4 +1,4 @@
-"""What config.json may say; `{}` is a complete configuration."""
+"""The model of config.json; `{}` is a complete configuration."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -17,7 +17,7 @@ JsonSection = Mapping[str, JsonValue]
 
 
 class Section(BaseModel):
-    """Base of every section: frozen, and an unknown key is an error."""
+    """Base of every section: frozen; unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,7 +27,7 @@ def _zone(name: str) -> str:
 
 
 class Owner(BaseModel):
-    """Who the agent belongs to; every key but those named here is a channel, its value the owner's id there."""
+    """The agent's owner; every other key is a channel, with the owner's id there as its value."""
 
     model_config = ConfigDict(frozen=True, extra="allow", coerce_numbers_to_str=True)
     __pydantic_extra__: dict[str, str | None] = Field(init=False)
@@ -39,18 +39,18 @@ class Owner(BaseModel):
 
     @property
     def ids(self) -> Mapping[str, str]:
-        """The owner's platform id by channel; channels left null are not in it."""
+        """The owner's platform ids by channel, without channels set to null."""
         return {channel: id for channel, id in self.__pydantic_extra__.items() if id is not None}
 
 
 class Heartbeat(Section):
-    """The agent's own look around."""
+    """Periodic checks by the agent."""
 
-    every: Duration | None = Field(timedelta(minutes=30), description="Time between two heartbeats; null: never.")
+    every: Duration | None = Field(timedelta(minutes=30), description="Time between heartbeats; null: never.")
     active_hours: Hours | None = Field(
-        None, description='When they may happen: "08:00-22:00 Europe/Berlin", or in your own zone; null: always.'
+        None, description='When they may run: "08:00-22:00 Europe/Berlin", or in your own zone; null: always.'
     )
-    to: str | None = Field(None, min_length=1, description="The channel to tell news on; null: where you wrote last.")
+    to: str | None = Field(None, min_length=1, description="The channel for its messages; null: where you wrote last.")
     model: str | None = Field(None, min_length=1, description="A cheaper model for them; null: the usual ones.")
     day_usd: Usd | None = Field(0.5, description="US dollars that heartbeats may cost a day; null: no limit.")
 
@@ -64,7 +64,7 @@ class Compaction(Section):
 class Checkpoints(Section):
     """Snapshots of the workspace."""
 
-    every: Duration | None = Field(timedelta(minutes=10), description="Time between two checkpoints; null: never.")
+    every: Duration | None = Field(timedelta(minutes=10), description="Time between checkpoints; null: never.")
 
 
 class Exec(Section):
@@ -91,7 +91,7 @@ class Tools(Section):
 
 
 class Budgets(Section):
-    """Money the models may cost before the agent stops and asks; null: no limit."""
+    """Limits on the cost of models, after which the agent stops and asks; null: no limit."""
 
     run_usd: Usd | None = Field(0.5, description="US dollars for one run; null: no limit.")
     day_usd: Usd | None = Field(2.0, description="US dollars a day; null: no limit.")
@@ -99,18 +99,18 @@ class Budgets(Section):
 
 
 class Limits(Section):
-    """What the process may take of the machine."""
+    """Limits on the resources of the process."""
 
     memory_mb: int | None = Field(
         None, ge=128, description="Megabytes from which it sheds load; null: half of what the machine or container has."
     )
-    file_mb: int = Field(50, ge=1, le=2_000, description="Megabytes of the largest file that is taken in.")
+    file_mb: int = Field(50, ge=1, le=2_000, description="The largest accepted file, in megabytes.")
 
 
 class Logs(Section):
     """The log files."""
 
-    keep: Duration | None = Field(None, description="How long log files are kept; null: for ever.")
+    keep: Duration | None = Field(None, description="How long to keep log files; null: for ever.")
 
 
 class Web(Section):
@@ -134,17 +134,17 @@ class Database(Section):
 class Config(Section):
     """The whole of config.json."""
 
-    owner: Owner = Field(Owner(), description="Who the agent belongs to.")
+    owner: Owner = Field(Owner(), description="The agent's owner.")
     models: ModelSettings = Field(ModelSettings(), description="Which models answer.")
     channels: Mapping[str, JsonSection] = Field(
-        {}, description="Messengers by name; the settings of each are its own.", repr=False
+        {}, description="Messengers by name, each with its own settings.", repr=False
     )
-    heartbeat: Heartbeat = Field(Heartbeat(), description="The agent's own look around.")
+    heartbeat: Heartbeat = Field(Heartbeat(), description="Periodic checks by the agent.")
     compaction: Compaction = Field(Compaction(), description="When a long conversation is summarised.")
     checkpoints: Checkpoints = Field(Checkpoints(), description="Snapshots of the workspace.")
     tools: Tools = Field(Tools(), description="What the agent may use.")
-    budgets: Budgets = Field(Budgets(), description="What the models may cost.")
-    limits: Limits = Field(Limits(), description="What the process may take of the machine.")
+    budgets: Budgets = Field(Budgets(), description="Limits on the cost of models.")
+    limits: Limits = Field(Limits(), description="Limits on the resources of the process.")
     logs: Logs = Field(Logs(), description="The log files.")
     web: Web = Field(Web(), description="Where the page and the APIs listen.")
     database: Database = Field(Database(), description="Where Postgres is.")

@@ -1,4 +1,4 @@
-"""Validation errors as lines for people: the key's path, then what is allowed; never the value."""
+"""Formats validation errors for people: the key's path, then what is allowed; never the value."""
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -38,7 +38,7 @@ _KINDS = {
 
 
 def explain(error: ValidationError, root: type[BaseModel], prefix: KeyPath = ()) -> list[str]:
-    """One line for each problem; `prefix` is where in config.json the model `root` lies."""
+    """One line per problem; `prefix` is the path of the model `root` in config.json."""
     return [_line(details, root, prefix) for details in error.errors(include_url=False, include_input=False)]
 
 
@@ -49,7 +49,7 @@ def dotted(path: KeyPath) -> str:
 
 
 def known_keys(root: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:
-    """The path of every key of `root`, sections before what is in them."""
+    """Yield the path of every key of `root`, sections before their keys."""
     for name, field in root.model_fields.items():
         yield (*path, name)
         for section in _models(field.annotation):
@@ -57,7 +57,7 @@ def known_keys(root: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 def nearest(name: str, known: Sequence[str], within: KeyPath = ()) -> str:
-    """`did you mean …?` when a known name is close, else a list of them all, each by its path."""
+    """`did you mean …?` if a known name is close, else a list of all known paths."""
     close = get_close_matches(name, known, n=1)
     if close:
         return f"did you mean {dotted((*within, *close))}?"
@@ -94,7 +94,7 @@ def _fields_at(root: type[BaseModel], path: Sequence[int | str]) -> list[str]:
 
 
 def _inner(kind: object, part: str) -> object:
-    """The type of what lies at `part`; in a mapping with names of the operator's own, or a list, that of its items."""
+    """The type at `part`; for a mapping with free names, or a list, the type of its items."""
     for model in _models(kind):
         return model.model_fields[part].annotation
     return get_args(kind)[-1]

@@ -1,4 +1,4 @@
-"""The address of the web page on the internet: "https://claw.example.org"."""
+"""The public URL of the web page: "https://claw.example.org"."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ _OWN = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def origin_of(text: str) -> str:
-    """`text` as browsers write an origin; raises `ValueError` with a text for people."""
+    """Normalise a URL to an origin as browsers send it; raises `ValueError` with a message for people."""
     try:
         url = Url(text.strip())
     except ValidationError:

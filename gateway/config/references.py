@@ -1,4 +1,4 @@
-"""`"$env:NAME"` and `"$secret:NAME"`: values of config.json that are kept elsewhere."""
+"""`"$env:NAME"` and `"$secret:NAME"`: values of config.json that are stored elsewhere."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,7 +13,7 @@ Lookup = Callable[[str], str]
 def resolve(
     raw: Mapping[str, JsonValue], environ: Mapping[str, str], secrets: Lookup
 ) -> tuple[dict[str, JsonValue], list[str]]:
-    """`raw` with every reference replaced, and a line for each that could not be."""
+    """`raw` with every reference replaced, and one line per reference that failed."""
 
     def variable(name: str) -> str:
         value = environ.get(name)
@@ -27,7 +27,7 @@ def resolve(
 
 
 def is_reference(value: JsonValue) -> bool:
-    """Whether `value` only names where the real value is kept."""
+    """Whether `value` is a reference."""
     return isinstance(value, str) and value.startswith(("$env:", "$secret:"))
 
 

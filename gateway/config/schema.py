@@ -1,4 +1,4 @@
-"""JSON Schema of config.json, for editors."""
+"""The JSON Schema of config.json, for editors."""
 
 from pydantic import JsonValue, TypeAdapter
 
@@ -10,7 +10,7 @@ _SCALARS = ("integer", "number", "boolean")
 
 
 def schema() -> dict[str, JsonValue]:
-    """Draft 2020-12; a number or a switch may also be a `$env:` or `$secret:` reference."""
+    """The schema, draft 2020-12; numbers and booleans may also be `$env:` or `$secret:` references."""
     plain = _OBJECT.validate_python(Config.model_json_schema())
     own: JsonValue = {"type": "string", "description": "Where an editor finds this schema."}
     plain["properties"] = {**_OBJECT.validate_python(plain["properties"]), "$schema": own}

@@ -1,4 +1,4 @@
-"""config.json while the gateway runs: a good edit is handed on, a bad one is refused and told once."""
+"""Reloads config.json at run time: valid edits go to the subscribers, invalid ones are reported once."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -14,14 +14,14 @@ from gateway.domain.errors import ConfigError
 
 log = structlog.get_logger("config")
 
-Told = TypeVar("Told")
+Value = TypeVar("Value")
 
 
 class ConfigWatch:
-    """Keeps `current` as the last good configuration.
+    """Keeps the last valid configuration in `current`.
 
-    `parse` turns the file's text into a `Config` or raises `ConfigError`, whose text goes to `on_rejected`. Every
-    `look_every` seconds the file is read although nothing was reported: a mounted file can change unseen.
+    `parse` turns the file's text into a `Config` or raises `ConfigError`, whose text goes to `on_rejected`. The file
+    is also polled every `look_every` seconds: a mounted file can change without an event.
     """
 
     def __init__(
@@ -41,18 +41,18 @@ class ConfigWatch:
         self._seen: str | None = None
 
     def subscribe(self, callback: Callable[[Config], Awaitable[None]]) -> None:
-        """Every later configuration goes to `callback`; what it raises is logged and stops nobody else."""
+        """Call `callback` with each later configuration; its errors are logged and do not affect the others."""
         self._subscribers.append(callback)
 
     async def run(self) -> None:
-        """Follow the file until cancelled; an edit made since `current` was read is found at once."""
+        """Watch the file until cancelled; first checks for edits since `current` was read."""
         await self.look()
         async with aclosing(_changes(self._path.parent, self._look_every)) as changes:
             async for _ in changes:
                 await self.look()
 
     async def look(self) -> None:
-        """Read the file once; nothing happens when its text is what it was."""
+        """Read the file once; does nothing if its text has not changed."""
         try:
             text = read(self._path)
             if text == self._seen:
@@ -72,7 +72,7 @@ class ConfigWatch:
     async def _reject(self, problem: str) -> None:
         text = f"{problem}\nThe last good configuration stays in force."
         log.warning("config.rejected", problem=problem)
-        await _tell(self._on_rejected, text)
+        await _call(self._on_rejected, text)
 
     async def _apply(self, config: Config) -> None:
         if (config.web, config.database) != (self.current.web, self.current.database):
@@ -82,19 +82,19 @@ class ConfigWatch:
             return
         self.current = config
         for subscriber in self._subscribers:
-            await _tell(subscriber, config)
+            await _call(subscriber, config)
         log.info("config.changed")
 
 
-async def _tell(callback: Callable[[Told], Awaitable[None]], what: Told) -> None:
+async def _call(callback: Callable[[Value], Awaitable[None]], value: Value) -> None:
     try:
-        await callback(what)
+        await callback(value)
     except Exception:
         log.exception("config.subscriber_failed", subscriber=getattr(callback, "__qualname__", repr(callback)))
 
 
 async def _changes(folder: Path, look_every: float) -> AsyncGenerator[None, None]:
-    """Something may have changed in `folder`; where the system cannot say so, at every interval."""
+    """Yield when something may have changed in `folder`; without file events, at every interval."""
     from watchfiles import awatch
 
     milliseconds = int(look_every * 1000)

@@ -1,4 +1,4 @@
-"""Who may talk: decided from platform ids alone."""
+"""Access control, by platform ids alone."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ GROUP = "group:"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A channel's rule. `"*"` in `allow` is the same as mode `open`: anyone is a member."""
+    """A channel's access rule. `"*"` in `allow` is the same as mode `open`: everyone is a member."""
 
     mode: AccessMode = "allowlist"
     allow: frozenset[str] = frozenset()
@@ -23,39 +23,39 @@ class Access:
 
     @property
     def anyone(self) -> bool:
-        """Strangers become members."""
+        """Whether strangers are members."""
         return self.mode == "open" or (self.mode != "owner" and "*" in self.allow)
 
     def allows(self, id: str) -> bool:
-        """Whether the rule itself lets a person or a group in, by the platform's id."""
+        """Whether the rule's own allow list admits a person or a group, by platform id."""
         return self.anyone or (self.mode != "owner" and id in self.allow)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Identities of people: the owner's, those let in by a code, and which ones are one member's."""
+    """Known identities: the owner's, those paired by code, and those linked to one member."""
 
     owner: Collection[str] = frozenset()
     paired: Collection[str] = frozenset()
     linked: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """For each identity of a member with several, all of them."""
+    """For each identity of a member with several: all of them."""
 
 
 def identity_of(inbound: Inbound) -> str:
-    """How a principal is known: the channel and the platform's id of the sender."""
+    """The identity of the sender: the channel and the platform's id."""
     return f"{inbound.address.channel}:{inbound.sender.id}"
 
 
 def group_identity_of(inbound: Inbound) -> str:
-    """A group counts as one principal."""
+    """The identity of the group, which counts as one principal."""
     return f"{inbound.address.channel}:{GROUP}{inbound.address.chat}"
 
 
 def role_of(inbound: Inbound, known: Known, rules: Mapping[str, Access]) -> Role:
-    """What the sender is to the owner; a channel without a rule admits nobody else.
+    """The sender's role; a channel without a rule admits the owner only.
 
-    Whoever was let in on one channel is let in by every account joined to that one, unless a channel is the owner's.
-    In a group that is let in itself, everybody is.
+    Someone admitted on one channel is admitted by all linked accounts, except on channels in mode `owner`. In an
+    admitted group, everyone is a member.
     """
     identity = identity_of(inbound)
     if identity in known.owner:
@@ -69,7 +69,7 @@ def role_of(inbound: Inbound, known: Known, rules: Mapping[str, Access]) -> Role
 
 
 def admitted(identities: Collection[str], known: Known, rules: Mapping[str, Access]) -> bool:
-    """Whether a principal with these identities is still let in; a group is, where groups may write at all."""
+    """Whether a principal with these identities is still admitted; a group is if the channel allows groups."""
     return any(_let_in(each, known, rules) or _is_open_group(each, rules) for each in identities)
 
 

@@ -1,4 +1,4 @@
-"""What an `agent` task was given to do: the `input` of its row."""
+"""The input of an `agent` task."""
 
 import re
 from datetime import datetime
@@ -10,16 +10,16 @@ from gateway.domain.principals import Label
 
 
 class Assignment(BaseModel):
-    """A prompt for a run that nobody waits for, and where what it has to tell goes.
+    """A prompt for an unattended run, and where to deliver its result.
 
-    It goes to `address`; where that is gone, or None, to the chat on `channel`; else to the last private chat.
+    It goes to `address`; if that is gone or None, to the chat on `channel`; else to the last private chat.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompt: str
     name: str
-    """How people are told of it: the schedule's name, the trigger's source."""
+    """Its name for people: the schedule's name, or the trigger's source."""
     origin: str
     """`schedule` or `trigger`."""
     label: Label = Label.OWNER
@@ -27,16 +27,16 @@ class Assignment(BaseModel):
     address: AddressId | None = None
     channel: str | None = None
     history: bool = False
-    """With the conversation that is held at `address`."""
+    """Whether the run sees the conversation at `address`."""
     schedule: ScheduleId | None = None
     slot: datetime | None = None
 
 
 QUIET = "nothing to report"
-"""The answer that is told to nobody."""
+"""The answer that is not delivered."""
 
 
 def is_quiet(text: str, word: str) -> bool:
-    """Whether the text says this and nothing else, however it is set: case, quotes, emphasis, a full stop."""
+    """Whether the text is just this word or phrase, ignoring case, quotes, emphasis and punctuation."""
     said = r"\s+".join(map(re.escape, word.split()))
     return re.fullmatch(rf"[\W_]*{said}[\W_]*", text, re.IGNORECASE) is not None

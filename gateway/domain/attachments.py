@@ -1,4 +1,4 @@
-"""A file in a conversation: what a turn, a person and a list are told of it."""
+"""A file in a conversation, as turns, people and lists see it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,10 +12,9 @@ State = Literal["waiting", "stored", "failed"]
 class Attached:
     """A file that came with a message, or that the agent sent with one.
 
-    While it is `waiting` there is neither `id` nor `path`. `path` lies below the principal's file root, and so do
-    `text_path`, the assembled text ("" when there is none, `problem` says why), and `view_path`, a picture small enough
-    for a model. `description` is one line. `size` is in bytes, 0 while unknown. `excerpt` is the text itself, where it
-    is short and was asked for.
+    While `waiting`, it has neither `id` nor `path`. `path` is below the principal's file root, and so are `text_path`,
+    the extracted text ("" if there is none; `problem` says why), and `view_path`, an image small enough for a model.
+    `description` is one line. `size` is in bytes, 0 if unknown. `excerpt` is the text itself, if short and requested.
     """
 
     message_id: MessageId

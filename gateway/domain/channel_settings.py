@@ -1,4 +1,4 @@
-"""What every channel's section of config.json has: who may talk."""
+"""The settings common to all channels: who may talk to the agent."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ def _as_text(value: object) -> object:
 
 
 PlatformId = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | int)]
-"""The platform's own id of a person or chat; a number is taken as its digits."""
+"""The platform's id of a person or chat; a number is converted to a string."""
 
 
 class ChannelSettings(BaseModel):

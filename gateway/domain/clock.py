@@ -1,11 +1,11 @@
-"""Time as a dependency, so that tests own it."""
+"""Time as a dependency, so that tests control it."""
 
 from datetime import datetime
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """A source of time."""
 
     def now(self) -> datetime:
         """The current time, aware, in UTC."""
@@ -16,5 +16,5 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Let others run for that long."""
+        """Sleep for that long."""
         ...

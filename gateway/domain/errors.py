@@ -1,20 +1,20 @@
-"""The error tree: who can do something about it.
+"""The error tree, by who can act on an error.
 
 SupaclawError
-├── OwnerMustAct     the operator has to change something; the text says what
+├── OwnerMustAct     the operator must change something; the text says what
 │   └── ConfigError
-└── TryAgainLater    the world is not ready (database down, lease lost); nothing is lost by trying again
+└── TryAgainLater    a temporary condition (database down, lease lost); safe to retry
     ├── DatabaseDown
     └── RunLost
 """
 
 
 class SupaclawError(Exception):
-    """Base of every error that is ours; the text is one line."""
+    """Base of all our errors; the text is one line."""
 
 
 class OwnerMustAct(SupaclawError):
-    """Only the operator can mend this; the text says how."""
+    """Only the operator can fix this; the text says how."""
 
 
 class ConfigError(OwnerMustAct):
@@ -22,7 +22,7 @@ class ConfigError(OwnerMustAct):
 
 
 class TryAgainLater(SupaclawError):
-    """Trying again may work; nothing was acknowledged that is not stored."""
+    """A retry may succeed; nothing was acknowledged without being stored."""
 
 
 class DatabaseDown(TryAgainLater):
@@ -30,4 +30,4 @@ class DatabaseDown(TryAgainLater):
 
 
 class RunLost(TryAgainLater):
-    """The task was cancelled or taken over since this run claimed it: stop, and write nothing more."""
+    """The task was cancelled or taken over after this run claimed it: stop, and write nothing more."""

@@ -9,7 +9,7 @@ from gateway.domain.transcript import ToolIntent, ToolResult, UserText
 
 @dataclass(frozen=True, slots=True)
 class ModelReplied:
-    """One model call is over. `intents` must be stored before the loop is resumed: it runs them next."""
+    """A model call finished. `intents` must be stored before the loop resumes: it runs them next."""
 
     reply: Reply
     intents: tuple[ToolIntent, ...]
@@ -17,7 +17,7 @@ class ModelReplied:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """One call has its result; results of parallel calls come in the order they finish."""
+    """A tool call finished; parallel calls are reported in the order they finish."""
 
     intent: ToolIntent
     result: ToolResult
@@ -27,14 +27,14 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class Steered:
-    """Messages that arrived during the turn and join it now."""
+    """Messages that arrived during the turn and join it."""
 
     messages: tuple[UserText, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The turn is over: its answer. `stopped_by` names the limit that ended it early, else it is None."""
+    """The turn ended with this answer. `stopped_by` names the limit that ended it early, else it is None."""
 
     text: str
     stopped_by: str | None = None

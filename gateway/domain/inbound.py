@@ -9,7 +9,7 @@ from gateway.domain.ids import EntryId
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where on a channel a conversation is held; `thread` is empty where the channel has none."""
+    """The place of a conversation on a channel; `thread` is empty if the channel has no threads."""
 
     channel: str
     account: str
@@ -19,7 +19,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who sent it, by the platform's own id."""
+    """Who sent a message, by the platform's id."""
 
     id: str
     name: str
@@ -28,7 +28,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """Something said before the conversation reached us, as a client of the API tells it."""
+    """A message from before the conversation reached us, as reported by an API client."""
 
     role: Literal["user", "assistant", "system"]
     text: str
@@ -36,10 +36,10 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file as the platform announces it; its bytes are fetched afterwards, through the channel it came by.
+    """A file as announced by the platform; its bytes are fetched later, through its channel.
 
-    `mime` and `size` (bytes) are what was claimed, "" and None where nothing was. `ref` means something to its channel
-    only and stays good across restarts; at most 16 KB.
+    `mime` and `size` (bytes) are the platform's claims, "" and None if it made none. `ref` is opaque to all but its
+    channel and stays valid across restarts; at most 16 KB.
     """
 
     ref: str
@@ -50,15 +50,14 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """A message, an edit or the press of a button, as the platform told it.
+    """A message, an edit or the press of a button, as reported by the platform.
 
-    `platform_id` is unique within (channel, account, chat): it is the key of de-duplication, so an edit has one of
-    its own and names the message it replaces in `edits`. `addressed` is false for group talk that is not meant for
-    the agent. A `solo` message gets a turn and an answer of its own instead of joining a running turn. `earlier` is
-    taken over only where the address has no session yet; where its session does not hold just that, because somebody
-    else has gone on with it, the message goes to the chat `fork` instead. Messages with the same `album` are one
-    message that the platform cut up. `quoted` is what the message replies to, as its writer sees it. The press of a
-    button is its value, said by whoever pressed it.
+    `platform_id` is unique within (channel, account, chat) and is the key of de-duplication, so an edit has its own
+    and names the message it replaces in `edits`. `addressed` is false for group messages not meant for the agent. A
+    `solo` message gets its own turn and answer instead of joining a running turn. `earlier` is stored only if the
+    address has no session yet; if its session holds something else, because another client continued it, the message
+    goes to the chat `fork` instead. Messages with the same `album` are one message that the platform split. `quoted` is
+    the text of the message replied to, as its sender sees it. A button press is its value, sent by whoever pressed it.
     """
 
     address: Address
@@ -79,7 +78,7 @@ class Inbound:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """An `Inbound` on its way in, under an id of our own: the journal has it before the database does."""
+    """An `Inbound` with our own id, since the journal stores it before the database does."""
 
     id: EntryId
     inbound: Inbound

@@ -1,4 +1,4 @@
-"""The JSON that crosses an edge before it is parsed into a type."""
+"""JSON types, for data that is not parsed into types yet."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias

@@ -1,23 +1,23 @@
-"""A log as plug-ins see it: an event's name and its facts; structlog's loggers fit."""
+"""The logger interface for plug-ins: an event's name and its facts; compatible with structlog."""
 
 from typing import Protocol
 
 
 class Logger(Protocol):
-    """Where a plug-in says what happened; never given a secret."""
+    """Logs events of a plug-in; never pass it a secret."""
 
     def info(self, event: str, /, **facts: object) -> object:
-        """Something worth knowing."""
+        """A normal event."""
         ...
 
     def warning(self, event: str, /, **facts: object) -> object:
-        """Something that mends itself."""
+        """A problem that resolves itself."""
         ...
 
     def error(self, event: str, /, **facts: object) -> object:
-        """Something the owner has to mend."""
+        """A problem that the owner has to fix."""
         ...
 
     def exception(self, event: str, /, **facts: object) -> object:
-        """Our bug: the exception being handled is logged with its traceback."""
+        """A bug: logs the current exception with its traceback."""
         ...

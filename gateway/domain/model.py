@@ -10,7 +10,7 @@ from gateway.domain.json import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call the model asks for; `arguments` is the JSON text as the model wrote it, possibly malformed."""
+    """A call requested by the model; `arguments` is its raw JSON, possibly malformed."""
 
     id: str
     name: str
@@ -35,7 +35,7 @@ class SystemMessage:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture shown to a model, already small enough."""
+    """An image for a model, already scaled down."""
 
     mime: str
     data: bytes = field(repr=False)
@@ -43,7 +43,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """Something a person (or an event) said; a model without eyes is shown the text only."""
+    """A message from a person or an event; models without vision get the text only."""
 
     text: str
     images: tuple[Image, ...] = ()
@@ -51,7 +51,7 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """What the model said, with the calls it asked for."""
+    """The model's text, and the calls it requested."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
@@ -78,7 +78,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens and price of one call; `cost_usd` is 0 where no price is known."""
+    """Tokens and cost of one call; `cost_usd` is 0 if the price is unknown."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -88,7 +88,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One failed try: which model, what kind of error, in which words."""
+    """One failed attempt: the model, the kind of error and its message."""
 
     model: str
     error: str
@@ -104,14 +104,14 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The try that streamed so far failed; forget its text, the same prompt is being tried again."""
+    """The attempt that was streaming failed; discard its text, the same prompt is retried."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The whole answer of one call; always the last event. `failed` lists the tries before it, in order."""
+    """The whole answer of one call; always the last event. `failed` lists the attempts before it, in order."""
 
     text: str
     calls: tuple[ToolCall, ...]
@@ -125,9 +125,9 @@ ModelEvent: TypeAlias = TextDelta | Restarted | Reply
 
 
 class ModelsExhausted(SupaclawError):
-    """Every model failed; the text is the message for the user: models in order, each error, what to do.
+    """Every model failed; the text is the message for the user: the models in order, their errors, what to do.
 
-    `overflow` says that a shorter prompt may help: to one of them at least it was too long.
+    `overflow`: the prompt was too long for at least one of them, so a shorter one may work.
     """
 
     def __init__(self, message: str, attempts: tuple[Attempt, ...], *, overflow: bool = False) -> None:
@@ -137,8 +137,8 @@ class ModelsExhausted(SupaclawError):
 
 
 class Model(Protocol):
-    """Anything that answers prompts; retry and fallback are its own business."""
+    """Anything that answers prompts; it handles retries and fallbacks itself."""
 
     def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
-        """Deltas, perhaps restarts, then exactly one `Reply`; raises `ModelsExhausted`."""
+        """Yield deltas and restarts, then exactly one `Reply`; raises `ModelsExhausted`."""
         ...

@@ -1,4 +1,4 @@
-"""Who is talking, and how far what they say can be trusted."""
+"""Who is talking, and how far their messages can be trusted."""
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -7,7 +7,7 @@ from gateway.domain.ids import PrincipalId
 
 
 class Role(StrEnum):
-    """What a sender is to the owner of this gateway."""
+    """A sender's role in this gateway."""
 
     OWNER = "owner"
     MEMBER = "member"
@@ -15,7 +15,7 @@ class Role(StrEnum):
 
 
 class Label(IntEnum):
-    """Trust of a text; the label of a session is the highest of what it holds and never falls."""
+    """How far a text is trusted (higher: less); a session has the highest label of its texts, which never falls."""
 
     OWNER = 0
     KNOWN = 1
@@ -32,7 +32,7 @@ class Principal:
 
 
 def label_of(role: Role, *, private: bool) -> Label:
-    """The trust a message starts with: anyone can write into a group, so a group is never trusted."""
+    """The initial label of a message; groups are never trusted, since anyone can write there."""
     if not private or role is Role.STRANGER:
         return Label.UNTRUSTED
     return Label.OWNER if role is Role.OWNER else Label.KNOWN

@@ -1,4 +1,4 @@
-"""Schedules: when to create a task. Once, by a cron expression, or never of itself (an item of the backlog)."""
+"""Schedules: when to create a task: once, by a cron expression, or only on request (a backlog item)."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ UTC_ZONE = "UTC"
 
 
 class Misfire(StrEnum):
-    """What happens to slots that passed while nothing ran: the last one runs, none does, each does."""
+    """What to do with slots missed during downtime: run the last one, none, or each."""
 
     RUN_ONCE = "run_once"
     SKIP = "skip"
@@ -18,25 +18,25 @@ class Misfire(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """At one instant, aware."""
+    """At one instant, a timezone-aware datetime."""
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Recurring:
-    """By five cron fields, read on the wall clock of the definition's zone."""
+    """By five cron fields, on the wall clock of the definition's zone."""
 
     cron: str
 
 
 When: TypeAlias = Once | Recurring | None
-"""None: tracked, never fired."""
+"""None: a backlog item, which never runs by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a schedule is: what to do, and when. `zone` is an IANA name; times are meant and told in it."""
+    """A schedule: what to do, and when. `zone` is an IANA name; all its times are in it."""
 
     name: str
     prompt: str
@@ -48,10 +48,10 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do about a schedule that is due: run `slot`, unless it is None, and look again at `next_slot`.
+    """What to do about a due schedule: run `slot`, unless it is None; the schedule is due again at `next_slot`.
 
     `missed` slots from `missed_since` to `missed_until` are not run; at most `MOST_COUNTED` are counted. `next_slot`
-    is None when there will be no other.
+    is None if there is no other.
     """
 
     slot: datetime | None

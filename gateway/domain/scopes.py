@@ -1,4 +1,4 @@
-"""What a credential of the web and API surface may do."""
+"""Scopes: what a credential may do in the web page and the APIs."""
 
 from collections.abc import Set
 from enum import StrEnum
@@ -15,5 +15,5 @@ class Scope(StrEnum):
 
 
 def permits(held: Set[Scope], needed: Scope) -> bool:
-    """Whether these scopes allow what needs that one."""
+    """Whether `held` includes `needed`, directly or by `admin`."""
     return needed in held or Scope.ADMIN in held

@@ -1,4 +1,4 @@
-"""What the operator says about models: the `models` section of config.json."""
+"""The `models` section of config.json."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -13,7 +13,7 @@ class _Settings(BaseModel):
 
 
 class Params(_Settings):
-    """Sampling; null means "do not send it, let the provider decide"."""
+    """Sampling parameters; null: not sent, the provider decides."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         0.7, description="How freely the model words things, 0 to 2; null leaves it to the provider."
@@ -25,7 +25,7 @@ class Params(_Settings):
 
 
 class ProviderSettings(_Settings):
-    """How to reach one provider; what is left out comes from the environment and the provider's usual address."""
+    """How to reach one provider; defaults come from the environment and the provider's usual address."""
 
     api_key: SecretStr | None = Field(
         None, description="The provider's key; null reads its usual environment variable."
@@ -34,7 +34,7 @@ class ProviderSettings(_Settings):
 
 
 class ModelSettings(_Settings):
-    """Which models answer, in which order, and how they are reached."""
+    """Which models answer, in which order, and how to reach them."""
 
     primary: str = Field("auto", min_length=1, description='`provider/model`, or "auto" to take what is connected.')
     fallbacks: tuple[str, ...] = Field((), description="Models to try, in order, when the primary fails.")

@@ -1,4 +1,4 @@
-"""Long Markdown in parts that fit a messenger, cut where a reader would pause."""
+"""Splits long Markdown into parts that fit a messenger, at natural breaks."""
 
 import re
 import unicodedata
@@ -16,7 +16,7 @@ _LONGEST_GRAPHEME = 32
 
 
 def utf16_len(text: str) -> int:
-    """The length messengers count in: UTF-16 units."""
+    """The length in UTF-16 units, which messengers count."""
     return len(text) if text.isascii() else len(text) + sum(char > "\uffff" for char in text)
 
 
@@ -29,8 +29,8 @@ def utf16_tail(text: str, limit: int) -> str:
 def split(text: str, limit: int, most_marks: int | None = None) -> tuple[str, ...]:
     """Parts of at most `limit` UTF-16 units (16 or more) and about `most_marks` formatted pieces (3 or more).
 
-    Nothing but white space at the cuts is lost. A fenced code block or a table is kept whole where it fits a part; one
-    that must be cut is closed and opened again, a table with its head.
+    Only white space at the cuts is dropped. A fenced code block or a table stays whole if it fits a part; otherwise it
+    is closed at the cut and reopened, a table with its head.
     """
     if limit < MIN_LIMIT:
         raise ValueError(f"limit must be at least {MIN_LIMIT}")
@@ -73,7 +73,7 @@ def _closed(body: str, closing: str) -> str:
 
 
 def _reopening(blocks: list[Block], first: int, position: int) -> str:
-    """The opening line to repeat when `position` lies in the middle of a block."""
+    """The opening line to repeat if `position` is inside a block."""
     if first == len(blocks):
         return ""
     block = blocks[first]
@@ -108,7 +108,7 @@ def _fits(text: str, block: Block, limit: int) -> bool:
 
 
 def _inside(text: str, block: Block, position: int, end: int) -> _Cut:
-    """A cut in a block that is longer than a part: after a line, leaving room to close it."""
+    """A cut inside a block that is longer than a part: after a line, with room to close it."""
     content = max(position, block.content)
     last = min(end - len(block.closing) - 1, block.content_end)
     if last <= content:
@@ -124,7 +124,7 @@ def _inside(text: str, block: Block, position: int, end: int) -> _Cut:
 
 
 def _outside(text: str, position: int, free: int, end: int) -> _Cut:
-    """A cut in running text, after `free`: in the later half of the part if there is any border."""
+    """A cut in plain text, after `free`: in the second half of the part if there is any border."""
     middle = max(free, position + (end - position) // 2)
     at = _border(text, middle, end) or _border(text, free, middle) or (free if free > position else 0)
     at = at or _between_graphemes(text, position, end)
@@ -132,7 +132,7 @@ def _outside(text: str, position: int, free: int, end: int) -> _Cut:
 
 
 def _border(text: str, start: int, end: int) -> int:
-    """The last border between `start` and `end`, blank line before line before sentence before space; else 0."""
+    """The last border between `start` and `end`: a blank line, else a line, a sentence or a space; else 0."""
     for mark in ("\n\n", "\n"):
         found = text.rfind(mark, start, end + len(mark))
         if start < found <= end:
@@ -145,7 +145,7 @@ def _border(text: str, start: int, end: int) -> int:
 
 
 def _next_start(text: str, at: int) -> int:
-    """Where the next part starts: after the white space, but with the indentation of its first line."""
+    """The start of the next part: after white space, but keeping its first line's indentation."""
     match = _WHITE.match(text, at)
     first = match.end() if match else at
     line = text.rfind("\n", at, first) + 1
@@ -153,7 +153,7 @@ def _next_start(text: str, at: int) -> int:
 
 
 def _between_graphemes(text: str, start: int, end: int) -> int:
-    """An index in (start, end] that does not tear a visible character apart, if there is one near `end`."""
+    """An index in (start, end] between two graphemes, if there is one near `end`."""
     for index in range(end, max(start, end - _LONGEST_GRAPHEME), -1):
         if not _joined(text, index):
             return index

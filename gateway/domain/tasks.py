@@ -1,4 +1,4 @@
-"""Tasks: durable units of work, one row each, which is also their place in the queue."""
+"""Tasks: durable units of work; each is one row, which also queues it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from gateway.domain.ids import PrincipalId, SessionId, TaskId
 
 
 class Lane(StrEnum):
-    """A class of worker slots; one never starves another."""
+    """A class of worker slots; lanes do not starve each other."""
 
     CHAT = "chat"
     AGENTS = "agents"
@@ -16,14 +16,14 @@ class Lane(StrEnum):
 
 
 SLOTS = {Lane.CHAT: 200, Lane.AGENTS: 16, Lane.FILES: 4, Lane.CPU: 1}
-"""Runs at once, per process; `FILES` are fetched side by side and then read one after another by the CPU process."""
+"""Concurrent runs per process; `FILES` are fetched in parallel, then processed one by one by the CPU process."""
 
 LEASE_SECONDS = 30.0
 BEAT_SECONDS = 5.0
 
 
 class Status(StrEnum):
-    """Where a task stands; the last three are final."""
+    """The status of a task; the last three are final."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -50,7 +50,7 @@ class Claim:
 
     @property
     def exhausted(self) -> bool:
-        """All attempts are used up: this run may only end the task and say so."""
+        """Whether all attempts are used up: then this run may only end the task and report it."""
         return self.attempts > self.max_attempts
 
 

@@ -1,4 +1,4 @@
-"""How many tokens a text is: estimated from kinds of characters, so that no tokenizer has to be loaded."""
+"""Estimates token counts from the kinds of characters, without loading a tokenizer."""
 
 import re
 import string
@@ -14,18 +14,18 @@ _SHORT = 4096
 
 
 def estimate(text: str) -> int:
-    """Tokens of a text, within a quarter of what cl100k counts, and rather more than less."""
+    """The tokens of a text, within 25 % of cl100k's count, and rather too many than too few."""
     return _known(text) if len(text) <= _SHORT else _estimated(text)
 
 
 def forget() -> None:
-    """Let go of the estimates that are kept."""
+    """Clear the cache of estimates."""
     _known.cache_clear()
 
 
 @lru_cache(maxsize=1024)
 def _known(text: str) -> int:
-    """A transcript is estimated before every model call, and only its end is new."""
+    """Cached: a transcript is estimated before every model call, and only its end is new."""
     return _estimated(text)
 
 

@@ -15,7 +15,7 @@ Arguments = TypeVar("Arguments", bound=BaseModel)
 
 
 class Effect(StrEnum):
-    """What running a call twice would do; decides what a resumed run does with a call that has no result."""
+    """The effect of running a call twice; decides how a resumed run treats a call without a result."""
 
     SAFE = "safe"
     IDEMPOTENT = "idempotent"
@@ -23,7 +23,7 @@ class Effect(StrEnum):
 
 
 class ToolFailed(Exception):
-    """The call did not work; the text is for the model: what was wrong, what would work."""
+    """The call failed; the text tells the model what was wrong and what would work."""
 
     def __init__(self, error: str, message: str) -> None:
         super().__init__(message)
@@ -33,9 +33,9 @@ class ToolFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The run that calls a tool; (`task`, `ordinal`) is the call's key, the same when a resumed run repeats it.
+    """The run that calls a tool; (`task`, `ordinal`) is the call's key, unchanged if a resumed run repeats it.
 
-    `address` is where the run answers; None where nobody is present to it. `label` is the trust of what it has read.
+    `address` is where the run answers; None if it is unattended. `label` is the trust level of what it has read.
     """
 
     task: TaskId
@@ -47,9 +47,9 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Tool(Generic[Arguments]):
-    """One tool; `run` answers a JSON object or raises `ToolFailed`. `timeout` is in seconds.
+    """A tool; `run` returns a JSON object or raises `ToolFailed`. `timeout` is in seconds.
 
-    An answer of more than `max_result` characters is stored as a file, and the model is shown its start.
+    A result of more than `max_result` characters is stored as a file, and the model sees its beginning.
     """
 
     name: str

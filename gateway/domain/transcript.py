@@ -1,4 +1,4 @@
-"""Entries of a transcript: the only record of a conversation, and the checkpoint a resumed turn starts from."""
+"""Entries of a transcript: the only record of a conversation, and the checkpoint from which a turn resumes."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ from gateway.domain.model import Image, ToolCall
 
 @dataclass(frozen=True, slots=True)
 class UserText:
-    """What a person said. `id` is None for text that is not a stored message. `images` are for this turn's eyes."""
+    """A person's message. `id` is None for text that is not a stored message. `images` are for this turn only."""
 
     text: str
     sent_at: datetime
@@ -23,7 +23,7 @@ class UserText:
 
 @dataclass(frozen=True, slots=True)
 class AssistantText:
-    """What the agent said: an answer, or words before tool calls (`final` false)."""
+    """The agent's text: an answer, or words before tool calls (`final` false)."""
 
     text: str
     final: bool = True
@@ -39,7 +39,7 @@ class ToolIntent:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What the call answered, as JSON text."""
+    """The result of a call, as JSON."""
 
     call_id: str
     text: str
@@ -47,14 +47,14 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What compaction kept of everything before it."""
+    """The summary that compaction made of everything before it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Said by the gateway itself (a command's reply, an error); shown to people, never to the model."""
+    """A message from the gateway itself (a command's reply, an error); shown to people, never to the model."""
 
     text: str
 

@@ -1,4 +1,4 @@
-"""Addresses of services on the web, as people configure them."""
+"""URLs of services in the configuration."""
 
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -18,4 +18,4 @@ def _reachable(text: str) -> str:
 
 
 HttpUrl = Annotated[str, AfterValidator(_reachable)]
-"""An http or https address with a host, kept as it was written."""
+"""An http or https URL with a host, kept as written."""

@@ -11,14 +11,14 @@ _LONGEST = 64
 
 
 def zone(name: str) -> ZoneInfo:
-    """The zone of that name; raises `ValueError` with the nearest name, in one line."""
+    """The zone of that name; raises `ValueError` with a one-line message that suggests the nearest name."""
     if not is_zone(name):
-        raise ValueError(f'"{one_line(name, _LONGEST)}" is no IANA time zone; {_suggestion(name[:_LONGEST])}')
+        raise ValueError(f'"{one_line(name, _LONGEST)}" is not an IANA time zone; {_suggestion(name[:_LONGEST])}')
     return ZoneInfo(name)
 
 
 def is_zone(name: str) -> bool:
-    """Whether there is a zone of exactly that name."""
+    """Whether a zone of exactly that name exists."""
     return name in _names()
 
 
@@ -30,12 +30,12 @@ def _names() -> frozenset[str]:
 
 def _suggestion(name: str) -> str:
     meant = _plain(name)
-    # Abbreviations are taken as they are or not at all: CEST is near EST, and six hours away.
+    # Never guess from an abbreviation: CEST looks like EST but is six hours away.
     known = {_plain(each): each for each in sorted(_names()) if "/" in each or _plain(each) == meant}
     cities = {plain.rpartition("/")[2]: each for plain, each in known.items() if "/" in plain}
     for names in (known, cities):
         close = get_close_matches(meant, names, n=1, cutoff=0.8)
-        # What is near UTC+2 is not meant, and the signs of Etc/GMT+2 are the reverse of what people mean by them.
+        # Never guess from an offset either: the sign of Etc/GMT+2 is the reverse of what people mean.
         if close and not any(map(str.isdigit, meant + close[0])):
             return f"did you mean {names[close[0]]}?"
     return 'write one such as "Europe/Berlin" or "UTC"'

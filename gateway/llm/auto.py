@@ -12,7 +12,7 @@ GUIDE = "guide/built-in"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The model taken, and why, in words for the owner."""
+    """The model chosen, and the reason, worded for the owner."""
 
     model: str
     reason: str
@@ -21,13 +21,13 @@ class Choice:
 def choose(
     environ: Mapping[str, str], providers: Mapping[str, ProviderSettings], ollama_models: Sequence[str]
 ) -> Choice:
-    """The choice, keys first, in the order of the catalogue; `ollama_models` are those a local Ollama offers."""
+    """Choose by key, in catalogue order, then from `ollama_models`, the models a local Ollama offers."""
     for entry in VENDORS:
         if entry.model and (where := _key_place(entry, environ, providers)):
             return Choice(entry.model, f"auto: a key for {entry.title} is in {where}")
-    talkers = [name for name in ollama_models if "embed" not in name]
-    if talkers:
-        return Choice(f"ollama/{talkers[0]}", "auto: no provider key was found, but a local Ollama has this model")
+    chat_models = [name for name in ollama_models if "embed" not in name]
+    if chat_models:
+        return Choice(f"ollama/{chat_models[0]}", "auto: no provider key was found, but a local Ollama has this model")
     return Choice(GUIDE, "auto: no provider key was found and no local Ollama answers")
 
 

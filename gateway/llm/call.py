@@ -1,4 +1,4 @@
-"""One call: walks the chain of models until one answers, and keeps the record of the tries that failed."""
+"""One call: asks the models of the chain in turn until one answers, and records the attempts that failed."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -19,81 +19,81 @@ from gateway.llm.prices import Prices
 from gateway.llm.provider import ProviderReply
 from gateway.llm.registry import Providers
 from gateway.llm.scrub import scrub
-from gateway.llm.sight import has_pictures, refused_pictures, without_pictures
 from gateway.llm.tokens import estimate_prompt
+from gateway.llm.vision import has_images, refused_images, without_images
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """Seconds: pauses before further tries, the longest silence, the longest wait a provider may ask for."""
+class RetryPolicy:
+    """In seconds: pauses between attempts, the longest silence, the longest `retry_after` to honour."""
 
     delays: tuple[float, ...] = (5.0, 10.0, 10.0)
-    silence: float = 120.0
-    longest_wait: float = 300.0
+    max_silence: float = 120.0
+    max_wait: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """What every call of one configuration works with."""
+class CallServices:
+    """What all calls of one configuration share."""
 
     providers: Providers
     params: Params
     prices: Prices
     clock: Clock
     cooldowns: Cooldowns
-    patience: Patience
-    blind: set[str] = field(default_factory=set)
-    """Models that refused pictures, although nobody had said that they would."""
+    retry_policy: RetryPolicy
+    no_vision: set[str] = field(default_factory=set)
+    """Models that refused images although the price table does not say so."""
 
-    def seen_by(self, model: str, prompt: Prompt) -> Prompt:
-        """The prompt as the model can take it."""
-        if has_pictures(prompt) and (model in self.blind or self.prices.of(model).vision is False):
-            return without_pictures(prompt)
+    def prompt_for(self, model: str, prompt: Prompt) -> Prompt:
+        """The prompt, without images if the model cannot take them."""
+        if has_images(prompt) and (model in self.no_vision or self.prices.of(model).vision is False):
+            return without_images(prompt)
         return prompt
 
 
 @dataclass(slots=True)
 class Call:
-    """One prompt on its way to an answer."""
+    """One prompt, and the attempts to get an answer to it."""
 
     prompt: Prompt
-    means: Means
+    services: CallServices
     failed: list[Attempt] = field(default_factory=list)
 
-    async def walk(self, models: Sequence[str]) -> AsyncGenerator[ModelEvent, None]:
-        """Ask each model; then wait for those that are only busy and ask them again, as often as there are delays."""
+    async def run(self, models: Sequence[str]) -> AsyncGenerator[ModelEvent, None]:
+        """Ask each model; then wait and ask the busy ones again, once per configured delay."""
         errors: dict[str, ModelError] = {}
-        for delay in (*self.means.patience.delays, None):
+        for delay in (*self.services.retry_policy.delays, None):
             for model in models:
                 try:
                     async with aclosing(self._tries(model)) as events:
                         async for event in events:
                             yield event
                 except ModelError as error:
-                    self.means.cooldowns.note(model, error)
+                    self.services.cooldowns.note(model, error)
                     errors[model] = error
                 else:
                     return
             models = [model for model in models if self._worth_waiting_for(errors[model])]
             if not models or delay is None:
                 break
-            await self.means.clock.sleep(max(delay, min(errors[model].retry_after or 0.0 for model in models)))
+            await self.services.clock.sleep(max(delay, min(errors[model].retry_after or 0.0 for model in models)))
         last = errors[self.failed[-1].model]
         overflow = any(error.kind is ErrorKind.CONTEXT_LENGTH for error in errors.values())
         raise ModelsExhausted(explain(self.failed, last), tuple(self.failed), overflow=overflow) from last
 
     def _worth_waiting_for(self, error: ModelError) -> bool:
-        return error.kind.busy and (error.retry_after or 0.0) <= self.means.patience.longest_wait
+        return error.kind.busy and (error.retry_after or 0.0) <= self.services.retry_policy.max_wait
 
     async def _tries(self, model: str) -> AsyncGenerator[ModelEvent, None]:
-        """One model, again after each delay while its failures look passing."""
+        """One model, retried after each delay while its failures look transient."""
         retrying = AsyncRetrying(
-            retry=retry_if_exception(lambda error: isinstance(error, ModelError) and error.kind.passes_quickly),
-            stop=stop_after_attempt(len(self.means.patience.delays) + 1),
-            wait=wait_chain(*map(wait_fixed, self.means.patience.delays)),
-            sleep=self.means.clock.sleep,
+            retry=retry_if_exception(lambda error: isinstance(error, ModelError) and error.kind.transient),
+            stop=stop_after_attempt(len(self.services.retry_policy.delays) + 1),
+            wait=wait_chain(*map(wait_fixed, self.services.retry_policy.delays)),
+            sleep=self.services.clock.sleep,
             reraise=True,
         )
         async for attempt in retrying:
@@ -103,20 +103,21 @@ class Call:
                         yield event
 
     async def _try(self, model: str) -> AsyncGenerator[ModelEvent, None]:
-        means, started, streamed = self.means, self.means.clock.monotonic(), False
-        params, prompt = _within(means.params, means.prices.of(model).output), means.seen_by(model, self.prompt)
+        services, started, streamed = self.services, self.services.clock.monotonic(), False
+        params = _capped(services.params, services.prices.of(model).output)
+        prompt = services.prompt_for(model, self.prompt)
         try:
-            provider = means.providers.of(model)
-            async with aclosing(one_try(provider, model, prompt, params, means.patience.silence)) as events:
+            provider = services.providers.of(model)
+            async with aclosing(one_try(provider, model, prompt, params, services.retry_policy.max_silence)) as events:
                 async for event in events:
                     if isinstance(event, TextDelta):
                         streamed = True
                         yield event
                     else:
-                        yield self._reply(model, event, means.clock.monotonic() - started)
+                        yield self._reply(model, event, services.clock.monotonic() - started)
         except ModelError as error:
-            if has_pictures(prompt) and refused_pictures(error) and not streamed:
-                means.blind.add(model)
+            if has_images(prompt) and refused_images(error) and not streamed:
+                services.no_vision.add(model)
                 async with aclosing(self._try(model)) as events:
                     async for again in events:
                         yield again
@@ -127,7 +128,7 @@ class Call:
             raise
 
     def _reply(self, model: str, reply: ProviderReply, seconds: float) -> Reply:
-        self.means.cooldowns.clear(model)
+        self.services.cooldowns.clear(model)
         usage = self._usage(model, reply)
         return Reply(reply.text, reply.calls, usage, model, round(seconds * 1000), tuple(self.failed))
 
@@ -136,18 +137,18 @@ class Call:
         if usage is None or not usage.input_tokens:
             written = estimate(reply.text) + sum(estimate(call.arguments) for call in reply.calls)
             usage = Usage(estimate_prompt(self.prompt), written)
-        return usage if usage.cost_usd else replace(usage, cost_usd=self.means.prices.cost(model, usage))
+        return usage if usage.cost_usd else replace(usage, cost_usd=self.services.prices.cost(model, usage))
 
     def _note(self, model: str, error: ModelError) -> Attempt:
         text = f"HTTP {error.status}: {error.message}" if error.status else error.message
-        attempt = Attempt(model, error.kind.value, scrub(text, self.means.providers.secrets(model)))
+        attempt = Attempt(model, error.kind.value, scrub(text, self.services.providers.secrets(model)))
         self.failed.append(attempt)
         log.warning("model.try_failed", model=model, error=attempt.error, message=attempt.message)
         return attempt
 
 
-def _within(params: Params, limit: int | None) -> Params:
-    """The parameters with no more output than the model can give."""
+def _capped(params: Params, limit: int | None) -> Params:
+    """The parameters, with the output limit lowered to the model's own."""
     if limit is None or limit >= params.max_output_tokens:
         return params
     return params.model_copy(update={"max_output_tokens": limit})

@@ -1,11 +1,11 @@
-"""The providers we know by name: keys, addresses and the model `auto` takes; litellm knows the rest."""
+"""Known providers: their keys, addresses and the model `auto` picks; litellm knows the rest."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """One provider. `base_url` is set where the OpenAI protocol is spoken; `model` is what `auto` picks."""
+    """One provider. `base_url` is set if it speaks the OpenAI protocol; `model` is what `auto` picks."""
 
     prefix: str
     title: str
@@ -101,15 +101,15 @@ NATIVE = frozenset({
     "sagemaker_chat", "snowflake", "triton", "vertex_ai", "vertex_ai_beta", "watsonx", "watsonx_text",
 })
 # fmt: on
-"""Prefixes with a protocol of their own, which a `base_url` does not turn into the OpenAI one."""
+"""Prefixes with their own protocol; setting a `base_url` does not make them speak OpenAI's."""
 
 
 def split(model: str) -> tuple[str, str]:
-    """Prefix and name of a model in litellm's convention; a bare name means OpenAI."""
+    """Split a model into prefix and name, by litellm's convention; a bare name means OpenAI."""
     prefix, slash, name = model.partition("/")
     return (prefix, name) if slash else ("openai", model)
 
 
 def vendor(prefix: str) -> Vendor:
-    """The entry of a prefix; an unknown one gets an empty entry."""
+    """The entry for a prefix; an empty entry if it is unknown."""
     return next((known for known in VENDORS if known.prefix == prefix), Vendor(prefix, prefix))

@@ -1,4 +1,4 @@
-"""Chunks of an OpenAI chat stream, and the answer they add up to."""
+"""Chunks of an OpenAI chat stream, and the answer assembled from them."""
 
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -45,7 +45,7 @@ class Delta(_Wire):
 
 
 class Choice(_Wire):
-    """One of the answers; only one is ever asked for. Outside of a stream its text is called `message`."""
+    """One of the answers; we only request one. Outside a stream its text is called `message`."""
 
     delta: Delta | None = Field(None, validation_alias=AliasChoices("delta", "message"))
     finish_reason: str | None = None
@@ -58,7 +58,7 @@ class CachedTokens(_Wire):
 
 
 class UsageReport(_Wire):
-    """Tokens as the provider counted them; some tell the price too."""
+    """Tokens as counted by the provider; some also report the price."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -68,7 +68,7 @@ class UsageReport(_Wire):
 
 
 class Chunk(_Wire):
-    """One event of the stream, or an answer that came in one piece."""
+    """One event of the stream, or a whole answer sent in one piece."""
 
     choices: list[Choice] | None = None
     usage: UsageReport | None = None
@@ -85,7 +85,7 @@ class _Call:
 
 @dataclass(slots=True)
 class Answer:
-    """Grows by chunks. `finish` stays None until the provider says that the answer is over."""
+    """Assembles chunks. `finish` is None until the provider reports the end of the answer."""
 
     finish: str | None = None
     _text: list[str] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Answer:
     _usage: UsageReport | None = None
 
     def add(self, chunk: Chunk) -> str:
-        """Take a chunk in; the text it added."""
+        """Add a chunk; returns the text it added."""
         self._usage = chunk.usage or self._usage
         if not chunk.choices:
             return ""
@@ -120,7 +120,7 @@ class Answer:
             call.arguments.append(piece.function.arguments or "")
 
     def _call_of(self, piece: CallPiece) -> _Call:
-        """The call a piece belongs to; some servers give every call of an answer the index 0, but never one id."""
+        """The call a piece belongs to; some servers give every call index 0, but ids always differ."""
         usual = len(self._calls) if piece.id else max(0, len(self._calls) - 1)
         index = usual if piece.index is None else piece.index
         for call in reversed(self._calls):

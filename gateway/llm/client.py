@@ -1,4 +1,4 @@
-"""The model as the rest of the gateway sees it: a chain of models that answers as one."""
+"""The model as the rest of the gateway sees it: a chain of models behind one interface."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ from gateway.domain.clock import Clock
 from gateway.domain.model import ModelEvent, Prompt
 from gateway.domain.settings import ModelSettings
 from gateway.llm.auto import GUIDE, Choice, choose
-from gateway.llm.call import Call, Means, Patience
+from gateway.llm.call import Call, CallServices, RetryPolicy
 from gateway.llm.cooldown import Cooldowns, Cooling
 from gateway.llm.endpoint import endpoint_of
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.ollama import installed_models
 from gateway.llm.prices import Prices
-from gateway.llm.provider import Hears
+from gateway.llm.provider import Transcriber
 from gateway.llm.registry import Providers
 from gateway.llm.scrub import scrub
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What `/model` and `/status` show: who answers next and why, the whole chain, who is left alone for now."""
+    """What `/model` and `/status` show: the model that answers next and why, the chain, the models cooling down."""
 
     active: str
     why: str
@@ -31,67 +31,68 @@ class Description:
 class ModelClient:
     """Implements `Model`.
 
-    A failure that may pass at once (server, network, silence) is tried again on the same model. A busy, refusing or
-    unsuitable model makes room for the next one and is tried last for a while. Every model gets a try in every call.
-    A changed configuration gets a client of its own; calls under way go on with the old one.
+    A transient failure (server, network, silence) is retried on the same model. If a model is busy, refuses or is
+    unsuitable, the next one is asked, and it is tried last for a while. Every call tries every model. A changed
+    configuration gets a new client; calls in progress continue with the old one.
     """
 
-    def __init__(self, chain: tuple[str, ...], why: str, means: Means) -> None:
+    def __init__(self, chain: tuple[str, ...], why: str, services: CallServices) -> None:
         self._chain = chain
         self._why = why
-        self._means = means
+        self._services = services
 
     def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
-        """Deltas, perhaps restarts, then exactly one `Reply`, or `ModelsExhausted`. Closing it stops the request."""
-        return Call(prompt, self._means).walk(self._means.cooldowns.order(self._chain))
+        """Yield deltas and restarts, then one `Reply`, or raise `ModelsExhausted`. Closing it stops the request."""
+        return Call(prompt, self._services).run(self._services.cooldowns.order(self._chain))
 
     def describe(self) -> Description:
-        """The state shown to people."""
-        cooldowns = self._means.cooldowns
+        """The current state, for people."""
+        cooldowns = self._services.cooldowns
         return Description(cooldowns.order(self._chain)[0], self._why, self._chain, cooldowns.current())
 
     def prompt_budget(self) -> int:
-        """Tokens a prompt may have so that every model of the chain can take it and still answer."""
+        """The most tokens a prompt may have for every model of the chain to accept it and still answer."""
         return min(map(self._room, self._chain))
 
-    def led_by(self, model: str | None) -> "ModelClient | None":
-        """The same chain behind another model, if one is named; None when no model is connected at all."""
+    def with_primary(self, model: str | None) -> "ModelClient | None":
+        """The same chain with `model`, if given, in front; None if no model is connected at all."""
         chain = tuple(dict.fromkeys((model or self._chain[0], *self._chain)))
         connected = tuple(name for name in chain if name != GUIDE)
-        return ModelClient(connected, self._why, self._means) if connected else None
+        return ModelClient(connected, self._why, self._services) if connected else None
 
     async def transcribe(self, model: str, name: str, audio: bytes) -> str:
-        """What is said in a sound file, by a model of its own; `name` tells the format. Raises `ModelError`."""
-        provider = self._means.providers.of(model)
-        if not isinstance(provider, Hears):
-            raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot write down what is said")
+        """Transcribe an audio file with this model; the extension of `name` tells the format. Raises `ModelError`."""
+        provider = self._services.providers.of(model)
+        if not isinstance(provider, Transcriber):
+            raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot transcribe audio")
         try:
             return await provider.transcribe(model, name, audio)
         except ModelError as error:
-            raise ModelError(error.kind, scrub(error.message, self._means.providers.secrets(model))) from error
+            raise ModelError(error.kind, scrub(error.message, self._services.providers.secrets(model))) from error
 
     async def warm(self) -> None:
-        """Import what the next call needs; meant for the time after start."""
-        await self._means.providers.of(self.describe().active).warm()
+        """Import what the next call needs; to be called after the start."""
+        await self._services.providers.of(self.describe().active).warm()
 
     async def close(self) -> None:
-        """Let go of every connection; calls under way fail, so let them end first."""
-        await self._means.providers.close()
+        """Close every connection; calls in progress fail, so wait for them first."""
+        await self._services.providers.close()
 
     def _room(self, model: str) -> int:
-        window = self._means.prices.window(model)
-        return max(window - self._means.params.max_output_tokens, window // 2)
+        window = self._services.prices.window(model)
+        return max(window - self._services.params.max_output_tokens, window // 2)
 
 
 async def build_client(
-    settings: ModelSettings, environ: Mapping[str, str], clock: Clock, patience: Patience | None = None
+    settings: ModelSettings, environ: Mapping[str, str], clock: Clock, retry_policy: RetryPolicy | None = None
 ) -> ModelClient:
-    """The client of one configuration; asks for a local Ollama only if `auto` finds no key. No key is checked."""
+    """Build the client for one configuration; looks for a local Ollama only if `auto` finds no key. Checks no key."""
     providers = Providers(settings.providers, environ, settings.engine)
     choice = await _primary(settings, environ)
     chain = tuple(dict.fromkeys((choice.model, *settings.fallbacks)))
-    means = Means(providers, settings.params, Prices(), clock, Cooldowns(clock), patience or Patience())
-    return ModelClient(chain, choice.reason, means)
+    policy = retry_policy or RetryPolicy()
+    services = CallServices(providers, settings.params, Prices(), clock, Cooldowns(clock), policy)
+    return ModelClient(chain, choice.reason, services)
 
 
 async def _primary(settings: ModelSettings, environ: Mapping[str, str]) -> Choice:

@@ -1,4 +1,4 @@
-"""Which models are better left alone for a while."""
+"""Models to try last for a while, after they failed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _SECONDS = {
 
 @dataclass(frozen=True, slots=True)
 class Cooling:
-    """A model that is tried last for `seconds` more."""
+    """A model to be tried last for another `seconds`."""
 
     model: str
     kind: ErrorKind
@@ -28,29 +28,29 @@ class Cooling:
 
 
 class Cooldowns:
-    """In memory only: after a restart every model gets a fresh chance."""
+    """Kept in memory only: a restart clears all cooldowns."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until: dict[str, tuple[float, ErrorKind]] = {}
 
     def note(self, model: str, error: ModelError) -> None:
-        """A model failed for good in this call; a prompt of a wrong shape or size is not its fault."""
+        """Start a cooldown after a final failure; a malformed or oversized prompt does not count against the model."""
         usual = _SECONDS.get(error.kind)
         if usual is not None:
             wait = error.retry_after if error.kind.busy and error.retry_after is not None else usual
             self._until[model] = (self._clock.monotonic() + wait, error.kind)
 
     def clear(self, model: str) -> None:
-        """It answered."""
+        """End the cooldown: the model answered."""
         self._until.pop(model, None)
 
     def order(self, chain: Sequence[str]) -> list[str]:
-        """The whole chain; cooling models come last."""
+        """The whole chain, models in cooldown last."""
         cooling = {entry.model for entry in self.current()}
         return sorted(chain, key=lambda model: model in cooling)
 
     def current(self) -> tuple[Cooling, ...]:
-        """What is cooling now."""
+        """The cooldowns in force."""
         now = self._clock.monotonic()
         return tuple(Cooling(model, kind, until - now) for model, (until, kind) in self._until.items() if until > now)

@@ -1,4 +1,4 @@
-"""Where a model is reached and with which key: config.json first, then the usual environment variables."""
+"""A provider's address and key: from config.json, else from the usual environment variables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,27 +19,27 @@ class Endpoint:
 
     @property
     def key(self) -> str | None:
-        """The secret itself, for the request only."""
+        """The plain key; only for requests."""
         return self.api_key.get_secret_value() if self.api_key else None
 
     @property
     def address(self) -> str:
-        """Where requests go; empty where only litellm knows."""
+        """Where requests go; empty if only litellm knows."""
         return self.base_url or self.vendor.base_url or ""
 
     @property
     def speaks_openai(self) -> bool:
-        """The OpenAI protocol is understood there."""
+        """Whether it speaks the OpenAI protocol."""
         return self.vendor.prefix not in NATIVE and bool(self.address)
 
     @property
     def lacks_key(self) -> bool:
-        """The public address needs a key and there is none."""
+        """Whether the public address needs a key and none is set."""
         return bool(self.vendor.keys) and self.api_key is None and self.base_url is None
 
 
 def endpoint_of(prefix: str, providers: Mapping[str, ProviderSettings], environ: Mapping[str, str]) -> Endpoint:
-    """How the models of one prefix are reached."""
+    """The endpoint for the models of one prefix."""
     entry = vendor(prefix)
     settings = providers.get(prefix, ProviderSettings())
     return Endpoint(entry, _key(entry, settings, environ), settings.base_url or _base_url(entry, environ))
@@ -60,7 +60,7 @@ def _base_url(entry: Vendor, environ: Mapping[str, str]) -> str | None:
 
 
 def host_url(host: str) -> str:
-    """The address meant by `OLLAMA_HOST`, in any of the forms Ollama itself takes."""
+    """The URL for an `OLLAMA_HOST` value, in any form that Ollama accepts."""
     scheme, _, rest = host.strip().rpartition("://")
     name, _, port = rest.rstrip("/").partition(":")
     name = "127.0.0.1" if name in {"", "0.0.0.0"} else name

@@ -1,4 +1,4 @@
-"""What went wrong with one try, told by HTTP status and code: SDK exception classes do not tell it reliably.
+"""What went wrong with one attempt, by HTTP status and code: SDK exception classes are not reliable.
 
 litellm raises `InternalServerError` for a refused connection, and Anthropic's "prompt is too long" is a plain 400.
 """
@@ -13,7 +13,7 @@ from gateway.domain.errors import SupaclawError
 
 
 class ErrorKind(StrEnum):
-    """Kinds that differ in what to do next."""
+    """Kinds of failure, each with its own next step."""
 
     RATE_LIMIT = "rate_limit"
     OVERLOADED = "overloaded"
@@ -27,18 +27,18 @@ class ErrorKind(StrEnum):
     SILENCE = "silence"
 
     @property
-    def passes_quickly(self) -> bool:
-        """The same model may well answer in a few seconds."""
+    def transient(self) -> bool:
+        """Whether the same model is likely to answer in a few seconds."""
         return self in (ErrorKind.SERVER, ErrorKind.NETWORK, ErrorKind.SILENCE)
 
     @property
     def busy(self) -> bool:
-        """The model works but has no time for us now; another one is asked first."""
+        """Whether the model works but is overloaded; other models are asked first."""
         return self in (ErrorKind.RATE_LIMIT, ErrorKind.OVERLOADED)
 
 
 class ModelError(SupaclawError):
-    """One try failed. `status` is None where no HTTP answer arrived; `retry_after` is in seconds."""
+    """One attempt failed. `status` is None if there was no HTTP response; `retry_after` is in seconds."""
 
     def __init__(
         self, kind: ErrorKind, message: str, *, status: int | None = None, retry_after: float | None = None
@@ -98,7 +98,7 @@ _UNREACHED = re.compile(
 def classify(
     status: int | None, code: str | None, message: str, headers: Mapping[str, str] | None = None
 ) -> ModelError:
-    """The error of an HTTP answer, or of an error inside a stream (then `status` may be None)."""
+    """The error for an HTTP response, or for an error inside a stream (then `status` may be None)."""
     kind = _kind(status, code, message)
     return ModelError(kind, message, status=status, retry_after=retry_after(headers or {}))
 

@@ -1,4 +1,4 @@
-"""The one message a user gets when every model failed."""
+"""The message a user gets when every model failed."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -9,7 +9,7 @@ from gateway.llm.errors import ErrorKind, ModelError
 
 
 def explain(attempts: Sequence[Attempt], last: ModelError) -> str:
-    """Models in order, each error, and what to do about the last one."""
+    """List the models in order with their errors, then what to do about the last one."""
     lines = [f"{place}. {_line(tuple(tries))}" for place, (_, tries) in enumerate(groupby(attempts, _what), start=1)]
     return "\n".join(["**No model could answer.**", *lines, "", _advice(attempts[-1].model, last)])
 

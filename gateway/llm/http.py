@@ -1,4 +1,4 @@
-"""Requests to one endpoint: a pool of connections, opened late, and what goes wrong as `ModelError`."""
+"""Requests to one endpoint: a lazily opened connection pool, with failures raised as `ModelError`."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession, FormData
 
 _CONNECT_S = 20.0
-_KEPT_OPEN_S = 60.0
+_KEEP_ALIVE_S = 60.0
 _CONNECTIONS = 1000
-_LONGEST_HEADER = 2**15
-"""Bytes; some services send more than the 8 KB that are usual."""
+_MAX_HEADER_BYTES = 2**15
+"""Some services send more than the usual 8 KB."""
 
 
 class HttpClient:
-    """Posts below `base_url`, with the key as bearer token; through the proxy that the environment names."""
+    """Posts to paths below `base_url`, with the key as bearer token, through the proxy set in the environment."""
 
     def __init__(self, base_url: str, key: str | None) -> None:
         self._base_url = base_url.rstrip("/")
@@ -33,11 +33,11 @@ class HttpClient:
 
     @property
     def host(self) -> str:
-        """For what people are told."""
+        """Shown to people in errors."""
         return self._base_url.partition("://")[2].partition("/")[0] or self._base_url
 
     async def open(self) -> "ClientSession":
-        """Import the library, in a thread, and make the pool; no connection yet."""
+        """Import the library in a thread and create the pool; opens no connection yet."""
         async with self._opening:
             if self._session is None:
                 trusted = await asyncio.to_thread(_trusted)
@@ -55,25 +55,25 @@ class HttpClient:
         path: str,
         body: "BytesIO | FormData",
         headers: Mapping[str, str] | None = None,
-        within: float | None = None,
+        timeout: float | None = None,
     ) -> AsyncGenerator["ClientResponse", None]:
-        """The answer with its body still to be read, whatever its status; `within` are seconds for all of it.
+        """The response, whatever its status, with its body unread; `timeout` is in seconds and covers the body too.
 
-        Raises `ModelError` for what goes wrong on the way, also while the body is read.
+        Raises `ModelError` for failures of the connection, also while the body is read.
         """
         session = self._session or await self.open()
         from aiohttp import ClientError, ClientTimeout
 
-        timeout = ClientTimeout(total=within, sock_connect=_CONNECT_S)
+        timeouts = ClientTimeout(total=timeout, sock_connect=_CONNECT_S)
         try:
-            async with session.post(self._base_url + path, data=body, headers=headers, timeout=timeout) as response:
+            async with session.post(self._base_url + path, data=body, headers=headers, timeout=timeouts) as response:
                 yield response
         except (ClientError, OSError) as error:
             raise ModelError(ErrorKind.NETWORK, f"{self.host}: {_reason(error)}") from error
 
 
 def _trusted() -> "SSLContext":
-    """The certificates of the system, and those of certifi for systems that have none."""
+    """The system's certificates, or certifi's on systems that have none."""
     import ssl
 
     import certifi
@@ -85,7 +85,7 @@ def _trusted() -> "SSLContext":
 
 
 def _proxy(base_url: str) -> str | None:
-    """As HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY say."""
+    """The proxy by HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY."""
     from urllib.request import getproxies, proxy_bypass
 
     scheme, _, rest = base_url.partition("://")
@@ -98,14 +98,14 @@ def _proxy(base_url: str) -> str | None:
 def _session(trusted: "SSLContext", proxy: str | None, key: str | None) -> "ClientSession":
     from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 
-    bearer = "".join((key or "none").split())  # a line break that was copied along would end the header
+    bearer = "".join((key or "none").split())  # a line break copied along with the key would end the header
     return ClientSession(
-        connector=TCPConnector(ssl=trusted, limit=_CONNECTIONS, keepalive_timeout=_KEPT_OPEN_S),
+        connector=TCPConnector(ssl=trusted, limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_S),
         headers={"Authorization": f"Bearer {bearer}", "User-Agent": f"SupaClaw/{version('supaclaw')}"},
         cookie_jar=DummyCookieJar(),
         proxy=proxy,
-        max_line_size=_LONGEST_HEADER,
-        max_field_size=_LONGEST_HEADER,
+        max_line_size=_MAX_HEADER_BYTES,
+        max_field_size=_MAX_HEADER_BYTES,
     )
 
 
@@ -113,10 +113,10 @@ def _reason(error: Exception) -> str:
     from aiohttp import ClientConnectorError, ClientPayloadError, InvalidURL
 
     if isinstance(error, InvalidURL):
-        return f"{error.url} is no address"
+        return f"{error.url} is not a valid address"
     if isinstance(error, ClientPayloadError):
         return "the answer was cut off"
     if isinstance(error, TimeoutError) and not str(error):
         return "it took too long"
-    told = error.os_error if isinstance(error, ClientConnectorError) else error
-    return str(told) or type(told).__name__
+    cause = error.os_error if isinstance(error, ClientConnectorError) else error
+    return str(cause) or type(cause).__name__

@@ -1,4 +1,4 @@
-"""Asks a local Ollama what it has, with nothing heavier than a socket."""
+"""Asks a local Ollama for its models over a plain socket, which needs no HTTP library."""
 
 import asyncio
 from contextlib import closing
@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-_LARGEST_ANSWER = 1_000_000
+_MAX_RESPONSE_BYTES = 1_000_000
 
 
 class _Model(BaseModel):
@@ -18,7 +18,7 @@ class _Tags(BaseModel):
 
 
 async def installed_models(base_url: str, timeout: float = 0.3) -> tuple[str, ...]:
-    """Names of the models, newest first; empty if nothing answers within `timeout` seconds."""
+    """The model names, newest first; empty if nothing answers within `timeout` seconds."""
     try:
         async with asyncio.timeout(timeout):
             return _names(await _get(base_url, "/api/tags"))
@@ -34,7 +34,7 @@ async def _get(base_url: str, path: str) -> bytes:
     )
     with closing(writer):
         writer.write(f"GET {path} HTTP/1.0\r\nHost: {url.netloc}\r\n\r\n".encode())
-        return await reader.read(_LARGEST_ANSWER)
+        return await reader.read(_MAX_RESPONSE_BYTES)
 
 
 def _names(answer: bytes) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""One try of one model: an answer that is worth having, or a `ModelError`."""
+"""One attempt at one model: a usable answer, or a `ModelError`."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -11,27 +11,27 @@ from gateway.llm.provider import Provider, ProviderEvent, ProviderReply
 
 
 async def one_try(
-    provider: Provider, model: str, prompt: Prompt, params: Params, silence: float
+    provider: Provider, model: str, prompt: Prompt, params: Params, max_silence: float
 ) -> AsyncGenerator[TextDelta | ProviderReply, None]:
-    """Deltas, then the reply. `silence` is the longest time, in seconds, in which nothing at all may arrive."""
+    """Yield deltas, then the reply. Raises `ModelError` if nothing at all arrives for `max_silence` seconds."""
     await provider.warm()
     async with aclosing(provider.stream(model, prompt, params)) as events:
-        while (event := await _next(events, silence)) is not None:
+        while (event := await _next(events, max_silence)) is not None:
             if isinstance(event, ProviderReply):
-                yield _worth_having(event, params)
+                yield _require_content(event, params)
             elif isinstance(event, TextDelta):
                 yield event
 
 
-async def _next(events: AsyncGenerator[ProviderEvent, None], silence: float) -> ProviderEvent | None:
+async def _next(events: AsyncGenerator[ProviderEvent, None], max_silence: float) -> ProviderEvent | None:
     try:
-        async with asyncio.timeout(silence):
+        async with asyncio.timeout(max_silence):
             return await anext(events, None)
     except TimeoutError as error:
-        raise ModelError(ErrorKind.SILENCE, f"nothing arrived for {silence:g} s") from error
+        raise ModelError(ErrorKind.SILENCE, f"nothing arrived for {max_silence:g} s") from error
 
 
-def _worth_having(reply: ProviderReply, params: Params) -> ProviderReply:
+def _require_content(reply: ProviderReply, params: Params) -> ProviderReply:
     if reply.text.strip() or reply.calls:
         return reply
     if reply.finish == "length":

@@ -1,6 +1,6 @@
-"""Windows and prices of models, from the table that comes with litellm, read without importing it.
+"""Context windows and prices of models, from litellm's table, read without importing litellm.
 
-The table is 3 MB of JSON for thousands of models; only the entries asked for are found in it and parsed.
+The table is 3 MB of JSON for thousands of models; only the requested entries are parsed.
 """
 
 import json
@@ -32,9 +32,9 @@ class _Entry(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """One model: tokens that fit in and out (`output` None: unknown), USD per token.
+    """One model: its input and output limits in tokens (`output` None: unknown), and USD per token.
 
-    `vision` says whether it takes pictures; None: nobody knows.
+    `vision`: whether it takes images; None: unknown.
     """
 
     window: int
@@ -46,24 +46,24 @@ class Price:
 
 
 class Prices:
-    """Looks models up once; one that is not in the table costs nothing and has a usual window."""
+    """Looks up each model once; a model that is not in the table costs nothing and gets a default window."""
 
     def __init__(self, table: Path | None = None) -> None:
         self._table = table
         self._known: dict[str, Price] = {}
 
     def of(self, model: str) -> Price:
-        """Window and prices of a model; the first question about one takes about a millisecond."""
+        """The limits and prices of a model; the first lookup takes about a millisecond."""
         if model not in self._known:
             self._known[model] = self._look_up(model)
         return self._known[model]
 
     def window(self, model: str) -> int:
-        """Tokens that fit into one prompt."""
+        """The context window, in tokens."""
         return self.of(model).window
 
     def cost(self, model: str, usage: Usage) -> float:
-        """USD of one call; cached tokens are part of the input tokens."""
+        """The cost of one call in USD; cached tokens are part of the input tokens."""
         price = self.of(model)
         fresh = max(0, usage.input_tokens - usage.cached_tokens)
         read = fresh * price.per_input + usage.cached_tokens * price.per_cached
@@ -81,13 +81,13 @@ class Prices:
 
 
 def table_path() -> Path | None:
-    """Where litellm's table lies; None if litellm is not installed."""
+    """The path of litellm's table; None if litellm is not installed."""
     spec = find_spec("litellm")
     return Path(spec.origin).parent / _FILE if spec and spec.origin else None
 
 
 def names(model: str) -> list[str]:
-    """The names under which the table may hold a model, best first."""
+    """The keys under which the table may list a model, best first."""
     prefix, name = split(model)
     if prefix == "openrouter":
         bare = name.rpartition("/")[2].partition(":")[0]

@@ -1,4 +1,4 @@
-"""A provider: one try of one model, without retry, fallback or prices."""
+"""A provider: one attempt at one model, without retries, fallbacks or prices."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from gateway.domain.settings import Params
 
 
 @dataclass(frozen=True, slots=True)
-class Alive:
-    """Something arrived that shows nothing yet (hidden reasoning, a keep-alive): the try is not silent."""
+class KeepAlive:
+    """Something arrived without visible text (hidden reasoning, a keep-alive); it resets the silence timer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderReply:
-    """The whole answer. `usage` is None where the provider told none; `finish` is its own word for why it ended."""
+    """The whole answer. `usage` is None if the provider reported none; `finish` is the provider's finish reason."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
@@ -23,29 +23,29 @@ class ProviderReply:
     finish: str = "stop"
 
 
-ProviderEvent: TypeAlias = TextDelta | Alive | ProviderReply
+ProviderEvent: TypeAlias = TextDelta | KeepAlive | ProviderReply
 
 
 class Provider(Protocol):
-    """One way to speak to models. SDKs are imported in `warm` or at the first call, never before."""
+    """One API to reach models. SDKs are imported in `warm` or at the first call, never before."""
 
     def stream(self, model: str, prompt: Prompt, params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
-        """Deltas, then exactly one `ProviderReply`; raises `ModelError`. Closing it closes the connection."""
+        """Yield deltas, then exactly one `ProviderReply`; raises `ModelError`. Closing it closes the connection."""
         ...
 
     async def warm(self) -> None:
-        """Do now what the first call would have to wait for."""
+        """Do the slow set-up that the first call would otherwise wait for."""
         ...
 
     async def close(self) -> None:
-        """Let go of every connection; calls under way fail."""
+        """Close every connection; calls in progress fail."""
         ...
 
 
 @runtime_checkable
-class Hears(Protocol):
-    """A provider whose models write down what is said."""
+class Transcriber(Protocol):
+    """A provider whose models transcribe audio."""
 
     async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
-        """The words in a sound file; `name` tells its format. Raises `ModelError`."""
+        """The text of an audio file; the extension of `name` tells its format. Raises `ModelError`."""
         ...

@@ -1,4 +1,4 @@
-"""What a provider says about a request that it does not answer."""
+"""A provider's error message for a request it refused."""
 
 from collections.abc import Mapping
 
@@ -6,11 +6,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.llm.errors import ModelError, classify
 
-_SHOWN = 2_000
+_MAX_SHOWN = 2_000
 
 
 class Refusal(BaseModel):
-    """An error in OpenAI's format, in a body of its own or in a stream that began well."""
+    """An error in OpenAI's format, as a whole body or inside a stream."""
 
     model_config = ConfigDict(extra="ignore", from_attributes=True)
 
@@ -20,7 +20,7 @@ class Refusal(BaseModel):
     param: str | None = None
 
     def as_error(self, status: int | None = None, headers: Mapping[str, str] | None = None) -> ModelError:
-        """The error of an HTTP answer; without a status its code may be one."""
+        """As a `ModelError`; without an HTTP status, a numeric code serves as one."""
         if status is None and isinstance(self.code, int):
             status = self.code
         code = self.code if isinstance(self.code, str) else self.type
@@ -28,18 +28,19 @@ class Refusal(BaseModel):
 
 
 class _Body(Refusal):
-    """What it is wrapped in, or not."""
+    """The error, wrapped in `error` or not."""
 
     error: Refusal | str | None = None
     detail: str = ""
 
 
 def refusal_in(body: bytes) -> Refusal:
-    """What the body of a refused request says; its beginning as it is, where it has no known form."""
+    """Parse the body of a refused request; if its form is unknown, quote its beginning."""
     try:
-        told = _Body.model_validate_json(body)
+        parsed = _Body.model_validate_json(body)
     except ValidationError:
-        return Refusal(message=" ".join(body[:_SHOWN].decode("utf-8", "replace").split()))
-    if isinstance(told.error, Refusal):
-        return told.error
-    return Refusal(message=told.error or told.message or told.detail, code=told.code, type=told.type, param=told.param)
+        return Refusal(message=" ".join(body[:_MAX_SHOWN].decode("utf-8", "replace").split()))
+    if isinstance(parsed.error, Refusal):
+        return parsed.error
+    message = parsed.error or parsed.message or parsed.detail
+    return Refusal(message=message, code=parsed.code, type=parsed.type, param=parsed.param)

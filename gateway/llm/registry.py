@@ -17,7 +17,7 @@ Engine = Literal["auto", "litellm"]
 
 
 class Providers:
-    """The providers of one configuration, one per prefix, built when first asked for."""
+    """The providers of one configuration, one per prefix, built on first use."""
 
     def __init__(
         self, settings: Mapping[str, ProviderSettings], environ: Mapping[str, str], engine: Engine = "auto"
@@ -38,7 +38,7 @@ class Providers:
         return self._built[prefix]
 
     def secrets(self, model: str) -> tuple[str, ...]:
-        """What must not appear in a text about this model."""
+        """Secrets to mask in texts about this model."""
         key = endpoint_of(split(model)[0], self._settings, self._environ).key
         return (key,) if key else ()
 
@@ -49,7 +49,7 @@ class Providers:
 
 
 def module_of(endpoint: Endpoint, engine: Engine = "auto") -> str:
-    """A file named like the prefix, else the OpenAI protocol where it is understood, else litellm."""
+    """The module to use: one named like the prefix, else `openai` if the endpoint speaks it, else `litellm`."""
     prefix = endpoint.vendor.prefix
     if engine == "litellm" and prefix not in _NEVER_LITELLM:
         return "litellm"

@@ -1,4 +1,4 @@
-"""Reminders in plain words, read without a model: a few forms, each understood exactly or not at all."""
+"""Parses reminders in plain words without a model: a few forms, each matched exactly or not at all."""
 
 import json
 import re
@@ -37,36 +37,36 @@ _SHAPES = tuple(
     )
 )
 _LIST = re.compile(r"(?:(?:list|show)(?: me)? )?(?:all )?(?:my )?reminders", re.IGNORECASE)
-_LONGEST = 40
+_MAX_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """When to remind: arguments of the tool `cron`, and the words for it."""
+    """When to remind: the arguments for the tool `cron`, and the same in words."""
 
     arguments: Mapping[str, str]
     words: str
 
 
-def asked(said: str, sent_at: datetime) -> Mapping[str, str] | None:
-    """The arguments of the call of `cron` that a message asks for; None where it is not understood.
+def parse_request(message: str, sent_at: datetime) -> Mapping[str, str] | None:
+    """The `cron` arguments that a message asks for; None if the message matches no form.
 
-    `sent_at` is on the clock of whoever wrote it.
+    `sent_at` is in the sender's time zone.
     """
-    text = " ".join(said.split()).rstrip(".!?")
+    text = " ".join(message.split()).rstrip(".!?")
     if _LIST.fullmatch(text):
         return {"action": "list"}
     for shape in _SHAPES:
         if (found := shape.fullmatch(text)) and (time := _time(found.groupdict(), sent_at)):
             what = found["what"]
-            name = f"{one_line(what, _LONGEST)}, {time.words}"
+            name = f"{one_line(what, _MAX_CHARS)}, {time.words}"
             return {"action": "add", "name": name, "prompt": f"{TASK}{what}", **time.arguments}
     return None
 
 
-def about_reminders(said: str) -> bool:
-    """Whether a message seems to ask for one."""
-    return re.match(r"(please )?remind\b|every\b|.*\breminders?\b", said, re.IGNORECASE) is not None
+def about_reminders(message: str) -> bool:
+    """Whether a message seems to ask for a reminder."""
+    return re.match(r"(please )?remind\b|every\b|.*\breminders?\b", message, re.IGNORECASE) is not None
 
 
 def _time(found: Mapping[str, str | None], sent_at: datetime) -> Time | None:
@@ -86,7 +86,7 @@ def _time(found: Mapping[str, str | None], sent_at: datetime) -> Time | None:
 
 def _after(count: str, unit: str, sent_at: datetime) -> Time:
     number = int(count) if count.isdecimal() else 1
-    # The stamp has no seconds: a minute more, so that it is never too early.
+    # The timestamp has no seconds: add a minute, so that the reminder is never early.
     length = {"min": 1, "minute": 1, "hour": 60, "day": 1440, "week": 10_080}[unit]
     at = sent_at.astimezone(UTC) + timedelta(minutes=number * length + 1)
     return Time({"schedule_type": "once", "run_at": at.isoformat()}, f"at {at.astimezone(sent_at.tzinfo):%H:%M}")
@@ -100,7 +100,7 @@ def _again(day: str, clock: tuple[int, int], words: str) -> Time | None:
 
 
 def _on(day: str, at: datetime, sent_at: datetime) -> datetime:
-    """That time on the day that is meant; without a day, and on a day of the week, the next one that is to come."""
+    """That time on the given day; without a day, or on a day of the week, its next occurrence."""
     match day:
         case "today":
             return at
@@ -120,11 +120,11 @@ def _clock(hour: int, minute: int, half: str) -> tuple[int, int] | None:
     return (hour, minute) if hour < 24 and minute < 60 else None
 
 
-def told(result: str) -> str:
-    """What a call of `cron` has answered, for whoever asked for it."""
+def describe_result(result: str) -> str:
+    """The result of a `cron` call, worded for the user."""
     try:
         facts = json.loads(result)
-    except ValueError:  # cut, to fit the prompt
+    except ValueError:  # truncated to fit the prompt
         return result
     match facts:
         case {"schedules": []}:
@@ -132,9 +132,9 @@ def told(result: str) -> str:
         case {"schedules": list(listed)}:
             more = [f"and {facts['more']} more"] if "more" in facts else []
             lines = [f"- {each['id']}: {each['name']} ({each['in_words']})" for each in listed]
-            return "\n".join([*lines, *more, "", "`/schedules remove NUMBER` forgets one."])
+            return "\n".join([*lines, *more, "", "`/schedules remove NUMBER` removes one."])
         case {"name": name, "next_run": at, "in": left}:
-            unknown = " I took UTC, for your time zone is not known: `owner.timezone` in `config.json` says it."
+            unknown = " Your time zone is unknown, so I used UTC; set `owner.timezone` in `config.json`."
             return f"Noted: {name}. Next: {at}, in {left}.{unknown * ('note' in facts)}"
         case {"message": str(problem)}:
             return problem

@@ -1,15 +1,15 @@
-"""Texts of others, made fit to be shown and logged."""
+"""Cleans third-party texts for display and logs."""
 
 import re
 from collections.abc import Iterable
 
-LONGEST = 2_000
+MAX_CHARS = 2_000
 _KEY_LIKE = re.compile(r"\b(?:sk|gsk|xai|AIza)[-_A-Za-z0-9]{12,}")
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
-    """One line of at most 2,000 characters, without these secrets and without anything that looks like a key."""
+    """The text as one line of at most 2,000 characters, with these secrets and anything like a key masked."""
     for secret in secrets:
         text = text.replace(secret, "***")
     line = " ".join(_KEY_LIKE.sub("***", text).split())
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return line if len(line) <= MAX_CHARS else f"{line[: MAX_CHARS - 1]}…"

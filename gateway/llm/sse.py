@@ -1,10 +1,10 @@
-"""Server-sent events, as far as model streams use them: the payload of each `data:` line."""
+"""Server-sent events as model streams use them: the payload of each `data:` line."""
 
 from collections.abc import Iterator
 
 
 class DataLines:
-    """Splits bytes as they arrive into payloads; an unfinished line waits for the rest."""
+    """Splits incoming bytes into payloads; buffers an incomplete line."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -1,4 +1,4 @@
-"""How many tokens a request is: its texts and what a provider puts around them."""
+"""Estimates the tokens of a request: its texts plus the provider's framing."""
 
 import json
 from typing import assert_never
@@ -20,12 +20,12 @@ _PER_IMAGE = 1_100
 
 
 def estimate_prompt(prompt: Prompt) -> int:
-    """Tokens of a whole request, tools included."""
+    """The tokens of a whole request, tools included."""
     return sum(map(_message, prompt.messages)) + sum(map(estimate_tool, prompt.tools))
 
 
 def estimate_tool(spec: ToolSpec) -> int:
-    """Tokens that offering one tool costs in every request."""
+    """The tokens that one tool adds to every request."""
     return _PER_TOOL + estimate(f"{spec.name} {spec.description} {json.dumps(spec.parameters, ensure_ascii=False)}")
 
 

@@ -1,4 +1,4 @@
-"""Prompts as the OpenAI chat format writes them; litellm takes the same."""
+"""Prompts in the OpenAI chat format, which litellm accepts too."""
 
 import re
 from base64 import b32encode, b64encode
@@ -24,7 +24,7 @@ _PORTABLE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 def messages_json(prompt: Prompt, *, short_ids: bool = False) -> list[JsonObject]:
-    """The messages; call ids are made acceptable to the provider, so that another one's transcript can go on."""
+    """The messages, with call ids the provider accepts: the transcript may come from another provider."""
     return [_message(message, short_ids) for message in prompt.messages]
 
 
@@ -34,13 +34,13 @@ def tools_json(prompt: Prompt) -> list[JsonObject]:
 
 
 def sampling_json(params: Params) -> dict[str, float]:
-    """The sampling parameters worth sending: a `top_p` of 1 says nothing, and some models refuse it beside others."""
+    """The sampling parameters to send: a `top_p` of 1 has no effect, and some models refuse it with others."""
     sent = {"temperature": params.temperature, "top_p": params.top_p}
     return {name: value for name, value in sent.items() if value is not None and (name, value) != ("top_p", 1.0)}
 
 
 def call_id(original: str, *, short: bool) -> str:
-    """A call id this provider accepts: up to 40 portable characters, or exactly 9; the same for the same original."""
+    """A call id the provider accepts: up to 40 portable characters, or exactly 9; derived from `original` only."""
     if not short and _PORTABLE_ID.fullmatch(original):
         return original
     digest = b32encode(sha256(original.encode()).digest()).decode()
@@ -77,7 +77,7 @@ def _call(call: ToolCall, short_ids: bool) -> JsonObject:
 
 
 def _object(arguments: str) -> str:
-    """Arguments as a JSON object: many servers refuse the whole prompt for one malformed call in it."""
+    """The arguments as valid JSON: many servers refuse a whole prompt because of one malformed call."""
     try:
         parsed = loads(arguments)
     except ValueError:

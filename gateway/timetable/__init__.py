@@ -1,1 +1,1 @@
-"""When what is due: cron expressions, what a schedule may say, which of its slots to run, in words."""
+"""When schedules are due: cron expressions, validation, which slots to run, and times in words."""

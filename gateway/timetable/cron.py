@@ -1,15 +1,15 @@
-"""Five cron fields on the wall clock of a zone, as a sequence of slots: strictly increasing instants.
+"""Evaluates five cron fields on the wall clock of a zone, as slots: strictly increasing instants.
 
 Fields are those of crontab(5): minute, hour, day of month, month, day of week (0 and 7 are Sunday), with names, lists,
-ranges and steps. When both day fields are given, a day needs to match one of them only; a day field that begins with
+ranges and steps. If both day fields are given, a day has to match only one of them; a day field that begins with
 `*` does not count as given.
 
-Where clocks are put forward or back, every slot of the wall clock is kept exactly once:
+When the clock changes, every slot of the wall clock occurs exactly once:
 
-* At fixed hours (the hour field does not cover all 24): a time that the clock skips comes as much later as the clock
-  jumps (02:30 at 03:30); of a time that comes twice, the first counts. Two slots that so meet are one.
-* At every hour, slots follow real time: both passes of a repeated hour, nothing in the place of a skipped one, so that
-  `*/15` never pauses.
+* With fixed hours (the hour field does not cover all 24), a skipped time is shifted by the jump (02:30 to 03:30), and
+  of a repeated time only the first counts. Two slots that coincide are one.
+* With every hour, slots follow real time: they occur in both passes of a repeated hour and not in a skipped one, so
+  that `*/15` never pauses.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,32 +22,32 @@ from gateway.timetable.wall import Wall
 
 _DAY = timedelta(days=1)
 _SECOND = timedelta(seconds=1)
-_NEAR = timedelta(hours=25)
-"""More than any clock was ever put forward or back (Apia skipped a day)."""
+_MAX_CHANGE = timedelta(hours=25)
+"""More than any clock change ever (Apia skipped a day)."""
 _SOME_DAY = date(2000, 1, 1)
 
 
 class Cron:
-    """The slots of `fields` in a zone; raises `ValueError` with one line that says what would be right."""
+    """The slots of `fields` in a zone; raises `ValueError` with a one-line message that says how to fix them."""
 
     def __init__(self, fields: str, zone: str) -> None:
         self.fields = checked(fields)
         self._zone = named(zone)
         self._wall = Wall(self.fields)
-        self._found = datetime.min  # the change of clocks that was looked for last
+        self._found = datetime.min  # the clock change found last
         if self._wall.first_day(_SOME_DAY) is None:
-            raise ValueError(f'"{self.fields}" never fires: those months have no such day')
+            raise ValueError(f'"{self.fields}" never runs: those months have no such day')
 
     def after(self, moment: datetime) -> datetime | None:
-        """The next slot strictly later than `moment`, in UTC; None where the calendar ends."""
+        """The next slot after `moment`, in UTC; None at the end of the calendar."""
         return _in_utc(self._after, moment)
 
     def last(self, moment: datetime) -> datetime | None:
-        """The latest slot not later than `moment`, in UTC; None where the calendar begins."""
+        """The latest slot at or before `moment`, in UTC; None at the beginning of the calendar."""
         return _in_utc(self._last, moment)
 
     def between(self, since: datetime, until: datetime) -> Iterator[datetime]:
-        """Every slot later than `since` and not later than `until`; many of them cost little."""
+        """Yield every slot after `since`, up to and including `until`; cheap even for many."""
         slot = self.after(since)
         while slot is not None and slot <= until:
             end = min(slot + _DAY, until)
@@ -55,50 +55,50 @@ class Cron:
             slot = self.after(end)
 
     def _within(self, since: datetime, until: datetime) -> Iterator[datetime]:
-        """As `between`, for no more than a day or so."""
+        """Like `between`, for about a day at most."""
         start, end = _naive(since), _naive(until)
         found = {
             wall - span.offset
-            for span in self._spans(start - _NEAR, end)
+            for span in self._spans(start - _MAX_CHANGE, end)
             for wall in self._wall.between(max(start, span.after) + span.offset, min(end, span.until) + span.offset)
         }
         return (slot.replace(tzinfo=UTC) for slot in sorted(found))
 
     def _after(self, moment: datetime) -> datetime | None:
         while (wall := self._wall.after(moment + (offset := self._offset(moment)))) is not None:
-            guess = wall - offset  # right as long as nobody touches the clock
-            end = min(guess, moment + _NEAR) + _NEAR
-            spans = self._spans(moment - _NEAR, end)
+            guess = wall - offset  # correct unless the clock changes
+            end = min(guess, moment + _MAX_CHANGE) + _MAX_CHANGE
+            spans = self._spans(moment - _MAX_CHANGE, end)
             found = [slot for span in spans if (slot := self._first_in(span, moment)) is not None]
             if found and min(found) <= end:
                 return min(found)
-            moment = max(end, guess - _NEAR)
+            moment = max(end, guess - _MAX_CHANGE)
         return None
 
     def _last(self, moment: datetime) -> datetime | None:
         while (wall := self._wall.until(moment + (offset := self._offset(moment)))) is not None:
             guess = wall - offset
-            start = max(guess, moment - _NEAR) - _NEAR
-            spans = self._spans(start - _NEAR, moment)
+            start = max(guess, moment - _MAX_CHANGE) - _MAX_CHANGE
+            spans = self._spans(start - _MAX_CHANGE, moment)
             found = [slot for span in spans if (slot := self._last_in(span, moment)) is not None]
             if found and max(found) >= start:
                 return max(found)
-            moment = min(start - _SECOND, guess + _NEAR)
+            moment = min(start - _SECOND, guess + _MAX_CHANGE)
         return None
 
     def _spans(self, since: datetime, until: datetime) -> "tuple[_Span, ...]":
-        """How slots are read from the wall clock around there; it is put forward or back at most once within days."""
+        """The offsets to use in this range; the clock changes at most once within days."""
         old, new = self._offset(since), self._offset(until)
         if old == new:
             return (_Span(new),)
         eve = self._eve(since, until)
         if self._wall.every_hour:
             return _Span(old, until=eve), _Span(new, after=eve)
-        # What the clock skips is still read as before the jump, what it repeats is not read again.
+        # Skipped times keep the offset from before the jump; repeated times are not read again.
         return _Span(old, until=max(eve, eve + new - old)), _Span(new, after=max(eve, eve + old - new))
 
     def _eve(self, since: datetime, until: datetime) -> datetime:
-        """The last second before the one change there is."""
+        """The last second before the one clock change."""
         if not since <= self._found < until:
             old = self._offset(since)
             while until - since > _SECOND:
@@ -122,7 +122,7 @@ class Cron:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Slots later than `after` and not later than `until` (UTC) are read with this offset."""
+    """Slots after `after`, up to and including `until` (UTC), use this offset."""
 
     offset: timedelta
     after: datetime = datetime.min

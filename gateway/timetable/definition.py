@@ -1,8 +1,7 @@
-"""What a schedule may say: the one check for the tool, the slash command and the command line.
+"""Validates schedules, for the tool, the slash command and the command line.
 
-A time without an offset is read in the schedule's zone. Where clocks are put back and it comes twice, the first is
-taken (an offset says which); where they are put forward and it never comes, it is refused. Seconds count, their
-fractions do not.
+A time without an offset is in the schedule's zone. If a clock change repeats it, the first is used (an offset
+selects the other); if a clock change skips it, it is refused. Fractions of seconds are ignored.
 """
 
 import re
@@ -20,20 +19,20 @@ from gateway.timetable.wording import moment
 Kind: TypeAlias = Literal["once", "recurring"] | None
 
 LONGEST_NAME = 80
-LONGEST_PROMPT = 4_000
-SLACK = timedelta(seconds=60)
-"""A time that is over by no more than this is meant for now."""
-FARTHEST = timedelta(days=3_653)
+MAX_PROMPT = 4_000
+PAST_TOLERANCE = timedelta(seconds=60)
+"""A time in the past by no more than this means now."""
+MAX_AHEAD = timedelta(days=3_653)
 _BREAKS = frozenset({"Cc", "Zl", "Zp"})
 _SHAPE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-](0\d|1[0-4]):?\d\d)?", re.ASCII)
 
 
 class Refused(ValueError):
-    """The text is one line: which value is wrong, and what would be right."""
+    """A schedule is invalid; the text says in one line which value is wrong and how to fix it."""
 
 
 class Changes(TypedDict, total=False):
-    """What is said of a schedule; None is the same as not given."""
+    """Fields to set in a schedule; None counts as not given."""
 
     name: str | None
     prompt: str | None
@@ -46,17 +45,17 @@ class Changes(TypedDict, total=False):
 
 
 def define(*, now: datetime, zone: str | None, **said: Unpack[Changes]) -> Definition:
-    """A schedule as it is asked for; raises `Refused`. `zone` is the user's own, for one that names none.
+    """Create a schedule from its fields; raises `Refused`. `zone` is the user's, the default.
 
-    Without a type, `run_at` or `cron_expr` says which it is; without these too it is an item of the backlog.
+    Without a type, `run_at` or `cron_expr` determines it; without these too it is a backlog item.
     """
     return amend(Definition("", "", None, zone or UTC_ZONE), now=now, zone=zone, **said)
 
 
 def amend(definition: Definition, *, now: datetime, zone: str | None, **changes: Unpack[Changes]) -> Definition:
-    """The same schedule with what is given changed; raises `Refused`.
+    """Apply changes to a schedule; raises `Refused`.
 
-    In another zone, cron fields mean the same time on its clocks, and a single time stays the instant it is.
+    After a change of zone, cron fields apply to the new zone's clock, and a single time stays the same instant.
     """
     kind, run_at, cron_expr = changes.get("schedule_type"), changes.get("run_at"), changes.get("cron_expr")
     stays = not run_at and not cron_expr and kind in {None, _kind(definition.when)}
@@ -110,9 +109,9 @@ def _instant(text: str, zone: str, now: datetime) -> datetime:
         there = moment(at, zone)
     except (ValueError, OverflowError) as error:
         raise Refused(f'run_at "{one_line(text, 40)}": {error}') from error
-    if at < now - SLACK:
+    if at < now - PAST_TOLERANCE:
         raise Refused(f"run_at {there} is in the past: it is {moment(now, zone)} now")
-    if at > now + FARTHEST:
+    if at > now + MAX_AHEAD:
         raise Refused(f"run_at {there} is more than 10 years ahead")
     return at
 
@@ -147,8 +146,8 @@ def _name(text: str) -> str:
 
 def _prompt(text: str) -> str:
     prompt = text.strip()
-    if not 1 <= len(prompt) <= LONGEST_PROMPT:
-        raise Refused(f"prompt must have 1-{LONGEST_PROMPT} characters; this has {len(prompt)}")
+    if not 1 <= len(prompt) <= MAX_PROMPT:
+        raise Refused(f"prompt must have 1-{MAX_PROMPT} characters; this has {len(prompt)}")
     return prompt
 
 

@@ -1,4 +1,4 @@
-"""What five cron fields may say. croniter takes more than is checked here, and some of it as nobody means it."""
+"""Validates five cron fields. croniter accepts more, and misreads some of it."""
 
 import re
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from gateway.domain.texts import one_line
 
 _VALUE = r"[0-9]{1,2}|[A-Za-z]{3}"
 _PART = re.compile(rf"(?:\*|({_VALUE})(?:-({_VALUE}))?)(?:/([0-9]{{1,3}}))?")
-_LONGEST = 200
-_SHOWN = 40
+_MAX_CHARS = 200
+_MAX_SHOWN = 40
 
 
 def _numbered(names: str, first: int) -> dict[str, int]:
@@ -27,20 +27,20 @@ class _Field:
         for part in text.split(","):
             match = _PART.fullmatch(part)
             if match is None:
-                raise ValueError(f'{self.name} "{one_line(part, _SHOWN)}" is not understood: {self._known()}')
+                raise ValueError(f'{self.name} "{one_line(part, _MAX_SHOWN)}" is not understood: {self._known()}')
             self._check_part(part, *match.groups())
 
     def _check_part(self, part: str, low: str | None, high: str | None, step: str | None) -> None:
         ends = [self._number(end) for end in (low, high) if end is not None]
-        if len(ends) == 2 and ends[0] == ends[1]:  # to croniter, the whole cycle
-            raise ValueError(f'{self.name} "{part}" is no range: write "{low}"')
-        if step is not None and ends != sorted(ends):  # which croniter counts wrongly
+        if len(ends) == 2 and ends[0] == ends[1]:  # croniter takes it as the whole cycle
+            raise ValueError(f'{self.name} "{part}" is not a range: write "{low}"')
+        if step is not None and ends != sorted(ends):  # croniter miscounts these
             raise ValueError(
-                f'{self.name} "{part}" runs over its end: write "{low}-{self.high}/{step}" and what follows'
+                f'{self.name} "{part}" wraps around: write "{low}-{self.high}/{step}" and the rest separately'
             )
         if step is not None and not 1 <= int(step) <= self.high:
             raise ValueError(
-                f'{self.name} "{part}": a step is 1-{self.high}, and counts anew from {self.low} each time'
+                f'{self.name} "{part}": a step must be 1-{self.high}, and restarts at {self.low} each time'
             )
 
     def _number(self, text: str) -> int:
@@ -64,9 +64,9 @@ _FIELDS = (
 
 
 def checked(text: str) -> str:
-    """The fields with one space between them; raises `ValueError` with one line that says what would be right."""
-    fields = text[: _LONGEST + 1].split()
-    if len(fields) != len(_FIELDS) or len(text) > _LONGEST:
+    """Validate and normalise the fields; raises `ValueError` with a one-line message that says how to fix them."""
+    fields = text[: _MAX_CHARS + 1].split()
+    if len(fields) != len(_FIELDS) or len(text) > _MAX_CHARS:
         raise ValueError(
             f"needs exactly 5 fields, minute hour day-of-month month day-of-week (no seconds, no @names), "
             f'such as "30 8 * * 1-5"; these are {len(fields)}'

@@ -1,4 +1,4 @@
-"""Which slot of a schedule that is due is run, and when to look again."""
+"""Decides which slot of a due schedule to run, and when it is due next."""
 
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -9,16 +9,16 @@ from gateway.domain.schedules import MOST_COUNTED, Definition, Misfire, Once, Pl
 from gateway.timetable.cron import Cron
 
 GRACE = timedelta(seconds=60)
-"""A slot this late is on time."""
-CAUGHT_UP = 100
-"""The newest slots that `catch_up` runs; older ones are missed."""
+"""A slot late by no more than this counts as on time."""
+MAX_CATCH_UP = 100
+"""The most slots that `catch_up` runs, newest first; older ones are missed."""
 _SECOND = timedelta(seconds=1)
 
 
 def next_slot(definition: Definition, after: datetime) -> datetime | None:
-    """When a schedule that was just made, changed or resumed is due; None: never, or never again.
+    """The first slot of a schedule that was just created, changed or resumed; None if there is none.
 
-    A single time that is over by no more than the grace still is.
+    A single time in the past by no more than the grace period still counts.
     """
     match definition.when:
         case None:
@@ -32,9 +32,9 @@ def next_slot(definition: Definition, after: datetime) -> datetime | None:
 
 
 def plan(definition: Definition, due: datetime, now: datetime) -> Plan:
-    """What to do at `now` about a schedule that is due at `due`, one of its slots.
+    """Plan at `now` for a schedule whose next slot is `due`.
 
-    The next slot is later than every one run or missed, so a clock that is put back fires none of them again.
+    The next slot is later than all slots run or missed, so setting the clock back repeats none of them.
     """
     if now < due or definition.when is None:
         return Plan(None, due if definition.when else None)
@@ -66,7 +66,7 @@ def _chosen(misfire: Misfire, cron: Cron, due: datetime, newest: datetime, now: 
 
 
 def _oldest(cron: Cron, due: datetime, slot: datetime) -> datetime:
-    for _ in range(CAUGHT_UP - 1):
+    for _ in range(MAX_CATCH_UP - 1):
         earlier = cron.last(slot - _SECOND)
         if earlier is None or earlier < due:
             break

@@ -1,4 +1,4 @@
-"""Five cron fields on a clock that nobody puts forward or back."""
+"""Evaluates five cron fields on a clock without clock changes."""
 
 from array import array
 from bisect import bisect_right
@@ -9,15 +9,15 @@ from functools import partial
 
 _DAY = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)
-_MOST_YEARS = 10
+_MAX_YEARS = 10
 """Between two slots; 29 February 2096 and 2104 are eight apart."""
 
 
 class Wall:
-    """The fields on a clock that nobody touches. croniter finds the days: where clocks change, its times are wrong."""
+    """The fields on a plain clock. croniter only finds the days: its times are wrong around clock changes."""
 
     def __init__(self, fields: str) -> None:
-        from croniter import croniter  # 40 ms that a start has no time for
+        from croniter import croniter  # deferred: importing it takes 40 ms
 
         (minutes, hours, *days), _ = croniter.expand(fields)
         every = [(hour, minute) for hour in _numbers(hours, 24) for minute in _numbers(minutes, 60)]
@@ -26,12 +26,12 @@ class Wall:
         self._every_day = days == [["*"]] * 3
         # The "bug" is the classic rule for a day field that begins with a star.
         midnights = f"0 0 {fields.split(maxsplit=2)[2]}"
-        self._search = partial(croniter, midnights, max_years_between_matches=_MOST_YEARS, implement_cron_bug=True)
-        self._ahead = deque[tuple[date, date]](maxlen=4)  # stretches without a match but at their end: found before
-        self._behind = deque[tuple[date, date]](maxlen=4)  # the same, with the match at their start
+        self._search = partial(croniter, midnights, max_years_between_matches=_MAX_YEARS, implement_cron_bug=True)
+        self._ahead = deque[tuple[date, date]](maxlen=4)  # cached ranges whose only match is at the end
+        self._behind = deque[tuple[date, date]](maxlen=4)  # cached ranges whose only match is at the start
 
     def after(self, wall: datetime) -> datetime | None:
-        """The first match strictly later."""
+        """The first match after `wall`."""
         day, later = wall.date(), bisect_right(self._times, _minute(wall))
         if later < len(self._times) and self.first_day(day) == day:
             return _at(day, self._times[later])
@@ -39,7 +39,7 @@ class Wall:
         return _at(other, self._times[0]) if other else None
 
     def until(self, wall: datetime) -> datetime | None:
-        """The latest match that is not later."""
+        """The latest match at or before `wall`."""
         day, count = wall.date(), bisect_right(self._times, _minute(wall))
         if count and self.last_day(day) == day:
             return _at(day, self._times[count - 1])
@@ -47,7 +47,7 @@ class Wall:
         return _at(other, self._times[-1]) if other else None
 
     def between(self, since: datetime, until: datetime) -> Iterator[datetime]:
-        """Every match later than `since` and not later than `until`."""
+        """Yield every match after `since`, up to and including `until`."""
         day = self.first_day(since.date())
         while day is not None and day <= until.date():
             start = bisect_right(self._times, _minute(since)) if day == since.date() else 0
@@ -56,7 +56,7 @@ class Wall:
             day = self.first_day(day + _DAY)
 
     def first_day(self, since: date) -> date | None:
-        """The first day that matches, not earlier than `since`."""
+        """The first matching day from `since` on."""
         if self._every_day:
             return since
         for start, found in self._ahead:
@@ -64,13 +64,13 @@ class Wall:
                 return found
         try:
             found = self._search(datetime.combine(since, time()) - _MINUTE).get_next(datetime).date()
-        except ValueError:  # none within _MOST_YEARS, or past the calendar's end
+        except ValueError:  # none within _MAX_YEARS, or past the calendar's end
             return None
         self._ahead.append((since, found))
         return found
 
     def last_day(self, until: date) -> date | None:
-        """The last day that matches, not later than `until`."""
+        """The last matching day up to `until`."""
         if self._every_day:
             return until
         for found, end in self._behind:

@@ -1,6 +1,6 @@
-"""A schedule's times in words, for the people who asked for it.
+"""A schedule's times in words, for people.
 
-What was stored may be valid no more (another version's zones, an edit by hand); it is told nevertheless.
+A stored definition may have become invalid (other zone data, a manual edit); it is still shown.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from gateway.timetable.fields import checked
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _EVERY = ("*", "*/1")
-_MOST_TIMES = 4
+_MAX_TIMES = 4
 
 
 def in_words(definition: Definition) -> str:
@@ -39,7 +39,7 @@ def moment(at: datetime, zone: str) -> str:
 
 
 def local(at: datetime, zone: str) -> datetime:
-    """The same instant on the wall clock of the zone, or of UTC where there is no such zone."""
+    """The instant in the zone, or in UTC if the zone does not exist."""
     return at.astimezone(named(zone if is_zone(zone) else UTC_ZONE))
 
 
@@ -80,7 +80,7 @@ def _days(day: str, month: str, weekday: str) -> str | None:
 
 
 def _weekdays(field: str) -> str | None:
-    """Of a list, or the one range that people have a word for."""
+    """A list of weekdays, or the range "weekday", in words; None if it has no simple wording."""
     if field.lower() in {"1-5", "mon-fri"}:
         return "every weekday"
     numbers = [_weekday(part) for part in field.split(",")]
@@ -89,7 +89,7 @@ def _weekdays(field: str) -> str | None:
 
 
 def _weekday(text: str) -> int | None:
-    """Counted from Monday."""
+    """The number of a weekday, counted from Monday."""
     if text in {"0", "1", "2", "3", "4", "5", "6", "7"}:
         return (int(text) - 1) % 7
     short = [day[:3].lower() for day in _DAYS]
@@ -98,7 +98,7 @@ def _weekday(text: str) -> int | None:
 
 def _times(minute: str, hour: str) -> str | None:
     hours = hour.split(",")
-    if not minute.isdecimal() or not all(map(str.isdecimal, hours)) or len(hours) > _MOST_TIMES:
+    if not minute.isdecimal() or not all(map(str.isdecimal, hours)) or len(hours) > _MAX_TIMES:
         return None
     return _listed([f"{each:02}:{int(minute):02}" for each in sorted(set(map(int, hours)))])
 

@@ -1,4 +1,4 @@
-"""The agent's tools: one family per file, each a function `tools(services)` that answers its tools."""
+"""The agent's tools: one family per file, each a function `tools(services)` that returns its tools."""
 
 import importlib
 import pkgutil
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """What was read out of a file that is no text: where the text is, "" when there is none, `problem` says why."""
+    """Text extracted from a binary file: its path, or "" if there is none; then `problem` says why."""
 
     text_path: str
     pages: int
@@ -27,16 +27,16 @@ class ReadFile:
 
 
 FindRead: TypeAlias = Callable[[str], Awaitable[ReadFile | None]]
-"""Looks up what was read out of a file of the workspace; None when nobody has read it."""
+"""Looks up the text extracted from a workspace file; None if it was not processed."""
 
 
-async def nothing_read(_path: str) -> ReadFile | None:
-    """Where no file is ever read."""
+async def no_extracted_text(_path: str) -> ReadFile | None:
+    """A `FindRead` for agents without text extraction."""
     return None
 
 
 class RecordFile(Protocol):
-    """Notes in the database what a file of the workspace now is; `size` is in bytes, `label` that of its writer."""
+    """Records a workspace file in the database; `size` is in bytes, `label` is its writer's."""
 
     async def __call__(self, path: str, size: int, mime: str, sha256: str, label: Label) -> None:
         """Insert or replace the record."""
@@ -45,35 +45,35 @@ class RecordFile(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """Where something was said, and which entry of the transcript it became."""
+    """A sent message: its channel, and its entry in the transcript."""
 
     channel: str
     message_id: MessageId
 
 
 Post: TypeAlias = Callable[[str, str | None, str | None], Awaitable[Posted]]
-"""Says a text in a chat of the principal's own, on a channel (None: where they wrote last), with the file at a path.
+"""Sends a text to one of the principal's own chats, on a channel (None: where they wrote last), with a file.
 
-Queued when it returns; raises `ToolFailed`.
+The arguments are text, channel and path. The message is queued when it returns; raises `ToolFailed`.
 """
 
 
-async def nowhere(_text: str, _to: str | None, _path: str | None) -> Posted:
-    """Where there are no chats."""
+async def no_chats(_text: str, _to: str | None, _path: str | None) -> Posted:
+    """A `Post` for agents without chats."""
     raise ToolFailed("unavailable", "Nothing can be sent from here.")
 
 
 class Transact(Protocol):
-    """Runs work in one transaction on a store that holds nothing but the principal's own, again after a deadlock."""
+    """Runs work in one transaction that sees the principal's own rows only; retries after a deadlock."""
 
     async def __call__(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
-        """Committed when it returns; what `work` raises rolls it back."""
+        """Commit on return; an exception from `work` rolls back."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """Whom the tools work for, and what the database knows of them; `zone` is their time zone, None while unknown."""
+class PrincipalContext:
+    """The principal that the tools act for, and their database; `zone` returns their time zone, None if unknown."""
 
     principal: PrincipalId
     role: Role
@@ -88,9 +88,9 @@ class Services:
 
     workspace: Workspace
     record_file: RecordFile
-    post: Post = nowhere
-    find_read: FindRead = nothing_read
-    own: Own | None = None
+    post: Post = no_chats
+    find_read: FindRead = no_extracted_text
+    context: PrincipalContext | None = None
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

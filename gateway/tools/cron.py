@@ -1,4 +1,4 @@
-"""Schedules: what the agent is to do later, or again and again."""
+"""Schedules: one-time and recurring work of the agent."""
 
 import re
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from gateway.store.pool import Connection
 from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.timetable.definition import Changes, Refused
 from gateway.timetable.wording import in_words, local, moment
-from gateway.tools import Own, Services
+from gateway.tools import PrincipalContext, Services
 
-SHOWN_OF_PROMPT = 80
+PROMPT_PREVIEW_CHARS = 80
 UTC_ASSUMED = (
-    "Their time zone is not known, so UTC was taken. Tell them, ask for their city, write the zone into USER.md, "
+    "Their time zone is unknown, so UTC is used. Tell them, ask for their city, write the zone into USER.md, "
     "and update this schedule with timezone and its time."
 )
 
@@ -28,7 +28,7 @@ _OFFSET = re.compile(r":\d\d\S*(z|[+-]\d\d(:?\d\d)?)$", re.IGNORECASE)
 
 
 class CronArguments(BaseModel):
-    """Arguments of cron; an empty text says nothing."""
+    """Arguments of cron; an empty string counts as not given."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True)
 
@@ -39,7 +39,7 @@ class CronArguments(BaseModel):
     run_at: str | None = Field(None, description="once: ISO 8601")
     cron_expr: str | None = Field(None, description="recurring: 5 fields")
     timezone: str | None = Field(None, description="IANA; default: the user's")
-    prompt: str | None = Field(None, description="What you are told to do then")
+    prompt: str | None = Field(None, description="What you are fields to do then")
     misfire: Literal["run_once", "skip", "catch_up"] | None = None
     include_session_history: bool | None = None
     enabled: bool | None = Field(None, description="false: paused")
@@ -47,20 +47,20 @@ class CronArguments(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _said(cls, value: object) -> object:
+    def _blank_to_none(cls, value: object) -> object:
         return None if isinstance(value, str) and not value.strip() else value
 
     @property
     def which(self) -> str:
-        """The schedule that is meant."""
+        """The number or name of the schedule to act on."""
         which = self.id or self.name
         if which is None:
             raise Refused(f"Say which schedule to {self.action}: its number or name as id.")
         return which
 
     @property
-    def said(self) -> Changes:
-        """What is said of it."""
+    def changes(self) -> Changes:
+        """The fields given for the definition."""
         meant = self.action == "update" and self.id is None
         return Changes(
             name=None if meant else self.name,
@@ -76,76 +76,76 @@ class CronArguments(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Cron:
-    own: Own | None
+    context: PrincipalContext | None
 
     async def run(self, arguments: CronArguments, caller: Caller) -> JsonObject:
-        own = self.own
-        if own is None:
+        context = self.context
+        if context is None:
             raise ToolFailed("unavailable", "There are no schedules here.")
         if arguments.action != "list" and caller.address is None and caller.label is Label.UNTRUSTED:
             raise ToolFailed("not_allowed", "What others sent may not change schedules; tell the user instead.")
         try:
-            return await own.transact(lambda tx: _act(tx, own, arguments, caller))
+            return await context.transact(lambda tx: _act(tx, context, arguments, caller))
         except Refused as refusal:
             raise ToolFailed("refused", str(refusal)) from refusal
 
 
-async def _act(tx: Connection, own: Own, arguments: CronArguments, caller: Caller) -> JsonObject:
-    most = None if own.role is Role.OWNER else MOST
-    mine = Schedules(tx, own.principal, own.clock.now(), own.zone(), most)
+async def _act(tx: Connection, context: PrincipalContext, arguments: CronArguments, caller: Caller) -> JsonObject:
+    most = None if context.role is Role.OWNER else MOST
+    schedules = Schedules(tx, context.principal, context.clock.now(), context.zone(), most)
     match arguments.action:
         case "list":
-            return await _list(mine, everything=arguments.all or False)
+            return await _list(schedules, everything=arguments.all or False)
         case "add":
-            row = await mine.add(await _asking(tx, caller), arguments.said)
+            row = await schedules.add(await _request_of(tx, caller), arguments.changes)
         case "update":
-            row = await mine.update(arguments.which, arguments.said, caller.label)
+            row = await schedules.update(arguments.which, arguments.changes, caller.label)
         case "remove":
-            return {"removed": (gone := await mine.remove(arguments.which)).id, "name": gone.definition.name}
+            return {"removed": (gone := await schedules.remove(arguments.which)).id, "name": gone.definition.name}
         case unreachable:
             assert_never(unreachable)
     if arguments.enabled is not None:
-        row = await (mine.resume if arguments.enabled else mine.pause)(str(row.id))
-    return {**_told(row, mine), **({"note": UTC_ASSUMED} if _zone_assumed(arguments, mine) else {})}
+        row = await (schedules.resume if arguments.enabled else schedules.pause)(str(row.id))
+    return {**_schedule_json(row, schedules), **({"note": UTC_ASSUMED} if _zone_assumed(arguments, schedules) else {})}
 
 
-async def _list(mine: Schedules, *, everything: bool) -> JsonObject:
-    rows, more = await mine.shown(everything=everything)
-    told = [{**_told(row, mine), "prompt": row.definition.prompt[:SHOWN_OF_PROMPT]} for row in rows]
-    return {"schedules": told, **({"more": more} if more else {})}
+async def _list(schedules: Schedules, *, everything: bool) -> JsonObject:
+    rows, more = await schedules.shown(everything=everything)
+    items = [{**_schedule_json(row, schedules), "prompt": row.definition.prompt[:PROMPT_PREVIEW_CHARS]} for row in rows]
+    return {"schedules": items, **({"more": more} if more else {})}
 
 
-async def _asking(tx: Connection, caller: Caller) -> Asking:
+async def _request_of(tx: Connection, caller: Caller) -> Asking:
     origin = "agent" if caller.address is None else (await addresses.get(tx, caller.address)).channel
     return Asking(origin, caller.address, caller.label, f"{caller.task}/{caller.ordinal}")
 
 
-def _told(row: ScheduleRow, mine: Schedules) -> dict[str, Json]:
-    zone = mine.zone or row.definition.zone
-    told: dict[str, Json] = {"id": row.id, "name": row.definition.name, "in_words": in_words(row.definition)}
+def _schedule_json(row: ScheduleRow, schedules: Schedules) -> dict[str, Json]:
+    zone = schedules.zone or row.definition.zone
+    fields: dict[str, Json] = {"id": row.id, "name": row.definition.name, "in_words": in_words(row.definition)}
     if row.paused_at:
-        told["paused"] = True
+        fields["paused"] = True
     elif row.next_run_at:
-        told |= {
+        fields |= {
             "next_run": moment(row.next_run_at, zone),
             "next_run_at": local(row.next_run_at, zone).isoformat(),
-            "in": until(row.next_run_at - mine.now),
+            "in": until(row.next_run_at - schedules.now),
         }
     if row.completed_at:
-        told["completed"] = moment(row.completed_at, zone)
+        fields["completed"] = moment(row.completed_at, zone)
     if row.failing_since:
-        told["failing_since"] = moment(row.failing_since, zone)
-    return told
+        fields["failing_since"] = moment(row.failing_since, zone)
+    return fields
 
 
-def _zone_assumed(arguments: CronArguments, mine: Schedules) -> bool:
-    if mine.zone or arguments.timezone:
+def _zone_assumed(arguments: CronArguments, schedules: Schedules) -> bool:
+    if schedules.zone or arguments.timezone:
         return False
     return bool(arguments.cron_expr or (arguments.run_at and not _OFFSET.search(arguments.run_at)))
 
 
 def until(left: timedelta) -> str:
-    """How long that is, in its two largest units: "2 days 3 hours"."""
+    """Format a duration in its two largest units: "2 days 3 hours"."""
     minutes = round(left.total_seconds() / 60)
     parts = ((minutes // 1440, "day"), (minutes // 60 % 24, "hour"), (minutes % 60, "minute"))
     counted = [f"{number} {unit}{'s' * (number != 1)}" for number, unit in parts if number > 0]
@@ -153,14 +153,14 @@ def until(left: timedelta) -> str:
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
-    """The tool that keeps schedules."""
+    """The tool that manages schedules."""
     return (
         Tool(
             "cron",
             f"Reminders and recurring work: at each time you are given the prompt anew and your answer is sent to this "
             f"chat. Confirm in the user's words and zone. Lists show {SHOWN}.",
             CronArguments,
-            _Cron(services.own).run,
+            _Cron(services.context).run,
             Effect.IDEMPOTENT,
             max_result=30_000,
         ),

@@ -67,7 +67,7 @@ class _Files:
     services: Services
 
     async def list_files(self, arguments: ListArguments, _caller: Caller) -> JsonObject:
-        with _answered():
+        with _tool_errors():
             listing = await self.services.workspace.listing(arguments.path)
         entries = [
             {"name": entry.name, "type": entry.kind} | ({"size": entry.size} if entry.kind == "file" else {})
@@ -77,39 +77,39 @@ class _Files:
 
     async def read_file(self, arguments: ReadArguments, _caller: Caller) -> JsonObject:
         try:
-            if arguments.offset:  # further on, what is no text may look like one
+            if arguments.offset:  # a later page of a binary file may look like text
                 await self._page(arguments.path, ReadArguments(path=arguments.path))
             return await self._page(arguments.path, arguments)
         except ToolFailed as failure:
             if failure.error != "binary":
                 raise
-            return await self._page_of_its_text(arguments, failure)
+            return await self._extracted_page(arguments, failure)
 
     async def _page(self, path: str, arguments: ReadArguments) -> JsonObject:
-        with _answered():
+        with _tool_errors():
             page = await self.services.workspace.page(path, arguments.offset, arguments.limit)
         if page is None:
             return {"exists": False, "content": None}
         answer: JsonObject = {"exists": True, "content": page.text, "size": page.size}
         return answer if page.next_offset is None else {**answer, "next_offset": page.next_offset}
 
-    async def _page_of_its_text(self, arguments: ReadArguments, failure: ToolFailed) -> JsonObject:
-        """What was read out of a file that is no text itself; sizes and offsets are those of that text."""
+    async def _extracted_page(self, arguments: ReadArguments, failure: ToolFailed) -> JsonObject:
+        """A page of the text extracted from a binary file; sizes and offsets refer to that text."""
         path = str(WorkspacePath.parse(arguments.path))
         read = await self.services.find_read(path)
         if read is None:
             raise failure
         if not read.text_path:
             raise ToolFailed(
-                "binary", f"{path} is no text, and none was read out of it: {read.problem or 'none there'}."
+                "binary", f"{path} is not a text file, and no text was found in it: {read.problem or 'it has none'}."
             )
         pages = f", {read.pages} pages, each also in {path}{PAGES}/001.txt and so on" if read.pages > 1 else ""
         found = f"text of {path}{pages}{f'; {read.problem}' if read.problem else ''}"
         return {"what": found, **await self._page(read.text_path, arguments)}
 
     async def write_file(self, arguments: WriteArguments, caller: Caller) -> JsonObject:
-        with _answered():
-            _guard(arguments.path, caller)
+        with _tool_errors():
+            _check_writable(arguments.path, caller)
             written = await self.services.workspace.write(arguments.path, arguments.content)
         await self._record(written, arguments.mime_type, caller)
         return {"ok": True, "path": written.path}
@@ -122,8 +122,8 @@ class _Files:
             counts.extend(replaced)
             return edited
 
-        with _answered():
-            _guard(arguments.path, caller)
+        with _tool_errors():
+            _check_writable(arguments.path, caller)
             written = await self.services.workspace.update(arguments.path, change)
         await self._record(written, None, caller)
         return {"ok": True, "path": written.path, "replaced": counts}
@@ -133,14 +133,14 @@ class _Files:
         await self.services.record_file(written.path, written.size, mime, written.sha256, caller.label)
 
 
-def _guard(path: str, caller: Caller) -> None:
-    """What others sent is not to become what the agent obeys from now on, least of all while nobody looks on."""
-    if caller.address is None and caller.label is Label.UNTRUSTED and WorkspacePath.parse(path).instructs:
+def _check_writable(path: str, caller: Caller) -> None:
+    """Refuse to write third-party content into the agent's instructions in a run that nobody watches."""
+    if caller.address is None and caller.label is Label.UNTRUSTED and WorkspacePath.parse(path).is_instructions:
         raise ToolFailed("not_allowed", f"What others sent may not change {path}; tell the user instead.")
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, list[int]]:
-    """The text after every edit, in order, and how often each replaced; raises `ToolFailed`, then nothing counts."""
+    """Apply the edits in order; returns the text and each edit's count. Raises `ToolFailed` if one does not apply."""
     counts: list[int] = []
     for number, edit in enumerate(edits, start=1):
         found = _occurrences(text, edit, number)
@@ -167,7 +167,7 @@ def _occurrences(text: str, edit: Edit, number: int) -> int:
 
 
 @contextmanager
-def _answered() -> Iterator[None]:
+def _tool_errors() -> Iterator[None]:
     try:
         yield
     except WorkspaceError as error:

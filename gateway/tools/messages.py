@@ -1,4 +1,4 @@
-"""Messages and files to the user's own chats."""
+"""Sends messages and files to the user's own chats."""
 
 from dataclasses import dataclass
 
@@ -49,7 +49,7 @@ def _receipt(posted: Posted) -> JsonObject:
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
-    """The tools that speak in other chats of the same person."""
+    """The tools that send to other chats of the same person."""
     messages = _Messages(services.post)
     return (
         Tool(

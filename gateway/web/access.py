@@ -1,4 +1,4 @@
-"""Who is asking: a bearer token or a browser session, and what it may do."""
+"""Authentication: bearer tokens and browser sessions, and their scopes."""
 
 import hmac
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ LOCAL = "local"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Someone whose credential was good. `account` names the credential: what it sends is kept apart by it."""
+    """An authenticated client. `account` names its credential, which separates its conversations from others'."""
 
     account: str
     scopes: frozenset[Scope]
@@ -27,15 +27,15 @@ class Caller:
 
     @property
     def source(self) -> str | None:
-        """The only source it may trigger for; None: any."""
+        """The only source it may trigger for; None for any."""
         return self.session.source if self.session else None
 
 
 def needs(*scopes: Scope) -> Callable[[Request], Awaitable[Caller]]:
-    """A dependency that lets in who carries a bearer token with one of these scopes; raises `Refused`."""
+    """A dependency that requires a bearer token with one of these scopes; raises `Refused`."""
 
     async def admitted(request: Request) -> Caller:
-        caller = await _unless_guessing(request, _bearer(request), by_bearer)
+        caller = await _throttled(request, _bearer(request), by_bearer)
         if caller is None:
             message = "No valid token was sent (Authorization: Bearer claw_…)."
             raise Refused(401, "invalid_api_key", message, headers={"WWW-Authenticate": "Bearer"})
@@ -48,42 +48,42 @@ def needs(*scopes: Scope) -> Callable[[Request], Awaitable[Caller]]:
 
 
 async def signed_in(request: Request) -> Caller:
-    """A dependency that lets in a browser session; raises `Refused`."""
-    caller = await _unless_guessing(request, request.cookies.get(cookie_name(request)), by_cookie)
+    """A dependency that requires a browser session; raises `Refused`."""
+    caller = await _throttled(request, request.cookies.get(cookie_name(request)), by_cookie)
     if caller is None:
         raise Refused(401, "signed_out", "Sign in again: `supaclaw web` prints a link.")
     return caller
 
 
 async def by_bearer(request: Request) -> Caller | None:
-    """Whoever the Authorization header names; None when it is absent or wrong."""
+    """The caller named by the Authorization header; None if it is absent or invalid."""
     plain = _bearer(request)
     if plain is None:
         return None
     backend = site_of(request).backend
     if hmac.compare_digest(tokens.sha256(plain), tokens.sha256(backend.local_token)):
         return Caller(LOCAL, frozenset({Scope.ADMIN}))
-    return await _stored(backend, plain, "bearer")
+    return await _by_token(backend, plain, "bearer")
 
 
 async def by_cookie(request: Request) -> Caller | None:
-    """Whoever the session cookie names; None when it is absent, wrong or over."""
+    """The caller named by the session cookie; None if it is absent, invalid or expired."""
     plain = request.cookies.get(cookie_name(request))
-    return await _stored(site_of(request).backend, plain, "cookie") if plain else None
+    return await _by_token(site_of(request).backend, plain, "cookie") if plain else None
 
 
 def cookie_name(request: Request) -> str:
-    """The strict name needs https, which a loopback address does not have."""
+    """The session cookie's name; the strict `__Host-` prefix needs https, which loopback does not use."""
     return "__Host-claw" if request.url.scheme == "https" else "claw"
 
 
 def owner_as_sender(backend: Backend) -> Sender:
-    """The owner is whoever holds a credential."""
+    """The sender of web messages: whoever holds a credential acts as the owner."""
     return Sender("owner", backend.owner.name)
 
 
 def client_of(request: Request) -> str:
-    """Where the connection comes from."""
+    """The client's IP address."""
     return request.client.host if request.client else ""
 
 
@@ -92,7 +92,7 @@ def _bearer(request: Request) -> str | None:
     return plain if kind.lower() == "bearer" and plain else None
 
 
-async def _stored(backend: Backend, plain: str, kind: str) -> Caller | None:
+async def _by_token(backend: Backend, plain: str, kind: str) -> Caller | None:
     row = await tokens.find(backend.database, plain)
     now = backend.clock.now()
     if row is None or row.kind != kind or not row.valid(now):
@@ -101,10 +101,10 @@ async def _stored(backend: Backend, plain: str, kind: str) -> Caller | None:
     return Caller(str(row.id), frozenset(row.scopes), row)
 
 
-async def _unless_guessing(
+async def _throttled(
     request: Request, plain: str | None, identify: Callable[[Request], Awaitable[Caller | None]]
 ) -> Caller | None:
-    """Identify, but do not even look at a credential of a client that failed too often; none at all is no failure."""
+    """Identify the caller; a client that failed too often is refused first. A missing credential is not a failure."""
     if plain is None:
         return None
     site_of(request).throttle.admit(client_of(request))

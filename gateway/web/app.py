@@ -1,4 +1,4 @@
-"""The app: every route, behind every guard."""
+"""Builds the app: all routes and middleware."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,23 +16,23 @@ from gateway.web.errors import handle_errors
 from gateway.web.follow import Conversations
 from gateway.web.headers import SecurityHeaders
 from gateway.web.pages import STATIC, Nav, Pages
-from gateway.web.proxy import Proxied, hosts_of
+from gateway.web.proxy import ProxyHeaders, hosts_of
 from gateway.web.render import Markdown
-from gateway.web.security import Gate
+from gateway.web.security import RequestGuard
 from gateway.web.site import Site
 from gateway.web.thread import Thread
-from gateway.web.throttle import Pace, Throttle
+from gateway.web.throttle import RateLimiter, Throttle
 from gateway.web.topics import Topics
 from gateway.web.v1 import routes as v1
 
 TRIGGERS = 60
-"""What one credential may send in a minute, also at once."""
+"""Requests per minute and credential, also as a burst."""
 
 _SENT_AS_IT_IS = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
 
 
 def build_app(backend: Backend) -> FastAPI:
-    """The whole web surface of one gateway."""
+    """Build the web app of one gateway."""
     shown = screens.discover()
     site = _site(backend, tuple(screen.nav for screen in shown))
     app = FastAPI(title="SupaClaw", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, lifespan=_lifespan)
@@ -45,9 +45,9 @@ def build_app(backend: Backend) -> FastAPI:
         app.include_router(router)
     app.mount("/static", _Files(directory=STATIC), name="static")
     app.add_middleware(GZipMiddleware, minimum_size=1000, exclude_content_types=_SENT_AS_IT_IS)
-    app.add_middleware(Gate, allowed_hosts=hosts_of(backend.public_url))
+    app.add_middleware(RequestGuard, allowed_hosts=hosts_of(backend.public_url))
     if backend.public_url:
-        app.add_middleware(Proxied, public_url=backend.public_url)
+        app.add_middleware(ProxyHeaders, public_url=backend.public_url)
     app.add_middleware(SecurityHeaders)
     return app
 
@@ -58,8 +58,8 @@ def _site(backend: Backend, nav: tuple[Nav, ...]) -> Site:
     backend.on_shed(markdown.forget)
     greeting = pages.piece("empty.html", owner=backend.owner.name)
     topics = Topics(conversations, lambda: Thread(pages, markdown, greeting))
-    throttle, pace = Throttle(backend.clock), Pace(backend.clock, TRIGGERS, TRIGGERS / 60)
-    return Site(backend, conversations, topics, pages, throttle, pace, nav)
+    throttle, rate_limiter = Throttle(backend.clock), RateLimiter(backend.clock, TRIGGERS, TRIGGERS / 60)
+    return Site(backend, conversations, topics, pages, throttle, rate_limiter, nav)
 
 
 @asynccontextmanager
@@ -72,7 +72,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 class _Files(StaticFiles):
-    """Files whose address changes with their content: they may be kept for ever."""
+    """Static files whose URL changes with their content, so that browsers may cache them for ever."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)

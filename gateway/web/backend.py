@@ -1,4 +1,4 @@
-"""What the web needs of the gateway, and nothing else: the composition root fills this in."""
+"""Everything the web uses of the gateway; the composition root fills this in."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from gateway.web.links import LoginLinks
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """The gateway at a glance; `queue` counts live tasks by status, `channels` says how each one is, in words."""
+    """The gateway's status; `queue` counts live tasks by status, `channels` describes the state of each in words."""
 
     version: str
     started_at: datetime
@@ -37,12 +37,12 @@ class StatusReport:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The parts of a running gateway that the web shows.
+    """The parts of a running gateway that the web uses.
 
-    `local_token` is the admin credential of programs on this machine. `public_url` is the address of a reverse proxy
-    in front. `models` are agent names; `commands` maps a slash command to its summary. `on_shed` takes what lets go of
-    caches when memory runs short. `files` is the owner's file root. `channels` says how each configured channel is, in
-    words; `logins` are those that a person connects.
+    `local_token` is the admin credential for programs on this machine. `public_url` is the address of a reverse proxy
+    in front. `models` are agent names; `commands` maps a slash command to its summary. `on_shed` registers a callback
+    that frees caches when memory runs low. `files` is the owner's file root. `channels` describes the state of each
+    configured channel in words; `logins` are the channels that a person has to log in to.
     """
 
     database: Database

@@ -1,4 +1,4 @@
-"""A page made of pieces that say how things stand: drawn again now and then, and sent where a piece changed."""
+"""A live status page made of pieces: redrawn at intervals; only changed pieces are sent."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -9,24 +9,24 @@ from fastapi.responses import RedirectResponse, Response
 
 from gateway.domain.errors import TryAgainLater
 from gateway.web.access import by_cookie, signed_in
-from gateway.web.live import EventStream, Frame
 from gateway.web.pages import Screen
 from gateway.web.patches import Patch, difference, encoded
 from gateway.web.site import AtSite, Site
+from gateway.web.sse import EventStream, Frame
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 Draw: TypeAlias = Callable[[], Awaitable[Mapping[str, str]]]
-"""The pieces as they are now, by the id of their element, in order; `empty` is the first and always there."""
+"""Renders the current pieces, in order, by element id; `empty` is always the first."""
 
 
 def add_routes(screen: Screen, draw: Callable[[Site], Awaitable[Mapping[str, str]]]) -> None:
-    """The page of a screen, and the events that keep it as things stand."""
+    """Add a screen's page and the event stream that keeps it up to date."""
     nav = screen.nav
 
     @screen.router.get(nav.path)
     async def page(request: Request, site: AtSite) -> Response:
-        """The screen as it is now; whoever is not signed in is shown how to."""
+        """The current screen; redirects to the sign-in page without a session."""
         if await by_cookie(request) is None:
             return RedirectResponse("/login", 303)
         pieces = (await draw(site)).values()
@@ -34,12 +34,12 @@ def add_routes(screen: Screen, draw: Callable[[Site], Awaitable[Mapping[str, str
 
     @screen.router.get(f"{nav.path}/events", dependencies=[Depends(signed_in)])
     async def events(site: AtSite) -> Response:
-        """What changes on it, as it changes."""
+        """Stream the changes."""
         return EventStream(follow(lambda: draw(site)), site.stopping)
 
 
 async def follow(draw: Draw) -> AsyncGenerator[Frame, None]:
-    """The whole, then every change, for ever; while the database is away nothing changes."""
+    """Yield the whole page, then every change, for ever; nothing while the database is down."""
     shown: Mapping[str, str] = {}
     while True:
         try:
@@ -51,4 +51,4 @@ async def follow(draw: Draw) -> AsyncGenerator[Frame, None]:
         elif patches := difference(shown, now):
             yield Frame(encoded(patches))
         shown = now
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)

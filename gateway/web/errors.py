@@ -1,4 +1,4 @@
-"""What a refused request is told: one JSON shape on every route, the one OpenAI's clients understand."""
+"""Error responses: one JSON format on every route, the one OpenAI's clients understand."""
 
 import structlog
 from fastapi import FastAPI
@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 class Refused(Exception):
-    """A request that gets an error instead of an answer; `param` names the field that is wrong."""
+    """Refuses the request with an error response; `param` names the invalid field."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class Refused(Exception):
 
 
 def handle_errors(app: FastAPI) -> None:
-    """Give every error the one shape."""
+    """Register handlers that give every error this format."""
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(TryAgainLater, _later)
-    app.add_exception_handler(OwnerMustAct, _up_to_the_owner)
-    app.add_exception_handler(Exception, _broken)
+    app.add_exception_handler(TryAgainLater, _unavailable)
+    app.add_exception_handler(OwnerMustAct, _owner_must_act)
+    app.add_exception_handler(Exception, _defect)
 
 
 async def _refused(_request: Request, exc: Exception) -> JSONResponse:
@@ -67,20 +67,20 @@ async def _invalid(_request: Request, exc: Exception) -> JSONResponse:
     return _response(Refused(400, "invalid_request", f"{param or 'The request'}: {first['msg']}", param=param))
 
 
-async def _later(_request: Request, exc: Exception) -> JSONResponse:
+async def _unavailable(_request: Request, exc: Exception) -> JSONResponse:
     log.warning("web.not_now", error=str(exc))
     message = "The gateway cannot do this right now; nothing was accepted. Try again in a moment."
     return _response(Refused(503, "try_again", message, type="server_error", headers={"Retry-After": "1"}))
 
 
-async def _up_to_the_owner(_request: Request, exc: Exception) -> JSONResponse:
+async def _owner_must_act(_request: Request, exc: Exception) -> JSONResponse:
     return _response(Refused(409, "owner_must_act", str(exc)))
 
 
-async def _broken(request: Request, exc: Exception) -> JSONResponse:
+async def _defect(request: Request, exc: Exception) -> JSONResponse:
     log.error("web.broken", path=request.url.path, exc_info=exc)
-    # answered outside all middleware, so the headers are added here
-    message = "This is a defect; the log says where."
+    # this response bypasses the middleware, so the headers are added here
+    message = "Internal error; see the gateway's log."
     return _response(Refused(500, "internal_error", message, type="server_error", headers=HEADERS))
 
 

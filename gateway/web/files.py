@@ -1,4 +1,4 @@
-"""Files into and out of the conversation: kept as they arrive, handed out so that no browser runs them."""
+"""Uploads and downloads: stored as they arrive, served so that no browser executes them."""
 
 import asyncio
 import os
@@ -20,21 +20,21 @@ from gateway.flow.turn.uploads import UploadRefused
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
 from gateway.web.errors import Refused
-from gateway.web.multipart import SentFile, file_in
+from gateway.web.multipart import UploadedFile, uploaded_file
 from gateway.web.site import Site
 from gateway.workspace.descent import explained, open_file
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
 
 MAX_FILES = 20
-"""Files of one message."""
-_PIECE = 256 * 1024
+"""The most files of one message."""
+_CHUNK = 256 * 1024
 _ENVELOPE = 64 * 1024
-"""Bytes of a request that are not the file, at most."""
+"""The most bytes of a request besides the file."""
 _MIME = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,90}", re.IGNORECASE)
-_APART = {"Content-Security-Policy": "sandbox; default-src 'none'"}
+_SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
 
-async def keep(site: Site, file: SentFile, origin: str) -> FileRow:
+async def keep(site: Site, file: UploadedFile, origin: str) -> FileRow:
     """Store one of the owner's files; raises `Refused`."""
     owner = site.backend.owner.id
     try:
@@ -44,41 +44,41 @@ async def keep(site: Site, file: SentFile, origin: str) -> FileRow:
 
 
 async def receive(request: Request, site: Site, origin: str) -> dict[str, Json]:
-    """Store the one file of a multipart request and say what became of it; raises `Refused`."""
+    """Store the one file of a multipart request and return it as JSON; raises `Refused`."""
     length = request.headers.get("content-length", "")
     try:
         site.backend.uploads.check(int(length) - _ENVELOPE if length.isdecimal() else None)
     except UploadRefused as refused:
         raise _too_large(refused) from None
-    row = await keep(site, await file_in(request), origin)
+    row = await keep(site, await uploaded_file(request), origin)
     return {"id": str(row.id), "name": row.name, "mime": row.mime, "size": row.size, "path": row.path}
 
 
-async def announced(site: Site, ids: Sequence[UUID]) -> tuple[Attachment, ...]:
-    """These files as a channel would announce them; raises `Refused` for one that is not the owner's."""
+async def attachments_for(site: Site, ids: Sequence[UUID]) -> tuple[Attachment, ...]:
+    """These stored files as attachments of a message; raises `Refused` for one that is not the owner's."""
     return tuple([(await _row(site, id, status=400)).announced for id in dict.fromkeys(ids)])
 
 
 async def download(site: Site, id: UUID) -> Response:
-    """The file itself, to be saved and never shown, whatever type it claims to be; raises `Refused`."""
+    """Send the file as a download, never inline, whatever its type; raises `Refused`."""
     row = await _row(site, id)
     saved_as = f"attachment; filename*=UTF-8''{quote(row.name, safe='')}"
-    return await _handed_out(site, row.path, "application/octet-stream", {"Content-Disposition": saved_as})
+    return await _serve(site, row.path, "application/octet-stream", {"Content-Disposition": saved_as})
 
 
 async def view(site: Site, id: UUID) -> Response:
-    """The picture that was made of it; raises `Refused` when there is none."""
+    """Send the file's preview image; raises `Refused` if there is none."""
     row = await _row(site, id)
-    return await _handed_out(site, row.view_path, "image/jpeg", {"Cache-Control": "private, max-age=3600"})
+    return await _serve(site, row.view_path, "image/jpeg", {"Cache-Control": "private, max-age=3600"})
 
 
-def _type(told: str) -> str:
-    """A client's word is shown to the model, so it has to look like a type."""
-    return told if _MIME.fullmatch(told) else ""
+def _type(claimed: str) -> str:
+    """The claimed type if it is well-formed, else empty: it is shown to the model."""
+    return claimed if _MIME.fullmatch(claimed) else ""
 
 
 def _too_large(refused: UploadRefused) -> Refused:
-    return Refused(413, "file_refused", f"The file was not taken: {str(refused).removesuffix('.')}.")
+    return Refused(413, "file_refused", f"The file was refused: {str(refused).removesuffix('.')}.")
 
 
 async def _row(site: Site, id: UUID, *, status: int = 404) -> FileRow:
@@ -89,12 +89,12 @@ async def _row(site: Site, id: UUID, *, status: int = 404) -> FileRow:
     return row
 
 
-async def _handed_out(site: Site, path: str, mime: str, headers: dict[str, str]) -> Response:
+async def _serve(site: Site, path: str, mime: str, headers: dict[str, str]) -> Response:
     try:
         file, size = await asyncio.to_thread(_opened, site.backend.files, WorkspacePath.parse(path))
     except WorkspaceError as exc:
-        raise Refused(404, exc.code, "The file is not there any more.") from None
-    return _FromDisk(file, size, mime, {**_APART, **headers})
+        raise Refused(404, exc.code, "The file no longer exists.") from None
+    return _FromDisk(file, size, mime, {**_SANDBOX, **headers})
 
 
 def _opened(root: Path, path: WorkspacePath) -> tuple[BinaryIO, int]:
@@ -103,19 +103,19 @@ def _opened(root: Path, path: WorkspacePath) -> tuple[BinaryIO, int]:
 
 
 class _FromDisk(StreamingResponse):
-    """An open file, closed with the response."""
+    """Streams an open file, and closes it with the response."""
 
     def __init__(self, file: BinaryIO, size: int, mime: str, headers: dict[str, str]) -> None:
         self._file = file
         super().__init__(_pieces(file, size), media_type=mime, headers={**headers, "Content-Length": str(size)})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the file."""
         with self._file:
             await super().__call__(scope, receive, send)
 
 
 async def _pieces(file: BinaryIO, left: int) -> AsyncIterator[bytes]:
-    while piece := await asyncio.to_thread(file.read, min(_PIECE, left)):
+    while piece := await asyncio.to_thread(file.read, min(_CHUNK, left)):
         left -= len(piece)
         yield piece

@@ -1,4 +1,4 @@
-"""A conversation as it goes on: the stored rows, then what happens, through `/new`, overruns and a quiet beginning."""
+"""Follows a conversation: its stored rows, then live events, across `/new`, overruns and a not yet started session."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -15,36 +15,36 @@ from gateway.store.transcript import attachments, messages
 from gateway.store.transcript.messages import MessageRow
 
 SHOWN = 200
-_LOOK_AGAIN_SECONDS = 5.0
+_POLL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything as it is now; `written` is the unfinished text of a running turn, None when none runs."""
+    """The current state; `written` is the unfinished text of the running turn, None if none is running."""
 
     session: SessionId | None
     rows: tuple[MessageRow, ...]
     written: str | None
 
 
-News: TypeAlias = Snapshot | tuple[LiveEvent, ...]
+Update: TypeAlias = Snapshot | tuple[LiveEvent, ...]
 
 
 class Conversations:
-    """Follows addresses. Where nothing was ever said there is no session yet; `begun` tells when there is."""
+    """Follows addresses. A new address has no session yet; `notify_accepted` signals that one may exist."""
 
     def __init__(self, database: Database, live: Live) -> None:
         self._database = database
         self._live = live
         self._first = asyncio.Event()
 
-    def begun(self) -> None:
-        """Something was accepted: perhaps the first message of an address that is being followed."""
+    def notify_accepted(self) -> None:
+        """Signal that a message was accepted: it may be the first of an address that is being followed."""
         self._first.set()
         self._first = asyncio.Event()
 
-    async def follow(self, address: Address, *, pace: float = 0.0) -> AsyncGenerator[News, None]:
-        """A snapshot, then what happens in batches, `pace` seconds apart at least; a snapshot again where needed."""
+    async def follow(self, address: Address, *, pace: float = 0.0) -> AsyncGenerator[Update, None]:
+        """Yield a snapshot, then events in batches at least `pace` seconds apart; further snapshots where needed."""
         while True:
             session = await self._session(address)
             if session is None:
@@ -54,12 +54,12 @@ class Conversations:
                 if await self._session(address) != session:
                     continue
                 yield await self.snapshot(session)
-                async with aclosing(self._until_replaced(session, events, pace)) as going_on:
-                    async for news in going_on:
-                        yield news
+                async with aclosing(self._until_new_session(session, events, pace)) as updates:
+                    async for update in updates:
+                        yield update
 
     async def snapshot(self, session: SessionId) -> Snapshot:
-        """The session as it is stored, and as far as its answer is written."""
+        """The stored session, and its answer as written so far."""
         async with self._database.connection() as conn:
             rows = await attachments.joined(conn, await messages.shown(conn, session, limit=SHOWN))
         written = self._live.written(session)
@@ -67,9 +67,9 @@ class Conversations:
             written = ""
         return Snapshot(session, tuple(rows), written)
 
-    async def _until_replaced(
+    async def _until_new_session(
         self, session: SessionId, events: Subscription, pace: float
-    ) -> AsyncGenerator[News, None]:
+    ) -> AsyncGenerator[Update, None]:
         while True:
             batch = [await events.get()]
             await asyncio.sleep(pace)
@@ -86,13 +86,13 @@ class Conversations:
             return await sessions.current(conn, address)
 
     async def _first_session(self, address: Address) -> SessionId:
-        """Woken by what this process accepts; looks now and then for what another one did."""
+        """Wait for the first session: woken when this process accepts a message; polls for other processes."""
         while True:
             first = self._first
             if (session := await self._session(address)) is not None:
                 return session
             try:
-                async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
+                async with asyncio.timeout(_POLL_SECONDS):
                     await first.wait()
             except TimeoutError:
                 continue

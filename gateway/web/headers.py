@@ -1,4 +1,4 @@
-"""The headers of every answer: what a page may load, and who may look at it."""
+"""The security headers of every response."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class SecurityHeaders:
-    """Adds the headers to every answer, refusals included. A route may loosen what it knows about."""
+    """Adds the headers to every response, errors included. A route may override them."""
 
     app: ASGIApp
 

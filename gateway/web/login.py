@@ -1,4 +1,4 @@
-"""Signing in by a one-time link, and out again."""
+"""Signing in with a one-time link, and signing out."""
 
 from typing import Annotated
 
@@ -16,31 +16,31 @@ router = APIRouter()
 
 
 class Link(BaseModel):
-    """What the fragment of a sign-in link held."""
+    """The fragment of a sign-in link."""
 
     secret: str = Field(max_length=200)
 
 
 @router.get("/login")
 async def page(request: Request, site: AtSite) -> Response:
-    """How to sign in; with a link, its script does."""
+    """The sign-in page; given a link, its script signs in."""
     return site.pages.page(request, "login.html", title="Sign in")
 
 
 @router.get("/login/state")
 async def state(request: Request) -> dict[str, bool]:
-    """Whether this browser is signed in; never an error, so that asking leaves no trace in its console."""
+    """Whether this browser is signed in; never an error, which would show up in the browser's console."""
     return {"signed_in": await by_cookie(request) is not None}
 
 
 @router.post("/login")
 async def redeem(request: Request, site: AtSite, link: Link) -> Response:
-    """Turn a link into a browser session."""
+    """Exchange a link for a browser session."""
     now = site.backend.clock.now()
     site.throttle.admit(client_of(request))
     if not site.backend.links.redeem(link.secret, now):
         site.throttle.failed(client_of(request))
-        raise Refused(401, "invalid_link", "This link was used already, or is older than ten minutes.")
+        raise Refused(401, "invalid_link", "This link was already used, or is older than ten minutes.")
     name = request.headers.get("user-agent", "")[:200]
     _, plain = await tokens.sign_in(site.backend.database, site.backend.owner.id, name, now)
     response = JSONResponse({"signed_in": True})
@@ -60,8 +60,8 @@ async def redeem(request: Request, site: AtSite, link: Link) -> Response:
 async def logout(
     request: Request, site: AtSite, caller: Annotated[Caller, Depends(signed_in)], everywhere: bool = False
 ) -> Response:
-    """End this browser session, or every one."""
-    assert caller.session is not None, "it came with a cookie"
+    """End this browser session, or all of them."""
+    assert caller.session is not None, "signed_in sets it"
     if everywhere:
         await tokens.sign_out_everywhere(site.backend.database, site.backend.owner.id)
     else:

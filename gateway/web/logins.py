@@ -1,4 +1,4 @@
-"""Connecting a channel that a person logs in to: who it is, the number for a code, the picture to scan."""
+"""Helpers to log a channel in: by QR code, or by a code for a phone number."""
 
 import re
 from functools import lru_cache
@@ -10,12 +10,12 @@ from gateway.web.errors import Refused
 from gateway.web.site import Site
 
 _PHONE = re.compile(r"[1-9][0-9]{6,14}")
-_LONGEST = 1000
-"""Characters of a QR code: what is longer no phone reads from a screen."""
+_MAX_QR_CHARS = 1000
+"""The most characters of a QR code that a phone can read from a screen."""
 
 
 def find(site: Site, name: str) -> LoginChannel:
-    """The channel of that name; raises `Refused` when there is none that is connected like this."""
+    """The channel of that name; raises `Refused` if it does not exist or has no login."""
     channel = site.backend.logins().get(name)
     if channel is None:
         raise Refused(404, "not_found", f"{name} is no channel with a login; see channels in config.json.")
@@ -23,7 +23,7 @@ def find(site: Site, name: str) -> LoginChannel:
 
 
 def digits_of(phone: str) -> str:
-    """A phone number as people write it, as digits with the country; raises `Refused`."""
+    """The digits of a phone number, country code included; raises `Refused`."""
     digits = re.sub(r"[\s()./-]", "", phone).removeprefix("+").removeprefix("00")
     if not _PHONE.fullmatch(digits):
         message = "Write the phone number with its country code, like +49 170 1234567."
@@ -33,10 +33,10 @@ def digits_of(phone: str) -> str:
 
 @lru_cache(maxsize=4)
 def qr_picture(text: str) -> Markup:
-    """The QR code as SVG, black on white whatever the theme; empty for what none can hold."""
+    """The QR code as SVG, black on white in any theme; empty if the text is too long."""
     from segno import make
 
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_QR_CHARS:
         return Markup()
     drawn = make(text, error="m").svg_inline(border=3, light="#fff", svgclass=None, lineclass=None, omitsize=True)
     return Markup(drawn)

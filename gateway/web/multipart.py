@@ -1,4 +1,4 @@
-"""One file out of a multipart request, in pieces, as it arrives: nothing waits for the whole of it."""
+"""Streams one file out of a multipart request, without buffering it whole."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,31 +11,31 @@ from starlette.requests import ClientDisconnect
 
 from gateway.web.errors import Refused
 
-SILENCE_SECONDS = 60.0
-"""How long a client may send nothing in the middle of a file."""
+IDLE_SECONDS = 60.0
+"""The longest pause of a client in the middle of a file."""
 
 
 @dataclass(frozen=True, slots=True)
-class SentFile:
-    """A file on its way in; name and type are the client's words. `pieces` raises `Refused` when it breaks off."""
+class UploadedFile:
+    """A file being uploaded; name and type are the client's claims. `pieces` raises `Refused` if it breaks off."""
 
     name: str
     mime: str
     pieces: AsyncIterator[bytes]
 
 
-async def file_in(request: Request) -> SentFile:
-    """The one file of this request; other fields are passed over. Raises `Refused`."""
+async def uploaded_file(request: Request) -> UploadedFile:
+    """The one file of this request; other fields are ignored. Raises `Refused`."""
     reader = _Reader(request)
     while reader.found is None:
         if not await reader.more():
             raise _invalid("There is no file in the request; send one as the field `file`.")
     name, mime = reader.found
-    return SentFile(name, mime, reader.pieces())
+    return UploadedFile(name, mime, reader.pieces())
 
 
 class _Reader:
-    """Feeds the parser, and keeps what belongs to the file until somebody takes it."""
+    """Feeds the parser, and buffers the file's bytes until they are read."""
 
     def __init__(self, request: Request) -> None:
         kind, options = parse_options_header(request.headers.get("content-type"))
@@ -72,9 +72,9 @@ class _Reader:
                 yield b"".join(waiting)
 
     async def more(self) -> bool:
-        """Read on; false when everything has arrived."""
+        """Read more of the request; false at its end."""
         try:
-            async with asyncio.timeout(SILENCE_SECONDS):
+            async with asyncio.timeout(IDLE_SECONDS):
                 chunk = await anext(self._arriving, b"")
             if chunk:
                 self._parser.write(chunk)

@@ -1,4 +1,4 @@
-"""Pages and pieces of pages, from the templates; everything is escaped unless a renderer made it safe."""
+"""Renders pages and parts of pages from the templates; everything is escaped unless it is already `Markup`."""
 
 import hashlib
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ THEMES = frozenset({"light", "dark"})
 
 @dataclass(frozen=True, slots=True)
 class Nav:
-    """An entry of the sidebar; `icon` is one of static/vendor/icons.svg, lower places come first."""
+    """An entry of the sidebar; `icon` is one of static/vendor/icons.svg, `place` sorts the entries."""
 
     path: str
     label: str
@@ -30,14 +30,14 @@ class Nav:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A screen: its entry and its routes."""
+    """A screen: its sidebar entry and its routes."""
 
     nav: Nav
     router: APIRouter
 
 
 class Pages:
-    """The templates, with the addresses of static files in them."""
+    """The page templates."""
 
     def __init__(self) -> None:
         self._templates = Environment(
@@ -52,27 +52,27 @@ class Pages:
         self._parts = self._templates.get_template("parts.html").module
 
     def page(self, request: Request, template: str, **context: object) -> HTMLResponse:
-        """A whole page, in the theme the reader chose."""
+        """Render a whole page, in the theme set by cookie."""
         theme = request.cookies.get("claw-theme", "")
         known = theme if theme in THEMES else ""
         return HTMLResponse(self._templates.get_template(template).render(theme=known, **context))
 
     def piece(self, template: str, **context: object) -> Markup:
-        """One template that is a piece of a page."""
+        """Render a template for a part of a page."""
         return Markup(self._templates.get_template(template).render(**context))
 
     def part(self, macro: str, *arguments: object) -> Markup:
-        """One of the macros in parts.html."""
+        """Render a macro of parts.html."""
         rendered: Markup = getattr(self._parts, macro)(*arguments)
         return rendered
 
 
 def plain(text: str, limit: int = 200) -> str:
-    """What somebody else wrote, on one line: nothing in it may hide or reorder what is around it."""
+    """Third-party text as one line, without characters that hide or reorder the text around it."""
     return one_line(text, limit) or "?"
 
 
 def _static(name: str) -> str:
-    """The file's address, different whenever its content is: browsers may keep it for ever."""
+    """The file's URL, which changes with its content, so that browsers may cache it for ever."""
     digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()
     return f"/static/{name}?v={digest[:10]}"

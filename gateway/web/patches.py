@@ -1,19 +1,19 @@
-"""Changes to a page: how a list of keyed pieces of HTML becomes another one, in as few steps as is easy."""
+"""Page patches: the steps that turn one list of keyed HTML pieces into another; few, not minimal."""
 
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
-from gateway.web.live import to_json
+from gateway.web.sse import to_json
 
 
 class Patch(NamedTuple):
-    """One step, in the words of `ui.js`: what to do, to the element with which id, and with what HTML.
+    """One step for `ui.js`: what to do, the id of the element, and the HTML.
 
-    replace: it becomes another element, perhaps with another id. insert: a new one comes behind it, or in front of all.
-    append: more content at its end; what it holds stays untouched. fill: its content becomes this. running: not an id,
-    but whether an answer is being written.
+    replace: replace the element; its id may change. insert: add a new one after it, or first if the id is empty.
+    append: add content at its end. fill: set its content. running: `where` is not an id but whether an answer is being
+    written.
     """
 
     what: Literal["replace", "insert", "remove", "append", "fill", "running"]
@@ -22,12 +22,12 @@ class Patch(NamedTuple):
 
 
 def encoded(patches: Sequence[Patch]) -> str:
-    """As `ui.js` reads it."""
+    """Encode patches for `ui.js`."""
     return to_json(patches)
 
 
 def difference(before: Mapping[str, str], after: Mapping[str, str]) -> list[Patch]:
-    """What turns one list (id → HTML, in order) into the other; applied in order, no id is ever there twice."""
+    """The patches from one list (id → HTML, in order) to the other; applied in order, ids stay unique at every step."""
     old, new = list(before), list(after)
     removed: list[Patch] = []
     changed: list[Patch] = []

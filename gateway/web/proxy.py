@@ -1,4 +1,4 @@
-"""Requests to the public address: they came through a reverse proxy on this machine, and are seen as it saw them."""
+"""Requests to the public address, which come through a reverse proxy on this machine."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -11,7 +11,7 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 def hosts_of(public_url: str | None) -> frozenset[str]:
-    """What the Host header of a request to this address may be."""
+    """The allowed Host headers of requests to this address."""
     if public_url is None:
         return frozenset()
     url = urlsplit(public_url)
@@ -19,11 +19,11 @@ def hosts_of(public_url: str | None) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Proxied:
-    """Gives such a request the scheme of the public address, whatever the last hop spoke, and its real client.
+class ProxyHeaders:
+    """Sets the scheme of the public address and the real client of such requests.
 
-    The client is the last entry of X-Forwarded-For, the only one the proxy itself vouches for; it is believed only of
-    a peer on this machine.
+    The client is the last entry of X-Forwarded-For, the only one set by the proxy itself; it is trusted only from a
+    peer on this machine.
     """
 
     app: ASGIApp
@@ -40,8 +40,8 @@ class Proxied:
 
 def _client(scope: Scope, headers: Headers) -> tuple[str, int] | None:
     peer: tuple[str, int] | None = scope.get("client")
-    told = ",".join(headers.getlist("x-forwarded-for")).rpartition(",")[2].strip()
+    forwarded = ",".join(headers.getlist("x-forwarded-for")).rpartition(",")[2].strip()
     try:
-        return (str(ip_address(told)), 0) if peer and ip_address(peer[0]).is_loopback else peer
+        return (str(ip_address(forwarded)), 0) if peer and ip_address(peer[0]).is_loopback else peer
     except ValueError:
         return peer

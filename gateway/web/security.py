@@ -1,4 +1,4 @@
-"""What every request passes before it reaches a route: the host it asks for, the page it comes from, its size."""
+"""Checks on every request before it reaches a route: host, origin and size."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ from gateway.web.errors import Refused
 
 MAX_BODY = 4 * 1024 * 1024
 MAX_INLINE = 24 * 1024 * 1024
-"""Of a chat completion: what is inside it is held in memory as a whole."""
+"""For a chat completion, which is held in memory as a whole."""
 MAX_UPLOAD = 2**31
-"""Of one that is stored as it arrives: there it is known which file is too large, and said better."""
+"""For a streamed upload; the file limit is checked there, with a better error."""
 MAX_TRIGGER = 256 * 1024
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """Refuses requests for other hosts (DNS rebinding), from other origins (forgery), and of any size (flooding)."""
+class RequestGuard:
+    """Refuses requests for other hosts (DNS rebinding), from other origins (CSRF), and oversized ones (flooding)."""
 
     app: ASGIApp
     allowed_hosts: frozenset[str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer why not. There are no websockets."""
+        """Pass the request on, or refuse it. There are no websockets."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
@@ -56,7 +56,7 @@ class Gate:
 
 
 def limit_of(path: str) -> int:
-    """How many bytes a request to this path may have."""
+    """The most bytes of a request to this path."""
     if path == "/trigger" or path.startswith("/trigger/"):
         return MAX_TRIGGER
     return {"/api/files": MAX_UPLOAD, "/chat/files": MAX_UPLOAD, "/v1/chat/completions": MAX_INLINE}.get(path, MAX_BODY)
@@ -64,17 +64,17 @@ def limit_of(path: str) -> int:
 
 def _too_large(limit: int) -> Refused:
     size = f"{limit // 1024**2} MB" if limit >= 1024**2 else f"{limit // 1024} KB"
-    return Refused(413, "too_large", f"This request may have {size}.")
+    return Refused(413, "too_large", f"The request is too large; the limit is {size}.")
 
 
 def split_host(host: str) -> tuple[str, str]:
-    """Name and port of a Host header; an IPv6 name keeps its brackets, a missing port is empty."""
+    """Split a Host header into name and port; an IPv6 name keeps its brackets, a missing port is empty."""
     name, colon, port = host.rpartition(":")
     return (name, port) if colon and not port.endswith("]") else (host, "")
 
 
 def _same_origin(scope: Scope, headers: Mapping[str, str], host: str) -> bool:
-    """What a browser says about where a request comes from; a bearer token is never sent by a foreign page."""
+    """Whether the browser's headers show our own origin; a foreign page cannot send our bearer token."""
     if "authorization" in headers or scope["path"].startswith(("/webhook/", "/trigger")):
         return True
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
@@ -82,7 +82,7 @@ def _same_origin(scope: Scope, headers: Mapping[str, str], host: str) -> bool:
     if scope["method"] in SAFE_METHODS:
         followed_a_link = headers.get("sec-fetch-mode") == "navigate"
         return followed_a_link or (site in _OWN_SITE and origin in {None, own})
-    # a form sent from a page without referrer has the origin "null"; then the site alone has to say it
+    # a form on a page without referrer has the origin "null"; then Sec-Fetch-Site decides
     return (origin == own and site in _OWN_SITE) or (origin in {None, "null"} and site == "same-origin")
 
 
@@ -94,7 +94,7 @@ def _small_enough(length: str, limit: int) -> bool:
 
 
 def _limited(receive: Receive, limit: int) -> Receive:
-    """Counts what actually arrives: a request need not say how long it is."""
+    """Count the bytes received: a request need not declare its length."""
     received = 0
 
     async def counted() -> Message:

@@ -1,4 +1,4 @@
-"""The server: runs the app on the gateway's loop, and lets go of open streams when it stops."""
+"""Runs the app on the gateway's event loop, and closes open streams when it stops."""
 
 import asyncio
 import contextlib
@@ -13,11 +13,11 @@ from gateway.web.site import Site
 
 GRACE_SECONDS = 5
 CONNECTIONS = 512
-"""At once; whoever comes next gets a 503."""
+"""Concurrent connections; further ones get a 503."""
 
 
 async def serve(backend: Backend, listener: socket.socket) -> None:
-    """Serve on this socket until cancelled; then end the streams, finish what is being answered, and close it."""
+    """Serve on this socket until cancelled; then end the streams, finish open requests, and close it."""
     with listener:
         await _serve(backend, listener)
 
@@ -44,28 +44,28 @@ async def _serve(backend: Backend, listener: socket.socket) -> None:
         await asyncio.shield(running)
     finally:
         site.stopping.set()
-        server.leave()
+        server.request_stop()
         await running
 
 
 class _Server(uvicorn.Server):
-    """Without uvicorn's clock: it looks ten times a second whether to stop, which an idle gateway can do without."""
+    """uvicorn without its tick, which polls ten times a second whether to stop and wakes an idle gateway."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self._left = asyncio.Event()
 
-    def leave(self) -> None:
-        """End the serving."""
+    def request_stop(self) -> None:
+        """Ask the server to stop."""
         self.should_exit = True
         self._left.set()
 
     async def main_loop(self) -> None:
-        """Answer until told to leave."""
+        """Wait until asked to stop."""
         await self.on_tick(0)
         await self._left.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Signals are the gateway's business."""
+        """Do nothing: the gateway handles signals."""
         yield

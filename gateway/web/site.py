@@ -1,4 +1,4 @@
-"""What the routes share: the gateway, and what the web keeps of its own while it runs."""
+"""What the routes share: the gateway, and the state of the web app."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -11,7 +11,7 @@ from gateway.web.backend import Backend
 from gateway.web.errors import Refused
 from gateway.web.follow import Conversations
 from gateway.web.pages import Nav, Pages
-from gateway.web.throttle import Pace, Throttle
+from gateway.web.throttle import RateLimiter, Throttle
 from gateway.web.topics import Topics
 
 Result = TypeVar("Result")
@@ -26,12 +26,12 @@ class Site:
     topics: Topics
     pages: Pages
     throttle: Throttle
-    pace: Pace
+    rate_limiter: RateLimiter
     nav: tuple[Nav, ...]
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def while_running(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """What takes as long as a turn may take; raises `Refused` when the gateway stops before it is done."""
+        """Await `work`, which may take as long as a turn; raises `Refused` if the gateway stops first."""
         done, stop = asyncio.ensure_future(work), asyncio.ensure_future(self.stopping.wait())
         try:
             await asyncio.wait({done, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -45,7 +45,7 @@ class Site:
 
 
 def site_of(request: Request) -> Site:
-    """The site this request came to."""
+    """The site that serves this request."""
     site: Site = request.app.state.site
     return site
 
@@ -54,6 +54,6 @@ AtSite = Annotated[Site, Depends(site_of)]
 
 
 def _stopping() -> Refused:
-    # a client that tries again by itself would say the same thing twice, unless it sends a key
-    message = "The gateway is restarting; the answer is being worked on. Ask again with the same Idempotency-Key."
+    # without a key, a client that retries by itself would send the message twice
+    message = "The gateway is restarting and still working on the answer. Retry with the same Idempotency-Key."
     return Refused(503, "restarting", message, type="server_error", headers={"x-should-retry": "false"})

@@ -1,4 +1,4 @@
-"""A conversation on a page: entries by id, the answer being written, and the patches from one moment to the next."""
+"""Renders a conversation: its entries by id, the answer being written, and the patches between two states."""
 
 import json
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ from gateway.flow.live import (
     TurnStarted,
 )
 from gateway.store.transcript.messages import MessageRow
-from gateway.web.attached import chip
+from gateway.web.attachments import chip
 from gateway.web.pages import Pages
 from gateway.web.patches import Patch, difference
 from gateway.web.render import Markdown, boundary
 
 LIVE = "live"
-_TAIL_REDRAWN_ALWAYS = 4096
+_ALWAYS_REDRAWN_CHARS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCard:
-    """A tool call as it is shown; `remark` says how it stands."""
+    """A tool call as shown; `remark` describes its state."""
 
     id: str
     name: str
@@ -43,7 +43,7 @@ class ToolCard:
 
 
 class Thread:
-    """What one conversation's page shows. Fed with rows and events, in order, by one task."""
+    """The rendered state of one conversation. One task feeds it rows and events, in order."""
 
     def __init__(self, pages: Pages, markdown: Markdown, greeting: Markup) -> None:
         self._pages = pages
@@ -57,8 +57,8 @@ class Thread:
         self._done = 0
         self._drawn = 0
 
-    def happened(self, event: LiveEvent) -> bool:
-        """Take note of it; whether the rows have to be read again."""
+    def apply(self, event: LiveEvent) -> bool:
+        """Apply an event; returns whether the rows must be read again."""
         match event:
             case TextWritten(text):
                 self._text += text
@@ -78,12 +78,12 @@ class Thread:
         return True
 
     def resume(self, written: str | None) -> None:
-        """Start over with what is written so far; None when nothing is being written."""
+        """Restart from the text written so far; None if no answer is being written."""
         self._running = written is not None
         self._start_over(written or "")
 
     async def draw(self, rows: Sequence[MessageRow] | None) -> list[Patch]:
-        """What changed since the last drawing; `rows` are given when they may have changed."""
+        """The patches since the last call; pass `rows` if they may have changed."""
         patches: list[Patch] = []
         if rows is not None:
             await self._markdown.prepare([row.text for row in rows if row.kind in {"assistant", "summary"}])
@@ -95,7 +95,7 @@ class Thread:
         return [*patches, *await self._draw_text()] if LIVE in self._entries else patches
 
     def whole(self) -> list[Patch]:
-        """Everything, for a page that shows nothing yet or something outdated."""
+        """Patches for a new or outdated page: everything."""
         thread: list[Patch] = [
             Patch("fill", "thread", "".join([self._greeting, *self._entries.values()])),
             Patch("running", self._running),
@@ -108,7 +108,7 @@ class Thread:
         return thread
 
     async def _draw_text(self) -> list[Patch]:
-        """Finished blocks are added once; only the tail is drawn again."""
+        """Append each finished block once; redraw only the tail."""
         patches: list[Patch] = []
         if self._void and self._done + self._drawn:
             self._done = self._drawn = 0
@@ -120,18 +120,18 @@ class Thread:
         if cut > self._done:
             patches.append(Patch("append", "live-done", self._markdown.html(self._text[self._done : cut])))
             self._done = cut
-        elif not self._worth_drawing(len(tail)):
+        elif not self._should_redraw(len(tail)):
             return patches
         self._drawn = len(tail)
         return [*patches, Patch("fill", "live-tail", self._markdown.html(tail))]
 
     def _start_over(self, text: str = "") -> None:
-        """What was written is void, or stands elsewhere by now."""
+        """Clear the answer being written: it was dropped, or is an entry by now."""
         self._text, self._void = text, True
 
-    def _worth_drawing(self, length: int) -> bool:
-        """A block that grows without end is drawn ever more rarely, so that it stays cheap."""
-        return length != self._drawn and (length < _TAIL_REDRAWN_ALWAYS or length > self._drawn * 1.05)
+    def _should_redraw(self, length: int) -> bool:
+        """Whether to redraw; an ever-growing block is redrawn less and less often, to stay cheap."""
+        return length != self._drawn and (length < _ALWAYS_REDRAWN_CHARS or length > self._drawn * 1.05)
 
     def _drawn_entries(self, rows: Sequence[MessageRow]) -> dict[str, str]:
         results = {(row.task_id, row.ordinal): row for row in rows if row.kind == "tool_result"}
@@ -172,7 +172,7 @@ def _card(row: MessageRow, result: MessageRow | None, *, running: bool) -> ToolC
 
 
 def _words(row: MessageRow) -> str:
-    """What is said; a message that is only a file names it, and the file is shown already."""
+    """The text of a message; empty if it only names an attached file, which is shown anyway."""
     return "" if row.text in {f"[{file.path}]" for file in row.attached} else row.text
 
 
@@ -190,7 +190,7 @@ def _pretty(text: str) -> str:
 
 
 def _is_refusal(result: str) -> bool:
-    """A failed call answers an error with an explanation."""
+    """Whether a tool result is an error with an explanation."""
     try:
         parsed = json.loads(result)
     except (ValueError, RecursionError):

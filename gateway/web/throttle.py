@@ -1,4 +1,4 @@
-"""Token buckets: guessing stays slow, whoever guesses, and no program floods the agent with work."""
+"""Token buckets, against credential guessing and floods of requests."""
 
 import ipaddress
 import math
@@ -19,7 +19,7 @@ class _Bucket:
 
 
 class _Buckets:
-    """One per name; the oldest is forgotten when there are too many."""
+    """One bucket per name; drops the oldest if there are too many."""
 
     def __init__(self, clock: Clock, burst: float, per_second: float) -> None:
         self._clock = clock
@@ -37,38 +37,38 @@ class _Buckets:
         return bucket
 
 
-class Pace(_Buckets):
-    """Counts requests."""
+class RateLimiter(_Buckets):
+    """Limits the requests per caller."""
 
     def spend(self, caller: str) -> None:
-        """Raises `Refused` for a caller that asks too often."""
+        """Count a request; raises `Refused` if the caller exceeds its rate."""
         bucket = self._filled(caller)
         if bucket.level < 1:
             wait = math.ceil((1 - bucket.level) / self._per_second)
-            message = f"Too many requests: {self._per_second * 60:.0f} a minute are taken."
+            message = f"Too many requests: the limit is {self._per_second * 60:.0f} a minute."
             raise Refused(429, "rate_limited", message, headers={"Retry-After": str(wait)})
         bucket.level -= 1
 
 
 class Throttle(_Buckets):
-    """Counts failures; loopback is a client like any other."""
+    """Limits the failed attempts per client; loopback is not exempt."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock, BURST, PER_SECOND)
 
     def admit(self, client: str) -> None:
-        """Raises `Refused` for a client that failed too often to be listened to now."""
+        """Raises `Refused` for a client with too many recent failures."""
         if self._filled(canonical(client)).level < 1:
             message = "Too many failed attempts; wait a minute."
             raise Refused(429, "rate_limited", message, headers={"Retry-After": "60"})
 
     def failed(self, client: str) -> None:
-        """One more failure."""
+        """Count a failure."""
         self._filled(canonical(client)).level -= 1
 
 
 def canonical(client: str) -> str:
-    """One name per client: a mapped IPv4 address is that IPv4 address, and an IPv6 network counts as one."""
+    """One name per client: unmaps IPv4 addresses, and counts an IPv6 network as one client."""
     try:
         address = ipaddress.ip_address(client)
     except ValueError:

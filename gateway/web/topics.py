@@ -1,4 +1,4 @@
-"""Conversations that somebody looks at: one task draws each of them, once for all who look."""
+"""Conversations being viewed: one task renders each, once for all its viewers."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -8,9 +8,9 @@ import structlog
 
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.inbound import Address
-from gateway.web.follow import Conversations, News, Snapshot
-from gateway.web.live import Frame, Ring
+from gateway.web.follow import Conversations, Snapshot, Update
 from gateway.web.patches import Patch, encoded
+from gateway.web.sse import Frame, Ring
 from gateway.web.thread import Thread
 
 FRAME_SECONDS = 0.05
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class _Topic:
-    """One conversation on the way to its viewers."""
+    """One conversation with viewers."""
 
     def __init__(self, address: Address, thread: Thread, conversations: Conversations) -> None:
         self._address = address
@@ -31,33 +31,33 @@ class _Topic:
         self.drawn = asyncio.Event()
 
     async def run(self) -> None:
-        """Draw what happens, until nobody has looked for a while."""
-        async with aclosing(self._conversations.follow(self._address, pace=FRAME_SECONDS)) as news:
-            coming = asyncio.ensure_future(anext(news))
+        """Render updates until there have been no viewers for a while."""
+        async with aclosing(self._conversations.follow(self._address, pace=FRAME_SECONDS)) as updates:
+            next_update = asyncio.ensure_future(anext(updates))
             clock = asyncio.get_running_loop().time
             looked_at = clock()
             try:
                 while self.ring.viewers or clock() - looked_at < LINGER_SECONDS:
                     looked_at = clock() if self.ring.viewers else looked_at
-                    done, _ = await asyncio.wait({coming}, timeout=LINGER_SECONDS)
+                    done, _ = await asyncio.wait({next_update}, timeout=LINGER_SECONDS)
                     if done:
-                        self._publish(await self._draw(coming.result()))
-                        coming = asyncio.ensure_future(anext(news))
+                        self._publish(await self._draw(next_update.result()))
+                        next_update = asyncio.ensure_future(anext(updates))
             finally:
-                coming.cancel()
-                await asyncio.gather(coming, return_exceptions=True)
+                next_update.cancel()
+                await asyncio.gather(next_update, return_exceptions=True)
 
     def _publish(self, patches: list[Patch]) -> None:
         if patches and self.drawn.is_set():
             self.ring.publish(encoded(patches))
         self.drawn.set()
 
-    async def _draw(self, news: News) -> list[Patch]:
-        if isinstance(news, Snapshot):
-            self._snapshot = news
-            self._thread.resume(news.written)
-            return await self._thread.draw(news.rows)
-        again = [self._thread.happened(event) for event in news]
+    async def _draw(self, update: Update) -> list[Patch]:
+        if isinstance(update, Snapshot):
+            self._snapshot = update
+            self._thread.resume(update.written)
+            return await self._thread.draw(update.rows)
+        again = [self._thread.apply(event) for event in update]
         if not any(again) or self._snapshot is None or self._snapshot.session is None:
             return await self._thread.draw(None)
         self._snapshot = await self._conversations.snapshot(self._snapshot.session)
@@ -65,7 +65,7 @@ class _Topic:
 
 
 class Topics:
-    """The open ones, by address. Their tasks live in `group`; one that breaks takes nobody down."""
+    """The open topics, by address. A failing topic does not affect the others."""
 
     def __init__(self, conversations: Conversations, thread: Callable[[], Thread]) -> None:
         self._conversations = conversations
@@ -74,7 +74,7 @@ class Topics:
         self._group: asyncio.TaskGroup | None = None
 
     async def serve(self, stopping: asyncio.Event) -> None:
-        """Give the topics a home until stopping; nothing can be followed before or after."""
+        """Run the topics until `stopping` is set; `follow` yields nothing before or after."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             await stopping.wait()
@@ -108,7 +108,7 @@ class Topics:
             await topic.run()
         except TryAgainLater as exc:
             log.warning("web.topic_waits", channel=address.channel, error=str(exc))
-        except Exception:  # its viewers come back by themselves
+        except Exception:  # its viewers reconnect by themselves
             log.exception("web.topic_broken", channel=address.channel)
         finally:
             topic.ring.end()

@@ -1,4 +1,4 @@
-"""What another program may send to set the agent to work, checked."""
+"""Parses and validates trigger requests from other programs."""
 
 import json
 from functools import cached_property
@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from gateway.web.accepting import KEY
+from gateway.web.accept import KEY
 from gateway.web.errors import Refused
 from gateway.workspace.workflows import SOURCE
 
@@ -15,22 +15,22 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=KEY)]
 
 
 class Trigger(BaseModel):
-    """What happened, as `text` or as a `payload`, and what is to be done with the answer."""
+    """A trigger: what happened, as `text` or as a `payload`, and where the answer goes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    source: str | None = Field(None, pattern=SOURCE, description="Where it happened; a registered token knows it.")
+    source: str | None = Field(None, pattern=SOURCE, description="Where it happened; optional with a source's token.")
     text: str | None = Field(None, description="What happened, in words.")
     payload: object = Field(None, description="What happened, as any JSON; either this or `text`.")
     agent: str = "default"
-    session: Name | None = Field(None, description="A conversation of the source that goes on; else each is its own.")
-    deliver_to: Name | None = Field(None, description="A channel, or `none`; else where the owner wrote last.")
-    idempotency_key: Name | None = Field(None, description="Sending it again with the same key is harmless.")
+    session: Name | None = Field(None, description="The source's conversation to continue; default: a new one.")
+    deliver_to: Name | None = Field(None, description="A channel, or `none`; default: where the owner wrote last.")
+    idempotency_key: Name | None = Field(None, description="A repeated request with the same key is ignored.")
 
     @model_validator(mode="after")
     def _one_content(self) -> "Trigger":
         if (self.text is None) == (self.payload is None):
-            raise PydanticCustomError("one_content", "say what happened in one of text and payload")
+            raise PydanticCustomError("one_content", "give either text or payload")
         return self
 
     @cached_property
@@ -40,7 +40,7 @@ class Trigger(BaseModel):
 
 
 def parse(body: bytes) -> Trigger:
-    """Raises `Refused`, naming the field."""
+    """Parse a request body; raises `Refused`, naming the invalid field."""
     try:
         trigger = Trigger.model_validate(json.loads(body))
         # JSON of a depth that can just be read may be too deep to be written again.
@@ -53,7 +53,7 @@ def parse(body: bytes) -> Trigger:
 
 
 def text_of(body: bytes) -> str:
-    """A body of any kind; raises `Refused` for what is not text."""
+    """The body as text; raises `Refused` if it is not UTF-8."""
     try:
         return body.decode()
     except UnicodeDecodeError:
@@ -63,6 +63,6 @@ def text_of(body: bytes) -> str:
 def _refused(problem: ErrorDetails) -> Refused:
     param = ".".join(map(str, problem["loc"])) or None
     if problem["type"] == "extra_forbidden":
-        message = f"{param} is unknown here; known are {', '.join(Trigger.model_fields)}."
+        message = f"{param} is unknown; known are {', '.join(Trigger.model_fields)}."
         return Refused(400, "unknown_parameter", message, param=param)
     return Refused(400, "invalid_request", f"{param or 'The request'}: {problem['msg']}", param=param)

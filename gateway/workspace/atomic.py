@@ -1,4 +1,4 @@
-"""Replacing a file so that a crash leaves the old one or the new one, never a half."""
+"""Atomic file replacement: a crash leaves either the old file or the new one."""
 
 import os
 import secrets
@@ -9,13 +9,13 @@ from gateway.workspace.descent import require_regular
 from gateway.workspace.paths import WorkspacePath
 
 TEMPORARY = ".writing-"
-"""Prefix of a file that is being written; one that stays was left by a crash."""
+"""Prefix of a file being written; one that remains was left by a crash."""
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def replace_file(folder: int, path: WorkspacePath, data: bytes) -> None:
-    """Write `data` as `path.name` in the open `folder`; on disk when it returns, the old mode is kept."""
+    """Write `data` to `path.name` in the open `folder`, with fsync; keeps the old file's mode."""
     mode = _mode_of(folder, path)
     temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
     file = os.open(temporary, _NEW, 0o666, dir_fd=folder)

@@ -1,4 +1,4 @@
-"""Opening files below a root without ever leaving it: one component at a time, and no link is followed."""
+"""Opens files below a root without escaping it: one path component at a time, following no links."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ _TELL: dict[int, tuple[str, str]] = {
 
 @contextmanager
 def explained(path: WorkspacePath) -> Iterator[None]:
-    """Turn the system's errors into `WorkspaceError`."""
+    """Convert the system's errors to `WorkspaceError`."""
     try:
         yield
     except OSError as error:
@@ -43,7 +43,7 @@ def explained(path: WorkspacePath) -> Iterator[None]:
 
 @contextmanager
 def open_folder(root: Path, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
-    """A descriptor of the folder; missing ones are made when `create` is set."""
+    """Open the folder; creates missing folders if `create` is set."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts:
@@ -57,7 +57,7 @@ def open_folder(root: Path, parts: tuple[str, ...], *, create: bool = False) -> 
 
 @contextmanager
 def open_file(root: Path, path: WorkspacePath) -> Iterator[int]:
-    """A descriptor of a regular file, for reading."""
+    """Open a regular file for reading."""
     if not path.parts:
         raise IsADirectoryError(errno.EISDIR, "is a folder")
     with open_folder(root, path.parents) as folder:
@@ -70,7 +70,7 @@ def open_file(root: Path, path: WorkspacePath) -> Iterator[int]:
 
 
 def require_regular(status: os.stat_result, path: WorkspacePath) -> None:
-    """Refuse folders, links, devices, pipes and sockets."""
+    """Raise for folders, links, devices, pipes and sockets."""
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "is a folder")
     if not stat.S_ISREG(status.st_mode):

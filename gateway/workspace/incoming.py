@@ -1,4 +1,4 @@
-"""Files on their way in: a piece at a time beside where they will lie, then there under a free name, whole or not."""
+"""Receives files: written in pieces to a temporary file, then linked to a free name once complete."""
 
 import asyncio
 import hashlib
@@ -19,7 +19,7 @@ from gateway.workspace.paths import WorkspaceError, WorkspacePath
 
 UPLOADS = "uploads"
 STALE_SECONDS = 3600.0
-"""After so long without a write, what is being written was left by a crash."""
+"""A temporary file not written to for this long was left by a crash."""
 
 _HERE = WorkspacePath((UPLOADS,))
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -27,7 +27,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A file that is here whole and has no name yet; `size` is in bytes."""
+    """A completely received file without a final name; `size` is in bytes."""
 
     root: Path
     temporary: str
@@ -35,7 +35,7 @@ class Incoming:
     sha256: str
 
     def settle(self, day: str, name: str) -> str:
-        """Its path below the root: under a name like this one, or where the same content lies from an earlier try.
+        """Give the file a free name like `name`, or find the same content from an earlier try; returns its path.
 
         Blocks. Raises `WorkspaceError`.
         """
@@ -62,7 +62,7 @@ class Incoming:
         return False
 
     def _is(self, below: int, path: str, names: Set[str]) -> bool:
-        """Whether this very content lies there, as a file of its own and not as another's text."""
+        """Whether the file there has the same content, and is not the extracted text of another file."""
         name = path.rpartition("/")[2]
         try:
             alike = os.stat(name, dir_fd=below, follow_symlinks=False).st_size == self.size
@@ -74,9 +74,9 @@ class Incoming:
 
 @asynccontextmanager
 async def received(root: Path, pieces: AsyncIterator[bytes], most: int) -> AsyncGenerator[Incoming, None]:
-    """All of it, on disk; gone after the block unless it was settled.
+    """Receive the whole file to disk; it is deleted after the block unless it was settled.
 
-    Raises `WorkspaceError`, with code `too_large` for more than `most` bytes, and whatever `pieces` raises.
+    Raises `WorkspaceError`, with code `too_large` for more than `most` bytes, and any error of `pieces`.
     """
     temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
     async with _opened(root, temporary) as file:
@@ -93,20 +93,20 @@ async def received(root: Path, pieces: AsyncIterator[bytes], most: int) -> Async
 
 @asynccontextmanager
 async def _opened(root: Path, temporary: str) -> AsyncGenerator[BufferedWriter, None]:
-    """Gone afterwards, also when whoever asked for it is cancelled while a thread still makes it."""
+    """A temporary file, deleted afterwards, even if the caller is cancelled while a thread still creates it."""
     opening = asyncio.ensure_future(asyncio.to_thread(_begin, root, temporary))
     try:
         yield await asyncio.shield(opening)
     finally:
         await asyncio.wait([opening])
         if opening.exception() is None:
-            with suppress(OSError):  # of a disk that is full the write has told already
+            with suppress(OSError):  # a full disk was already reported by the write
                 await asyncio.to_thread(opening.result().close)
         await asyncio.to_thread(_discard, root, temporary)
 
 
 def unchanged(root: Path, path: str, sha256: str) -> bool:
-    """Whether the file is there with this content. Blocks."""
+    """Whether the file exists with this content. Blocks."""
     try:
         return measure(root, path, 2**63).sha256 == sha256
     except (WorkspaceError, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Measuring a file of any size, without ever having it in memory."""
+"""Measures a file of any size without loading it into memory."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ _CHUNK = 1024 * 1024
 
 
 def measure(root: Path, path: str, most: int) -> Written:
-    """What is on disk now. Raises `WorkspaceError`, with code `too_large` for a file of more than `most` bytes."""
+    """Size and hash of a file. Raises `WorkspaceError`, with code `too_large` for more than `most` bytes."""
     where = WorkspacePath.parse(path)
     digest, size = hashlib.sha256(), 0
     with explained(where), open_file(root, where) as file:
@@ -26,5 +26,5 @@ def measure(root: Path, path: str, most: int) -> Written:
 
 def _check(size: int, most: int, path: WorkspacePath) -> None:
     if size > most:
-        message = f"{path} has {size / 1e6:.1f} MB, and {most / 1e6:g} MB are the most that can be sent there."
+        message = f"{path} has {size / 1e6:.1f} MB; the limit for sending there is {most / 1e6:g} MB."
         raise WorkspaceError("too_large", message)

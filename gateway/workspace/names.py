@@ -1,4 +1,4 @@
-"""Names of files that came from outside: readable, harmless, and clear of what is kept beside other files."""
+"""Safe names for received files: readable, harmless, and without clashes with files derived from others."""
 
 import mimetypes
 import re
@@ -6,36 +6,36 @@ import unicodedata
 from collections.abc import Iterator, Set
 
 TEXT, PAGES = ".txt", ".pages"
-"""What the text of a file and the folder of its pages are named, behind its own name."""
-LONGEST = 150
-"""Bytes; what is kept beside a file has a longer name, and a path is bounded."""
-MOST_ALIKE = 10_000
+"""Suffixes of a file's extracted text and of the folder of its pages."""
+MAX_BYTES = 150
+"""The most bytes of a name; the suffixes of derived files need room."""
+MAX_VARIANTS = 10_000
 
 _SEPARATORS = re.compile(r"[/\\]")
 _UNSAFE = re.compile(r'[<>:"|?*\[\]`]')
 
 
 def safe_name(name: str, mime: str = "") -> str:
-    """The last part of a name without what is invisible or means something to a system; never empty, never hidden."""
+    """The last part of a name, without invisible and special characters; never empty or hidden."""
     last = _SEPARATORS.split(unicodedata.normalize("NFC", name).rstrip("/\\"))[-1]
     seen = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in last)
     clean = " ".join(_UNSAFE.sub("_", seen).split()).strip(". ")
     if not clean:
         clean = f"file{mimetypes.guess_extension(mime) or ''}"
     stem, extension = _split(clean)
-    return f"{_cut(stem, LONGEST - len(extension.encode()))}{extension}"
+    return f"{_cut(stem, MAX_BYTES - len(extension.encode()))}{extension}"
 
 
 def candidates(name: str) -> Iterator[str]:
-    """The name, then the same with -2, -3 … before its extension."""
+    """Yield the name, then the name with -2, -3 … before its extension."""
     yield name
     stem, extension = _split(name)
-    for number in range(2, MOST_ALIKE):
+    for number in range(2, MAX_VARIANTS):
         yield f"{stem}-{number}{extension}"
 
 
 def taken(name: str, names: Set[str]) -> bool:
-    """Whether the name, or what would be kept beside it, is in the folder already, or is kept beside another file."""
+    """Whether the name, or that of a file derived from it, is in use, or the name is that of another's derived file."""
     beside = any(name.endswith(suffix) and name.removesuffix(suffix) in names for suffix in (TEXT, PAGES))
     return beside or not names.isdisjoint({name, name + TEXT, name + PAGES})
 

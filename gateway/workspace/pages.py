@@ -1,4 +1,4 @@
-"""Reading text by pages of bytes, so that a file of any size costs one page of memory."""
+"""Reads text in pages of bytes, so that a file of any size needs one page of memory."""
 
 import codecs
 import os
@@ -9,7 +9,7 @@ from gateway.workspace.paths import WorkspaceError, WorkspacePath
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a text file. `size` is the whole file in bytes; `next_offset` is None at its end."""
+    """A page of a text file. `size` is the whole file's, in bytes; `next_offset` is None at its end."""
 
     text: str
     size: int
@@ -17,7 +17,7 @@ class Page:
 
 
 def read_page(file: int, path: WorkspacePath, offset: int, limit: int) -> Page:
-    """About `limit` (≥ 8) bytes from `offset`, cut between characters; raises `WorkspaceError` for binary content."""
+    """Read about `limit` (≥ 8) bytes from `offset`, cut between characters; raises `WorkspaceError` if binary."""
     size = os.fstat(file).st_size
     raw = _pread(file, offset, limit)
     skipped = _tail_of_a_character(raw) if offset else 0
@@ -28,12 +28,12 @@ def read_page(file: int, path: WorkspacePath, offset: int, limit: int) -> Page:
 
 
 def decode_text(raw: bytes, path: WorkspacePath) -> str:
-    """The text of a whole file; raises `WorkspaceError` for binary content."""
+    """Decode a whole file; raises `WorkspaceError` if it is binary."""
     return _decode(raw, path, final=True)[0]
 
 
 def read_bytes(file: int, limit: int) -> bytes:
-    """At most `limit` bytes from the start."""
+    """Read at most `limit` bytes from the start."""
     return _pread(file, 0, limit)
 
 
@@ -47,7 +47,7 @@ def _pread(file: int, offset: int, limit: int) -> bytes:
 
 
 def _tail_of_a_character(raw: bytes) -> int:
-    """How many leading bytes belong to a character that starts before this page."""
+    """The number of leading bytes of a character that starts before this page."""
     return next((index for index, byte in enumerate(raw[:3]) if byte & 0xC0 != 0x80), min(3, len(raw)))
 
 

@@ -1,4 +1,4 @@
-"""What a path inside the workspace may look like: pure, decided before any file is touched."""
+"""Validates paths inside the workspace; pure, without file access."""
 
 import unicodedata
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from gateway.domain.errors import SupaclawError
 MAX_PATH_BYTES = 1024
 MAX_NAME_BYTES = 255
 READ_ONLY = frozenset({"sessions", "memory"})
-"""Top-level folders that only the gateway writes."""
+"""Top-level folders that only the gateway writes to."""
 INSTRUCTIONS = frozenset({".agents", "agents.md", "soul.md", "tools.md", "user.md", "heartbeat.md"})
-"""Top-level names under which the agent finds what it obeys."""
+"""Top-level names of the agent's instructions."""
 
 _JOINERS = frozenset("\u200c\u200d")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 class WorkspaceError(SupaclawError):
-    """A file operation that cannot be done; `code` names the kind, the text says what would work."""
+    """A file operation failed; `code` names the kind, the text says what would work."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -26,13 +26,13 @@ class WorkspaceError(SupaclawError):
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePath:
-    """A clean relative path; no parts means the workspace root."""
+    """A normalised relative path; without parts it is the workspace root."""
 
     parts: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> "WorkspacePath":
-        """Normalise to NFC and check; raises `WorkspaceError` with code `bad_path`."""
+        """Normalise to NFC and validate; raises `WorkspaceError` with code `bad_path`."""
         _check_text(text)
         parts = tuple(part for part in unicodedata.normalize("NFC", text).split("/") if part not in {"", "."})
         for part in parts:
@@ -48,17 +48,17 @@ class WorkspacePath:
 
     @property
     def parents(self) -> tuple[str, ...]:
-        """Everything before the last part."""
+        """All parts but the last."""
         return self.parts[:-1]
 
     @property
     def read_only(self) -> bool:
-        """Whether it lies in a folder that only the gateway writes, also where names ignore case."""
+        """Whether it is in a folder that only the gateway writes to; ignores case, as some file systems do."""
         return bool(self.parts) and self.parts[0].casefold() in READ_ONLY
 
     @property
-    def instructs(self) -> bool:
-        """Whether the agent obeys what is written there, also where names ignore case."""
+    def is_instructions(self) -> bool:
+        """Whether the agent follows this file as instructions; ignores case, as some file systems do."""
         return bool(self.parts) and self.parts[0].casefold() in INSTRUCTIONS
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ def _check_text(text: str) -> None:
     if "\\" in text:
         raise _refused("A backslash is not allowed in a path; separate folders with /, like notes/ideas.md.")
     if any(unicodedata.category(char) in _HIDDEN and char not in _JOINERS for char in text):
-        raise _refused("The path holds a control or invisible character; use plain letters, digits, '-', '_' and '.'.")
+        raise _refused("The path contains a control or invisible character; use letters, digits, '-', '_' and '.'.")
 
 
 def _check_name(name: str) -> None:

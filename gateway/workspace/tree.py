@@ -1,4 +1,4 @@
-"""The workspace as the agent sees it: read by pages, list one folder, replace whole files."""
+"""The workspace as the agent sees it: reads pages, lists one folder, replaces whole files."""
 
 import asyncio
 import hashlib
@@ -22,7 +22,7 @@ MAX_LISTED = 500
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One name in a folder; `other` is a link, a device or a name no tool can open. `size` is in bytes."""
+    """One entry of a folder; `other` is a link, a device or a name that no tool can open. `size` is in bytes."""
 
     name: str
     kind: Literal["file", "folder", "other"]
@@ -31,7 +31,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A folder's names in order; `left_out` counts those beyond the first `MAX_LISTED`."""
+    """A folder's entries, sorted; `left_out` counts those beyond the first `MAX_LISTED`."""
 
     entries: tuple[Listed, ...]
     left_out: int
@@ -39,7 +39,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is on disk now; `path` is the clean path."""
+    """The file as written; `path` is normalised."""
 
     path: str
     size: int
@@ -47,35 +47,35 @@ class Written:
 
 
 class Workspace:
-    """Files below `root`, by relative path; nothing outside can be reached, no link is followed.
+    """Files below `root`, by relative path; nothing outside is accessible, no link is followed.
 
-    Every method raises `WorkspaceError`. Writes happen one after another, in the order they were asked for.
+    Every method raises `WorkspaceError`. Writes run one at a time, in the order of the calls.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        # One thread: parallel edits of one file must not lose each other, not even when one is cancelled half-way.
+        # One thread: parallel edits of one file must not overwrite each other, even if one is cancelled half-way.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="workspace-write")
 
     async def page(self, path: str, offset: int = 0, limit: int = 64 * 1024) -> Page | None:
-        """About `limit` bytes of a text file from byte `offset`; None when there is no such file."""
+        """Read about `limit` bytes of a text file from byte `offset`; None if it does not exist."""
         return await asyncio.to_thread(self._page, WorkspacePath.parse(path), offset, limit)
 
     def head(self, path: str, limit: int) -> str | None:
-        """The first `limit` bytes, undecodable ones replaced; None when there is no such file. Small files only."""
+        """Read the first `limit` bytes, replacing invalid ones; None if there is no file. Blocks: small files only."""
         found = self._content(WorkspacePath.parse(path), limit)
         return None if found is None else found.decode("utf-8", "replace")
 
     async def content(self, path: str, limit: int) -> bytes | None:
-        """The first `limit` bytes; None when there is no such file."""
+        """Read the first `limit` bytes; None if the file does not exist."""
         return await asyncio.to_thread(self._content, WorkspacePath.parse(path), limit)
 
     async def copy(self, path: str, target: Path) -> None:
-        """Copy a file to a place outside."""
+        """Copy a file to a path outside the workspace."""
         await asyncio.to_thread(self._copy, WorkspacePath.parse(path), target)
 
     async def listing(self, path: str = ".") -> Listing:
-        """The names directly in a folder."""
+        """List the direct entries of a folder."""
         return await asyncio.to_thread(self._listing, WorkspacePath.parse(path))
 
     async def write(self, path: str, content: str | bytes) -> Written:
@@ -85,7 +85,7 @@ class Workspace:
         return await self._in_writer(lambda: self._write(where, data))
 
     async def update(self, path: str, change: Callable[[str], str]) -> Written:
-        """Replace a text file by `change` of it; what `change` raises passes through and nothing is written."""
+        """Replace a text file with the result of `change`; if it raises, nothing is written."""
         where = _writable(path)
         return await self._in_writer(lambda: self._write(where, _encode(change(self._whole(where)), where)))
 
@@ -161,7 +161,7 @@ def _writable(text: str) -> WorkspacePath:
     if not path.parts:
         raise WorkspaceError("bad_path", "The path is empty; name a file, like notes/ideas.md.")
     if path.read_only:
-        raise WorkspaceError("read_only", f"{path} is kept by the gateway and read-only; write to another folder.")
+        raise WorkspaceError("read_only", f"{path} belongs to the gateway and is read-only; write to another folder.")
     return path
 
 
@@ -169,7 +169,7 @@ def _encode(text: str, path: WorkspacePath) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise WorkspaceError("binary", f"The text for {path} holds a broken character; write valid Unicode.") from error
+        raise WorkspaceError("binary", f"The text for {path} has an invalid character; use valid Unicode.") from error
 
 
 def _check_size(data: bytes, path: WorkspacePath) -> None:

@@ -1,4 +1,4 @@
-"""Workflows: what the owner wants done about what arrives from a source, in `.agents/workflows/<source>.md`."""
+"""Workflows: the owner's instructions for events of a source, in `.agents/workflows/<source>.md`."""
 
 from gateway.domain.assignment import QUIET
 from gateway.workspace.paths import WorkspaceError
@@ -6,15 +6,15 @@ from gateway.workspace.prompts import clipped
 from gateway.workspace.tree import Workspace
 
 SOURCE = r"^[a-z0-9][a-z0-9._-]{0,63}$"
-"""What a source may be called: it names a file."""
+"""Valid names of a source; a source names a file."""
 
 MAX_CHARS = 10_000
 
 
 async def workflow(workspace: Workspace, source: str) -> str:
-    """The instructions for a source, the built-in ones where its file is missing or empty.
+    """The instructions for a source; the built-in ones if its file is missing or empty.
 
-    Never raises: a file that cannot be read says so in the text.
+    Never raises: a file that cannot be read is reported in the text.
     """
     path = f".agents/workflows/{source}.md"
     try:

@@ -1,4 +1,4 @@
-"""The user's time zone, as USER.md says it."""
+"""The user's time zone, as noted in USER.md."""
 
 import re
 
@@ -9,9 +9,9 @@ _NAME = re.compile(r"[A-Za-z0-9_+/-]+", re.ASCII)
 
 
 def zone_in(user: str) -> str | None:
-    """The zone in the first line like "- Time zone: Europe/Berlin" that has one; None: it says none that is known.
+    """The zone of the first line like "- Time zone: Europe/Berlin" with a known zone; None if there is none.
 
-    Only IANA names count: what else people write ("Berlin", "UTC+2") may mean several zones.
+    Only IANA names count: other forms ("Berlin", "UTC+2") are ambiguous.
     """
     for line in _LINE.findall(user):
         names: list[str] = [name.strip("_") for name in _NAME.findall(line)]

@@ -42,14 +42,14 @@ def test_a_backup_says_what_is_in_it_and_what_is_not(supaclaw: Supaclaw, lived_i
     assert (done.code, done.err) == (0, "")
     first, skipped, secrets = done.out.splitlines()
     assert first.startswith("a.tar.gz: 1 rows and 2 files, ")
-    assert skipped.startswith("1 entries were skipped: links that lead out")
-    assert secrets == "secrets that are not in it: models.providers.openai.api_key"
+    assert skipped.startswith("1 entries were skipped: links that point outside")
+    assert secrets == "secrets not included: models.providers.openai.api_key"
 
 
 def test_one_with_secrets_says_so(supaclaw: Supaclaw, lived_in: Path) -> None:
     assert lived_in.exists()
 
-    assert "it holds secrets" in supaclaw("backup", "a.tar.gz", "--with-secrets").out
+    assert "it contains secrets" in supaclaw("backup", "a.tar.gz", "--with-secrets").out
 
 
 def test_without_a_gateway_there_is_nothing_to_save(supaclaw: Supaclaw, place: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_configuration_that_is_there_stays(
     done = supaclaw("restore", "a.tar.gz")
 
     assert done.code == 0
-    assert "was there already and stays" in done.out
+    assert "already exists and was kept" in done.out
     assert "NOT_SET_YET" in (home / "config.json").read_text()
     assert KEY not in (home / "config.restored.json").read_text()
 
@@ -118,7 +118,7 @@ def test_only_looking_changes_nothing(
 
     done = supaclaw("restore", "a.tar.gz", option)
 
-    assert done.out.startswith("a.tar.gz is whole: 1 rows and 2 files, saved ")
+    assert done.out.startswith("a.tar.gz is intact: 1 rows and 2 files, saved ")
     assert list(home.iterdir()) == []
 
 

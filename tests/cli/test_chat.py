@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli import companion, line, prompt
-from gateway.cli.companion import Place, gateway_at_hand
-from gateway.cli.line import Answered, Line
+from gateway.cli import chat_client, local_gateway, prompt
+from gateway.cli.chat_client import ChatAnswer, ChatClient
+from gateway.cli.local_gateway import LocalGateway, ensure_gateway
 from gateway.cli.prompt import Prompt
 from gateway.cli.screen import Screen
 from gateway.config.environment import Environment
@@ -52,8 +52,8 @@ def held(data: Path) -> Iterator[Path]:
         yield data
 
 
-def place(web: Web, data: Path) -> Place:
-    return Place(Environment.read({"SUPACLAW_DATA": str(data)}), web.url)
+def place(web: Web, data: Path) -> LocalGateway:
+    return LocalGateway(Environment.read({"SUPACLAW_DATA": str(data)}), web.url)
 
 
 def surroundings(web: Web, data: Path) -> dict[str, str]:
@@ -216,7 +216,7 @@ async def test_interrupting_twice_leaves_even_a_gateway_that_does_not_answer(run
         await person.sees("counting")
         await started.stop()
         person.interrupts()
-        await person.sees("Ctrl-C again leaves")
+        await person.sees("Ctrl-C again exits")
         person.interrupts()
         assert await person.leaves() != 0
 
@@ -225,18 +225,18 @@ async def test_a_restart_in_the_middle_loses_nothing(running: Running, data: Pat
     first = await running.start()
     writing = Wait()
     first.web.model.says("half", writing)
-    asking = asyncio.create_task(Line(place(first.web, data)).ask("tell me"))
+    asking = asyncio.create_task(ChatClient(place(first.web, data)).ask("tell me"))
     await writing.reached.wait()
     await first.stop()
     second = await running.start(port=first.web.port, instance=first.web.path.instance)
     answer = await asking
-    assert answer == Answered("re: tell me", failed=False)
+    assert answer == ChatAnswer("re: tell me", failed=False)
     await second.stop()
 
 
 async def test_the_events_go_on_after_a_restart(running: Running, data: Path):
     first = await running.start()
-    events = Line(place(first.web, data)).events()
+    events = ChatClient(place(first.web, data)).events()
     assert (await anext(events))["type"] == "snapshot"
     await first.stop()
     second = await running.start(port=first.web.port, instance=first.web.path.instance)
@@ -246,30 +246,30 @@ async def test_the_events_go_on_after_a_restart(running: Running, data: Path):
 
 
 async def test_a_gateway_that_never_comes_back_is_given_up(data: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(line, "PATIENCE_SECONDS", 1.5)
-    monkeypatch.setattr(line, "PAUSE_SECONDS", 0.01)
-    gone = Place(Environment.read({"SUPACLAW_DATA": str(data)}), "http://127.0.0.1:1")
+    monkeypatch.setattr(chat_client, "RETRY_SECONDS", 1.5)
+    monkeypatch.setattr(chat_client, "PAUSE_SECONDS", 0.01)
+    gone = LocalGateway(Environment.read({"SUPACLAW_DATA": str(data)}), "http://127.0.0.1:1")
     with pytest.raises(TryAgainLater, match="cannot be reached"):
-        await Line(gone).ask("hello")
+        await ChatClient(gone).ask("hello")
 
 
 async def test_what_cannot_be_sent_is_told_at_once(web: Web, data: Path):
     with pytest.raises(OwnerMustAct, match="text"):
-        await Line(place(web, data)).ask("x" * 2_000_001)
+        await ChatClient(place(web, data)).ask("x" * 2_000_001)
 
 
 async def test_another_gateways_token_is_asked_for_again_and_given_up(
     web: Web, data: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(line, "PATIENCE_SECONDS", 3.0)
-    monkeypatch.setattr(line, "PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr(chat_client, "RETRY_SECONDS", 3.0)
+    monkeypatch.setattr(chat_client, "PAUSE_SECONDS", 1.0)
     (data / "keys" / "local-token").write_text("claw_of_another\n")
     with pytest.raises(TryAgainLater, match="No valid token"):
-        await Line(place(web, data)).ask("hello")
+        await ChatClient(place(web, data)).ask("hello")
 
 
 def test_the_screen_shows_a_turn_as_it_is_written(capsys: pytest.CaptureFixture[str]):
-    screen = Screen(watched=True)
+    screen = Screen(interactive=True)
     for event in (
         {"type": "snapshot", "written": None},
         {"type": "turn_started", "messages": [1]},
@@ -289,7 +289,7 @@ def test_the_screen_shows_a_turn_as_it_is_written(capsys: pytest.CaptureFixture[
 
 
 def test_an_answer_that_came_out_differently_is_shown_whole(capsys: pytest.CaptureFixture[str]):
-    screen = Screen(watched=True)
+    screen = Screen(interactive=True)
     screen.show({"type": "text", "text": "Maybe"})
     screen.finish("No.")
     assert capsys.readouterr().out == "Maybe\nNo.\n"
@@ -312,8 +312,8 @@ def test_a_prompt_without_a_place_for_its_history_works(tmp_path: Path, monkeypa
 def test_a_gateway_that_does_not_answer_is_named(held: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SUPACLAW_DATA", str(held))
     monkeypatch.setenv("SUPACLAW_PORT", "1")
-    monkeypatch.setattr(companion, "START_SECONDS", 0.0)
-    with pytest.raises(TryAgainLater, match=r"does not answer at http://127\.0\.0\.1:1"), gateway_at_hand():
+    monkeypatch.setattr(local_gateway, "START_SECONDS", 0.0)
+    with pytest.raises(TryAgainLater, match=r"does not answer at http://127\.0\.0\.1:1"), ensure_gateway():
         pass
 
 
@@ -321,8 +321,8 @@ def test_a_gateway_of_our_own_that_cannot_start_says_why(tmp_path: Path, monkeyp
     (tmp_path / "config.json").write_text('{"nonsense": 7}')
     monkeypatch.setenv("SUPACLAW_CONFIG", str(tmp_path / "config.json"))
     monkeypatch.setenv("SUPACLAW_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(companion, "gateway_address", lambda _: "http://127.0.0.1:1")
-    with pytest.raises(OwnerMustAct, match="the gateway did not start: "), gateway_at_hand():
+    monkeypatch.setattr(local_gateway, "gateway_address", lambda _: "http://127.0.0.1:1")
+    with pytest.raises(OwnerMustAct, match="the gateway did not start: "), ensure_gateway():
         pass
 
 
@@ -335,9 +335,9 @@ def test_without_a_gateway_one_is_started_and_stopped_again(tmp_path: Path, monk
     monkeypatch.setenv("SUPACLAW_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("SUPACLAW_CONFIG", str(tmp_path / "config.json"))
     monkeypatch.setenv("SUPACLAW_PORT", str(port))
-    with gateway_at_hand() as found:
+    with ensure_gateway() as found:
         assert holder(found.data) is not None
-        answer = asyncio.run(Line(found).ask("/ping"))
+        answer = asyncio.run(ChatClient(found).ask("/ping"))
     assert answer.text.startswith("pong")
     assert holder(found.data) is None
 
@@ -351,9 +351,9 @@ async def test_a_retry_is_seen_at_the_terminal(web: Web, held: Path):
 
 def test_what_a_terminal_would_obey_is_left_out_on_one_and_kept_elsewhere(capsys: pytest.CaptureFixture[str]):
     said = "one\x1b]52;c;cm0gLXJm\x07\ttwo\x9b2J\r\nthree"
-    for watched in (True, False):
-        Screen(watched=watched).finish(said)
-    Screen(watched=True).aside("\x1b[2Jnote")
+    for interactive in (True, False):
+        Screen(interactive=interactive).finish(said)
+    Screen(interactive=True).note("\x1b[2Jnote")
     shown = capsys.readouterr()
     assert shown.out == f"one]52;c;cm0gLXJm\ttwo2J\nthree\n{said}\n"
     assert shown.err == "[2Jnote\n"

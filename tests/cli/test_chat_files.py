@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.attach import Tray, completions
-from gateway.cli.line import Line
+from gateway.cli.attach import PendingFiles, completions
+from gateway.cli.chat_client import ChatClient
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.model import ToolCall
 from tests.cli.test_chat import data, held, place, run, terminal
@@ -45,7 +45,7 @@ async def test_a_file_that_is_too_large_names_the_limit(web: Web, data: Path, tm
     large = tmp_path / "large.bin"
     large.write_bytes(b"x" * (MOST + 100_000))
     with pytest.raises(OwnerMustAct, match="files of up to 1 MB"):
-        await Line(place(web, data)).ask("look", [large])
+        await ChatClient(place(web, data)).ask("look", [large])
 
 
 async def test_files_are_attached_in_a_conversation_and_those_sent_back_are_named(web: Web, held: Path, notes: Path):
@@ -58,7 +58,7 @@ async def test_files_are_attached_in_a_conversation_and_those_sent_back_are_name
         await person.sees("supaclaw: /no/such/file is not a file")
         await person.is_asked()
         person.types(f"/attach {notes.parent}/my\t\n")
-        await person.sees("Goes with your next message: my notes.txt")
+        await person.sees("Sent with your next message: my notes.txt")
         await person.is_asked()
         person.types("/ping\n")
         await person.sees("pong")
@@ -77,15 +77,15 @@ async def test_files_are_attached_in_a_conversation_and_those_sent_back_are_name
 def test_paths_are_taken_as_typed_and_as_a_shell_quotes_them(tmp_path: Path, notes: Path):
     other = tmp_path / "b.txt"
     other.write_text("b")
-    tray = Tray()
-    assert tray.heeds(f"/attach {notes}")
-    assert tray.heeds(f"/attach '{notes}' {other}")
-    assert not tray.heeds("/attachment")
-    assert tray.emptied() == (notes, notes, other)
-    assert tray.heeds("/attach")
-    assert tray.emptied() == ()
+    tray = PendingFiles()
+    assert tray.handle(f"/attach {notes}")
+    assert tray.handle(f"/attach '{notes}' {other}")
+    assert not tray.handle("/attachment")
+    assert tray.take() == (notes, notes, other)
+    assert tray.handle("/attach")
+    assert tray.take() == ()
     with pytest.raises(OwnerMustAct, match="not a file"):
-        tray.heeds("/attach it's")
+        tray.handle("/attach it's")
 
 
 def test_a_path_is_completed_behind_attach_alone(tmp_path: Path, notes: Path):

@@ -88,7 +88,7 @@ def test_a_restore_can_be_taken_back(supaclaw: Supaclaw, workspace: Path) -> Non
     done = supaclaw("checkpoints", "restore", first[:6], "--yes")
 
     assert (done.code, (workspace / "notes" / "a.md").read_text()) == (0, "one")
-    assert done.out == f"restored {first[:6]}: 1 written, 1 removed; what was there is {newest(supaclaw)}\n"
+    assert done.out == f"restored {first[:6]}: 1 written, 1 removed; the previous state is {newest(supaclaw)}\n"
     back = supaclaw("checkpoints", "restore", newest(supaclaw), "--path", "notes", "--yes", "--json").json
     assert isinstance(back, dict)
     assert (back["written"], back["removed"], back["left"]) == (1, 0, [])
@@ -104,7 +104,7 @@ def test_what_could_not_be_restored_is_named(supaclaw: Supaclaw, workspace: Path
     done = supaclaw("checkpoints", "restore", newest(supaclaw), "--yes")
 
     assert done.code == 1
-    assert "notes/a.md is left as it is: what is there now is in no checkpoint" in done.err
+    assert "notes/a.md was not restored: its current content is in no checkpoint" in done.err
 
 
 def test_where_nobody_can_be_asked_a_restore_needs_a_yes(supaclaw: Supaclaw, workspace: Path) -> None:
@@ -115,7 +115,7 @@ def test_where_nobody_can_be_asked_a_restore_needs_a_yes(supaclaw: Supaclaw, wor
     done = supaclaw("checkpoints", "restore", id)
 
     assert (done.code, (workspace / "notes" / "a.md").read_text()) == (1, "changed")
-    assert done.err == "supaclaw: this changes files of the workspace; say --yes\n"
+    assert done.err == "supaclaw: this changes files of the workspace; add --yes to confirm\n"
 
 
 @pytest.mark.parametrize(("answer", "content"), [(True, "one"), (False, "changed")])
@@ -137,13 +137,13 @@ def test_at_a_terminal_it_asks(
     done = supaclaw("checkpoints", "restore", id, "--path", "notes/a.md")
 
     assert ((workspace / "notes" / "a.md").read_text(), done.code) == (content, 0 if answer else 1)
-    assert asked == [f"Make notes/a.md what {id} holds? What is there now becomes a checkpoint first."]
+    assert asked == [f"Restore notes/a.md from {id}? The current state is saved as a checkpoint first."]
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("diff", "zzzz"), "zzzz is no id"),
+        (("diff", "zzzz"), "zzzz is not an id"),
         (("diff", "0000"), "there is no checkpoint 0000"),
         (("restore", "0000", "--yes"), "there is no checkpoint 0000"),
         (("restore", "0000", "--path", "../x", "--yes"), "'..' is not allowed"),

@@ -59,7 +59,7 @@ def test_what_is_found_fits_into_eighty_columns_and_is_counted(supaclaw: Supacla
 
     assert max(len(line) for line in lines if str(place) not in line) <= 80
     assert "fail  channels  channels.telegarm: unknown channel; did you mean telegram?" in lines
-    assert f"{'':16}→ mend config.json" in lines
+    assert f"{'':16}→ fix config.json" in lines
     assert lines[-1].startswith("1 failed, ")
 
 

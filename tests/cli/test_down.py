@@ -44,7 +44,7 @@ def test_a_gateway_that_goes_on_working_is_told(supaclaw: Supaclaw, place: Path)
         done = supaclaw("down", "--timeout", "0")
 
         assert done.code == 1
-        assert f"(pid {process.pid}) is still at work; wait, or end it with `kill -9 {process.pid}`" in done.err
+        assert f"(pid {process.pid}) is still running; wait, or end it with `kill -9 {process.pid}`" in done.err
 
 
 def test_when_nothing_runs_it_says_so(supaclaw: Supaclaw, place: Path) -> None:

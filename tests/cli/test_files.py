@@ -54,7 +54,7 @@ def test_a_file_is_fetched_into_the_folder_and_nothing_is_overwritten(supaclaw: 
     again = supaclaw("files", "get", str(report.id))
     assert (again.code, again.err) == (
         1,
-        "supaclaw: report.txt exists already; name another one with --output\n",
+        "supaclaw: report.txt already exists; choose another name with --output\n",
     )
 
 

@@ -57,7 +57,7 @@ def test_patience_has_an_end(supaclaw: Supaclaw, went: list[str]) -> None:
     done = supaclaw("heartbeat", "--timeout", "0")
 
     assert done.code == 1
-    assert "still under way" in done.err
+    assert "still running" in done.err
 
 
 def test_programs_get_json(supaclaw: Supaclaw, running: dict[str, str]) -> None:

@@ -60,7 +60,7 @@ def test_a_session_is_shown_by_the_beginning_of_its_id(supaclaw: Supaclaw, place
     assert "task_id=7" in done.out
     assert "turn.other" not in done.out
     assert "session_id" not in done.out
-    assert supaclaw("logs", "0b0").err.startswith("supaclaw: 2 sessions with a log can be meant by 0b0; ")
+    assert supaclaw("logs", "0b0").err.startswith("supaclaw: 0b0 matches 2 sessions with a log; ")
     assert supaclaw("logs", "ff").err.endswith("`supaclaw sessions` lists them\n")
 
 
@@ -104,7 +104,7 @@ def test_a_day_can_be_chosen_and_one_without_a_log_names_those_that_have_one(sup
     done = supaclaw("logs", "--day", "2026-01-02")
     assert done.code == 1
     assert done.err == (
-        f"supaclaw: nothing was logged on 2026-01-02 (UTC); there are logs of 2026-01-01 to {today()}\n"
+        f"supaclaw: nothing was logged on 2026-01-02 (UTC); there are logs from 2026-01-01 to {today()}\n"
     )
     assert supaclaw("logs", "--day", "yesterday").code == 2
 

@@ -26,7 +26,7 @@ def _bob_asks(dsn: str, monkeypatch: pytest.MonkeyPatch, supaclaw: Supaclaw) -> 
 def test_who_asks_is_listed_and_let_in(supaclaw: Supaclaw) -> None:
     [asked] = supaclaw("pairing", "list", "--json").json
     assert (asked["name"], asked["sender"], asked["code"], asked["state"]) == ("Bob", "2", "ABCDEFGH", "open")
-    assert supaclaw("pairing", "approve", "abcd-efgh").out == "`Bob` on telegram (id `2`) is let in\n"
+    assert supaclaw("pairing", "approve", "abcd-efgh").out == "`Bob` on telegram (id `2`) has access\n"
     [inside] = supaclaw("pairing", "list", "--json").json
     assert inside["state"] == "approved"
     assert "Bob" in supaclaw("pairing", "list").out
@@ -35,7 +35,7 @@ def test_who_asks_is_listed_and_let_in(supaclaw: Supaclaw) -> None:
 def test_who_was_let_in_can_be_taken_back_by_number(supaclaw: Supaclaw) -> None:
     supaclaw("pairing", "approve", "ABCDEFGH")
     [inside] = supaclaw("pairing", "list", "--json").json
-    assert supaclaw("pairing", "deny", str(inside["id"])).out == "`Bob` on telegram (id `2`) is not let in\n"
+    assert supaclaw("pairing", "deny", str(inside["id"])).out == "`Bob` on telegram (id `2`) has no access\n"
     assert supaclaw("pairing", "list", "--json").json == []
 
 

@@ -47,7 +47,7 @@ def added(supaclaw: Supaclaw, *more: str, name: str = "stretch") -> str:
 def test_one_is_added_listed_and_shown(supaclaw: Supaclaw) -> None:
     out = added(supaclaw, "--cron", "30 8 * * 1-5", "--zone", "Europe/Berlin", "--misfire", "catch_up", "--history")
     assert out.startswith("added: 1: stretch; every weekday at 08:30 Europe/Berlin (30 8 * * 1-5); next ")
-    assert "it happens when one does" in out
+    assert "it runs once one is started" in out
     [listed] = supaclaw("schedules", "list", "--json").json
     assert (listed["id"], listed["name"], listed["of"], listed["state"]) == (1, "stretch", None, "")
     assert (listed["misfire"], listed["include_session_history"], listed["origin"]) == ("catch_up", True, "cli")
@@ -59,14 +59,14 @@ def test_one_is_added_listed_and_shown(supaclaw: Supaclaw) -> None:
 
 
 def test_where_there_are_none_it_says_what_to_do(supaclaw: Supaclaw) -> None:
-    assert supaclaw("schedules", "list").out.startswith("Nothing is to come. `supaclaw schedules list --all`")
+    assert supaclaw("schedules", "list").out.startswith("Nothing is scheduled. `schedules list --all`")
     assert supaclaw("schedules", "list", "--json").json == []
 
 
 def test_where_the_zone_is_not_known_it_says_so(supaclaw: Supaclaw) -> None:
-    assert "UTC was taken" in added(supaclaw, "--cron", "0 9 * * *", name="a")
-    assert "UTC was taken" not in added(supaclaw, "--cron", "0 9 * * *", "--zone", "Asia/Tokyo", name="b")
-    assert "UTC was taken" not in added(supaclaw, name="c")
+    assert "UTC is used" in added(supaclaw, "--cron", "0 9 * * *", name="a")
+    assert "UTC is used" not in added(supaclaw, "--cron", "0 9 * * *", "--zone", "Asia/Tokyo", name="b")
+    assert "UTC is used" not in added(supaclaw, name="c")
 
 
 def test_every_change_answers_programs_too(supaclaw: Supaclaw) -> None:
@@ -124,7 +124,7 @@ def test_it_rests_goes_on_and_is_removed(supaclaw: Supaclaw) -> None:
 def test_one_of_the_backlog_runs_when_it_is_told_to(supaclaw: Supaclaw, database: Ask) -> None:
     added(supaclaw)
     out = supaclaw("schedules", "run", "stretch").out
-    assert out.startswith("queued: 1: stretch; backlog; no gateway runs")
+    assert out.startswith("queued: 1: stretch; backlog; no gateway is running")
     assert database(lambda tx: tx.fetchval("select count(*) from tasks where kind = 'agent'")) == 1
     [run] = supaclaw("schedules", "show", "1", "--json").json["runs"]
     assert (run["executed_at"], run["error"], run["missed"]) == (None, None, 0)

@@ -103,9 +103,9 @@ def test_a_folder_that_is_missing_is_told(tmp_path: Path) -> None:
 def test_written_out_secrets_are_hidden_and_references_are_not() -> None:
     providers: JsonValue = {"openai": {"api_key": "sk-1", "base_url": "http://h"}, "groq": {"api_key": "$env:G"}}
 
-    assert edit.hidden("models.providers", providers) == {
+    assert edit.masked("models.providers", providers) == {
         "openai": {"api_key": "********", "base_url": "http://h"},
         "groq": {"api_key": "$env:G"},
     }
-    assert edit.hidden("channels.telegram.token", "1:a") == "********"
-    assert edit.hidden("compaction.at_tokens", 5) == 5
+    assert edit.masked("channels.telegram.token", "1:a") == "********"
+    assert edit.masked("compaction.at_tokens", 5) == 5

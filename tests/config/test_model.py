@@ -34,7 +34,7 @@ def test_the_owners_zone_is_no_channel() -> None:
 
 
 def test_a_zone_that_is_none_is_told_with_the_nearest() -> None:
-    with pytest.raises(ValidationError, match=r'"Berlin" is no IANA time zone; did you mean Europe/Berlin\?'):
+    with pytest.raises(ValidationError, match=r'"Berlin" is not an IANA time zone; did you mean Europe/Berlin\?'):
         Owner.model_validate({"timezone": "Berlin"})
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.clock import SystemClock
-from gateway.config.starts import KEPT, Starts, record_start, record_stop, record_told
+from gateway.config.starts import MAX_RECORDS, Starts, record_start, record_stop, record_told
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -63,7 +63,7 @@ def test_five_ends_in_ten_minutes_are_a_crash_loop(tmp_path: Path, clock: Hands)
     assert starts.looping(clock.now()) == 5
     told = starts.notice(clock.now())
     assert told is not None
-    assert told.startswith("I was ended 5 times within 10 minutes")
+    assert told.startswith("I crashed or was killed 5 times within 10 minutes")
     clock.pass_by(minutes=7)
     assert starts.looping(clock.now()) == 0
 
@@ -111,6 +111,6 @@ def test_a_record_that_cannot_be_read_or_written_stops_nothing(tmp_path: Path, c
 
 
 def test_the_record_stays_small(tmp_path: Path, clock: Hands) -> None:
-    starts = crash(tmp_path, clock, KEPT + 20)
-    assert len(starts.unclean) == KEPT
+    starts = crash(tmp_path, clock, MAX_RECORDS + 20)
+    assert len(starts.unclean) == MAX_RECORDS
     assert (tmp_path / "starts").stat().st_size < 10_000

@@ -32,7 +32,7 @@ def test_a_zone_is_found_by_its_name() -> None:
     ],
 )
 def test_a_name_that_is_none_is_refused_with_the_nearest(name: str, told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"is no IANA time zone; {told}")) as refused:
+    with pytest.raises(ValueError, match=re.escape(f"is not an IANA time zone; {told}")) as refused:
         zone(name)
 
     assert "\n" not in str(refused.value)
@@ -55,5 +55,5 @@ def test_a_name_that_is_none_is_refused_with_the_nearest(name: str, told: str) -
     ],
 )
 def test_files_that_lie_beside_the_zones_are_none(name: str) -> None:
-    with pytest.raises(ValueError, match="is no IANA time zone"):
+    with pytest.raises(ValueError, match="is not an IANA time zone"):
         zone(name)

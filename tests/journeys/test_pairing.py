@@ -44,7 +44,7 @@ async def test_the_terminal_lets_a_stranger_in_beside_a_running_gateway(
     telegram.say("hello mk1x", OWNER)
     await telegram.wait_for(lambda tg: len(tg.sent) == 1)
     done = await gateway.command("pairing", "approve", await asked(telegram))
-    assert "is let in" in done.told
+    assert "has access" in done.told
     await telegram.wait_for(lambda tg: any(s.chat == STRANGER and "let in" in s.text for s in tg.sent))
     telegram.say("thanks mk2x", STRANGER)
     await telegram.wait_for(lambda tg: any(s.chat == STRANGER and "fin2x" in s.text for s in tg.sent))

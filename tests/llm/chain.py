@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from gateway.domain.model import ModelEvent, Prompt, Reply, UserMessage
 from gateway.domain.settings import ModelSettings, Params
-from gateway.llm.call import Means, Patience
+from gateway.llm.call import CallServices, RetryPolicy
 from gateway.llm.client import ModelClient, build_client
 from gateway.llm.cooldown import Cooldowns
 from gateway.llm.prices import Prices
@@ -48,7 +48,7 @@ class ScriptedProviders(Providers):
         return (f"secret-of-{model}",)
 
     def asked(self) -> dict[str, int]:
-        return {model: len(provider.asked) for model, provider in self.by_model.items()}
+        return {model: len(provider.requests) for model, provider in self.by_model.items()}
 
 
 class Chain:
@@ -67,10 +67,10 @@ class Chain:
         self.clock = FakeClock()
         self.providers = ScriptedProviders(scripts)
         self.cooldowns = Cooldowns(self.clock)
-        means = Means(
-            self.providers, params or Params(), Prices(), self.clock, self.cooldowns, Patience(silence=silence)
+        services = CallServices(
+            self.providers, params or Params(), Prices(), self.clock, self.cooldowns, RetryPolicy(max_silence=silence)
         )
-        self.client = ModelClient(tuple(scripts), "a test", means)
+        self.client = ModelClient(tuple(scripts), "a test", services)
 
     async def events(self) -> list[ModelEvent]:
         return [event async for event in self.client.stream(HELLO)]
@@ -100,7 +100,7 @@ async def client_for(
             "providers": dict.fromkeys(prefixes, access),
         }
     )
-    return await build_client(settings, {}, clock or FakeClock(), Patience(silence=silence))
+    return await build_client(settings, {}, clock or FakeClock(), RetryPolicy(max_silence=silence))
 
 
 async def collect(events: AsyncIterator[ModelEvent]) -> list[ModelEvent]:

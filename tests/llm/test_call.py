@@ -103,7 +103,7 @@ async def test_a_refused_prompt_goes_to_the_next_model_and_blames_nobody(kind: E
 async def test_every_model_gets_the_same_prompt() -> None:
     chain = Chain(a=[LIMITED], b=[BROKEN, "b"])
     await chain.reply()
-    prompts = [prompt for provider in chain.providers.by_model.values() for _, prompt in provider.asked]
+    prompts = [prompt for provider in chain.providers.by_model.values() for _, prompt in provider.requests]
     assert prompts == [HELLO] * 3
 
 

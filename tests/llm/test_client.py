@@ -66,7 +66,8 @@ async def test_a_prompt_must_fit_the_smallest_model(chain: list[str], budget: in
 async def test_another_model_can_lead_the_same_chain() -> None:
     client = await build_client(settings(primary="gpt-4o", fallbacks=["ollama/unheard-of"]), {}, FakeClock())
     assert [
-        led and led.describe().chain for led in (client.led_by(None), client.led_by("b"), client.led_by("gpt-4o"))
+        led and led.describe().chain
+        for led in (client.with_primary(None), client.with_primary("b"), client.with_primary("gpt-4o"))
     ] == [
         ("gpt-4o", "ollama/unheard-of"),
         ("b", "gpt-4o", "ollama/unheard-of"),
@@ -76,8 +77,8 @@ async def test_another_model_can_lead_the_same_chain() -> None:
 
 async def test_the_guide_leads_nothing() -> None:
     client = await build_client(settings(), NOWHERE, FakeClock())
-    assert client.led_by(None) is None
-    led = client.led_by("mybox/x")
+    assert client.with_primary(None) is None
+    led = client.with_primary("mybox/x")
     assert led is not None
     assert led.describe().chain == ("mybox/x",)
 

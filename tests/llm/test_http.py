@@ -51,7 +51,7 @@ async def server() -> AsyncIterator[TestServer]:
 async def failure(address: str, path: str, within: float | None = None) -> ModelError:
     client = HttpClient(address, "k")
     with pytest.raises(ModelError) as caught:
-        async with client.post(path, BytesIO(b"x"), within=within) as response:
+        async with client.post(path, BytesIO(b"x"), timeout=within) as response:
             await response.read()
     await client.close()
     return caught.value

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.llm.reminders import FORMS, about_reminders, asked, told
+from gateway.llm.reminders import FORMS, about_reminders, describe_result, parse_request
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SATURDAY = datetime(2026, 11, 21, 22, 2, tzinfo=UTC).astimezone(BERLIN)
@@ -30,7 +30,7 @@ def once(what: str, words: str, at: str) -> Mapping[str, str]:
     ],
 )
 def test_after_a_while_is_never_too_early(said: str, at: str) -> None:
-    understood = asked(said, SATURDAY)
+    understood = parse_request(said, SATURDAY)
     assert understood is not None
     assert (understood["run_at"], understood["prompt"]) == (at, "Remind the user: call Ada")
 
@@ -54,7 +54,7 @@ def test_after_a_while_is_never_too_early(said: str, at: str) -> None:
     ],
 )
 def test_a_time_is_meant_on_the_clock_of_whoever_says_it(said: str, words: str, at: str) -> None:
-    assert asked(said, SATURDAY) == once("call Ada", words, at)
+    assert parse_request(said, SATURDAY) == once("call Ada", words, at)
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_a_time_is_meant_on_the_clock_of_whoever_says_it(said: str, words: str, 
     ],
 )
 def test_again_and_again(said: str, cron: str) -> None:
-    understood = asked(said, SATURDAY)
+    understood = parse_request(said, SATURDAY)
     assert understood is not None
     assert (understood["schedule_type"], understood["cron_expr"]) == ("recurring", cron)
     assert understood["prompt"] == "Remind the user: stretch"
 
 
 def test_the_time_it_is_over_does_not_end_in_the_words() -> None:
-    understood = asked("remind me to be at 5 Main Street in 20 minutes", SATURDAY)
+    understood = parse_request("remind me to be at 5 Main Street in 20 minutes", SATURDAY)
     assert understood is not None
     assert understood["prompt"] == "Remind the user: be at 5 Main Street"
 
@@ -97,40 +97,42 @@ def test_the_time_it_is_over_does_not_end_in_the_words() -> None:
     ],
 )
 def test_what_is_not_one_of_the_forms_is_not_guessed_at(said: str) -> None:
-    assert asked(said, SATURDAY) is None
+    assert parse_request(said, SATURDAY) is None
     assert about_reminders(said)
 
 
 @pytest.mark.parametrize("said", ["my reminders", "list my reminders", "Show me all my reminders!", "reminders?"])
 def test_they_are_listed(said: str) -> None:
-    assert asked(said, SATURDAY) == {"action": "list"}
+    assert parse_request(said, SATURDAY) == {"action": "list"}
 
 
 @pytest.mark.parametrize("said", ["hello", "what is the weather?", "I never forget", ""])
 def test_other_words_are_not_about_them(said: str) -> None:
-    assert asked(said, SATURDAY) is None
+    assert parse_request(said, SATURDAY) is None
     assert not about_reminders(said)
 
 
 def test_each_form_that_is_told_is_understood() -> None:
     for form in FORMS.splitlines()[1:]:
-        assert asked(form.removeprefix("- ").replace("…", "call Ada"), SATURDAY), form
+        assert parse_request(form.removeprefix("- ").replace("…", "call Ada"), SATURDAY), form
 
 
 @given(st.text() | st.from_regex(r"(remind me|every) (in|at|monday at) [0-9]{1,4}:?[0-9]{0,2}(am|pm)? to .*"))
 def test_whatever_is_said_it_does_not_fail(said: str) -> None:
-    understood = asked(said, SATURDAY)
+    understood = parse_request(said, SATURDAY)
     assert understood is None or understood["action"] in {"add", "list"}
 
 
 def test_what_became_of_a_call_is_told_in_words() -> None:
     row = '"name": "call Ada, tomorrow at 9", "next_run": "Sun 22 Nov 2026 09:00 Europe/Berlin", "in": "10 hours"'
     noted = "Noted: call Ada, tomorrow at 9. Next: Sun 22 Nov 2026 09:00 Europe/Berlin, in 10 hours."
-    assert told(f"{{{row}}}") == noted
-    assert told(f'{{{row}, "note": "ask them"}}').startswith(f"{noted} I took UTC")
-    assert told('{"error": "refused", "message": "That time has passed."}') == "That time has passed."
-    assert told('{"schedules": []}') == "You have no reminders."
-    listed = told('{"schedules": [{"id": 3, "name": "pills", "in_words": "once, soon"}], "more": 7}')
+    assert describe_result(f"{{{row}}}") == noted
+    assert describe_result(f'{{{row}, "note": "ask them"}}').startswith(
+        f"{noted} Your time zone is unknown, so I used UTC"
+    )
+    assert describe_result('{"error": "refused", "message": "That time has passed."}') == "That time has passed."
+    assert describe_result('{"schedules": []}') == "You have no reminders."
+    listed = describe_result('{"schedules": [{"id": 3, "name": "pills", "in_words": "once, soon"}], "more": 7}')
     assert listed.splitlines()[:2] == ["- 3: pills (once, soon)", "and 7 more"]
-    assert told('{"removed": 3}') == "Done."
-    assert told('{"schedules": [{"id": 3, […]') == '{"schedules": [{"id": 3, […]'
+    assert describe_result('{"removed": 3}') == "Done."
+    assert describe_result('{"schedules": [{"id": 3, […]') == '{"schedules": [{"id": 3, […]'

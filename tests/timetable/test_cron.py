@@ -165,7 +165,7 @@ def test_there_is_no_leap_day_after_the_last_nor_before_the_first() -> None:
 
 @pytest.mark.parametrize("text", ["0 0 30 2 *", "0 0 31 2,4,6,9,11 *", "0 0 30-31 FEB *"])
 def test_what_never_fires_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="never fires: those months have no such day"):
+    with pytest.raises(ValueError, match="never runs: those months have no such day"):
         Cron(text, "UTC")
 
 

@@ -5,7 +5,7 @@ from typing import TypedDict, Unpack
 import pytest
 
 from gateway.domain.schedules import Definition, Misfire, Once, Recurring
-from gateway.timetable.definition import LONGEST_NAME, LONGEST_PROMPT, Changes, Kind, Refused, amend, define
+from gateway.timetable.definition import LONGEST_NAME, MAX_PROMPT, Changes, Kind, Refused, amend, define
 
 NOW = datetime(2026, 11, 21, 10, 3, tzinfo=UTC)
 DAILY = Definition("tea", "Make tea.", Recurring("0 16 * * *"), "Europe/London", Misfire.SKIP, True)
@@ -134,15 +134,15 @@ def test_what_does_not_fit_together_is_refused() -> None:
 
 def test_a_wrong_value_is_told_by_its_name() -> None:
     assert refusal(cron_expr="0 0 9 * * *").startswith("cron_expr: needs exactly 5 fields")
-    assert refusal(cron_expr="0 0 30 2 *").startswith('cron_expr: "0 0 30 2 *" never fires')
-    assert refusal(timezone="Berlin") == 'timezone: "Berlin" is no IANA time zone; did you mean Europe/Berlin?'
+    assert refusal(cron_expr="0 0 30 2 *").startswith('cron_expr: "0 0 30 2 *" never runs')
+    assert refusal(timezone="Berlin") == 'timezone: "Berlin" is not an IANA time zone; did you mean Europe/Berlin?'
     assert refusal(misfire="later") == "misfire must be run_once, skip or catch_up"
 
 
 def test_name_and_prompt_have_a_size() -> None:
-    most = defined(name="n" * LONGEST_NAME, prompt="p" * LONGEST_PROMPT)
+    most = defined(name="n" * LONGEST_NAME, prompt="p" * MAX_PROMPT)
 
-    assert (len(most.name), len(most.prompt)) == (LONGEST_NAME, LONGEST_PROMPT)
+    assert (len(most.name), len(most.prompt)) == (LONGEST_NAME, MAX_PROMPT)
     assert refusal(name=" ") == "name must be one line of 1-80 characters; this has 0"
     assert refusal(name="n" * 81).endswith("this has 81")
     assert refusal(name="a\nb") == "name must be one line of 1-80 characters; this has 3"
@@ -179,7 +179,7 @@ def test_a_zone_that_is_none_any_more_hinders_only_what_needs_it() -> None:
 
     assert amended(lost, prompt="Call Eve.").when == ONCE.when
     assert amended(lost, timezone="UTC").zone == "UTC"
-    with pytest.raises(Refused, match='timezone: "Mars/Olympus" is no IANA time zone'):
+    with pytest.raises(Refused, match='timezone: "Mars/Olympus" is not an IANA time zone'):
         amended(lost, run_at="2026-11-22T16:00")
 
 

@@ -51,10 +51,10 @@ def test_anything_but_five_fields_is_refused(text: str) -> None:
         ("1,,2 8 * * *", 'minute "" is not understood'),
         ("٣ 8 * * *", 'minute "٣" is not understood'),
         ("*-5 8 * * *", 'minute "*-5" is not understood'),
-        ("0 9-9 * * *", 'hour "9-9" is no range: write "9"'),
-        ("*/0 * * * *", 'minute "*/0": a step is 1-59'),
-        ("*/90 * * * *", 'minute "*/90": a step is 1-59, and counts anew from 0 each time'),
-        ("0 22-6/2 * * *", 'hour "22-6/2" runs over its end: write "22-23/2" and what follows'),
+        ("0 9-9 * * *", 'hour "9-9" is not a range: write "9"'),
+        ("*/0 * * * *", 'minute "*/0": a step must be 1-59'),
+        ("*/90 * * * *", 'minute "*/90": a step must be 1-59, and restarts at 0 each time'),
+        ("0 22-6/2 * * *", 'hour "22-6/2" wraps around: write "22-23/2" and the rest separately'),
     ],
 )
 def test_what_is_wrong_is_told_with_what_would_be_right(text: str, told: str) -> None:

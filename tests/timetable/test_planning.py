@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gateway.domain.schedules import MOST_COUNTED, Definition, Misfire, Once, Plan, Recurring, When
 from gateway.timetable.cron import Cron
-from gateway.timetable.planning import CAUGHT_UP, GRACE, next_slot, plan
+from gateway.timetable.planning import GRACE, MAX_CATCH_UP, next_slot, plan
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -112,7 +112,7 @@ def test_no_more_is_caught_up_with_than_the_newest_hundred() -> None:
 
     assert planned == Plan(NINE + 50 * HOUR, NINE + 51 * HOUR, 50, NINE, NINE + 49 * HOUR)
     assert fired(hourly, NINE, iter([now])) == [NINE + n * HOUR for n in range(50, 150)]
-    assert CAUGHT_UP == 100
+    assert MAX_CATCH_UP == 100
 
 
 @pytest.mark.parametrize("misfire", Misfire)

@@ -23,7 +23,7 @@ from gateway.domain.tools import Caller, Effect, ToolFailed
 from gateway.llm.tokens import estimate_tool
 from gateway.store.people import principals
 from gateway.store.pool import Database
-from gateway.tools import Own, Services
+from gateway.tools import PrincipalContext, Services
 from gateway.tools.cron import CronArguments, tools, until
 from gateway.workspace.tree import Workspace
 from tests.store.world import World, found
@@ -56,14 +56,14 @@ async def spill(name: str, _text: str) -> str:
 class Person:
     """Somebody for whom the agent works, and a run that works for them."""
 
-    own: Own
+    context: PrincipalContext
     caller: Caller
     clock: Clock = field(default_factory=Clock)
     calls: int = 0
 
     @property
     def toolbox(self) -> Toolbox:
-        return Toolbox(tools(Services(Workspace(Path()), nothing, own=self.own)), spill)
+        return Toolbox(tools(Services(Workspace(Path()), nothing, context=self.context)), spill)
 
     async def run(self, caller: Caller, **arguments: object) -> ToolOutcome:
         return await self.toolbox.run(ToolCall("1", "cron", json.dumps(arguments)), caller)
@@ -87,9 +87,9 @@ async def world(database: Database) -> World:
 
 def person(world: World, database: Database, principal: PrincipalId, role: Role, zone: str | None) -> Person:
     clock = Clock()
-    own = Own(principal, role, database.run, clock, lambda: zone)
+    context = PrincipalContext(principal, role, database.run, clock, lambda: zone)
     caller = Caller(TaskId(uuid4()), 0, world.session, world.address, Label.OWNER)
-    return Person(own, caller, clock)
+    return Person(context, caller, clock)
 
 
 @pytest.fixture
@@ -167,10 +167,10 @@ class TestAdding:
     async def test_where_no_zone_is_known_it_is_asked_for_only_if_it_matters(
         self, ada: Person, said: dict[str, str], assumed: bool
     ) -> None:
-        ada.own = replace(ada.own, zone=lambda: None)
+        ada.context = replace(ada.context, zone=lambda: None)
         added = await ada.call(action="add", name="x", prompt="y", **said)
         assert ("note" in added) is assumed
-        assert ("UTC was taken" in str(added)) is assumed
+        assert ("UTC is used" in str(added)) is assumed
 
     @pytest.mark.parametrize(
         ("said", "told"),
@@ -287,7 +287,7 @@ class TestListing:
         assert "truncated" not in listed
 
     async def test_one_that_is_valid_no_more_hides_no_other(self, ada: Person, world: World) -> None:
-        ada.own = replace(ada.own, zone=lambda: None)
+        ada.context = replace(ada.context, zone=lambda: None)
         await ada.call(action="add", **ONCE)
         await ada.call(action="add", **DAILY)
         await world.do("update schedules set zone = 'Mars/Olympus', cron = case when cron is not null then 'soon' end")
@@ -352,7 +352,7 @@ class TestTrust:
             await tx.execute("delete from schedules")
             return list(await tx.fetch("select * from schedules"))
 
-        assert await bob.own.transact(everything) == []
+        assert await bob.context.transact(everything) == []
         assert await world.column("select prompt from schedules") == [ONCE["prompt"]]
 
     async def test_a_member_forgets_what_became_of_it_too(self, world: World) -> None:
@@ -406,8 +406,8 @@ def test_garbage_is_answered_and_breaks_nothing(dsn: str, given_arguments: Seque
         async with await Database.connect(dsn, size=1) as database:
             async with database.transaction() as tx:
                 principal = await principals.add(tx, Role.MEMBER, "Eve", [str(uuid4())])
-            own = Own(principal, Role.MEMBER, database.bound(principal).run, Clock(), lambda: None)
-            [tool] = tools(Services(Workspace(Path()), nothing, own=own))
+            context = PrincipalContext(principal, Role.MEMBER, database.bound(principal).run, Clock(), lambda: None)
+            [tool] = tools(Services(Workspace(Path()), nothing, context=context))
             for ordinal, arguments in enumerate(given_arguments):
                 caller = Caller(TaskId(uuid4()), ordinal, SessionId(UUID(int=1)), None, Label.KNOWN)
                 try:

@@ -9,7 +9,7 @@ from gateway.web import board
 
 
 async def test_an_outage_changes_nothing_and_what_changed_meanwhile_comes_after_it(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(board, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(board, "POLL_SECONDS", 0)
     drawn: list[Mapping[str, str] | None] = [
         None,
         {"empty": "<i id=empty>", "a": "<i id=a>1"},

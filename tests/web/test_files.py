@@ -115,7 +115,7 @@ async def test_other_fields_of_the_form_are_passed_over(web: Web):
 
 
 async def test_a_client_that_falls_silent_is_given_up(web: Web, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(multipart, "SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(multipart, "IDLE_SECONDS", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
     head = f"POST /api/files HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {BEARER['Authorization']}\r\n"
     kind = "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 5000\r\n\r\n"

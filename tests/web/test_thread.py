@@ -127,7 +127,7 @@ async def test_a_call_is_shown_with_its_result_and_its_time(thread: Thread):
 async def test_a_call_without_a_result_runs_or_was_interrupted(thread: Thread):
     call = row(1, "tool_intent", "{}", tool="read_file", ordinal=0)
     assert 'data-state="unknown"' in await drawn(thread, call)
-    thread.happened(TurnStarted(()))
+    thread.apply(TurnStarted(()))
     assert 'data-state="running"' in await drawn(thread, call)
 
 
@@ -137,34 +137,34 @@ async def test_a_result_that_is_no_json_is_shown_as_it_is(thread: Thread):
 
 
 async def test_finished_blocks_are_added_once_and_only_the_tail_is_drawn_again(thread: Thread):
-    thread.happened(TurnStarted(()))
+    thread.apply(TurnStarted(()))
     first = await thread.draw([row(1, "user", "hi")])
     assert [patch.what for patch in first] == ["insert", "insert", "running"]
-    thread.happened(TextWritten("One.\n\nTw"))
+    thread.apply(TextWritten("One.\n\nTw"))
     first_block = Patch("append", "live-done", "<p>One.</p>\n")
     assert await thread.draw(None) == [first_block, Patch("fill", "live-tail", "<p>Tw</p>\n")]
-    thread.happened(TextWritten("o."))
+    thread.apply(TextWritten("o."))
     assert await thread.draw(None) == [Patch("fill", "live-tail", "<p>Two.</p>\n")]
     assert await thread.draw(None) == []
 
 
 async def test_a_retry_and_a_tool_call_clear_what_was_written(thread: Thread):
-    thread.happened(TurnStarted(()))
+    thread.apply(TurnStarted(()))
     await thread.draw([])
     for event in (TextDropped(), ToolStarted("c", "read_file", "{}")):
-        thread.happened(TextWritten("One.\n\nTwo and more"))
+        thread.apply(TextWritten("One.\n\nTwo and more"))
         await thread.draw(None)
-        thread.happened(event)
+        thread.apply(event)
         assert await thread.draw(None) == [Patch("fill", "live-done", ""), Patch("fill", "live-tail", "")]
 
 
 async def test_shorter_words_after_a_retry_replace_the_longer_ones(thread: Thread):
-    thread.happened(TurnStarted(()))
+    thread.apply(TurnStarted(()))
     await thread.draw([])
-    thread.happened(TextWritten("A long first try.\n\nWith two blocks."))
+    thread.apply(TextWritten("A long first try.\n\nWith two blocks."))
     await thread.draw(None)
-    thread.happened(TextDropped())
-    thread.happened(TextWritten("Short."))
+    thread.apply(TextDropped())
+    thread.apply(TextWritten("Short."))
     assert await thread.draw(None) == [
         Patch("fill", "live-done", ""),
         Patch("fill", "live-tail", ""),
@@ -173,21 +173,21 @@ async def test_shorter_words_after_a_retry_replace_the_longer_ones(thread: Threa
 
 
 async def test_other_words_of_the_same_length_after_a_retry_replace_the_first(thread: Thread):
-    thread.happened(TurnStarted(()))
+    thread.apply(TurnStarted(()))
     await thread.draw([])
-    thread.happened(TextWritten("First.\n\nwords"))
+    thread.apply(TextWritten("First.\n\nwords"))
     await thread.draw(None)
-    thread.happened(TextDropped())
-    thread.happened(TextWritten("Other.\n\nwords and more"))
+    thread.apply(TextDropped())
+    thread.apply(TextWritten("Other.\n\nwords and more"))
     patches = await thread.draw(None)
     assert patches[0] == Patch("fill", "live-done", "")
     assert Patch("append", "live-done", "<p>Other.</p>\n") in patches
 
 
 async def test_the_answer_takes_the_place_of_what_was_being_written(thread: Thread):
-    thread.happened(TurnStarted(()))
+    thread.apply(TurnStarted(()))
     await thread.draw([row(1, "user", "hi")])
-    thread.happened(TurnEnded())
+    thread.apply(TurnEnded())
     patches = await thread.draw([row(1, "user", "hi"), row(2, "assistant", "hello")])
     assert patches[0].what == "replace"
     assert patches[0].where == "live"
@@ -205,17 +205,17 @@ async def test_whoever_comes_late_gets_what_is_written(thread: Thread):
 
 
 async def test_a_block_without_end_is_drawn_ever_more_rarely(thread: Thread):
-    thread.happened(TurnStarted(()))
+    thread.apply(TurnStarted(()))
     await thread.draw([])
-    thread.happened(TextWritten("```\n"))
+    thread.apply(TextWritten("```\n"))
     draws = 0
     for _ in range(CAP // 64):
-        thread.happened(TextWritten("x" * 63 + "\n"))
+        thread.apply(TextWritten("x" * 63 + "\n"))
         draws += bool(await thread.draw(None))
     assert draws < CAP // 64 / 4
 
 
 def test_events_say_whether_the_rows_changed(thread: Thread):
     again = [MessageStored(MessageId(1)), ToolEnded("c", "{}", False, 3), SessionReplaced(SESSION), Overrun()]
-    assert all(thread.happened(event) for event in again)
-    assert not thread.happened(TextWritten("x"))
+    assert all(thread.apply(event) for event in again)
+    assert not thread.apply(TextWritten("x"))

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import pytest
 
 from gateway.web.errors import Refused
-from gateway.web.throttle import BURST, Pace, Throttle, canonical
+from gateway.web.throttle import BURST, RateLimiter, Throttle, canonical
 
 
 @dataclass
@@ -61,7 +61,7 @@ def test_memory_is_bounded():
 
 def test_who_asks_too_often_is_told_when_to_come_again():
     clock = Hand()
-    pace = Pace(clock, burst=2, per_second=0.5)
+    pace = RateLimiter(clock, burst=2, per_second=0.5)
     for at, allowed, wait in ((0.0, 2, "2"), (1.0, 0, "1"), (2.0, 1, "2"), (2.5, 0, "2"), (100.0, 2, "2")):
         clock.at = at
         for _ in range(allowed):

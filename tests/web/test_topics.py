@@ -9,10 +9,10 @@ from markupsafe import Markup
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.inbound import Address
 from gateway.web import topics
-from gateway.web.follow import Conversations, News, Snapshot
-from gateway.web.live import Frame
+from gateway.web.follow import Conversations, Snapshot, Update
 from gateway.web.pages import Pages
 from gateway.web.render import Markdown
+from gateway.web.sse import Frame
 from gateway.web.thread import Thread
 from gateway.web.topics import Topics
 
@@ -23,10 +23,10 @@ class Told(Conversations):
     """A conversation in which happens what a test says, or which cannot be read."""
 
     def __init__(self, problem: Exception | None = None) -> None:
-        self.news: asyncio.Queue[News] = asyncio.Queue()
+        self.news: asyncio.Queue[Update] = asyncio.Queue()
         self.problem = problem
 
-    async def follow(self, address: Address, *, pace: float = 0.0) -> AsyncGenerator[News, None]:
+    async def follow(self, address: Address, *, pace: float = 0.0) -> AsyncGenerator[Update, None]:
         if self.problem:
             raise self.problem
         yield Snapshot(None, (), None)

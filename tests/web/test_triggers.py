@@ -120,7 +120,7 @@ class TestAnyBody:
         assert await web.path.rows(chosen) == [(1, False)]
 
     async def test_what_is_no_text_and_what_is_nothing_is_refused(self, web: Web) -> None:
-        told = "The body is not text in UTF-8.", "Nothing is said about what happened."
+        told = "The body is not text in UTF-8.", "The content is empty; say what happened."
         for body, message in zip((b"\x89PNG\r\n\x1a\n", b" \n"), told, strict=True):
             assert error(await raw(web, body, "/trigger/ci")) == (400, "invalid_request", message)
 
@@ -145,12 +145,12 @@ class TestParsing:
 
     @pytest.mark.parametrize("body", [{}, {"text": "a", "payload": 1}, {"text": None}, {"payload": None}])
     def test_what_happened_is_said_in_one_way(self, body: dict[str, object]) -> None:
-        message = "The request: say what happened in one of text and payload"
+        message = "The request: give either text or payload"
         assert refusal(json.dumps(body).encode()) == (400, None, message)
 
     def test_an_unknown_field_is_told_the_known_ones(self) -> None:
         known = "source, text, payload, agent, session, deliver_to, idempotency_key"
-        assert refusal(b'{"text": "a", "mode": 1}') == (400, "mode", f"mode is unknown here; known are {known}.")
+        assert refusal(b'{"text": "a", "mode": 1}') == (400, "mode", f"mode is unknown; known are {known}.")
 
     @pytest.mark.parametrize("source", ["../../etc/passwd", "CI", "", "ci\n", "ci\x00", ".ci", "\ud800", 7])
     def test_a_source_names_a_file_and_nothing_else(self, source: object) -> None:
@@ -189,8 +189,8 @@ class TestRefusing:
     async def test_what_cannot_be_meant_is_told_in_the_one_shape(self, web: Web) -> None:
         assert error(await raw(web, b"{")) == (400, "invalid_request", "The body is not valid JSON.")
         assert error(await send(web, source="ci", text="x", mode=1))[:2] == (400, "unknown_parameter")
-        assert error(await send(web, text="x"))[::2] == (400, "source: say where it happened")
-        assert error(await send(web, source="ci", text=" "))[::2] == (400, "Nothing is said about what happened.")
+        assert error(await send(web, text="x"))[::2] == (400, "source: name the source of the event")
+        assert error(await send(web, source="ci", text=" "))[::2] == (400, "The content is empty; say what happened.")
         deep = b'{"source": "ci", "payload":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         assert error(await raw(web, deep)) == (400, "invalid_request", "The body is not valid JSON.")
         assert await prompts(web) == []
@@ -203,7 +203,7 @@ class TestRefusing:
         for path in ("/trigger", "/trigger/ci"):
             told = await raw(web, b"x" * (MAX_TRIGGER + 1), path)
             untold = await web.client.post(path, content=endless(), headers=BEARER)
-            assert error(told) == error(untold) == (413, "too_large", "This request may have 256 KB.")
+            assert error(told) == error(untold) == (413, "too_large", "The request is too large; the limit is 256 KB.")
         largest = await raw(web, b"x" * MAX_TRIGGER, "/trigger/ci")
         assert largest.status_code == 202
         [prompt] = await prompts(web)

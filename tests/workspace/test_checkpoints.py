@@ -14,7 +14,7 @@ import pytest
 from dulwich.objects import Blob, Commit, Tree
 
 from gateway.domain.errors import OwnerMustAct, SupaclawError
-from gateway.workspace.checkpoints import history, restoring, snapshot
+from gateway.workspace.checkpoints import history, restore, snapshot
 from gateway.workspace.checkpoints import jobs as checkpoints
 from gateway.workspace.checkpoints import store as stores
 
@@ -49,7 +49,7 @@ class Place:
 
     def kept(self, id: str) -> dict[str, bytes]:
         """Path and content of a checkpoint."""
-        with stores.opened(self.store) as store:
+        with stores.open_store(self.store) as store:
             files = history.contents(store, store.find(id))
             return {path: store.objects[entry.id].as_raw_string() for path, entry in files.items()}
 
@@ -72,7 +72,7 @@ def place(tmp_path: Path) -> Place:
 
 def settle(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the files were old when they are read next."""
-    monkeypatch.setattr(snapshot, "YOUNG_NS", -(10**12))
+    monkeypatch.setattr(snapshot, "UNSETTLED_NS", -(10**12))
 
 
 class TestCommit:
@@ -228,7 +228,7 @@ class TestReadingAgain:
         assert place.kept(made["id"]) == {"a.md": b"text", "b.md": b"longer than before"}
 
     def test_a_young_file_is_read_again(self, place: Place, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(snapshot, "YOUNG_NS", 10**12)
+        monkeypatch.setattr(snapshot, "UNSETTLED_NS", 10**12)
         place.write("a.md")
         place.commit()
         place.commit()
@@ -281,7 +281,7 @@ class TestFinding:
 
     @pytest.mark.parametrize("id", ["abc", "HEAD", "../refs"])
     def test_what_is_no_id_is_refused(self, place: Place, id: str) -> None:
-        with pytest.raises(OwnerMustAct, match="is no id"):
+        with pytest.raises(OwnerMustAct, match="is not an id"):
             place.diff(id)
 
     def test_an_id_that_is_not_there_is_told(self, place: Place) -> None:
@@ -300,10 +300,10 @@ class TestFinding:
         for number in range(2):
             place.write("a.md", str(number))
             ids.append(place.commit()["id"])
-        with stores.opened(place.store) as store:
+        with stores.open_store(place.store) as store:
             commits = [store.find(id).id for id in ids]
             monkeypatch.setattr(store.objects, "iter_prefix", lambda _: iter(commits))
-            with pytest.raises(OwnerMustAct, match="begins the ids of 2 checkpoints"):
+            with pytest.raises(OwnerMustAct, match="matches 2 checkpoints"):
                 store.find(ids[0])
 
     def test_a_list_is_as_long_as_was_asked(self, place: Place) -> None:
@@ -447,14 +447,14 @@ class TestRestore:
         id = place.commit()["id"]
         place.write("a.md", "two")
         place.write("b.md", "new")
-        really = restoring.make_equal
+        really = restore.make_equal
 
         def later(*arguments: object) -> object:
             place.write("a.md", "written meanwhile")
             place.write("b.md", "written meanwhile")
             return really(*arguments)
 
-        monkeypatch.setattr(restoring, "make_equal", later)
+        monkeypatch.setattr(restore, "make_equal", later)
         done = place.restore(id)
 
         assert set(done["left"]) == {"a.md", "b.md"}
@@ -490,14 +490,14 @@ def forged(place: Place, name: bytes) -> str:
     commit.author = commit.committer = b"x <x>"
     commit.author_time = commit.commit_time = commit.author_timezone = commit.commit_timezone = 0
     commit.message = b"x"
-    with stores.opened(place.store) as store:
+    with stores.open_store(place.store) as store:
         store.objects.add_objects([(blob, None), (tree, None), (commit, None)])
     return commit.id.decode()
 
 
 def test_a_second_program_waits_for_the_first(place: Place) -> None:
     place.write("a.md")
-    with stores.opened(place.store):
+    with stores.open_store(place.store):
         other = threading.Thread(target=place.commit)
         other.start()
         other.join(0.3)
@@ -525,7 +525,7 @@ class TestRepack:
     ) -> None:
         made = self.many(place, 11)
         assert len(self.packs(place)) == 22
-        monkeypatch.setattr(stores, "MANY_PACKS", 12)
+        monkeypatch.setattr(stores, "REPACK_COUNT", 12)
         place.write("last.md")
         place.commit()
 
@@ -540,8 +540,8 @@ class TestRepack:
         place.commit()
         large = self.packs(place)
         made = self.many(place, 5)
-        monkeypatch.setattr(stores, "MANY_PACKS", 2)
-        monkeypatch.setattr(stores, "PACKED_AGAIN", 10_000)
+        monkeypatch.setattr(stores, "REPACK_COUNT", 2)
+        monkeypatch.setattr(stores, "REPACK_BYTES", 10_000)
         place.write("last.md")
         place.commit()
 
@@ -550,7 +550,7 @@ class TestRepack:
         assert {id: place.kept(id) for id in made} == made
 
     def test_a_large_workspace_is_written_in_several_packs(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(stores, "TOGETHER", 1000)
+        monkeypatch.setattr(stores, "BATCH_BYTES", 1000)
         contents = {f"{number}.md": str(number).encode() * 400 for number in range(10)}
         for path, content in contents.items():
             place.write(path, content.decode())
@@ -610,12 +610,12 @@ def test_a_kill_at_any_step_of_the_first_commit_can_be_followed(place: Place) ->
 def test_a_kill_at_any_step_of_a_repack_loses_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: dict[str, dict[str, bytes]] = {}
     for step in range(1, 100):
-        monkeypatch.setattr(stores, "MANY_PACKS", 1000)
+        monkeypatch.setattr(stores, "REPACK_COUNT", 1000)
         for version in range(4):
             place.write("a.md", f"{step} {version}")
             id = place.commit()["id"]
             kept[id] = place.kept(id)
-        monkeypatch.setattr(stores, "MANY_PACKS", 3)
+        monkeypatch.setattr(stores, "REPACK_COUNT", 3)
         if not killed_at(step, place.commit):
             break
         recent = list(kept)[-8:]

@@ -25,7 +25,9 @@ def test_a_file_is_measured_whole(tmp_path: Path) -> None:
 def test_one_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(10**12)
-    with pytest.raises(WorkspaceError, match=r"^huge has 1000000\.0 MB, and 50 MB are the most") as refused:
+    with pytest.raises(
+        WorkspaceError, match=r"^huge has 1000000\.0 MB; the limit for sending there is 50 MB"
+    ) as refused:
         measure(tmp_path, "huge", 50_000_000)
     assert refused.value.code == "too_large"
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.workspace.names import LONGEST, candidates, safe_name, taken
+from gateway.workspace.names import MAX_BYTES, candidates, safe_name, taken
 from gateway.workspace.paths import WorkspacePath
 
 
@@ -38,14 +38,14 @@ def test_a_file_without_a_name_is_named_after_its_type() -> None:
 def test_a_long_name_is_cut_before_its_extension() -> None:
     name = safe_name("é" * 300 + ".pdf")
     assert name.endswith("é.pdf")
-    assert len(name.encode()) <= LONGEST
+    assert len(name.encode()) <= MAX_BYTES
 
 
 @given(st.text(max_size=400), st.text(max_size=40))
 def test_whatever_it_is_called_the_workspace_takes_it(name: str, mime: str) -> None:
     safe = safe_name(name, mime)
     assert WorkspacePath.parse(f"uploads/2026-11-21/{safe}.pages/001.txt").parts[2] == f"{safe}.pages"
-    assert len(safe.encode()) <= LONGEST
+    assert len(safe.encode()) <= MAX_BYTES
     assert not safe.startswith(".")
     assert safe_name(safe, mime) == safe
 

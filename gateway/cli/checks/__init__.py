@@ -1,4 +1,4 @@
-"""What `supaclaw doctor` looks at; each check only looks, and answers with findings."""
+"""The checks of `supaclaw doctor`; each is read-only and yields findings."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -7,12 +7,12 @@ import structlog
 from gateway.cli.checks.channels import check_channels
 from gateway.cli.checks.config import check_config, check_failpoint
 from gateway.cli.checks.database import check_database
-from gateway.cli.checks.finding import Check, Finding, Level, Patient, admit
+from gateway.cli.checks.finding import Check, CheckContext, Finding, Level, load_context
 from gateway.cli.checks.folders import check_disk, check_folders, check_keys
 from gateway.cli.checks.machine import check_clock, check_jail, check_memory, check_port, check_python
 from gateway.cli.checks.model import check_model
 
-__all__ = ["CHECKS", "Finding", "Level", "Patient", "admit", "examine"]
+__all__ = ["CHECKS", "CheckContext", "Finding", "Level", "load_context", "run_checks"]
 
 CHECKS: Mapping[str, Check] = {
     "python": check_python,
@@ -29,27 +29,27 @@ CHECKS: Mapping[str, Check] = {
     "channels": check_channels,
     "jail": check_jail,
 }
-"""In the order a start would meet what they find."""
+"""In the order in which a start would hit the problems."""
 
 NEED_THE_CONFIG = frozenset({"database", "model", "channels"})
-"""What the defaults, which stand in for a wrong config.json, would say nothing true about."""
+"""Checks that would mislead on the defaults that stand in for an invalid config.json."""
 
 log = structlog.get_logger(__name__)
 
 
-def examine(
-    patient: Patient, begins: Callable[[str], None] = lambda _: None, checks: Mapping[str, Check] = CHECKS
+def run_checks(
+    context: CheckContext, begins: Callable[[str], None] = lambda _: None, checks: Mapping[str, Check] = CHECKS
 ) -> Iterator[tuple[str, Finding]]:
-    """Every finding with the name of its check, which `begins` is told first. A check that breaks is a finding too."""
+    """Yield each finding with its check's name; calls `begins` before each check. A crashed check is a finding too."""
     for name, check in checks.items():
         begins(name)
-        if patient.problem and name in NEED_THE_CONFIG:
-            yield name, Finding(Level.WARN, "not looked at", "mend config.json first")
+        if context.problem and name in NEED_THE_CONFIG:
+            yield name, Finding(Level.WARN, "not checked", "fix config.json first")
             continue
         try:
-            for finding in check(patient):
+            for finding in check(context):
                 yield name, finding
         except Exception as error:
             log.exception("doctor.check_broke", check=name)
-            text = f"this check broke: {' '.join(f'{type(error).__name__}: {error}'.split())}"
-            yield name, Finding(Level.FAIL, text, "a defect of this program: please report it; the other checks count")
+            text = f"this check crashed: {' '.join(f'{type(error).__name__}: {error}'.split())}"
+            yield name, Finding(Level.FAIL, text, "a bug in this program: please report it; the other checks are valid")

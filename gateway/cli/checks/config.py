@@ -1,22 +1,22 @@
-"""The configuration: valid, private when it holds secrets, no crash test left armed."""
+"""The configuration: valid, private if it holds secrets, no crash test armed."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.cli.checks.finding import Finding, Level, Patient
-from gateway.config.edit import hidden
+from gateway.cli.checks.finding import CheckContext, Finding, Level
+from gateway.config.edit import masked
 from gateway.config.failpoints import Failpoints
 from gateway.config.load import parse_json, read
 from gateway.domain.errors import ConfigError
 from gateway.logs import SecretMask
 
 
-def check_config(patient: Patient) -> Iterator[Finding]:
-    """config.json can be used, and nobody else can read the secrets in it."""
-    path = patient.environment.config
-    if patient.problem:
-        for line in str(patient.problem).splitlines():
-            yield Finding(Level.FAIL, line, f"mend {path}; `supaclaw config validate` checks it again")
+def check_config(context: CheckContext) -> Iterator[Finding]:
+    """config.json is valid, and nobody else can read its secrets."""
+    path = context.environment.config
+    if context.problem:
+        for line in str(context.problem).splitlines():
+            yield Finding(Level.FAIL, line, f"fix {path}; `supaclaw config validate` checks it again")
     elif not path.exists():
         yield Finding(Level.OK, f"no {path}, the defaults are used")
     elif path.stat().st_mode & 0o077 and _holds_secrets(path):
@@ -26,9 +26,9 @@ def check_config(patient: Patient) -> Iterator[Finding]:
         yield Finding(Level.OK, str(path))
 
 
-def check_failpoint(patient: Patient) -> Iterator[Finding]:
-    """Where no crash test is armed there is nothing to say."""
-    armed = patient.environment.fail
+def check_failpoint(context: CheckContext) -> Iterator[Finding]:
+    """Warn about an armed crash test; yields nothing otherwise."""
+    armed = context.environment.fail
     try:
         Failpoints(armed)
     except ConfigError as error:
@@ -40,4 +40,4 @@ def check_failpoint(patient: Patient) -> Iterator[Finding]:
 
 def _holds_secrets(path: Path) -> bool:
     raw = parse_json(read(path) or "{}", path.name)
-    return hidden("", raw) != raw or SecretMask().value(raw) != raw
+    return masked("", raw) != raw or SecretMask().value(raw) != raw

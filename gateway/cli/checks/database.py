@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from gateway.cli.checks.finding import Finding, Level, Patient, refused
+from gateway.cli.checks.finding import CheckContext, Finding, Level, refused
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import check_server, read_migrations, schema_of
@@ -14,9 +14,9 @@ _FAR_MS = 50.0
 _SKEW_SECONDS = 5.0
 
 
-def check_database(patient: Patient) -> Iterator[Finding]:
+def check_database(context: CheckContext) -> Iterator[Finding]:
     """Connection, server, migrations, and the clock of a server elsewhere."""
-    data, url = patient.environment.data, patient.config.database.url
+    data, url = context.environment.data, context.config.database.url
     embedded, password = EmbeddedPostgres(data), data / "keys" / "postgres.supaclaw"
     if url is None and not embedded.is_running:
         yield Finding(Level.OK, "the embedded Postgres is not running; `supaclaw up` starts it")
@@ -26,7 +26,7 @@ def check_database(patient: Patient) -> Iterator[Finding]:
         yield Finding(Level.FAIL, text, "put it back from a backup; without it nobody can log in")
         return
     try:
-        yield from asyncio.run(_examined(url.get_secret_value() if url else None, embedded))
+        yield from asyncio.run(_check_channel(url.get_secret_value() if url else None, embedded))
     except SupaclawError as error:
         log = data / "logs" / "postgres.log"
         fix = "check database.url, and that this server runs" if url else f"see {log}; `supaclaw down`, `supaclaw up`"
@@ -52,7 +52,7 @@ def judge(server: Server) -> Iterator[Finding]:
         yield Finding(Level.WARN, text, "let NTP set both clocks")
 
 
-async def _examined(url: str | None, embedded: EmbeddedPostgres) -> list[Finding]:
+async def _check_channel(url: str | None, embedded: EmbeddedPostgres) -> list[Finding]:
     """The embedded server runs already, so that starting it is only a login."""
     async with await Database.connect(url or await embedded.start(), size=1) as database:
         try:

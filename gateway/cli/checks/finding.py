@@ -1,4 +1,4 @@
-"""What a check sees, and what it looks at."""
+"""What a check reads, and what it reports."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check saw, and what to do about it."""
+    """The result of a check, and how to fix it."""
 
     level: Level
     text: str
@@ -30,29 +30,29 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
-    """What is examined; `config` holds the defaults where config.json is wrong, and `problem` says what is."""
+class CheckContext:
+    """What checks read; if config.json is invalid, `config` holds the defaults and `problem` the reason."""
 
     environment: Environment
     environ: Mapping[str, str]
     config: Config
     problem: ConfigError | None = None
     live: bool = False
-    """Model and messengers are really asked."""
+    """Whether to call the model and the messengers."""
 
 
-Check: TypeAlias = Callable[[Patient], Iterator[Finding]]
+Check: TypeAlias = Callable[[CheckContext], Iterator[Finding]]
 
 
-def admit(environment: Environment, environ: Mapping[str, str], *, live: bool) -> Patient:
-    """The patient, whatever its config.json is like."""
+def load_context(environment: Environment, environ: Mapping[str, str], *, live: bool) -> CheckContext:
+    """Load what checks read, even if config.json is invalid."""
     try:
-        return Patient(environment, environ, load(environment.config, environ), live=live)
+        return CheckContext(environment, environ, load(environment.config, environ), live=live)
     except ConfigError as problem:
-        return Patient(environment, environ, parse("{}", environ), problem, live=live)
+        return CheckContext(environment, environ, parse("{}", environ), problem, live=live)
 
 
 def refused(error: OwnerMustAct) -> Finding:
-    """What a start would refuse; such an error says what is wrong and, behind the last separator, what to do."""
+    """A failed check for an error that would stop a start; its text names the problem, then, last, the fix."""
     parts = re.split(r"[;:] (?!.*[;:] )", str(error))
     return Finding(Level.FAIL, parts[0], parts[-1])

@@ -1,4 +1,4 @@
-"""The machine: Python, memory, the clock, the port, and what its kernel offers to lock a command in."""
+"""The machine: Python, memory, the clock, the port, and the kernel's sandbox."""
 
 import ctypes
 import platform
@@ -7,27 +7,27 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from gateway.cli.checks.finding import Finding, Level, Patient, refused
+from gateway.cli.checks.finding import CheckContext, Finding, Level, refused
 from gateway.config.instance import holder
 from gateway.domain.errors import OwnerMustAct
 
 _LEAST_MIB, _ENOUGH_MIB = 256, 512
-"""The gateway takes 125 MB, 270 with litellm, and the embedded Postgres 35; files being read come on top."""
+"""The gateway needs 125 MB, 270 with litellm, and the embedded Postgres 35; reading files needs more."""
 _OLDEST_YEAR = 2026
 _UNSYNCHRONISED = 5
 _LANDLOCK_CREATE_RULESET = 444
 _ASK_VERSION = 1
 
 
-def check_python(_patient: Patient, version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
+def check_python(_patient: CheckContext, version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
     """Python is new enough."""
     text = f"Python {'.'.join(map(str, version))}"
     new = version >= (3, 11)
     yield Finding(Level.OK, text) if new else Finding(Level.FAIL, text, "install Python 3.11 or newer")
 
 
-def check_memory(_patient: Patient, available: int | None = None) -> Iterator[Finding]:
-    """The machine, or the container, has memory for the gateway and its database."""
+def check_memory(_patient: CheckContext, available: int | None = None) -> Iterator[Finding]:
+    """The machine or container has enough memory for the gateway and its database."""
     from gateway.background import footprint
 
     has = (footprint.available() if available is None else available) // 2**20
@@ -37,33 +37,33 @@ def check_memory(_patient: Patient, available: int | None = None) -> Iterator[Fi
 
 
 def kernel_clock() -> int | None:
-    """What the kernel says of its clock (`adjtimex`, which changes nothing here); None where it cannot be asked."""
+    """The kernel's clock state (`adjtimex`, read-only); None if it is unavailable."""
     with suppress(OSError, AttributeError):
         return int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(1024)))
     return None
 
 
 def check_clock(
-    _patient: Patient, now: datetime | None = None, kernel: Callable[[], int | None] = kernel_clock
+    _patient: CheckContext, now: datetime | None = None, kernel: Callable[[], int | None] = kernel_clock
 ) -> Iterator[Finding]:
-    """The clock is right, and kept right."""
+    """The clock is plausible and synchronised."""
     text = f"{now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     if int(text[:4]) < _OLDEST_YEAR:
-        yield Finding(Level.FAIL, f"{text} is past", "set the clock: with a wrong one, secure connections are refused")
+        yield Finding(Level.FAIL, f"{text} is in the past", "set the clock: secure connections fail with a wrong one")
     elif kernel() == _UNSYNCHRONISED:
-        fix = "`timedatectl set-ntp true`, or install chrony; a virtual machine may get its time from its host instead"
-        yield Finding(Level.WARN, f"{text}; nothing here keeps the clock right", fix)
+        fix = "run `timedatectl set-ntp true`, or install chrony; a virtual machine may get its time from its host"
+        yield Finding(Level.WARN, f"{text}; the clock is not synchronised", fix)
     else:
         yield Finding(Level.OK, text)
 
 
-def check_port(patient: Patient) -> Iterator[Finding]:
-    """The page's port is free, or it is our own gateway that has it."""
+def check_port(context: CheckContext) -> Iterator[Finding]:
+    """The web port is free, or our own gateway holds it."""
     from gateway.app.local import listening
 
-    web = patient.config.web
-    if pid := holder(patient.environment.data):
-        yield Finding(Level.OK, f"the gateway runs (pid {pid}) and has it")
+    web = context.config.web
+    if pid := holder(context.environment.data):
+        yield Finding(Level.OK, f"the gateway (pid {pid}) is using it")
         return
     try:
         listening(web.host, web.port).close()
@@ -74,7 +74,7 @@ def check_port(patient: Patient) -> Iterator[Finding]:
 
 
 def landlock() -> bool:
-    """Asks for its version, which changes nothing; the call has the same number on every architecture."""
+    """Whether the kernel has Landlock; asks for its version, by a call number that is the same on all architectures."""
     with suppress(OSError, AttributeError):
         call, none = ctypes.CDLL(None).syscall, ctypes.c_void_p(None)
         version = call(ctypes.c_long(_LANDLOCK_CREATE_RULESET), none, ctypes.c_size_t(0), _ASK_VERSION)
@@ -82,10 +82,10 @@ def landlock() -> bool:
     return False
 
 
-def check_jail(_patient: Patient, offered: Callable[[], bool] = landlock) -> Iterator[Finding]:
-    """Landlock makes a jail; a kernel that has it has seccomp too."""
+def check_jail(_patient: CheckContext, offered: Callable[[], bool] = landlock) -> Iterator[Finding]:
+    """The kernel has Landlock for the sandbox; if so, it has seccomp too."""
     if offered():
         yield Finding(Level.OK, "Landlock; this version has no exec tool yet")
     else:
-        fix = "a Linux 5.13 or newer with Landlock; all else works without"
-        yield Finding(Level.WARN, "no Landlock: no exec tool is offered here", fix)
+        fix = "use Linux 5.13 or newer with Landlock; everything else works without it"
+        yield Finding(Level.WARN, "no Landlock: the exec tool is not available", fix)

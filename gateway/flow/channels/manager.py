@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 from pydantic import JsonValue
 
-from gateway.config.channels import channel_names, known_channel, parse_channel, switched_on
+from gateway.config.channels import channel_names, enabled_channels, known_channel, parse_channel
 from gateway.domain.access import Access
 from gateway.domain.channel import Accept, Channel, LoginChannel
 from gateway.domain.channel_settings import ChannelSettings
@@ -55,7 +55,7 @@ def channel_specs(
 
     What a channel has to remember by itself goes into a folder of its own below `data`.
     """
-    return {name: _spec(name, sections[name], menu, data / "channels" / name) for name in switched_on(sections)}
+    return {name: _spec(name, sections[name], menu, data / "channels" / name) for name in enabled_channels(sections)}
 
 
 def _spec(name: str, raw: Mapping[str, JsonValue], menu: Sequence[tuple[str, str]], data: Path) -> ChannelSpec:

@@ -16,7 +16,7 @@ from gateway.flow.people import People
 from gateway.llm.tokens import estimate_tool
 from gateway.store.pool import Database
 from gateway.store.transcript import files
-from gateway.tools import Family, FindRead, Own, ReadFile, RecordFile, Services, nowhere
+from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, RecordFile, Services, no_chats
 from gateway.workspace.prompts import Persona, PersonaText
 from gateway.workspace.tree import Workspace
 from gateway.workspace.zone import zone_in
@@ -87,11 +87,11 @@ class AgentEnvironments:
         workspace = self._workspace if owner else self._apart(principal)
         # Whoever is not the owner works on a store that holds nothing but their own.
         database = self._database if owner else self._database.bound(principal)
-        post = self._send_tool.bound(database).of(principal, workspace) if self._send_tool else nowhere
+        post = self._send_tool.bound(database).of(principal, workspace) if self._send_tool else no_chats
         recorder = _recorder(database, principal, Label.OWNER if owner else Label.KNOWN)
         zone = partial(self._zone, workspace, owner)
-        own = Own(principal, Role.OWNER if owner else Role.MEMBER, database.run, self._clock, zone)
-        services = Services(workspace, recorder, post, _finder(database, principal), own)
+        context = PrincipalContext(principal, Role.OWNER if owner else Role.MEMBER, database.run, self._clock, zone)
+        services = Services(workspace, recorder, post, _finder(database, principal), context)
         tools = [tool for family in self._families for tool in family(services)]
         return AgentEnvironment(workspace, Toolbox(tools, spill=_spill(workspace)), self._personas, zone)
 

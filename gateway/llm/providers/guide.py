@@ -1,4 +1,4 @@
-"""Answers when no model is connected: says so, and how to connect one. Not a model, and never pretends to be one."""
+"""Answers while no model is connected: says so, and how to connect one. It never pretends to be a model."""
 
 import json
 import re
@@ -45,10 +45,10 @@ def build(_: Endpoint) -> Provider:
 
 
 class Guide:
-    """The same question always gets the same answer."""
+    """Deterministic: the same question always gets the same answer."""
 
     async def stream(self, _model: str, prompt: Prompt, _params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
-        """The answer to the newest user message, and what became of the calls before it."""
+        """Answer the newest user message, and report the results of the calls before it."""
         reply = _reply(prompt)
         if reply.text:
             yield TextDelta(reply.text)
@@ -58,18 +58,18 @@ class Guide:
         """Nothing to do."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
 
 def _reply(prompt: Prompt) -> ProviderReply:
     new = _since_the_last_reply(prompt.messages)
-    texts = [reminders.told(message.text) for message in new if isinstance(message, ToolMessage)]
+    texts = [reminders.describe_result(message.text) for message in new if isinstance(message, ToolMessage)]
     calls: tuple[ToolCall, ...] = ()
-    said = next((message.text for message in reversed(new) if isinstance(message, UserMessage)), None)
-    if said is not None or not texts:
-        *_, stamp, text = ("", *_STAMP.split(said or ""))
+    latest = next((message.text for message in reversed(new) if isinstance(message, UserMessage)), None)
+    if latest is not None or not texts:
+        *_, stamp, text = ("", *_STAMP.split(latest or ""))
         sent_at = _local(stamp, prompt) if _can_remind(prompt) else None
-        arguments = reminders.asked(text, sent_at) if sent_at else None
+        arguments = reminders.parse_request(text, sent_at) if sent_at else None
         if arguments:
             calls = (ToolCall("", "cron", json.dumps(arguments)),)
         else:
@@ -97,33 +97,33 @@ def _can_remind(prompt: Prompt) -> bool:
 
 
 def _local(stamp: str, prompt: Prompt) -> datetime | None:
-    """When a message was sent, on its sender's clock; in UTC while their zone is not known. None: it has no stamp."""
+    """When a message was sent, in its sender's zone, or UTC if that is unknown; None without a timestamp."""
     try:
         sent_at = datetime.strptime(stamp, "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
-    except ValueError:  # what only looks like one may say anything
+    except ValueError:  # it only looks like a timestamp
         return None
     standing = "\n".join(message.text for message in prompt.messages if isinstance(message, SystemMessage))
     named = [name for name in _ZONE.findall(standing) if is_zone(name)]
     return sent_at.astimezone(zone(named[-1])) if named else sent_at
 
 
-def answer(said: str) -> str:
-    """What to say to a message."""
-    named = [vendor for vendor in _CHOICES if vendor.prefix in _words(said)]
+def answer(message: str) -> str:
+    """The guide's answer to a message."""
+    named = [vendor for vendor in _CHOICES if vendor.prefix in _words(message)]
     steps = "\n\n".join(map(_steps, named)) if named else _all_steps()
-    return f"{_opening(said)}\n\n{steps}\n\n{_COMMANDS}"
+    return f"{_opening(message)}\n\n{steps}\n\n{_COMMANDS}"
 
 
-def _opening(said: str) -> str:
-    if _CONNECT.search(said):
+def _opening(message: str) -> str:
+    if _CONNECT.search(message):
         return _NOTHING
-    if _GREETING.match(said):
+    if _GREETING.match(message):
         return f"Hello! {_NOTHING} Until then I can only guide you."
     return f"{_NOTHING} Your message is stored, but I cannot answer it."
 
 
-def _words(said: str) -> set[str]:
-    words = re.findall(r"[a-z]+", said.lower())
+def _words(message: str) -> set[str]:
+    words = re.findall(r"[a-z]+", message.lower())
     return {_NAMES.get(word, word) for word in words}
 
 

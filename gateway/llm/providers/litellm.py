@@ -1,4 +1,4 @@
-"""Everything else, through litellm; the only file that imports it (5.6 CPU s and 140 MB, in a thread, when needed)."""
+"""All other providers, through litellm; the only file that imports it (5.6 CPU s and 140 MB, lazily, in a thread)."""
 
 import asyncio
 import os
@@ -16,17 +16,17 @@ from gateway.llm.catalog import NATIVE, split
 from gateway.llm.chunks import Answer, Chunk
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ModelError, classify
-from gateway.llm.provider import Alive, Provider, ProviderEvent
+from gateway.llm.provider import KeepAlive, Provider, ProviderEvent
 from gateway.llm.wire import messages_json, sampling_json, tools_json
 
-_HEARING_S = 120.0
+_TRANSCRIBE_S = 120.0
 _ENVIRONMENT = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
 _INNER_MESSAGE = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)"')
 _PREFIXES = re.compile(r"^(?:litellm\.\w+:\s*|\w+(?:Error|Exception)\s*[:-]\s*)+")
 
 
 class Litellm(Protocol):
-    """What is used of litellm's module."""
+    """The parts of litellm's module that we use."""
 
     telemetry: bool
     suppress_debug_info: bool
@@ -38,7 +38,7 @@ class Litellm(Protocol):
         ...
 
     async def atranscription(self, *, file: tuple[str, bytes], **request: Json) -> object:
-        """Write down what is said."""
+        """Transcribe audio."""
         ...
 
 
@@ -48,7 +48,7 @@ def build(endpoint: Endpoint) -> Provider:
 
 
 class LitellmProvider:
-    """One endpoint. litellm keeps its connections itself, shared by all of its users in the process."""
+    """One endpoint. litellm manages its own connections, shared by all its users in the process."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -60,10 +60,10 @@ class LitellmProvider:
         await self._open()
 
     async def close(self) -> None:
-        """Nothing to let go of: the connections are litellm's, and others may be using them."""
+        """Nothing to close: litellm owns the connections, and others may be using them."""
 
     async def stream(self, model: str, prompt: Prompt, params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
-        """One request."""
+        """Send one request."""
         litellm = self._module or await self._open()
         answer = Answer()
         try:
@@ -71,26 +71,26 @@ class LitellmProvider:
             async with aclosing(chunks):
                 async for raw in chunks:
                     text = answer.add(Chunk.model_validate(raw))
-                    yield TextDelta(text) if text else Alive()
+                    yield TextDelta(text) if text else KeepAlive()
         except Exception as error:
             raise translate(error) from error
         yield answer.reply()
 
     async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
-        """One request, without the answer being streamed."""
+        """Send one request; the answer is not streamed."""
         litellm = self._module or await self._open()
         try:
-            heard = await litellm.atranscription(
+            transcript = await litellm.atranscription(
                 file=(name, audio),
                 model=model,
                 api_key=self._endpoint.key,
                 api_base=self._endpoint.base_url,
                 max_retries=0,
-                timeout=_HEARING_S,
+                timeout=_TRANSCRIBE_S,
             )
         except Exception as error:
             raise translate(error) from error
-        return str(getattr(heard, "text", None) or "")
+        return str(getattr(transcript, "text", None) or "")
 
     async def _open(self) -> Litellm:
         async with self._opening:
@@ -132,7 +132,7 @@ def _import() -> Litellm:
 
 
 def cacheable(messages: Sequence[JsonObject]) -> list[JsonObject]:
-    """Claude caches a prompt only up to marked places: after the last system and the last user message."""
+    """Mark the last system and the last user message: Claude caches a prompt only up to marked places."""
     places = {role: place for place, message in enumerate(messages) if (role := message["role"]) in ("system", "user")}
     return [_marked(message) if place in places.values() else message for place, message in enumerate(messages)]
 
@@ -148,7 +148,7 @@ def _marked(message: JsonObject) -> JsonObject:
 
 
 def translate(error: Exception) -> ModelError:
-    """litellm's exception as ours, by status and text."""
+    """Convert litellm's exception to ours, by status and text."""
     text = str(getattr(error, "message", None) or error)
     inner = _INNER_MESSAGE.search(text)
     message = loads(f'"{inner.group(1)}"') if inner else _PREFIXES.sub("", text)

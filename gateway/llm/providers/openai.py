@@ -1,6 +1,6 @@
-"""Everything that speaks the OpenAI chat protocol, over HTTP without the official SDK.
+"""Any server that speaks the OpenAI chat protocol, over HTTP without the official SDK.
 
-That costs 1.1 CPU s to import and twice the CPU of a request; all it did here was to pass bytes on.
+The SDK costs 1.1 CPU s to import and twice the CPU per request, and would only pass bytes on.
 """
 
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from gateway.domain.json import Json
 from gateway.domain.model import Prompt
 from gateway.domain.settings import Params
-from gateway.llm.answer_reader import garbled, read_answer, read_whole
+from gateway.llm.answer_reader import garbled, read_answer, read_single
 from gateway.llm.catalog import split
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 _OPTIONAL = frozenset({"temperature", "top_p", "stream_options", "max_tokens", "max_completion_tokens"})
 _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-_HEARING_S = 120.0
-_LONGEST_REFUSAL = 2**16
+_TRANSCRIBE_S = 120.0
+_MAX_REFUSAL_BYTES = 2**16
 _JSON = {"Content-Type": "application/json"}
 
 
-class _Heard(BaseModel):
+class _Transcript(BaseModel):
     text: str
 
 
@@ -43,7 +43,7 @@ def build(endpoint: Endpoint) -> Provider:
 
 
 class OpenAIProvider:
-    """One endpoint, one connection pool. A parameter that a model refuses is left out from then on."""
+    """One endpoint, one connection pool. Once a model refuses a parameter, it is no longer sent."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -59,7 +59,7 @@ class OpenAIProvider:
         await self._http.close()
 
     async def stream(self, model: str, prompt: Prompt, params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
-        """One request; another at once where the model refused an optional parameter."""
+        """Send one request, and another at once if the model refused an optional parameter."""
         if self._endpoint.lacks_key:
             raise ModelError(ErrorKind.AUTH, "no API key is configured")
         _, name = split(model)
@@ -74,22 +74,22 @@ class OpenAIProvider:
                 self._refused[name] = self._refused.get(name, frozenset()) | {refusal.field}
 
     async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
-        """One request, without the answer being streamed."""
+        """Send one request; the answer is not streamed."""
         if self._endpoint.lacks_key:
             raise ModelError(ErrorKind.AUTH, "no API key is configured")
         from aiohttp import FormData
 
-        _, listener = split(model)
-        form = FormData({"model": listener})
+        _, name_there = split(model)
+        form = FormData({"model": name_there})
         form.add_field("file", BytesIO(audio), filename=name)
-        async with self._http.post("/audio/transcriptions", form, within=_HEARING_S) as response:
+        async with self._http.post("/audio/transcriptions", form, timeout=_TRANSCRIBE_S) as response:
             if response.status >= 400:
-                raise (await _told(response)).as_error(response.status, response.headers)
-            heard = await response.read()
+                raise (await _read_refusal(response)).as_error(response.status, response.headers)
+            transcript = await response.read()
         try:
-            return _Heard.model_validate_json(heard).text
+            return _Transcript.model_validate_json(transcript).text
         except ValidationError as error:
-            raise garbled(heard) from error
+            raise garbled(transcript) from error
 
     def _body(self, name: str, prompt: Prompt, params: Params) -> dict[str, Json]:
         vendor, refused = self._endpoint.vendor, self._refused.get(name, frozenset())
@@ -111,9 +111,9 @@ class OpenAIProvider:
     async def _post(self, body: dict[str, Json]) -> AsyncGenerator[AsyncGenerator[ProviderEvent, None], None]:
         async with self._http.post("/chat/completions", BytesIO(dumps(body).encode()), _JSON) as response:
             if response.status >= 400:
-                told = await _told(response)
-                raise _refused(told, response.status, body) or told.as_error(response.status, response.headers)
-            read = read_whole if response.content_type == "application/json" else read_answer
+                refusal = await _read_refusal(response)
+                raise _refused(refusal, response.status, body) or refusal.as_error(response.status, response.headers)
+            read = read_single if response.content_type == "application/json" else read_answer
             async with aclosing(read(response.content.iter_any())) as events:
                 yield events
 
@@ -127,22 +127,22 @@ class _ParameterRefused(Exception):
 
 
 def with_path(base_url: str) -> str:
-    """A bare host gets the path that every server uses."""
+    """Append the usual path `/v1` to a bare host."""
     _, _, rest = base_url.rstrip("/").partition("://")
     return base_url if "/" in rest else f"{base_url.rstrip('/')}/v1"
 
 
-async def _told(response: "ClientResponse") -> Refusal:
+async def _read_refusal(response: "ClientResponse") -> Refusal:
     body = b""
     async for piece in response.content.iter_any():
         body += piece
-        if len(body) > _LONGEST_REFUSAL:
+        if len(body) > _MAX_REFUSAL_BYTES:
             break
     return refusal_in(body)
 
 
-def _refused(told: Refusal, status: int, body: dict[str, Json]) -> _ParameterRefused | None:
-    unsupported = status == 400 and str(told.code).startswith("unsupported_")
-    if unsupported and told.param in _OPTIONAL and told.param in body:
-        return _ParameterRefused(told.param)
+def _refused(refusal: Refusal, status: int, body: dict[str, Json]) -> _ParameterRefused | None:
+    unsupported = status == 400 and str(refusal.code).startswith("unsupported_")
+    if unsupported and refusal.param in _OPTIONAL and refusal.param in body:
+        return _ParameterRefused(refusal.param)
     return None

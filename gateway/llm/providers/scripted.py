@@ -1,4 +1,4 @@
-"""Answers from a script, without any model: for tests, evaluations and demonstrations."""
+"""Answers from a script, without a model: for tests, evaluations and demos."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -29,16 +29,16 @@ Script: TypeAlias = Sequence[Line] | Callable[[str, Prompt], Line]
 
 
 class ScriptedProvider:
-    """Plays a list line by line, or asks a function; remembers every prompt. A list that ran out fails the try."""
+    """Plays a list line by line, or calls a function; records every prompt. An exhausted list fails the attempt."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self.asked: list[tuple[str, Prompt]] = []
+        self.requests: list[tuple[str, Prompt]] = []
         self.closed = 0
 
     async def stream(self, model: str, prompt: Prompt, _params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
         """The next line."""
-        self.asked.append((model, prompt))
+        self.requests.append((model, prompt))
         try:
             say = _say(self._line(model, prompt))
             for piece in say.pieces:
@@ -55,14 +55,14 @@ class ScriptedProvider:
         """Nothing to do."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     def _line(self, model: str, prompt: Prompt) -> Line:
         if callable(self._script):
             return self._script(model, prompt)
-        if len(self.asked) > len(self._script):
+        if len(self.requests) > len(self._script):
             return ModelError(ErrorKind.BAD_REQUEST, "the script has no more lines")
-        return self._script[len(self.asked) - 1]
+        return self._script[len(self.requests) - 1]
 
 
 def build(_: Endpoint) -> Provider:

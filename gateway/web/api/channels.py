@@ -1,4 +1,4 @@
-"""Connecting a channel to an account, by a QR code or a code typed on the phone."""
+"""Logging a channel in to an account, by a QR code or by a code typed on the phone."""
 
 from dataclasses import dataclass
 
@@ -16,32 +16,32 @@ router = APIRouter(prefix="/api/channels/{name}", dependencies=[Depends(needs(Sc
 
 
 class Phone(BaseModel):
-    """The phone to be connected, by its number with the country code."""
+    """The phone number to connect, with country code."""
 
     phone: str = Field(max_length=40)
 
 
 @dataclass(frozen=True, slots=True)
 class PairCode:
-    """What has to be typed on that phone."""
+    """The code to type on that phone."""
 
     code: str
 
 
 @router.get("/login")
 async def login(site: AtSite, name: str) -> Login:
-    """How far the login is; `qr` is what the QR code says."""
+    """The state of the login; `qr` is the content of the QR code."""
     return logins.find(site, name).login()
 
 
 @router.post("/login")
 async def request_code(site: AtSite, name: str, wanted: Phone) -> PairCode:
-    """A code instead of the QR code."""
+    """Request a code instead of the QR code."""
     return PairCode(await logins.find(site, name).request_code(logins.digits_of(wanted.phone)))
 
 
 @router.post("/logout", status_code=204)
 async def logout(site: AtSite, name: str) -> Response:
-    """Forget the account; a new login starts."""
+    """Log out of the account and start a new login."""
     await logins.find(site, name).logout()
     return Response(status_code=204)

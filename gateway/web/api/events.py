@@ -1,4 +1,4 @@
-"""A conversation as JSON events: a snapshot, then what happens."""
+"""A conversation as JSON events: a snapshot, then live events."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -27,10 +27,10 @@ from gateway.store.transcript import attachments, messages
 from gateway.store.transcript.messages import MessageRow
 from gateway.web.access import Caller, needs
 from gateway.web.api.messages import Chat, address_of
-from gateway.web.attached import as_json
+from gateway.web.attachments import as_json
 from gateway.web.follow import Snapshot
-from gateway.web.live import EventStream, Frame, to_json
 from gateway.web.site import AtSite, Site
+from gateway.web.sse import EventStream, Frame, to_json
 
 PACE_SECONDS = 0.02
 
@@ -39,27 +39,27 @@ router = APIRouter()
 
 @router.get("/api/events")
 async def events(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.CHAT))], chat: Chat = "main") -> Response:
-    """Server-sent events, each a JSON object with a `type`; after a break the first one is a snapshot again."""
+    """Server-sent events, each a JSON object with a `type`; after a reconnect a snapshot comes first."""
     return EventStream(_frames(site, address_of(caller, chat)), site.stopping)
 
 
 async def _frames(site: Site, address: Address) -> AsyncGenerator[Frame, None]:
     async with aclosing(site.conversations.follow(address, pace=PACE_SECONDS)) as following:
-        async for news in following:
-            if isinstance(news, Snapshot):
-                yield Frame(to_json(_snapshot(news)))
+        async for update in following:
+            if isinstance(update, Snapshot):
+                yield Frame(to_json(_snapshot(update)))
                 continue
-            for event in news:
-                if (told := await _event(site, event)) is not None:
-                    yield Frame(to_json(told))
+            for event in update:
+                if (data := await _event(site, event)) is not None:
+                    yield Frame(to_json(data))
 
 
-def _snapshot(news: Snapshot) -> dict[str, Json]:
+def _snapshot(update: Snapshot) -> dict[str, Json]:
     return {
         "type": "snapshot",
-        "session_id": str(news.session) if news.session else None,
-        "messages": [_message(row) for row in news.rows],
-        "written": news.written,
+        "session_id": str(update.session) if update.session else None,
+        "messages": [_message(row) for row in update.rows],
+        "written": update.written,
     }
 
 

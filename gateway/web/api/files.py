@@ -31,17 +31,17 @@ router = APIRouter()
 
 @router.post("/api/files", status_code=201, dependencies=[Depends(needs(Scope.CHAT))], openapi_extra=_ONE_FILE)
 async def upload(request: Request, site: AtSite) -> Response:
-    """Keep one file; its `id` goes into the `files` of a message."""
+    """Upload one file; put its `id` into the `files` of a message."""
     return JSONResponse(await files.receive(request, site, CHANNEL), 201)
 
 
 @router.get("/api/files/{file_id}", dependencies=[Depends(needs(Scope.READ))])
 async def download(site: AtSite, file_id: UUID) -> Response:
-    """The file, to be saved."""
+    """Download the file."""
     return await files.download(site, file_id)
 
 
 @router.get("/api/files/{file_id}/view", dependencies=[Depends(needs(Scope.READ))])
 async def view(site: AtSite, file_id: UUID) -> Response:
-    """A JPEG made of it, small enough for a screen; 404 when it has none, or none yet."""
+    """The file's preview, a JPEG of screen size; 404 if there is none, or not yet."""
     return await files.view(site, file_id)

@@ -1,4 +1,4 @@
-"""A heartbeat by hand: for a terminal, a systemd timer, a cron job."""
+"""Manual heartbeats: for a terminal, a systemd timer or a cron job."""
 
 from fastapi import APIRouter, Depends
 
@@ -13,12 +13,12 @@ router = APIRouter()
 
 @router.post("/api/heartbeat", status_code=202, dependencies=[Depends(needs(Scope.ADMIN))])
 async def beat(site: AtSite) -> Beat:
-    """Make one now, also if none is configured; one that is under way is joined. `running`: ask again how it went."""
+    """Run one now, even if none is configured, or join the running one. While `running`, ask again for its outcome."""
     return await site.backend.beat()
 
 
 @router.get("/api/heartbeat", dependencies=[Depends(needs(Scope.READ))])
 async def last(site: AtSite) -> Beat:
-    """How the last one went."""
+    """The outcome of the last one."""
     async with site.backend.database.connection() as conn:
         return (await heartbeats.begin(conn, site.backend.clock.now())).beat

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Request
 
 from gateway.domain.scopes import Scope
 from gateway.web.access import needs
-from gateway.web.links import LIFE
+from gateway.web.links import LIFETIME
 from gateway.web.site import AtSite
 
 router = APIRouter()
@@ -14,7 +14,7 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class LoginLink:
-    """A link that signs a browser in, once; `expires_in` is in seconds."""
+    """A one-time sign-in link; `expires_in` is in seconds."""
 
     url: str
     expires_in: int
@@ -22,7 +22,7 @@ class LoginLink:
 
 @router.post("/api/login-links", dependencies=[Depends(needs(Scope.ADMIN))], status_code=201)
 async def issue(request: Request, site: AtSite) -> LoginLink:
-    """A fresh link under the public address, or the one this request came to; good once, for ten minutes."""
+    """Create a link under the public address, or this request's; valid once, for ten minutes."""
     base = site.backend.public_url or str(request.base_url)
     url = site.backend.links.issue(base, site.backend.clock.now())
-    return LoginLink(url, int(LIFE.total_seconds()))
+    return LoginLink(url, int(LIFETIME.total_seconds()))

@@ -1,4 +1,4 @@
-"""Writing to the agent from a program, and waiting for its answer."""
+"""Sending messages to the agent from a program, and waiting for its answers."""
 
 import asyncio
 from typing import Annotated
@@ -17,11 +17,11 @@ from gateway.flow.inbound.answers import Answer
 from gateway.flow.inbound.persist import Accepted
 from gateway.store import addresses, requests
 from gateway.store.transcript import attachments, messages
-from gateway.web.accepting import KEY, MAX_TEXT, accept, outcome
+from gateway.web.accept import KEY, MAX_TEXT, accept, outcome
 from gateway.web.access import Caller, needs, owner_as_sender
-from gateway.web.attached import as_json
+from gateway.web.attachments import as_json
 from gateway.web.errors import Refused
-from gateway.web.files import MAX_FILES, announced
+from gateway.web.files import MAX_FILES, attachments_for
 from gateway.web.site import AtSite, Site
 
 CHANNEL = "terminal"
@@ -31,7 +31,7 @@ router = APIRouter()
 
 
 class NewMessage(BaseModel):
-    """A message for the agent; `client_id` makes sending it again harmless, `files` are ids of `POST /api/files`."""
+    """A message for the agent; a repeated `client_id` is a duplicate, `files` are ids from `POST /api/files`."""
 
     text: str = Field("", max_length=MAX_TEXT)
     files: list[UUID] = Field([], max_length=MAX_FILES)
@@ -40,16 +40,16 @@ class NewMessage(BaseModel):
 
 
 def address_of(caller: Caller, chat: str) -> Address:
-    """Every credential has conversations of its own."""
+    """The address of a chat; every credential has its own chats."""
     return Address(CHANNEL, caller.account, chat)
 
 
 @router.post("/api/messages", status_code=202)
 async def send(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.CHAT))], message: NewMessage) -> Response:
-    """Take a message or a slash command."""
+    """Send a message or a slash command."""
     at = address_of(caller, message.chat)
     now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
-    files = await announced(site, message.files)
+    files = await attachments_for(site, message.files)
     accepted = await accept(site, Inbound(at, sender, message.text, message.client_id, now, attachments=files))
     return JSONResponse(outcome(accepted), 202)
 
@@ -61,40 +61,40 @@ async def answer(
     inbox_id: Annotated[int, Path(ge=1, lt=2**63)],
     wait: Annotated[float, Query(ge=0, le=60)] = 25,
 ) -> Response:
-    """The answer to one message, waiting up to `wait` seconds; 204 when there is none yet."""
-    accepted = await _arrived(site, caller, InboxId(inbox_id))
+    """The answer to one message; waits up to `wait` seconds, then 204 if there is none yet."""
+    accepted = await _accepted(site, caller, InboxId(inbox_id))
     try:
         async with asyncio.timeout(wait):
-            said = await site.while_running(site.backend.answers.wait(accepted))
+            found = await site.while_running(site.backend.answers.wait(accepted))
     except TimeoutError:
         return Response(status_code=204)
-    return JSONResponse(_told(said, await _sent(site, accepted, said)))
+    return JSONResponse(_answer_json(found, await _sent_files(site, accepted, found)))
 
 
-async def _arrived(site: Site, caller: Caller, id: InboxId) -> Accepted:
+async def _accepted(site: Site, caller: Caller, id: InboxId) -> Accepted:
     async with site.backend.database.connection() as conn:
         arrival = await requests.arrival(conn, CHANNEL, caller.account, id)
         if arrival is None:
-            raise Refused(404, "not_found", "This token sent no such message.")
+            raise Refused(404, "not_found", "No such message was sent with this token.")
         row = await messages.get(conn, arrival.message_id) if arrival.message_id else None
         at = await addresses.get(conn, arrival.address_id)
     session = row.session_id if row else at.session_id
     return Accepted(StartTurn(), arrival.id, arrival.address_id, session, arrival.message_id)
 
 
-async def _sent(site: Site, accepted: Accepted, said: Answer) -> list[Json]:
+async def _sent_files(site: Site, accepted: Accepted, answer: Answer) -> list[Json]:
     """The files that the agent sent between the message and its answer."""
     async with site.backend.database.connection() as conn:
-        asked = await messages.get(conn, accepted.message_id) if accepted.message_id else None
-        if asked is None or asked.seq is None:
+        question = await messages.get(conn, accepted.message_id) if accepted.message_id else None
+        if question is None or question.seq is None:
             return []
-        rows = await attachments.joined(conn, await messages.shown(conn, asked.session_id))
-    last = max((row.seq or 0 for row in rows if row.id == said.message_id), default=asked.seq)
-    between = [row for row in rows if row.kind == "assistant" and asked.seq < (row.seq or 0) <= last]
+        rows = await attachments.joined(conn, await messages.shown(conn, question.session_id))
+    last = max((row.seq or 0 for row in rows if row.id == answer.message_id), default=question.seq)
+    between = [row for row in rows if row.kind == "assistant" and question.seq < (row.seq or 0) <= last]
     return [as_json(file) for row in between for file in row.attached]
 
 
-def _told(answer: Answer, files: list[Json]) -> dict[str, Json]:
+def _answer_json(answer: Answer, files: list[Json]) -> dict[str, Json]:
     return {
         "text": answer.text,
         "notice": answer.notice,

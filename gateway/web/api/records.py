@@ -1,4 +1,4 @@
-"""What is stored: sessions, and messages that could not be delivered."""
+"""Stored records: sessions, and messages that could not be delivered."""
 
 from typing import Annotated
 
@@ -18,13 +18,13 @@ router = APIRouter(dependencies=[Depends(needs(Scope.READ))])
 
 @router.get("/api/sessions")
 async def recent(site: AtSite, limit: Limit = 50) -> list[SessionSummary]:
-    """The sessions last spoken in, newest first."""
+    """The most recently active sessions, newest first."""
     async with site.backend.database.connection() as conn:
         return await sessions.recent(conn, limit)
 
 
 @router.get("/api/outbox")
-async def letters(site: AtSite, state: State = "failed", limit: Limit = 100) -> list[OutboxRow]:
-    """What was not delivered, or perhaps not (`uncertain`), newest first."""
+async def undelivered(site: AtSite, state: State = "failed", limit: Limit = 100) -> list[OutboxRow]:
+    """Messages that were not delivered, or perhaps not (`uncertain`), newest first."""
     async with site.backend.database.connection() as conn:
         return await outbox.in_state(conn, state, limit)

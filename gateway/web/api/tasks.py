@@ -1,4 +1,4 @@
-"""Where a task stands."""
+"""The status of a task."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -22,9 +22,9 @@ router = APIRouter()
 async def task(
     site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.READ, Scope.TRIGGER))], task_id: UUID
 ) -> TaskReport:
-    """What became of one task; who may only trigger sees how it stands with what it triggered, and no words.
+    """The status of one task. With the trigger scope only: of its own triggers, without `result` and `error`.
 
-    Otherwise whoever can send something could ask for what is the owner's, and read it here.
+    Otherwise a source could trigger a question about the owner's data and read the answer here.
     """
     reads = permits(caller.scopes, Scope.READ)
     async with site.backend.database.connection() as conn:

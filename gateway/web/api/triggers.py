@@ -1,4 +1,4 @@
-"""Where other programs set the agent to work."""
+"""Triggers: requests by other programs for the agent to act."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -26,18 +26,18 @@ router = APIRouter()
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 
 
-async def _in_time(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.TRIGGER))]) -> Caller:
-    """Who sends, unless it sends too often."""
-    site.pace.spend(caller.account)
+async def _within_rate(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.TRIGGER))]) -> Caller:
+    """The sender; raises `Refused` if it exceeds its rate."""
+    site.rate_limiter.spend(caller.account)
     return caller
 
 
-Sender = Annotated[Caller, Depends(_in_time)]
+Sender = Annotated[Caller, Depends(_within_rate)]
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """The task that came of it, and the path at which it can be followed."""
+    """The created task, and the path of its status."""
 
     task_id: UUID
     status: Status
@@ -46,15 +46,15 @@ class Queued:
 
 @router.post("/trigger", status_code=202, openapi_extra=_SHAPE)
 async def trigger(request: Request, site: AtSite, caller: Sender, key: Key = None) -> Queued:
-    """Tell the agent that something happened. What is sent is data to it: it obeys nothing in it."""
-    asked = parse(await request.body())
-    if asked.agent not in site.backend.models():
+    """Tell the agent that something happened. The agent treats the content as data, not as instructions."""
+    body = parse(await request.body())
+    if body.agent not in site.backend.models():
         raise Refused(400, "unknown_agent", f"There is only {', '.join(site.backend.models())}.", param="agent")
-    if key and asked.idempotency_key not in {None, key}:
+    if key and body.idempotency_key not in {None, key}:
         raise Refused(400, "invalid_request", "The header and the body name different keys.", param="idempotency_key")
-    source, known = _source(caller, asked.source), asked.idempotency_key or key
+    source, known = _source(caller, body.source), body.idempotency_key or key
     return await _queued(
-        site, TriggerRequest(source, asked.content, caller.account, asked.session, asked.deliver_to, known)
+        site, TriggerRequest(source, body.content, caller.account, body.session, body.deliver_to, known)
     )
 
 
@@ -68,7 +68,7 @@ async def hook(
     session: Name | None = None,
     deliver_to: Name | None = None,
 ) -> Queued:
-    """The same for programs whose words cannot be chosen: the body is what happened, as it is."""
+    """The same for programs with a fixed request format: the raw body is the content."""
     content = text_of(await request.body())
     return await _queued(
         site, TriggerRequest(_source(caller, source), content, caller.account, session, deliver_to, key)
@@ -81,13 +81,13 @@ def _source(caller: Caller, named: str | None) -> str:
         raise Refused(403, "wrong_source", message, param="source", type="permission_error")
     source = caller.source or named
     if source is None:
-        raise Refused(400, "invalid_request", "source: say where it happened", param="source")
+        raise Refused(400, "invalid_request", "source: name the source of the event", param="source")
     return source
 
 
 async def _queued(site: Site, sent: TriggerRequest) -> Queued:
     if not sent.content.strip():
-        raise Refused(400, "invalid_request", "Nothing is said about what happened.")
+        raise Refused(400, "invalid_request", "The content is empty; say what happened.")
     try:
         taken = await site.backend.triggers.accept(sent)
     except NoSuchChannel as error:

@@ -1,4 +1,4 @@
-"""Where platforms push to: the channel checks its own secret and answers only once the update is committed."""
+"""Webhooks of platforms: the channel checks its own secret and responds once the update is committed."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response

@@ -8,11 +8,11 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from gateway.domain.inbound import Address, Inbound
 from gateway.web import files as kept
-from gateway.web.accepting import KEY, MAX_TEXT, accept, outcome
+from gateway.web.accept import KEY, MAX_TEXT, accept, outcome
 from gateway.web.access import Caller, by_cookie, owner_as_sender, signed_in
-from gateway.web.live import EventStream
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite
+from gateway.web.sse import EventStream
 
 ADDRESS = Address("web", "owner", "main")
 
@@ -58,7 +58,7 @@ async def send(
 ) -> Response:
     """Take a message; the answer comes with the events. The same `client_id` is taken once."""
     now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
-    attached = await kept.announced(site, files or ())
+    attached = await kept.attachments_for(site, files or ())
     accepted = await accept(site, Inbound(ADDRESS, sender, text, client_id, now, attachments=attached))
     return JSONResponse(outcome(accepted), 202)
 

@@ -1,4 +1,4 @@
-"""The OpenAI-compatible routes: the last user message is a turn of the agent, the session is found or begun."""
+"""The OpenAI-compatible routes: the last user message is a turn of the agent, the session is found or started."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -16,13 +16,13 @@ from gateway.domain.routing import Ignore
 from gateway.domain.scopes import Scope
 from gateway.flow.inbound.persist import Accepted
 from gateway.store import addresses, requests, sessions
-from gateway.web.accepting import accept
+from gateway.web.accept import accept
 from gateway.web.access import Caller, needs, owner_as_sender
 from gateway.web.errors import Refused
 from gateway.web.files import keep
-from gateway.web.live import EventStream, Frame, to_json
-from gateway.web.multipart import SentFile
+from gateway.web.multipart import UploadedFile
 from gateway.web.site import AtSite, Site
+from gateway.web.sse import EventStream, Frame, to_json
 from gateway.web.v1 import turn, wire
 from gateway.web.v1.request import ChatRequest, parse
 from gateway.web.v1.wire import Completion
@@ -74,7 +74,7 @@ async def complete(
     key = named.idempotency_key or str(uuid4())
     now = site.backend.clock.now()
     sender = owner_as_sender(site.backend)
-    files = [await keep(site, SentFile(file.name, file.mime, file.pieces()), CHANNEL) for file in asked.files]
+    files = [await keep(site, UploadedFile(file.name, file.mime, file.pieces()), CHANNEL) for file in asked.files]
     attachments = tuple(file.announced for file in files)
     inbound = Inbound(
         address, sender, asked.text, key, now, solo=True, earlier=asked.earlier, attachments=attachments, fork=fork

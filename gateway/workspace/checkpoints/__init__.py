@@ -1,1 +1,1 @@
-"""Checkpoints: the workspace as it was, in a Git store outside the agent's reach."""
+"""Checkpoints: versions of the workspace, in a Git store that the agent cannot access."""

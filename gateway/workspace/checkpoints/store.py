@@ -1,7 +1,7 @@
-"""The Git store of the checkpoints: dulwich keeps it, one program at a time opens it, and a crash tears nothing.
+"""The checkpoints' Git store, written by dulwich: opened by one process at a time, and crash-safe.
 
-A bare repository: `git --git-dir` reads it. Packs are on disk before the branch moves. What a kill leaves is a pack
-that nothing refers to, or drafts and lock files that the next one to open the store clears away.
+It is a bare repository that `git --git-dir` can read. Packs are on disk before the branch moves. A kill leaves at most
+an unreferenced pack, or temporary and lock files that the next process to open the store removes.
 """
 
 import fcntl
@@ -20,22 +20,22 @@ from dulwich.refs import HEADREF, DiskRefsContainer, Ref
 from gateway.domain.errors import OwnerMustAct
 from gateway.workspace.descent import open_folder
 
-MANY_PACKS = 100
-PACKED_AGAIN = 64 * 1024**2
-"""Bytes that are packed again at most, so that neither time nor memory grows with the years."""
+REPACK_COUNT = 100
+REPACK_BYTES = 64 * 1024**2
+"""The most bytes to repack at once, so that time and memory do not grow with the history."""
 
-MAPPED = 512 * 1024**2
-"""Bytes of packs that are open at a time."""
+MAPPED_BYTES = 512 * 1024**2
+"""The most bytes of packs mapped at a time."""
 
-TOGETHER = 16 * 1024**2
-"""Bytes of content held in memory before they are written as a pack."""
+BATCH_BYTES = 16 * 1024**2
+"""Bytes of content to buffer before writing a pack."""
 
 _BRANCH = Ref(b"refs/heads/main")
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An open store; whoever has it is alone."""
+    """An open store; the process holds its lock."""
 
     folder: Path
     objects: DiskObjectStore
@@ -47,34 +47,34 @@ class Store:
         return self.find(self.refs[_BRANCH].decode()) if _BRANCH in self.refs else None
 
     def move_head(self, commit: ObjectID) -> None:
-        """Make `commit`, which is written with all it refers to, the newest checkpoint."""
+        """Make `commit` the newest checkpoint; it and all its objects are already written."""
         self.sync()
         self.refs[_BRANCH] = commit
 
     def find(self, text: str) -> Commit:
         """The checkpoint whose id begins with `text`; raises `OwnerMustAct` unless there is exactly one."""
         if len(text) < 4 or not set(text) <= set("0123456789abcdef"):
-            raise OwnerMustAct(f"{text} is no id: take at least 4 letters of one from `supaclaw checkpoints list`")
+            raise OwnerMustAct(f"{text} is not an id: take at least 4 letters of one from `supaclaw checkpoints list`")
         found = [self.objects[id] for id in self.objects.iter_prefix(text.encode())]
         commits = [object for object in found if isinstance(object, Commit)]
         if len(commits) > 1:
-            raise OwnerMustAct(f"{text} begins the ids of {len(commits)} checkpoints; give more letters of it")
+            raise OwnerMustAct(f"{text} matches {len(commits)} checkpoints; give more letters of the id")
         if not commits:
             raise OwnerMustAct(f"there is no checkpoint {text}; `supaclaw checkpoints list` shows them")
         return commits[0]
 
     def sync(self) -> None:
-        """Have the names of the packs on disk; what they hold is."""
+        """Sync the folder of the packs; their contents are already synced."""
         with open_folder(self.folder, ("objects", "pack")) as packs:
             os.fsync(packs)
 
     def repack(self) -> None:
-        """Put the small packs together when there are many."""
+        """Merge the small packs if there are many."""
         packs = {self.folder / "objects" / "pack" / f"pack-{p.name().decode()}.pack": p for p in self.objects.packs}
         by_size = sorted((path.stat().st_size, path) for path in packs)
         totals = accumulate(size for size, _ in by_size)
-        small = [path for (_, path), total in zip(by_size, totals, strict=True) if total <= PACKED_AGAIN]
-        if len(small) < MANY_PACKS:
+        small = [path for (_, path), total in zip(by_size, totals, strict=True) if total <= REPACK_BYTES]
+        if len(small) < REPACK_COUNT:
             return
         ids = {id for path in small for id in packs[path]}
         made = self.objects.add_pack_data(len(ids), (full_unpacked_object(self.objects[id]) for id in ids))
@@ -86,7 +86,7 @@ class Store:
 
 
 class Additions:
-    """Objects on their way into a store."""
+    """Objects to be written to a store."""
 
     def __init__(self, objects: DiskObjectStore) -> None:
         self._objects = objects
@@ -94,22 +94,22 @@ class Additions:
         self._size = 0
 
     def add(self, object: ShaFile) -> None:
-        """Take it, unless the store has it."""
+        """Add an object, unless the store has it."""
         if object.id not in self._waiting and object.id not in self._objects:
             self._waiting[object.id] = object
             self._size += object.raw_length()
-            if self._size >= TOGETHER:
+            if self._size >= BATCH_BYTES:
                 self.write()
 
     def write(self) -> None:
-        """Make a pack of all that were taken."""
+        """Write all added objects as a pack."""
         self._objects.add_objects([(object, None) for object in self._waiting.values()])
         self._waiting, self._size = {}, 0
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Store]:
-    """The store, made if it is missing, once nobody else has it."""
+def open_store(folder: Path) -> Iterator[Store]:
+    """Open the store, creating it if needed; waits for its lock."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(folder / "lock", "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -117,7 +117,7 @@ def opened(folder: Path) -> Iterator[Store]:
             (folder / part).mkdir(parents=True, exist_ok=True)
         for left in folder.rglob("*.lock"):
             left.unlink()
-        objects = DiskObjectStore(folder / "objects", fsync_object_files=True, packed_git_limit=MAPPED)
+        objects = DiskObjectStore(folder / "objects", fsync_object_files=True, packed_git_limit=MAPPED_BYTES)
         with closing(objects):
             objects.prune(grace_period=0)
             refs = DiskRefsContainer(folder)

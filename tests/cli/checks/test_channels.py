@@ -1,7 +1,7 @@
 import pytest
 
 from gateway.cli.checks.channels import check_channels
-from tests.cli.checks.patients import Examine, served, told
+from tests.cli.checks.contexts import Examine, served, told
 from tests.fakes.telegram import FakeTelegram
 
 TOKEN = "424242:" + "A" * 35
@@ -12,7 +12,7 @@ def telegram(token: str = TOKEN, more: str = "") -> str:
 
 
 def test_without_a_messenger_it_says_so(examine: Examine) -> None:
-    assert told(examine(check_channels)) == [("warn", "no messenger, only the page and the terminal")]
+    assert told(examine(check_channels)) == [("warn", "no messenger is configured, only the web page and the terminal")]
 
 
 def test_each_messenger_is_a_finding(examine: Examine) -> None:
@@ -22,7 +22,7 @@ def test_each_messenger_is_a_finding(examine: Examine) -> None:
     findings = told(examine(check_channels, text))
 
     assert [level for level, _ in findings] == ["ok", "ok", "fail"]
-    assert findings[0][1].startswith("telegram: the settings can work")
+    assert findings[0][1].startswith("telegram: the settings are valid")
     assert findings[1][1] == "slack: switched off"
     assert "did you mean telegram?" in findings[2][1]
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.checks.config import check_config, check_failpoint
-from tests.cli.checks.patients import Examine, told
+from tests.cli.checks.contexts import Examine, told
 
 
 def test_a_wrong_config_is_told_line_by_line(examine: Examine) -> None:

@@ -11,7 +11,7 @@ from gateway.store.embedded.cluster import opened
 from gateway.store.migrate import read_migrations
 from gateway.store.pool import Connection, Database
 from gateway.store.server import Server
-from tests.cli.checks.patients import Examine, told
+from tests.cli.checks.contexts import Examine, told
 
 KNOWN = {migration.number: migration.sha256 for migration in read_migrations()}
 WELL = Server("18.4", False, len(KNOWN), 0.4, 0.0)

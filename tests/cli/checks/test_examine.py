@@ -1,18 +1,18 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.cli.checks import examine
-from gateway.cli.checks.finding import Finding, Level, Patient
-from tests.cli.checks.patients import patient
+from gateway.cli.checks import run_checks
+from gateway.cli.checks.finding import CheckContext, Finding, Level
+from tests.cli.checks.contexts import context
 
 FINE = Finding(Level.OK, "is well")
 
 
-def fine(_: Patient) -> Iterator[Finding]:
+def fine(_: CheckContext) -> Iterator[Finding]:
     yield FINE
 
 
-def broken(_: Patient) -> Iterator[Finding]:
+def broken(_: CheckContext) -> Iterator[Finding]:
     yield FINE
     raise RuntimeError("of\nour making")
 
@@ -20,15 +20,15 @@ def broken(_: Patient) -> Iterator[Finding]:
 def test_a_check_that_breaks_is_a_finding_and_the_others_are_made(tmp_path: Path) -> None:
     begun: list[str] = []
 
-    found = list(examine(patient(tmp_path), begun.append, {"one": broken, "two": fine}))
+    found = list(run_checks(context(tmp_path), begun.append, {"one": broken, "two": fine}))
 
     (_, first), (name, broke), (_, last) = found
     assert first == last == FINE
-    assert (name, broke.level, broke.text) == ("one", "fail", "this check broke: RuntimeError: of our making")
+    assert (name, broke.level, broke.text) == ("one", "fail", "this check crashed: RuntimeError: of our making")
     assert begun == ["one", "two"]
 
 
 def test_with_a_wrong_config_what_depends_on_it_is_not_looked_at(tmp_path: Path) -> None:
-    found = list(examine(patient(tmp_path, "{"), checks={"model": broken, "disk": fine}))
+    found = list(run_checks(context(tmp_path, "{"), checks={"model": broken, "disk": fine}))
 
-    assert [(finding.level, finding.text) for _, finding in found] == [("warn", "not looked at"), ("ok", "is well")]
+    assert [(finding.level, finding.text) for _, finding in found] == [("warn", "not checked"), ("ok", "is well")]

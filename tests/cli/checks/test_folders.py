@@ -4,15 +4,15 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.checks.folders import check_disk, check_folders, check_keys
-from tests.cli.checks.patients import Examine, put, told
+from tests.cli.checks.contexts import Examine, put, told
 
 GIB = 1024**3
 
 
 def test_folders_that_are_not_there_yet_are_fine(examine: Examine, tmp_path: Path) -> None:
     assert told(examine(check_folders)) == [
-        ("ok", f"{tmp_path}/data will be made by the first start"),
-        ("ok", f"{tmp_path}/data/workspace will be made by the first start"),
+        ("ok", f"{tmp_path}/data will be created by the first start"),
+        ("ok", f"{tmp_path}/data/workspace will be created by the first start"),
     ]
 
 
@@ -29,7 +29,7 @@ def test_a_file_in_the_place_of_a_folder_fails(examine: Examine, tmp_path: Path)
     file = put(tmp_path / "data" / "workspace")
 
     _, finding = examine(check_folders)
-    assert (finding.level, finding.text) == ("fail", f"{file} cannot be written as a folder")
+    assert (finding.level, finding.text) == ("fail", f"{file} is not a writable folder")
     assert "set SUPACLAW_WORKSPACE" in finding.fix
     assert "set SUPACLAW_DATA" in examine(check_folders, SUPACLAW_DATA=str(file))[0].fix
 

@@ -16,7 +16,7 @@ from gateway.cli.checks.machine import (
     landlock,
 )
 from gateway.config.instance import hold_instance
-from tests.cli.checks.patients import Examine, told
+from tests.cli.checks.contexts import Examine, told
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -38,7 +38,7 @@ def test_too_little_memory_for_the_gateway_is_told(examine: Examine, megabytes: 
 def test_a_clock_in_the_past_fails(examine: Examine) -> None:
     (finding,) = examine(partial(check_clock, now=datetime(1970, 1, 2, tzinfo=UTC)))
 
-    assert (finding.level, finding.text) == ("fail", "1970-01-02 00:00 UTC is past")
+    assert (finding.level, finding.text) == ("fail", "1970-01-02 00:00 UTC is in the past")
 
 
 @pytest.mark.parametrize(("state", "level"), [(0, "ok"), (5, "warn"), (None, "ok")])
@@ -85,4 +85,4 @@ def test_a_free_port_and_one_our_own_gateway_has_are_fine(examine: Examine, tmp_
 
     with hold_instance(tmp_path / "data"):
         ((level, text),) = told(examine(check_port))
-    assert (level, text) == ("ok", f"the gateway runs (pid {os.getpid()}) and has it")
+    assert (level, text) == ("ok", f"the gateway (pid {os.getpid()}) is using it")

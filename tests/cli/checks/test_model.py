@@ -3,7 +3,7 @@ import socket
 import pytest
 
 from gateway.cli.checks.model import check_model
-from tests.cli.checks.patients import Examine, served, told
+from tests.cli.checks.contexts import Examine, served, told
 from tests.fakes.openai_server import FakeModels
 
 
@@ -56,7 +56,7 @@ def test_a_live_model_that_cannot_be_reached_fails_with_its_error_in_a_line(exam
 
     assert (finding.level, finding.text.startswith("openai/one: ")) == ("fail", True)
     assert "\n" not in finding.text
-    assert "reaches the provider" in finding.fix
+    assert "can reach the provider" in finding.fix
 
 
 def test_a_fallback_that_had_to_answer_is_warned_about(examine: Examine, nobody: str) -> None:

@@ -1,4 +1,4 @@
-"""Server-sent events: how frames are written, kept for those who come back, and kept alive. The only SSE code."""
+"""Server-sent events: encoding, replay after a reconnect, keep-alive. The only SSE code."""
 
 import asyncio
 import json
@@ -14,19 +14,19 @@ from starlette.types import Send
 from gateway.domain.json import Json
 
 PING_SECONDS = 15.0
-REMEMBERED = 500
+MAX_FRAMES = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One event; `id` is what a browser sends back as Last-Event-ID."""
+    """One event; a browser returns its `id` as Last-Event-ID."""
 
     data: str
     event: str | None = None
     id: str | None = None
 
     def encode(self) -> bytes:
-        """As it goes over the wire."""
+        """The wire format."""
         named = f"event: {self.event}\n" if self.event else ""
         marked = f"id: {self.id}\n" if self.id else ""
         lines = "".join(f"data: {line}\n" for line in self.data.split("\n"))
@@ -34,12 +34,12 @@ class Frame:
 
 
 def to_json(value: Json) -> str:
-    """Compact, and on one line."""
+    """Compact JSON on one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 class EventStream(StreamingResponse):
-    """Frames until they end, the client leaves, or the gateway stops; a comment now and then shows it is alive."""
+    """Streams frames until they end, the client disconnects or the gateway stops; sends keep-alive comments."""
 
     def __init__(
         self,
@@ -47,65 +47,65 @@ class EventStream(StreamingResponse):
         stopping: asyncio.Event,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._written = _kept_alive(frames, stopping)
+        self._written = _with_keep_alive(frames, stopping)
         unbuffered = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(self._written, media_type="text/event-stream", headers={**unbuffered, **(headers or {})})
 
     async def stream_response(self, send: Send) -> None:
-        """Close the frames with the response, not when they happen to be collected."""
+        """Close the frames with the response, not when they are garbage-collected."""
         async with aclosing(self._written):
             await super().stream_response(send)
 
 
-async def _kept_alive(frames: AsyncGenerator[Frame, None], stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
+async def _with_keep_alive(frames: AsyncGenerator[Frame, None], stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
     stop = asyncio.ensure_future(stopping.wait())
-    coming = asyncio.ensure_future(anext(frames, None))
+    next_frame = asyncio.ensure_future(anext(frames, None))
     try:
         while True:
-            await asyncio.wait({stop, coming}, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({stop, next_frame}, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if stop.done():
                 return
-            if not coming.done():
+            if not next_frame.done():
                 yield b": alive\n\n"
                 continue
-            frame = coming.result()
+            frame = next_frame.result()
             if frame is None:
                 return
-            coming = asyncio.ensure_future(anext(frames, None))
+            next_frame = asyncio.ensure_future(anext(frames, None))
             yield frame.encode()
     finally:
         stop.cancel()
-        coming.cancel()
-        await asyncio.gather(stop, coming, return_exceptions=True)
+        next_frame.cancel()
+        await asyncio.gather(stop, next_frame, return_exceptions=True)
         await frames.aclose()
 
 
 class Ring:
-    """The latest frames of one topic, for any number of viewers; one that missed too much gets the whole again."""
+    """A buffer of the latest frames of one topic, for any number of viewers; one that fell behind gets the whole."""
 
     def __init__(self, whole: Callable[[], str]) -> None:
         self._whole = whole
         self._boot = uuid4().hex[:12]
         self._seq = 0
-        self._frames: deque[Frame] = deque(maxlen=REMEMBERED)
-        self._news = asyncio.Event()
+        self._frames: deque[Frame] = deque(maxlen=MAX_FRAMES)
+        self._published = asyncio.Event()
         self._ended = False
         self.viewers = 0
 
     def publish(self, data: str) -> None:
-        """Tell every viewer."""
+        """Send data to every viewer."""
         self._seq += 1
         self._frames.append(Frame(data, id=self._id()))
         self._wake()
 
     def end(self) -> None:
-        """Send the viewers away; they come back to a new ring."""
+        """Disconnect the viewers; they reconnect to a new ring."""
         self._ended = True
         self._wake()
 
     async def follow(self, last_id: str | None) -> AsyncGenerator[Frame, None]:
-        """What came after that id if it is still known, else everything as it is now; then what comes."""
-        at = self._place(last_id)
+        """Yield the frames after that id if it is still buffered, else the whole; then new frames."""
+        at = self._position(last_id)
         self.viewers += 1
         try:
             while not self._ended:
@@ -116,17 +116,17 @@ class Ring:
                     at += 1
                     yield self._frames[at - self._seq - 1]
                 else:
-                    await self._news.wait()
+                    await self._published.wait()
         finally:
             self.viewers -= 1
 
     def _id(self) -> str:
         return f"{self._boot}:{self._seq}"
 
-    def _place(self, last_id: str | None) -> int | None:
+    def _position(self, last_id: str | None) -> int | None:
         boot, _, seq = (last_id or "").partition(":")
         return int(seq) if boot == self._boot and seq.isdecimal() and int(seq) <= self._seq else None
 
     def _wake(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        self._published.set()
+        self._published = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Making the workspace, or a part of it, what it was; only what a checkpoint holds is ever overwritten or removed."""
+"""Restores the workspace or a part of it; only overwrites or removes content that a checkpoint holds."""
 
 import os
 import secrets
@@ -18,20 +18,20 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(slots=True)
-class Done:
-    """What was written and removed, and the paths that were left as they are."""
+class Restored:
+    """The number of files written and removed, and the paths that were left unchanged."""
 
     written: int = 0
     removed: int = 0
     left: list[str] = field(default_factory=list)
 
 
-def make_equal(root: Path, now: Files, target: Mapping[str, Entry], content: Callable[[ObjectID], bytes]) -> Done:
-    """Turn `now`, which a snapshot has just seen below `root`, into `target`.
+def make_equal(root: Path, now: Files, target: Mapping[str, Entry], content: Callable[[ObjectID], bytes]) -> Restored:
+    """Turn `now`, a fresh snapshot of `root`, into `target`.
 
-    What has changed since the snapshot, and what no snapshot can hold, is left.
+    Leaves files that changed after the snapshot, and those that no snapshot can hold.
     """
-    done = Done()
+    done = Restored()
     gone = sorted(now.keys() - target.keys(), reverse=True)
     changed = sorted(path for path, entry in target.items() if path not in now or now[path][0] != entry)
     for path in (*gone, *changed):
@@ -54,7 +54,7 @@ def _remove(root: Path, path: str, seen: Stamp | None) -> None:
         _require_unchanged(folder, name, seen)
         os.unlink(name, dir_fd=folder)
         os.fsync(folder)
-    # Only files are kept: a folder that has lost its last one goes with it.
+    # Checkpoints hold files only: remove folders that became empty.
     with suppress(OSError):
         while parts := tuple(parents):
             with open_folder(root, parts[:-1]) as folder:
@@ -83,7 +83,7 @@ def _write(root: Path, path: str, seen: Stamp | None, mode: int, data: bytes) ->
 
 
 def _require_unchanged(folder: int, name: str, seen: Stamp | None) -> None:
-    """Raises `OSError` if something is there that the snapshot did not see: its content is in no checkpoint."""
+    """Raise `OSError` if the file changed after the snapshot: its content is in no checkpoint."""
     with suppress(FileNotFoundError):
         if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != seen:
             raise FileExistsError(name)

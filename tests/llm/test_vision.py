@@ -22,7 +22,7 @@ REFUSALS = [
 
 
 def shown(chain: Chain, model: str) -> list[Prompt]:
-    return [prompt for _, prompt in chain.providers.by_model[model].asked]
+    return [prompt for _, prompt in chain.providers.by_model[model].requests]
 
 
 async def ask(chain: Chain, prompt: Prompt = LOOK) -> str:

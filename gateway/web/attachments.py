@@ -1,4 +1,4 @@
-"""The files of a message as they are shown, and as JSON."""
+"""The attachments of a message, for the page and as JSON."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from gateway.domain.json import Json
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A file on the page; without `id` there is nothing to download, `remark` says how it stands."""
+    """A file on the page; without `id` it cannot be downloaded. `remark` describes its state."""
 
     id: FileId | None
     name: str
@@ -20,14 +20,14 @@ class Chip:
 
 
 def chip(file: Attached) -> Chip:
-    """What a person is shown of it. A picture shows itself, with or without text in it."""
+    """The chip for a file. An image is shown itself, so a remark about missing text is left out."""
     picture = bool(file.id and file.view_path) and file.mime.startswith("image/")
     remark = " · ".join(filter(None, (readable(file.size), "" if picture else file.problem)))
     return Chip(file.id, file.name, _icon(file.mime), remark, file.state == "failed", picture)
 
 
 def readable(size: int) -> str:
-    """A size in bytes, for people; empty while it is unknown."""
+    """A size in bytes, for people; empty if it is unknown."""
     if size < 1000:
         return f"{size} B" if size else ""
     number, unit = (size / 1e3, "kB") if size < 999_500 else (size / 1e6, "MB")
@@ -35,7 +35,7 @@ def readable(size: int) -> str:
 
 
 def as_json(file: Attached) -> dict[str, Json]:
-    """One entry of `files`."""
+    """The file as an entry of `files` in JSON."""
     return {
         "id": str(file.id) if file.id else None,
         "state": file.state,

@@ -4,8 +4,8 @@ from contextlib import aclosing
 
 import pytest
 
-from gateway.web import live
-from gateway.web.live import REMEMBERED, EventStream, Frame, Ring
+from gateway.web import sse
+from gateway.web.sse import MAX_FRAMES, EventStream, Frame, Ring
 
 
 async def take(frames: AsyncGenerator[Frame, None], count: int) -> list[Frame]:
@@ -44,7 +44,7 @@ async def test_a_viewer_that_missed_too_much_gets_the_whole():
     ring = Ring(lambda: "whole")
     async with aclosing(ring.follow(None)) as viewer:
         await take(viewer, 1)
-        for n in range(REMEMBERED + 1):
+        for n in range(MAX_FRAMES + 1):
             ring.publish(str(n))
         assert (await take(viewer, 1))[0].data == "whole"
         ring.publish("next")
@@ -66,7 +66,7 @@ def test_a_frame_keeps_its_lines():
 
 
 async def test_a_silent_stream_shows_that_it_is_alive(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(live, "PING_SECONDS", 0.0)
+    monkeypatch.setattr(sse, "PING_SECONDS", 0.0)
     stopping = asyncio.Event()
 
     async def silent() -> AsyncGenerator[Frame, None]:

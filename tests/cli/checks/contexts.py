@@ -1,4 +1,4 @@
-"""Patients for single checks."""
+"""Contexts and helpers for single checks."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from gateway.cli.checks.finding import Check, Finding, Patient, admit
+from gateway.cli.checks.finding import Check, CheckContext, Finding, load_context
 from gateway.config.environment import Environment
 
 Fake = TypeVar("Fake", bound=AbstractAsyncContextManager[object])
@@ -15,8 +15,8 @@ Fake = TypeVar("Fake", bound=AbstractAsyncContextManager[object])
 Examine = Callable[..., list[Finding]]
 
 
-def patient(folder: Path, text: str | None = None, *, live: bool = False, **environ: str) -> Patient:
-    """Someone whose config.json says `text`, with nothing but `environ` around."""
+def context(folder: Path, text: str | None = None, *, live: bool = False, **environ: str) -> CheckContext:
+    """A context with `text` as config.json, and only `environ` as environment."""
     if text is not None:
         (folder / "config.json").write_text(text)
         (folder / "config.json").chmod(0o600)
@@ -26,12 +26,12 @@ def patient(folder: Path, text: str | None = None, *, live: bool = False, **envi
         "OLLAMA_HOST": "127.0.0.1:1",
         **environ,
     }
-    return admit(Environment.read(around), around, live=live)
+    return load_context(Environment.read(around), around, live=live)
 
 
 def examine_with(folder: Path) -> Examine:
     def examine(check: Check, text: str | None = None, live: bool = False, **environ: str) -> list[Finding]:
-        return list(check(patient(folder, text, live=live, **environ)))
+        return list(check(context(folder, text, live=live, **environ)))
 
     return examine
 

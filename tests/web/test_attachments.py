@@ -4,7 +4,7 @@ import pytest
 
 from gateway.domain.attachments import Attached
 from gateway.domain.ids import FileId, MessageId
-from gateway.web.attached import chip, readable
+from gateway.web.attachments import chip, readable
 
 
 def attached(**more: object) -> Attached:

@@ -1,4 +1,4 @@
-"""A gateway to talk to: the one that runs, or one of our own for as long as we need it."""
+"""The gateway on this machine: the running one, or one started for as long as we need it."""
 
 import os
 import subprocess
@@ -23,8 +23,8 @@ STOP_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a gateway is reached."""
+class LocalGateway:
+    """A gateway and its address."""
 
     environment: Environment
     url: str
@@ -38,8 +38,8 @@ class Place:
         """The credential for programs on this machine; raises `OwnerMustAct`."""
         return local_token(self.environment)
 
-    def well(self) -> bool:
-        """Whether it answers."""
+    def healthy(self) -> bool:
+        """Whether it reports that it is healthy."""
         try:
             with urlopen(f"{self.url}/health", timeout=2) as answer:
                 return bool(answer.status == 200)
@@ -48,22 +48,22 @@ class Place:
 
 
 @contextmanager
-def gateway_at_hand() -> Iterator[Place]:
-    """The gateway of this data directory; if none runs, one that lives as long as the block."""
+def ensure_gateway() -> Iterator[LocalGateway]:
+    """The gateway of this data directory; if none runs, starts one and stops it after the block."""
     environment = Environment.read(os.environ)
-    place = Place(environment, gateway_address(environment))
+    gateway = LocalGateway(environment, gateway_address(environment))
     if holder(environment.data) is not None:
-        _wait_for(place, None)
-        yield place
+        _wait_for(gateway, None)
+        yield gateway
         return
     with tempfile.TemporaryFile() as errors, _started(errors) as process:
-        _wait_for(place, process, errors)
-        yield place
+        _wait_for(gateway, process, errors)
+        yield gateway
 
 
 @contextmanager
 def _started(errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """A gateway in a session of its own, so that Ctrl-C is for us alone."""
+    """A gateway in its own session, so that Ctrl-C does not reach it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "gateway", "up"],
         stdin=subprocess.DEVNULL,
@@ -78,13 +78,13 @@ def _started(errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(STOP_SECONDS)
 
 
-def _wait_for(place: Place, process: subprocess.Popen[bytes] | None, errors: IO[bytes] | None = None) -> None:
+def _wait_for(gateway: LocalGateway, process: subprocess.Popen[bytes] | None, errors: IO[bytes] | None = None) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while not place.well():
+    while not gateway.healthy():
         if process is not None and process.poll() is not None:
             raise OwnerMustAct(f"the gateway did not start: {_last_words(errors)}")
         if time.monotonic() > deadline:
-            raise TryAgainLater(f"the gateway does not answer at {place.url}; see `supaclaw doctor`")
+            raise TryAgainLater(f"the gateway does not answer at {gateway.url}; see `supaclaw doctor`")
         time.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""The line to a running gateway: messages go in, answers come out, and a restart in between loses neither."""
+"""A client of the running gateway's chat API; survives restarts of the gateway without losing a message."""
 
 import asyncio
 import json
@@ -11,18 +11,18 @@ from uuid import uuid4
 import httpx
 from pydantic import JsonValue, TypeAdapter
 
-from gateway.cli.companion import Place
+from gateway.cli.local_gateway import LocalGateway
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 
-PATIENCE_SECONDS = 60.0
+RETRY_SECONDS = 60.0
 PAUSE_SECONDS = 0.3
 _OBJECT = TypeAdapter(dict[str, JsonValue])
 _FILES = TypeAdapter(list[dict[str, JsonValue]])
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """What was said to a message; `failed` means the agent did not answer it. `files` are those it sent."""
+class ChatAnswer:
+    """The answer to a message; `failed` means that the agent could not answer. `files` are those it sent."""
 
     text: str
     failed: bool
@@ -30,14 +30,14 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """Speaks for one chat. Every method waits for a gateway that is restarting, for a minute at most."""
+class ChatClient:
+    """A client for one chat. Every method waits up to a minute for a gateway that is restarting."""
 
-    place: Place
+    gateway: LocalGateway
     chat: str = field(default="main")
 
-    async def ask(self, text: str, files: Sequence[Path] = ()) -> Answered:
-        """Send a message or a command and wait for what is said to it; raises `SupaclawError`."""
+    async def ask(self, text: str, files: Sequence[Path] = ()) -> ChatAnswer:
+        """Send a message or a command and wait for the answer; raises `SupaclawError`."""
         async with self._client() as client:
             uploaded = [await self._upload(client, file) for file in files]
             sent = await self._send(client, text, uploaded)
@@ -46,9 +46,9 @@ class Line:
             while True:
                 answer = await self._request(client, "GET", f"/api/answers/{sent['inbox_id']}?wait=25")
                 if answer.status_code == 200:
-                    told = _OBJECT.validate_json(answer.content)
-                    failed = bool(told["notice"]) and sent["kind"] == "message"
-                    return Answered(str(told["text"]), failed, tuple(_FILES.validate_python(told["files"])))
+                    reply = _OBJECT.validate_json(answer.content)
+                    failed = bool(reply["notice"]) and sent["kind"] == "message"
+                    return ChatAnswer(str(reply["text"]), failed, tuple(_FILES.validate_python(reply["files"])))
 
     async def stop(self) -> None:
         """Stop the answer that is being written."""
@@ -56,7 +56,7 @@ class Line:
             await self._send(client, "/stop")
 
     async def events(self) -> AsyncIterator[Mapping[str, JsonValue]]:
-        """What happens in the chat, for ever; after a break it goes on with a snapshot."""
+        """Yield the events of the chat, for ever; after a reconnect, a snapshot comes first."""
         while True:
             try:
                 async with (
@@ -84,10 +84,10 @@ class Line:
     async def _request(
         self, client: httpx.AsyncClient, method: str, path: str, body: str | None = None, file: Path | None = None
     ) -> httpx.Response:
-        """Again until it is answered: a message has an id of its own, so that sending it twice is sending it once."""
+        """Retry until there is a response: each message has a client id, so the gateway ignores duplicates."""
         problem = ""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS) as patience:
+            async with asyncio.timeout(RETRY_SECONDS) as deadline:
                 while True:
                     try:
                         answer = await self._once(client, method, path, body, file)
@@ -95,12 +95,12 @@ class Line:
                         problem = f"it cannot be reached ({type(exc).__name__})"
                     else:
                         if answer.status_code < 400:
-                            patience.reschedule(None)
+                            deadline.reschedule(None)
                             return answer
                         problem = _problem(answer)
                     await asyncio.sleep(PAUSE_SECONDS)
         except TimeoutError:
-            raise TryAgainLater(f"the gateway at {self.place.url} does not answer: {problem}") from None
+            raise TryAgainLater(f"the gateway at {self.gateway.url} does not answer: {problem}") from None
 
     async def _once(
         self, client: httpx.AsyncClient, method: str, path: str, body: str | None, file: Path | None
@@ -116,17 +116,17 @@ class Line:
             return await client.request(method, path, files={"file": (file.name, opened)}, headers=self._headers())
 
     def _headers(self) -> dict[str, str]:
-        """The credential is a new one after each start of the gateway."""
-        return {"Authorization": f"Bearer {self.place.token()}"}
+        """The credential changes with each start of the gateway."""
+        return {"Authorization": f"Bearer {self.gateway.token()}"}
 
     @asynccontextmanager
     async def _client(self) -> AsyncIterator[httpx.AsyncClient]:
-        async with httpx.AsyncClient(base_url=self.place.url, timeout=httpx.Timeout(40, connect=5)) as client:
+        async with httpx.AsyncClient(base_url=self.gateway.url, timeout=httpx.Timeout(40, connect=5)) as client:
             yield client
 
 
 def _problem(answer: httpx.Response) -> str:
-    """What an error says; raises `OwnerMustAct` when asking again cannot help."""
+    """The message of an error response; raises `OwnerMustAct` if a retry cannot help."""
     try:
         message = str(answer.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Handing a message in, and telling what became of it."""
+"""Accepts a message from a client, and reports the outcome."""
 
 from typing import assert_never
 
@@ -9,24 +9,24 @@ from gateway.flow.inbound.persist import Accepted
 from gateway.web.site import Site
 
 MAX_TEXT = 2_000_000
-"""Characters of one message; what a model cannot read at once becomes a file."""
+"""The most characters of one message; text too long for a model is stored as a file."""
 
 KEY = r"^[^\x00-\x1f\x7f]+$"
-"""Names that clients choose: anything printable, for it is stored as text."""
+"""Names chosen by clients: any printable text."""
 
 
 async def accept(site: Site, inbound: Inbound) -> Accepted:
-    """Committed when this returns, however long the database is away; raises `TryAgainLater`, `Refused` at a stop."""
+    """Wait until it is committed, even through a database outage; raises `TryAgainLater`, `Refused` on a stop."""
     [accepted] = await site.backend.inbox.accept([inbound])
     if accepted.later is not None:
         accepted = await site.while_running(accepted.stored())
-    site.conversations.begun()
+    site.conversations.notify_accepted()
     return accepted
 
 
 def outcome(accepted: Accepted) -> dict[str, Json]:
-    """As JSON; `reason` is there when the message was ignored."""
-    told: dict[str, Json] = {
+    """The outcome as JSON; `reason` is included if the message was ignored."""
+    body: dict[str, Json] = {
         "kind": _kind(accepted),
         "session_id": str(accepted.session_id) if accepted.session_id else None,
         "message_id": accepted.message_id,
@@ -34,8 +34,8 @@ def outcome(accepted: Accepted) -> dict[str, Json]:
         "duplicate": accepted.duplicate,
     }
     if isinstance(accepted.decision, Ignore):
-        told["reason"] = accepted.decision.reason
-    return told
+        body["reason"] = accepted.decision.reason
+    return body
 
 
 def _kind(accepted: Accepted) -> str:
