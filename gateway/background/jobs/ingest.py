@@ -15,7 +15,7 @@ from gateway.domain.channel import Channel, FetchDelayed, FetchFailed
 from gateway.domain.clock import Clock
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.tasks import Claim, Status
-from gateway.flow.turn.sinks import typing
+from gateway.flow.turn.presence import typing
 from gateway.flow.turn.uploads import UploadRefused, Uploads
 from gateway.store import addresses, sessions, tasks
 from gateway.store.pool import Connection, Database

@@ -4,6 +4,7 @@ import structlog
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain import digest
+from gateway.domain.channel import Channel
 from gateway.domain.clock import Clock
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.tasks import Claim, Status
@@ -14,8 +15,8 @@ from gateway.flow.outbound.long_answers import Abridged, abridged
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.turn.open import OpenedChat, open_turn
+from gateway.flow.turn.presence import drafts, seen_reaction, typing
 from gateway.flow.turn.runner import TurnResult, TurnRunner
-from gateway.flow.turn.sinks import DraftSink, Sink, seen_reaction, typing
 from gateway.store import sessions, tasks
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages, unread
@@ -54,19 +55,16 @@ class ChatTurns:
         if opened is None:
             return
         self._failpoints.reach(Step.TURN_TAKEN)
-        self._live.publish(opened.session, TurnStarted(opened.asked_ids, opened.at.address))
+        self._live.publish(opened.session, TurnStarted(opened.asked_ids, run))
         channel = self._outbound.channel(opened.at)
-        try:
-            async with seen_reaction(channel, opened.at, opened.asked):
-                async with typing(channel, opened.at):
-                    said = await self._runner.answer(run, opened, self._sinks(opened))
-                self._failpoints.reach(Step.ANSWER_READY)
-                await self._commit(run, opened, said)
-        except DatabaseDown:
-            self._outages.note(opened.at.address, private=opened.at.private)
-            raise
-        finally:
-            self._live.publish(opened.session, TurnEnded())
+        async with seen_reaction(channel, opened.at, opened.asked):
+            try:
+                await self._answer(run, opened, channel)
+            except DatabaseDown:
+                self._outages.note(opened.at.address, private=opened.at.private)
+                raise
+            finally:
+                self._live.publish(opened.session, TurnEnded(run))
 
     async def give_up(self, run: Claim) -> None:
         """Out of attempts: one message says so, and the next one starts afresh."""
@@ -76,12 +74,12 @@ class ChatTurns:
             async with seen_reaction(self._outbound.channel(opened.at), opened.at, opened.asked):
                 await self._commit(run, opened, TurnResult(Notice(text), status=Status.FAILED, error="out of attempts"))
 
-    def _sinks(self, opened: OpenedChat) -> tuple[Sink, ...]:
-        """The unfinished answer, where the chat shows one."""
-        channel = self._outbound.channel(opened.at)
-        if channel is None or not channel.capabilities.drafts_at(opened.at.address, private=opened.at.private):
-            return ()
-        return (DraftSink(channel, opened.at, opened.asked[-1].id, self._clock),)
+    async def _answer(self, run: Claim, opened: OpenedChat, channel: Channel | None) -> None:
+        draft = opened.asked[-1].id
+        async with typing(channel, opened.at), drafts(channel, opened.at, draft, self._clock) as sinks:
+            said = await self._runner.answer(run, opened, sinks)
+        self._failpoints.reach(Step.ANSWER_READY)
+        await self._commit(run, opened, said)
 
     async def _commit(self, run: Claim, opened: OpenedChat, said: TurnResult) -> None:
         channel, environment = self._outbound.channel(opened.at), self._environments.of(run.principal_id)

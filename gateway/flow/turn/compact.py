@@ -76,7 +76,7 @@ class Compactor:
         """
         at = min(self._at_tokens(), room)
         if overflow:
-            opened = await self._reopened(opened)
+            opened = await self._reopened(run, opened)
             return await self._compacted(run, opened, cut_of(opened.transcript, run.id, 0), at, paid)
         if tokens_of(opened.transcript) < at:
             return opened
@@ -94,7 +94,7 @@ class Compactor:
         if stored is not None:
             log.info("session.compacted", covers=what.last, rows=len(what.covered), facts=len(summary.facts))
             self._live.publish(opened.session, MessageStored(stored))
-        return await self._reopened(opened)
+        return await self._reopened(run, opened)
 
     async def _written(self, what: Cut, limit: int) -> Written:
         reply = await self._asked(what, limit)
@@ -133,14 +133,14 @@ class Compactor:
         await self._close_journal(tx, session, goal(summary.sections))
         return row.id
 
-    async def _reopened(self, opened: OpenedTurn) -> OpenedTurn:
+    async def _reopened(self, run: Claim, opened: OpenedTurn) -> OpenedTurn:
         """The turn as the rows have it now; what arrived meanwhile joins it."""
         again = await self._database.run(opened.again)
         if again is None:
             raise RunLost("what this run was to answer needs no answer any more")
         joined = tuple(id for id in again.asked_ids if id not in opened.asked_ids)
         if joined:
-            self._live.publish(again.session, TurnStarted(joined, opened.at.address if opened.at else None))
+            self._live.publish(again.session, TurnStarted(joined, run))
         return again
 
 

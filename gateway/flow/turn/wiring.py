@@ -125,8 +125,7 @@ class LoopWiring:
                 return ()
         rows = await self._database.run(self._take)
         if rows:
-            at = self._opened.at.address if self._opened.at else None
-            self._live.publish(self._opened.session, TurnStarted(tuple(row.id for row in rows), at))
+            self._live.publish(self._opened.session, TurnStarted(tuple(row.id for row in rows), self._run))
         entries = await self._shown(rows, {row.id for row in rows})
         return [entry for entry in entries if isinstance(entry, UserText)]
 
