@@ -50,6 +50,7 @@ from gateway.flow.unattended.finish import RunFinisher
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
 from gateway.store.pool import Database
 from gateway.store.transcript import journals
+from gateway.store.transcript.messages import MessageRow
 
 
 @dataclass
@@ -164,7 +165,10 @@ class Parts:
     def outbound(self) -> Outbound:
         """Sends what is committed."""
         return Outbound(
-            self.database, self.failpoints, lambda principal: self.environments.of(principal).workspace.root
+            self.database,
+            self.failpoints,
+            lambda principal: self.environments.of(principal).workspace.root,
+            self._attempted,
         )
 
     @cached_property
@@ -279,10 +283,12 @@ class Parts:
     @cached_property
     def scheduler(self) -> Scheduler:
         """Queues what is due."""
-        follow_up = DeliveryFollowUp(self.database, self.people, self.proactive)
-        return Scheduler(
-            self.database, self.clock, self.failpoints, follow_up.settle, self.worker.wake, self.people.lets_in
-        )
+        return Scheduler(self.database, self.clock, self.failpoints, self.worker.wake, self.people.lets_in)
+
+    @cached_property
+    def follow_up(self) -> DeliveryFollowUp:
+        """Watches how what schedules say is delivered."""
+        return DeliveryFollowUp(self.database, self.people, self.proactive)
 
     @cached_property
     def halt(self) -> Halt:
@@ -327,7 +333,12 @@ class Parts:
         """How the gateway is."""
         return replace(self.condition.vitals(), heartbeat=self.heartbeat.state)
 
-    def _slot_is_over(self) -> None:
+    def _attempted(self, message: MessageId) -> None:
+        self.follow_up.attempted(message)
+
+    def _slot_is_over(self, told: MessageRow | None) -> None:
+        if told is not None:
+            self.follow_up.follow(told.id)
         self.scheduler.wake()
 
     def _channel(self, name: str) -> Channel | None:

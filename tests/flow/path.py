@@ -50,6 +50,7 @@ from gateway.llm.client import Description
 from gateway.store import tasks
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import journals
+from gateway.store.transcript.messages import MessageRow
 from gateway.tools import Family
 from tests.fakes.channel import FakeChannel
 from tests.flow.workshop import Workshop
@@ -246,7 +247,16 @@ async def build(
     instance = instance or InstanceId(uuid4())
     known = commands.discover()
     channel = channel or FakeChannel()
-    outbound = Outbound(database, failpoints, lambda principal: environments.of(principal).workspace.root)
+
+    def attempted(message: MessageId) -> None:
+        follow_up.attempted(message)
+
+    outbound = Outbound(
+        database,
+        failpoints,
+        lambda principal: environments.of(principal).workspace.root,
+        attempted,
+    )
     outages = Outages(database, outbound, clock)
     of_all = [*tools.discover(), workshop.family] if families is None else families
     proactive = ProactiveMessages(database, outbound, live, lambda: configured)
@@ -275,7 +285,14 @@ async def build(
         failpoints,
     )
     describe = Describe(database, environments, lambda: summaries, lambda: bounds, clock)
-    finisher = RunFinisher(database, environments, outbound, proactive, live, clock, failpoints, over)
+    follow_up = DeliveryFollowUp(database, people, proactive)
+
+    def slot_is_over(told: MessageRow | None) -> None:
+        if told is not None:
+            follow_up.follow(told.id)
+        over()
+
+    finisher = RunFinisher(database, environments, outbound, proactive, live, clock, failpoints, slot_is_over)
     agent = AgentRun(database, people, answering, finisher, failpoints)
     runners: dict[str, Runner] = {"chat": turns, "ingest": ingest, "describe": describe, "agent": agent}
     worker = Worker(database, instance, runners, [Lane.CHAT, Lane.FILES, Lane.AGENTS])
@@ -335,7 +352,7 @@ async def build(
         ingest,
         proactive,
         agent,
-        DeliveryFollowUp(database, people, proactive),
+        follow_up,
     )
 
 

@@ -57,7 +57,7 @@ class Ending:
 class RunFinisher:
     """Stores what a run said and tells its person, in one transaction.
 
-    `over` is called when a slot is: the next one may be due, and what was told is to be followed.
+    `over` is called after the run of a slot, with what was told: the next one may be due.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class RunFinisher:
         live: Live,
         clock: Clock,
         failpoints: Failpoints,
-        over: Callable[[], None],
+        over: Callable[[MessageRow | None], None],
     ) -> None:
         self._database = database
         self._environments = environments
@@ -92,7 +92,7 @@ class RunFinisher:
         if told is not None:
             self._proactive.told(told)
         if assignment.schedule is not None:
-            self._over()
+            self._over(told)
 
     async def _abridged(self, ending: Ending) -> Abridged:
         """For the chat where it is going to be told, as far as that can be known before."""
