@@ -113,8 +113,9 @@ class Heart:
             task = await tasks.create(tx, self.path.people.owner.id, "agent", Lane.AGENTS, payload=payload)
             await tx.execute("update tasks set status = 'failed', updated_at = $2 where id = $1", task, at)
 
-    def kept(self) -> dict[str, str]:
-        """What was written into the workspace, by its path."""
+    async def kept(self) -> dict[str, str]:
+        """The files of heartbeats, by their path."""
+        assert await self.path.journal.catch_up()
         top = self.path.workspace / "sessions" / "heartbeat"
         return {str(file.relative_to(top)): file.read_text() for file in sorted(top.rglob("*.md"))}
 
@@ -145,7 +146,8 @@ def heart(path: MessagePath, clock: Clock | None = None, **more: Any) -> Heart:
     )
     runner = HeartbeatRun(
         path.database,
-        path.turns._runner,
+        path.turn_runner,
+        path.finisher,
         path.proactive,
         environments,
         lambda: made.model if made.connected else None,

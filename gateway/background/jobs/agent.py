@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import takewhile
 
+from gateway.background.jobs import Services
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.assignment import Assignment
 from gateway.domain.principals import Label
@@ -11,7 +12,7 @@ from gateway.domain.transcript import Notice
 from gateway.flow.people import NOT_LET_IN, People
 from gateway.flow.turn.open import OpenedTurn, open_alone
 from gateway.flow.turn.runner import TurnResult, TurnRunner
-from gateway.flow.unattended.finish import RunFinisher
+from gateway.flow.unattended.finish import UnattendedFinisher
 from gateway.store import addresses, sessions, tasks
 from gateway.store.pool import Connection, Database
 from gateway.store.scheduling import schedule_runs
@@ -22,6 +23,26 @@ TURN_SECONDS, MOST_SECONDS = 1.0, 60.0
 """For each that is before it, and at most: until a run looks again whether it is its turn in its conversation."""
 
 
+def runner(services: Services) -> "AgentRun":
+    """For tasks of this kind; the end of a schedule's run wakes the scheduler."""
+
+    def over(sent: MessageRow | None) -> None:
+        if sent is not None:
+            services.follow_up.follow(sent.id)
+        services.wake_scheduler()
+
+    finisher = UnattendedFinisher(
+        services.database,
+        services.environments,
+        services.outbound,
+        services.proactive,
+        services.finisher,
+        services.clock,
+        over,
+    )
+    return AgentRun(services.database, services.people, services.turn_runner, finisher, services.failpoints)
+
+
 class AgentRun:
     """The runner of `agent` tasks."""
 
@@ -30,7 +51,7 @@ class AgentRun:
         database: Database,
         people: People,
         runner: TurnRunner,
-        finisher: RunFinisher,
+        finisher: UnattendedFinisher,
         failpoints: Failpoints,
     ) -> None:
         self._database = database
@@ -40,23 +61,23 @@ class AgentRun:
         self._failpoints = failpoints
 
     async def run(self, run: Claim) -> None:
-        """Answer the prompt and tell of it; raises `RunLost` when the run was cancelled or taken over."""
+        """Answer the prompt and deliver the answer; raises `RunLost` when the run was cancelled or taken over."""
         self._failpoints.reach(Step.TURN_CLAIMED)
         assignment, opened = await self._database.run(lambda tx: self._open(tx, run))
         if opened is None:
             return
         self._failpoints.reach(Step.TURN_TAKEN)
-        said = await self._runner.answer(run, opened)
+        result = await self._runner.answer(run, opened)
         self._failpoints.reach(Step.ANSWER_READY)
-        await self._finisher.finish(run, assignment, opened, said)
+        await self._finisher.finish(run, assignment, opened, result)
 
     async def give_up(self, run: Claim) -> None:
         """Out of attempts, which is told as any other failure."""
         assignment, opened = await self._database.run(lambda tx: self._open(tx, run))
         if opened is not None:
             text = f"{run.max_attempts} attempts failed; the log says why"
-            said = TurnResult(Notice(text), status=Status.FAILED, error="out of attempts")
-            await self._finisher.finish(run, assignment, opened, said)
+            result = TurnResult(Notice(text), status=Status.FAILED, error="out of attempts")
+            await self._finisher.finish(run, assignment, opened, result)
 
     async def _open(self, tx: Connection, run: Claim) -> tuple[Assignment, OpenedTurn | None]:
         """Nothing is opened of what nobody wants any more, nor before its turn."""

@@ -8,6 +8,7 @@ import structlog
 
 from gateway.agent.files import one_line
 from gateway.agent.limits import Limits
+from gateway.background.jobs import Services
 from gateway.domain.clock import Clock
 from gateway.domain.ids import FileId
 from gateway.domain.model import Model, ModelsExhausted, Prompt, Reply, SystemMessage, UserMessage
@@ -34,6 +35,11 @@ LONGEST = 160
 _MARKER = "=== file ==="
 
 log = structlog.get_logger(__name__)
+
+
+def runner(services: Services) -> "Describe":
+    """For tasks of this kind."""
+    return Describe(services.database, services.environments, services.summary_model, services.limits, services.clock)
 
 
 class Describe:

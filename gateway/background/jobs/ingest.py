@@ -10,11 +10,15 @@ from uuid import UUID
 import structlog
 
 from gateway.background.extraction import TextExtraction
+from gateway.background.jobs import Services
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.channel import Channel, FetchDelayed, FetchFailed
+from gateway.domain.channel import FetchDelayed, FetchFailed
 from gateway.domain.clock import Clock
 from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.inbound import Address
 from gateway.domain.tasks import Claim, Status
+from gateway.flow.live import MessageStored
+from gateway.flow.outbound.sender import Outbound
 from gateway.flow.turn.presence import typing
 from gateway.flow.turn.uploads import UploadRefused, Uploads
 from gateway.store import addresses, sessions, tasks
@@ -35,13 +39,39 @@ Changed: TypeAlias = Callable[[SessionId, MessageId], None]
 log = structlog.get_logger(__name__)
 
 
+def runner(services: Services) -> "Ingest":
+    """For tasks of this kind."""
+
+    def changed(session: SessionId, message: MessageId) -> None:
+        services.live.publish(session, MessageStored(message))
+        services.journal.rewrite(session)
+
+    extraction = TextExtraction(
+        services.database,
+        services.environments,
+        services.cpu,
+        services.data / "ingest",
+        services.hear,
+        services.failpoints,
+    )
+    return Ingest(
+        services.database,
+        services.outbound,
+        services.uploads,
+        extraction,
+        changed,
+        services.clock,
+        services.failpoints,
+    )
+
+
 class Ingest:
     """Each step is committed by itself: a run that is killed goes on where it stopped."""
 
     def __init__(
         self,
         database: Database,
-        channels: Callable[[str], Channel | None],
+        outbound: Outbound,
         uploads: Uploads,
         extraction: TextExtraction,
         changed: Changed,
@@ -49,7 +79,7 @@ class Ingest:
         failpoints: Failpoints,
     ) -> None:
         self._database = database
-        self._channels = channels
+        self._outbound = outbound
         self._uploads = uploads
         self._extraction = extraction
         self._changed = changed
@@ -104,7 +134,7 @@ class Ingest:
             return
         async with self._database.connection() as conn:
             at = await addresses.get(conn, message.address_id)
-        async with typing(self._channels(at.channel), at):
+        async with typing(self._outbound.channel(at), at):
             yield
 
     async def _bring_in(self, run: Claim, each: Incomplete) -> None:
@@ -122,7 +152,7 @@ class Ingest:
             await self._fail(run, each, f"it could not be fetched for a day: {exc}")
 
     async def _fetch(self, run: Claim, each: Incomplete) -> None:
-        channel = self._channels(each.channel)
+        channel = self._outbound.channel(Address(each.channel, "", ""))
         if channel is None:
             raise FetchDelayed(f"{each.channel} is shut")
         self._uploads.check(each.size)

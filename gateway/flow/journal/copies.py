@@ -12,7 +12,7 @@ from gateway.store.pool import Database
 from gateway.store.transcript import entries, journals
 from gateway.store.transcript.entries import Line, Mark
 from gateway.store.transcript.journals import JournalRow
-from gateway.workspace.journal.files import INDEX, SECOND, Place, began, filed_path
+from gateway.workspace.journal.files import INDEX, SECOND, Place, began, filed_path, run_path, stays
 from gateway.workspace.journal.format import Content
 from gateway.workspace.journal.summary import IndexLine, render_index
 from gateway.workspace.journal.writer import JournalWriter
@@ -91,7 +91,7 @@ class Copies:
             log.warning("journal.left_over", path=str(place.root / place.path))
 
     async def file(self, journal: JournalRow) -> None:
-        """Move a closed journal to `memory/` and list it there, unless something in it still waits to be stored.
+        """Move a closed journal to where it stays, unless something in it still waits to be stored.
 
         Each step can be done again, and the database is told last: what a crash interrupts is done anew.
         """
@@ -101,12 +101,22 @@ class Copies:
         held, stored = await self.held(place)
         if len(stored) < len(held.arrivals):
             return
-        target = await self._listed(journal, place)
+        target = await self._target(journal, place)
         await self._writer.put_right(target, transcribed(await self._lines(journal.id)), set())
-        if await self._writer.remove(place, stored):
+        if target == place or await self._writer.remove(place, stored):
             async with self._database.connection() as conn:
                 await journals.file_away(conn, journal.id, target.path)
             log.info("journal.filed", session_id=str(journal.session_id), path=target.path)
+
+    async def _target(self, journal: JournalRow, place: Place) -> Place:
+        """Conversations go to `memory/` with a line in its index, runs that nobody waited for below it without one."""
+        if stays(journal.path):
+            return place
+        async with self._database.connection() as conn:
+            unattended = await journals.unattended(conn, journal.session_id)
+        if unattended:
+            return Place(place.root, run_path(journal.opened_at, journal.id))
+        return await self._listed(journal, place)
 
     async def _listed(self, journal: JournalRow, place: Place) -> Place:
         """Write the index with a line for it; where it goes: by its second, or the next one if a lost file had that."""

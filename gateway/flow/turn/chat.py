@@ -1,7 +1,5 @@
 """A chat turn: from the messages a session has unread to the answer that is committed for them."""
 
-import structlog
-
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain import digest
 from gateway.domain.channel import Channel
@@ -10,19 +8,19 @@ from gateway.domain.errors import DatabaseDown
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import AssistantText, Notice
 from gateway.flow.inbound.outages import Outages
-from gateway.flow.live import Live, MessageStored, TurnEnded, TurnStarted
-from gateway.flow.outbound.long_answers import Abridged, abridged
+from gateway.flow.live import Live, TurnEnded, TurnStarted
+from gateway.flow.outbound.long_answers import abridged
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.finish import Finished, RunFinisher
 from gateway.flow.turn.open import OpenedChat, open_turn
 from gateway.flow.turn.presence import drafts, seen_reaction, typing
 from gateway.flow.turn.runner import TurnResult, TurnRunner
-from gateway.store import sessions, tasks
+from gateway.store import sessions
+from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages, unread
 from gateway.store.transcript.messages import MessageRow
-
-log = structlog.get_logger(__name__)
 
 
 class ChatTurns:
@@ -32,6 +30,7 @@ class ChatTurns:
         self,
         database: Database,
         runner: TurnRunner,
+        finisher: RunFinisher,
         environments: AgentEnvironments,
         outbound: Outbound,
         live: Live,
@@ -41,6 +40,7 @@ class ChatTurns:
     ) -> None:
         self._database = database
         self._runner = runner
+        self._finisher = finisher
         self._environments = environments
         self._outbound = outbound
         self._live = live
@@ -77,44 +77,31 @@ class ChatTurns:
     async def _answer(self, run: Claim, opened: OpenedChat, channel: Channel | None) -> None:
         draft = opened.asked[-1].id
         async with typing(channel, opened.at), drafts(channel, opened.at, draft, self._clock) as sinks:
-            said = await self._runner.answer(run, opened, sinks)
+            result = await self._runner.answer(run, opened, sinks)
         self._failpoints.reach(Step.ANSWER_READY)
-        await self._commit(run, opened, said)
+        await self._commit(run, opened, result)
 
-    async def _commit(self, run: Claim, opened: OpenedChat, said: TurnResult) -> None:
+    async def _commit(self, run: Claim, opened: OpenedChat, result: TurnResult) -> None:
         channel, environment = self._outbound.channel(opened.at), self._environments.of(run.principal_id)
-        sent = await abridged(said.entry.text, channel, environment.workspace, self._clock.now())
-        stored, more = await self._database.run(lambda tx: self._store(tx, run, opened, said, sent))
-        self._failpoints.reach(Step.ANSWER_COMMITTED)
-        log.info("turn.answered", task_id=str(run.id), message_id=stored.id, status=said.status.value, more=more)
-        self._live.publish(opened.session, MessageStored(stored.id))
+        sent = await abridged(result.entry.text, channel, environment.workspace, self._clock.now())
+
+        async def store(tx: Connection, answer: MessageRow, _to: AddressRow | None) -> Finished:
+            """Its outbox rows; the task goes back to the queue if messages came meanwhile."""
+            if opened.solo:
+                await self._remember(tx, opened, result)
+            files, asked = await sent.keep(tx, run.principal_id, answer.label), opened.asked[-1].platform_id
+            await self._outbound.put(tx, opened.at, answer.id, sent.text, files=files, reply_to=asked)
+            more = await unread.left(tx, opened.session)
+            return Finished(None if more else result.status, result.error)
+
+        await self._finisher.finish(run, opened.session, result, store, at=opened.at)
         self._outages.over()
-        self._outbound.wake()
 
-    async def _store(
-        self, tx: Connection, run: Claim, opened: OpenedChat, said: TurnResult, sent: Abridged
-    ) -> tuple[MessageRow, bool]:
-        """One transaction: the answer, its outbox rows, which messages it answers, the task's new status."""
-        session = opened.session
-        await sessions.lock(tx, session)
-        await tasks.hold(tx, run)
-        answer = await said.store(tx, run, session, label=opened.label, address=opened.at.id)
-        if opened.solo:
-            await self._remember(tx, opened, said)
-        files, asked = await sent.keep(tx, run.principal_id, opened.label), opened.asked[-1].platform_id
-        await self._outbound.put(tx, opened.at, answer.id, sent.text, files=files, reply_to=asked)
-        more = await unread.left(tx, session)
-        if more:
-            await tasks.renew(tx, run)
-        else:
-            await tasks.finish(tx, run, said.status, error=said.error)
-        return answer, more
-
-    async def _remember(self, tx: Connection, opened: OpenedChat, said: TurnResult) -> None:
+    async def _remember(self, tx: Connection, opened: OpenedChat, result: TurnResult) -> None:
         """Keep the digest by which a client that sends the whole conversation finds this session again."""
         heard = await sessions.digest(tx, opened.session)
         for row in opened.asked:
             heard = digest.extend(heard, "user", row.text)
-        if isinstance(said.entry, AssistantText):
+        if isinstance(result.entry, AssistantText):
             texts = await messages.said_since(tx, opened.session, opened.asked[0].seq or 0)
             await sessions.set_digest(tx, opened.session, digest.extend(heard, "assistant", digest.spoken(texts)))

@@ -147,6 +147,16 @@ async def unopened(conn: Connection, limit: int, session: SessionId | None = Non
     return [Unopened(**row) for row in rows]
 
 
+async def unattended(conn: Connection, session: SessionId) -> bool:
+    """Whether the session is of a schedule or a trigger: what that said to a person is in their chat."""
+    origin = await conn.fetchval(
+        """select origin from messages where session_id = $1 and kind = 'user' and seq is not null
+           order by seq limit 1""",
+        session,
+    )
+    return origin in ("schedule", "trigger")
+
+
 async def listed(conn: Connection, journal: JournalRow) -> list[Listed]:
     """Every filed journal of the principal, and this one, but for what ran by itself: what that told is in a chat."""
     rows = await conn.fetch(
