@@ -192,37 +192,40 @@ class Parts:
     def worker(self) -> Worker:
         """Runs tasks."""
         lanes = [Lane.CHAT, Lane.FILES, Lane.AGENTS]
-        return Worker(self.database, self.instance, self.jobs, lanes, self.notices.tell_owner)
+        return Worker(self.database, self.instance, self.runners, lanes, self.notices.tell_owner)
 
     @cached_property
-    def jobs(self) -> Mapping[str, Runner]:
+    def runners(self) -> Mapping[str, Runner]:
         """What runs the tasks of each kind."""
-        return jobs.discover(
-            jobs.Services(
-                self.database,
-                self.people,
-                self.environments,
-                self.uploads,
-                self.journal,
-                self.outages,
-                self.outbound,
-                self.proactive,
-                self.turn_runner,
-                self.finisher,
-                self.follow_up,
-                self.live,
-                self.cpu,
-                self.halt,
-                self.clock,
-                self.failpoints,
-                self.environment.data,
-                lambda: self.current.config,
-                self.current.limits,
-                self.current.summary_model,
-                self.current.heartbeat_model,
-                self.current.hear,
-                self._wake_scheduler,
-            )
+        return jobs.discover(self.services)
+
+    @cached_property
+    def services(self) -> jobs.Services:
+        """What jobs may use."""
+        return jobs.Services(
+            self.database,
+            self.people,
+            self.environments,
+            self.uploads,
+            self.journal,
+            self.outages,
+            self.outbound,
+            self.proactive,
+            self.turn_runner,
+            self.finisher,
+            self.follow_up,
+            self.live,
+            self.cpu,
+            self.halt,
+            self.clock,
+            self.failpoints,
+            self.environment.data,
+            lambda: self.current.config,
+            self.current.limits,
+            self.current.summary_model,
+            self.current.heartbeat_model,
+            self.current.hear,
+            self._wake_scheduler,
         )
 
     @cached_property

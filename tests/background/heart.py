@@ -1,7 +1,7 @@
 """A gateway's heartbeat on the real path of a message: only clock, model and messenger are a test's own."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -144,16 +144,13 @@ def heart(path: MessagePath, clock: Clock | None = None, **more: Any) -> Heart:
         path.worker.wake,
         clock,
     )
-    runner = HeartbeatRun(
-        path.database,
-        path.turn_runner,
-        path.finisher,
-        path.proactive,
-        environments,
-        lambda: made.model if made.connected else None,
-        lambda: made.config.heartbeat.to,
-        halt,
-        clock,
+    services = replace(
+        path.services,
+        environments=environments,
+        heartbeat_model=lambda: made.model if made.connected else None,
+        config=lambda: made.config,
+        halt=halt,
+        clock=clock,
     )
-    made = Heart(path, timer, runner, clock, halt, model, Config(), told, **more)
+    made = Heart(path, timer, HeartbeatRun(services), clock, halt, model, Config(), told, **more)
     return made

@@ -19,6 +19,7 @@ from gateway.app.wiring import Parts
 from gateway.background.cpu import MEMORY, Cpu
 from gateway.background.extraction import Hear
 from gateway.background.jobs.agent import AgentRun
+from gateway.background.jobs.chat import ChatTurns
 from gateway.background.jobs.ingest import Ingest
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
@@ -35,7 +36,6 @@ from gateway.flow.inbound.answers import Answer, Answers
 from gateway.flow.inbound.persist import Accepted
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.people import meet
-from gateway.flow.turn.chat import ChatTurns
 from gateway.llm.client import Description
 from gateway.store import tasks
 from gateway.store.pool import Database
@@ -162,15 +162,15 @@ class MessagePath(Parts):
 
     @property
     def turns(self) -> ChatTurns:
-        return cast(ChatTurns, self.jobs["chat"])
+        return cast(ChatTurns, self.runners["chat"])
 
     @property
     def agent(self) -> AgentRun:
-        return cast(AgentRun, self.jobs["agent"])
+        return cast(AgentRun, self.runners["agent"])
 
     @property
     def ingest(self) -> Ingest:
-        return cast(Ingest, self.jobs["ingest"])
+        return cast(Ingest, self.runners["ingest"])
 
     @cached_property
     def answers(self) -> Answers:

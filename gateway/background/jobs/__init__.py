@@ -1,4 +1,4 @@
-"""Jobs: one kind of task per file, named after it; each file offers `runner(services)`, which answers its runner."""
+"""Jobs: one kind of task per file, named after it; `runner(services)` of a file makes what runs its tasks."""
 
 import importlib
 import pkgutil
@@ -64,8 +64,7 @@ def discover(services: Services) -> dict[str, Runner]:
     found: dict[str, Runner] = {}
     for module in pkgutil.iter_modules(__path__):
         try:
-            runner = importlib.import_module(f"{__name__}.{module.name}").runner
+            found[module.name] = importlib.import_module(f"{__name__}.{module.name}").runner(services)
         except Exception as exc:
             raise OwnerMustAct(f"The job {module.name} cannot be loaded; correct or remove its file. {exc}") from exc
-        found[module.name] = runner(services)
     return found

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from gateway.background.jobs import Services
-from gateway.config.failpoints import Failpoints, Step
+from gateway.config.failpoints import Step
 from gateway.domain.assignment import Assignment
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import Notice
-from gateway.flow.people import NOT_LET_IN, People
+from gateway.flow.people import NOT_LET_IN
 from gateway.flow.turn.open import OpenedTurn, open_alone
-from gateway.flow.turn.runner import TurnResult, TurnRunner
+from gateway.flow.turn.runner import TurnResult
 from gateway.flow.unattended.finish import UnattendedFinisher
 from gateway.store import addresses, sessions, tasks
-from gateway.store.pool import Connection, Database
+from gateway.store.pool import Connection
 from gateway.store.scheduling import schedule_runs
 from gateway.store.transcript import attachments, journals, messages
 from gateway.store.transcript.messages import MessageRow
@@ -23,42 +23,21 @@ TURN_SECONDS, MOST_SECONDS = 1.0, 60.0
 """For each that is before it, and at most: until a run looks again whether it is its turn in its conversation."""
 
 
-def runner(services: Services) -> "AgentRun":
-    """For tasks of this kind; the end of a schedule's run wakes the scheduler."""
-
-    def over(sent: MessageRow | None) -> None:
-        if sent is not None:
-            services.follow_up.follow(sent.id)
-        services.wake_scheduler()
-
-    finisher = UnattendedFinisher(
-        services.database,
-        services.environments,
-        services.outbound,
-        services.proactive,
-        services.finisher,
-        services.clock,
-        over,
-    )
-    return AgentRun(services.database, services.people, services.turn_runner, finisher, services.failpoints)
-
-
 class AgentRun:
     """The runner of `agent` tasks."""
 
-    def __init__(
-        self,
-        database: Database,
-        people: People,
-        runner: TurnRunner,
-        finisher: UnattendedFinisher,
-        failpoints: Failpoints,
-    ) -> None:
-        self._database = database
-        self._people = people
-        self._runner = runner
-        self._finisher = finisher
-        self._failpoints = failpoints
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._database = services.database
+        self._failpoints = services.failpoints
+        self._finisher = UnattendedFinisher(
+            services.database,
+            services.environments,
+            services.outbound,
+            services.proactive,
+            services.finisher,
+            services.clock,
+        )
 
     async def run(self, run: Claim) -> None:
         """Answer the prompt and deliver the answer; raises `RunLost` when the run was cancelled or taken over."""
@@ -67,9 +46,9 @@ class AgentRun:
         if opened is None:
             return
         self._failpoints.reach(Step.TURN_TAKEN)
-        result = await self._runner.answer(run, opened)
+        result = await self._services.turn_runner.answer(run, opened)
         self._failpoints.reach(Step.ANSWER_READY)
-        await self._finisher.finish(run, assignment, opened, result)
+        await self._finish(run, assignment, opened, result)
 
     async def give_up(self, run: Claim) -> None:
         """Out of attempts, which is told as any other failure."""
@@ -77,7 +56,15 @@ class AgentRun:
         if opened is not None:
             text = f"{run.max_attempts} attempts failed; the log says why"
             result = TurnResult(Notice(text), status=Status.FAILED, error="out of attempts")
-            await self._finisher.finish(run, assignment, opened, result)
+            await self._finish(run, assignment, opened, result)
+
+    async def _finish(self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult) -> None:
+        """The schedule's next slot may be due now, and what was said is followed until it is delivered."""
+        sent = await self._finisher.finish(run, assignment, opened, result)
+        if assignment.schedule is not None:
+            if sent is not None:
+                self._services.follow_up.follow(sent.id)
+            self._services.wake_scheduler()
 
     async def _open(self, tx: Connection, run: Claim) -> tuple[Assignment, OpenedTurn | None]:
         """Nothing is opened of what nobody wants any more, nor before its turn."""
@@ -103,7 +90,7 @@ class AgentRun:
         """Why nobody wants it any more, if that is so."""
         if assignment.schedule is not None and not await schedule_runs.known(tx, run.id):
             return "its schedule was removed"
-        return None if await self._people.lets_in(tx, run.principal_id) else NOT_LET_IN
+        return None if await self._services.people.lets_in(tx, run.principal_id) else NOT_LET_IN
 
 
 async def _drop(tx: Connection, run: Claim, assignment: Assignment, why: str) -> None:
@@ -127,3 +114,6 @@ async def _history(tx: Connection, run: Claim, assignment: Assignment) -> tuple[
     # What is open there a turn answers, and nobody else.
     rows = list(takewhile(lambda row: not row.open, await messages.transcript(tx, at.session_id)))
     return await sessions.label(tx, at.session_id), await attachments.joined(tx, rows)
+
+
+runner = AgentRun

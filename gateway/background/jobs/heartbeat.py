@@ -1,30 +1,24 @@
 """`heartbeat`: the agent looks around by itself; only what is worth a word is told."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
 
 from gateway.agent.scheduling.heartbeat import NO_MODEL, Occasion, outcome, prompt
-from gateway.background.halt import Halt
 from gateway.background.jobs import Services
-from gateway.domain.clock import Clock
 from gateway.domain.model import ModelsExhausted
 from gateway.domain.schedules import UTC_ZONE
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import AssistantText, Notice
 from gateway.domain.vitals import Outcome
-from gateway.flow.outbound.proactive import ProactiveMessages
-from gateway.flow.turn.environment import AgentEnvironments
-from gateway.flow.turn.finish import Finished, RunFinisher
+from gateway.flow.turn.finish import Finished
 from gateway.flow.turn.open import OpenedTurn, open_alone
-from gateway.flow.turn.runner import TurnResult, TurnRunner
-from gateway.flow.turn.wiring import SizedModel
+from gateway.flow.turn.runner import TurnResult
 from gateway.llm.errors import ErrorKind
 from gateway.store import sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
+from gateway.store.pool import Connection
 from gateway.store.scheduling import heartbeats
 from gateway.store.transcript import journals
 from gateway.store.transcript.messages import MessageRow
@@ -52,53 +46,21 @@ class Verdict:
         return f"The heartbeat failed: {self.text}. The next one tries again; /status tells how that goes."
 
 
-def runner(services: Services) -> "HeartbeatRun":
-    """For tasks of this kind."""
-    return HeartbeatRun(
-        services.database,
-        services.turn_runner,
-        services.finisher,
-        services.proactive,
-        services.environments,
-        services.heartbeat_model,
-        lambda: services.config().heartbeat.to,
-        services.halt,
-        services.clock,
-    )
-
-
 class HeartbeatRun:
-    """The runner; `model` is None where none is connected, `to` is the channel that is configured to be told."""
+    """The runner of `heartbeat` tasks."""
 
-    def __init__(
-        self,
-        database: Database,
-        runner: TurnRunner,
-        finisher: RunFinisher,
-        proactive: ProactiveMessages,
-        environments: AgentEnvironments,
-        model: Callable[[], SizedModel | None],
-        to: Callable[[], str | None],
-        halt: Halt,
-        clock: Clock,
-    ) -> None:
-        self._database = database
-        self._runner = runner
-        self._finisher = finisher
-        self._proactive = proactive
-        self._environments = environments
-        self._model = model
-        self._to = to
-        self._halt = halt
-        self._clock = clock
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._proactive = services.proactive
+        self._halt = services.halt
 
     async def run(self, run: Claim) -> None:
         """Ask, and tell the owner if there is news; raises `RunLost`."""
         occasion, opened = await self._open(run)
         if opened is None:
             return
-        model = self._model()
-        result = UNASKED if model is None else await self._runner.answer(run, opened, model=model)
+        model = self._services.heartbeat_model()
+        result = UNASKED if model is None else await self._services.turn_runner.answer(run, opened, model=model)
         await self._finish(run, occasion, opened, judge(result), result)
 
     async def give_up(self, run: Claim) -> None:
@@ -111,7 +73,7 @@ class HeartbeatRun:
 
     async def _open(self, run: Claim) -> tuple[Occasion, OpenedTurn | None]:
         """Its session, with a journal file of its own."""
-        now, zone = self._clock.now(), self._environments.of(run.principal_id).zone() or UTC_ZONE
+        now, zone = self._services.clock.now(), self._services.environments.of(run.principal_id).zone() or UTC_ZONE
 
         async def work(tx: Connection) -> tuple[Occasion, OpenedTurn | None]:
             occasion = Occasion.model_validate(await tasks.payload(tx, run.id))
@@ -124,7 +86,7 @@ class HeartbeatRun:
                         break
             return occasion, opened
 
-        return await self._database.run(work)
+        return await self._services.database.run(work)
 
     async def _finish(
         self, run: Claim, occasion: Occasion, opened: OpenedTurn, verdict: Verdict, result: TurnResult
@@ -132,7 +94,7 @@ class HeartbeatRun:
         async def destination(tx: Connection) -> AddressRow | None:
             if verdict.outcome not in (Outcome.TOLD, Outcome.FAILED):
                 return None
-            return await self._proactive.destination(tx, run.principal_id, channel=self._to())
+            return await self._proactive.destination(tx, run.principal_id, channel=self._services.config().heartbeat.to)
 
         async def store(tx: Connection, answer: MessageRow, at: AddressRow | None) -> Finished:
             """What the owner is told, the end of the session, the pulse."""
@@ -144,7 +106,7 @@ class HeartbeatRun:
             error = verdict.text if verdict.outcome in (Outcome.FAILED, Outcome.SKIPPED) else None
             return Finished(Status.FAILED if error else Status.COMPLETED, error, sent)
 
-        finished = await self._finisher.finish(run, opened.session, result, store, destination=destination)
+        finished = await self._services.finisher.finish(run, opened.session, result, store, destination=destination)
         note = log.warning if verdict.outcome is Outcome.FAILED else log.info
         note("heartbeat.ended", outcome=verdict.outcome.value, told=finished.sent is not None, stops=verdict.stops)
         if verdict.stops:
@@ -191,3 +153,6 @@ def _failed(problem: ModelsExhausted) -> Verdict:
         why = f"the key for {models} was refused; set a good one and save config.json, or restart"
         return Verdict(Outcome.FAILED, why, stops=True)
     return Verdict(Outcome.FAILED, f"no model answered (the last was {last.model}: {last.error})")
+
+
+runner = HeartbeatRun

@@ -1,6 +1,5 @@
 """The end of a run that nobody waits for: what its person is told, and what its schedule records."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -52,10 +51,7 @@ class UnattendedResult:
 
 
 class UnattendedFinisher:
-    """Ends runs that nobody waits for: in their own session, in their person's chat, in their schedule's history.
-
-    `over` is called after the run of a slot, with what it said: the next one may be due.
-    """
+    """Ends runs that nobody waits for: in their own session, in their person's chat, in their schedule's history."""
 
     def __init__(
         self,
@@ -65,7 +61,6 @@ class UnattendedFinisher:
         proactive: ProactiveMessages,
         finisher: RunFinisher,
         clock: Clock,
-        over: Callable[[MessageRow | None], None],
     ) -> None:
         self._database = database
         self._environments = environments
@@ -73,10 +68,11 @@ class UnattendedFinisher:
         self._proactive = proactive
         self._finisher = finisher
         self._clock = clock
-        self._over = over
 
-    async def finish(self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult) -> None:
-        """Raises `RunLost`; then nothing of it is stored."""
+    async def finish(
+        self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult
+    ) -> MessageRow | None:
+        """What its person was told; raises `RunLost`, then nothing is stored."""
         ended = UnattendedResult(run, assignment, result, _reason(result, opened.principal.role))
         sent = await self._abridged(ended) if ended.tells else Abridged(result.entry.text)
 
@@ -86,8 +82,7 @@ class UnattendedFinisher:
         finished = await self._finisher.finish(
             run, opened.session, result, store, destination=lambda tx: self._destination(tx, ended)
         )
-        if assignment.schedule is not None:
-            self._over(finished.sent)
+        return finished.sent
 
     async def _abridged(self, ended: UnattendedResult) -> Abridged:
         """For the chat that is going to get it, as far as that can be known before."""
