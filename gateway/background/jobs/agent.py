@@ -10,7 +10,7 @@ from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import Notice
 from gateway.flow.people import NOT_LET_IN
-from gateway.flow.turn.open import OpenedTurn, open_alone
+from gateway.flow.turn.open import OpenedTurn, open_unattended
 from gateway.flow.turn.runner import TurnResult
 from gateway.flow.unattended.finish import UnattendedFinisher
 from gateway.store import addresses, sessions, tasks
@@ -76,7 +76,7 @@ class AgentRun:
             await tasks.requeue(tx, run, delay=min(ahead * TURN_SECONDS, MOST_SECONDS), failed=False)
             return assignment, None
         label, history = await _history(tx, run, assignment)
-        opened = await open_alone(
+        opened = await open_unattended(
             tx,
             run,
             assignment.prompt,

@@ -12,7 +12,7 @@ from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import AssistantText, Notice
 from gateway.domain.vitals import Outcome
 from gateway.flow.turn.finish import Finished
-from gateway.flow.turn.open import OpenedTurn, open_alone
+from gateway.flow.turn.open import OpenedTurn, open_unattended
 from gateway.flow.turn.runner import TurnResult
 from gateway.llm.errors import ErrorKind
 from gateway.store import sessions, tasks
@@ -79,7 +79,7 @@ class HeartbeatRun:
             occasion = Occasion.model_validate(await tasks.payload(tx, run.id))
             name = (await principals.get(tx, run.principal_id)).name
             asked = prompt(occasion.concerns, now, zone, name)
-            opened = await open_alone(tx, run, asked, label=occasion.label, origin=ORIGIN, heartbeat=True)
+            opened = await open_unattended(tx, run, asked, label=occasion.label, origin=ORIGIN, heartbeat=True)
             if opened is not None:
                 for path in heartbeat_paths(occasion.at):
                     if await journals.begin(tx, opened.session, run.principal_id, path):

@@ -1,4 +1,4 @@
-"""Compact: a conversation that has grown too long goes on with a summary of its older part."""
+"""Compaction: a summary replaces the older part of a conversation that has grown too long."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class NewSummary:
     """A summary that is not stored yet, the facts to remember for ever, and what was asked of a model for them."""
 
     what: Cut
@@ -44,10 +44,10 @@ class Written:
 
 
 class Compactor:
-    """Puts a summary in the place of what is older; nothing that waits for an answer is ever part of that.
+    """Summarises older messages, never one that still waits for an answer.
 
-    The model is asked outside of any transaction. If there is none, or it fails, or it answers something else, the
-    summary is made without one.
+    The model is asked outside of any transaction. Without one, or when it fails or answers something else, rules make
+    the summary.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class Compactor:
     ) -> OpenedTurn:
         """Compact, once, a transcript that is too long for `room` or for the configuration.
 
-        After an `overflow` a provider has said so: all that may go goes. Returns the turn to go on with, which is
-        another one if anything was written since it was opened.
+        On `overflow`, when a provider refused the prompt, everything that can be summarised is. Returns the turn to go
+        on with: read again if anything was written since it was opened.
         """
         at = min(self._at_tokens(), room)
         if overflow:
@@ -96,12 +96,12 @@ class Compactor:
             self._live.publish(opened.session, MessageStored(stored))
         return await self._reopened(run, opened)
 
-    async def _written(self, what: Cut, limit: int) -> Written:
+    async def _written(self, what: Cut, limit: int) -> NewSummary:
         reply = await self._asked(what, limit)
         sections = None if reply is None else read(reply.text)
         if sections is None:
-            return Written(what, await asyncio.to_thread(without_model, what, limit), (), limit, reply)
-        return Written(what, sections, lasting(sections), limit, reply)
+            return NewSummary(what, await asyncio.to_thread(without_model, what, limit), (), limit, reply)
+        return NewSummary(what, sections, lasting(sections), limit, reply)
 
     async def _asked(self, what: Cut, limit: int) -> Reply | None:
         """What the model says, whatever that is; None if it says nothing."""
@@ -117,7 +117,7 @@ class Compactor:
             log.exception("summary.failed")
         return None
 
-    async def _store(self, tx: Connection, run: Claim, session: SessionId, summary: Written) -> MessageId | None:
+    async def _store(self, tx: Connection, run: Claim, session: SessionId, summary: NewSummary) -> MessageId | None:
         """One transaction: the facts, the summary that hides what they came from, the end of the journal's file."""
         what = summary.what
         await sessions.lock(tx, session)
@@ -154,7 +154,7 @@ async def _reply(model: SizedModel, prompt: Prompt) -> Reply:
     return reply
 
 
-async def _remember(tx: Connection, run: Claim, session: SessionId, summary: Written, label: Label) -> None:
+async def _remember(tx: Connection, run: Claim, session: SessionId, summary: NewSummary, label: Label) -> None:
     for fact in summary.facts:
         await memories.add(
             tx,

@@ -89,7 +89,7 @@ class RunFinisher:
         log.info("run.finished", kind=run.kind, task_id=str(run.id), message_id=answer.id, status=status)
         self._live.publish(session, MessageStored(answer.id))
         if finished.sent is not None:
-            self._proactive.told(finished.sent)
+            self._proactive.committed(finished.sent)
         self._outbound.wake()
         return finished
 

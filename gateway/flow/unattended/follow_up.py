@@ -92,7 +92,7 @@ class DeliveryFollowUp:
         else:
             if told is not None:
                 self.follow(told.id)
-                self._proactive.told(told)
+                self._proactive.committed(told)
 
     async def _settle(self, tx: Connection, outcome: DeliveryOutcome) -> MessageRow | None:
         """One transaction; what was said in it."""
