@@ -148,13 +148,13 @@ async def unopened(conn: Connection, limit: int, session: SessionId | None = Non
 
 
 async def unattended(conn: Connection, session: SessionId) -> bool:
-    """Whether the session is of a schedule or a trigger: what that said to a person is in their chat."""
+    """Whether the session is that of an unattended run: what such a run said to a person is in their chat."""
     origin = await conn.fetchval(
         """select origin from messages where session_id = $1 and kind = 'user' and seq is not null
            order by seq limit 1""",
         session,
     )
-    return origin in ("schedule", "trigger")
+    return origin in ("schedule", "trigger", "heartbeat")
 
 
 async def listed(conn: Connection, journal: JournalRow) -> list[Listed]:
