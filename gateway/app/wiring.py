@@ -42,7 +42,6 @@ from gateway.flow.turn.runner import TurnRunner
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
 from gateway.store.pool import Database
-from gateway.store.transcript import journals
 from gateway.tools import Family
 
 
@@ -235,7 +234,6 @@ class Parts:
             self.database,
             self.current.summary_model,
             lambda: self.current.config.compaction.at_tokens,
-            journals.close,
             self.live,
             self.failpoints,
         )

@@ -1,9 +1,8 @@
 """Compaction: a summary replaces the older part of a conversation that has grown too long."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import structlog
 
@@ -24,10 +23,7 @@ from gateway.flow.turn.sinks import Sink
 from gateway.flow.turn.wiring import LEAST, SizedModel
 from gateway.store import sessions, steps, tasks
 from gateway.store.pool import Connection, Database
-from gateway.store.transcript import memories, messages
-
-CloseJournal: TypeAlias = Callable[[Connection, SessionId, str], Awaitable[object]]
-"""Closes the file of a session, in the same transaction; the text says in a line what it was about."""
+from gateway.store.transcript import journals, memories, messages
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +39,7 @@ class NewSummary:
     reply: Reply | None
 
 
+@dataclass(frozen=True, slots=True)
 class Compactor:
     """Summarises older messages, never one that still waits for an answer.
 
@@ -50,21 +47,11 @@ class Compactor:
     the summary.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        model: Callable[[], SizedModel | None],
-        at_tokens: Callable[[], int],
-        close_journal: CloseJournal,
-        live: Live,
-        failpoints: Failpoints,
-    ) -> None:
-        self._database = database
-        self._model = model
-        self._at_tokens = at_tokens
-        self._close_journal = close_journal
-        self._live = live
-        self._failpoints = failpoints
+    database: Database
+    model: Callable[[], SizedModel | None]
+    at_tokens: Callable[[], int]
+    live: Live
+    failpoints: Failpoints
 
     async def prepare(
         self, run: Claim, opened: OpenedTurn, room: int, paid: Sink, *, overflow: bool = False
@@ -74,7 +61,7 @@ class Compactor:
         On `overflow`, when a provider refused the prompt, everything that can be summarised is. Returns the turn to go
         on with: read again if anything was written since it was opened.
         """
-        at = min(self._at_tokens(), room)
+        at = min(self.at_tokens(), room)
         if overflow:
             opened = await self._reopened(run, opened)
             return await self._compacted(run, opened, cut_of(opened.transcript, run.id, 0), at, paid)
@@ -88,12 +75,12 @@ class Compactor:
         summary = await self._written(what, longest_summary(at))
         if summary.reply is not None:
             await paid.take(ModelReplied(summary.reply, ()))
-        self._failpoints.reach(Step.SUMMARY_READY)
-        stored = await self._database.run(lambda tx: self._store(tx, run, opened.session, summary))
-        self._failpoints.reach(Step.SUMMARY_COMMITTED)
+        self.failpoints.reach(Step.SUMMARY_READY)
+        stored = await self.database.run(lambda tx: self._store(tx, run, opened.session, summary))
+        self.failpoints.reach(Step.SUMMARY_COMMITTED)
         if stored is not None:
             log.info("session.compacted", covers=what.last, rows=len(what.covered), facts=len(summary.facts))
-            self._live.publish(opened.session, MessageStored(stored))
+            self.live.publish(opened.session, MessageStored(stored))
         return await self._reopened(run, opened)
 
     async def _written(self, what: Cut, limit: int) -> NewSummary:
@@ -105,7 +92,7 @@ class Compactor:
 
     async def _asked(self, what: Cut, limit: int) -> Reply | None:
         """What the model says, whatever that is; None if it says nothing."""
-        model = self._model()
+        model = self.model()
         if model is None:
             return None
         prompt = await asyncio.to_thread(prompt_for, what, max(model.prompt_budget(), LEAST), limit)
@@ -130,17 +117,17 @@ class Compactor:
         await _remember(tx, run, session, summary, label)
         text = Summary(written(summary.sections, summary.limit))
         row = await messages.say(tx, session, run.principal_id, text, label=label, task=run.id, covers=what.last)
-        await self._close_journal(tx, session, goal(summary.sections))
+        await journals.close(tx, session, goal(summary.sections))
         return row.id
 
     async def _reopened(self, run: Claim, opened: OpenedTurn) -> OpenedTurn:
         """The turn as the rows have it now; what arrived meanwhile joins it."""
-        again = await self._database.run(opened.again)
+        again = await self.database.run(opened.again)
         if again is None:
             raise RunLost("what this run was to answer needs no answer any more")
         joined = tuple(id for id in again.asked_ids if id not in opened.asked_ids)
         if joined:
-            self._live.publish(again.session, TurnStarted(joined, run))
+            self.live.publish(again.session, TurnStarted(joined, run))
         return again
 
 

@@ -44,22 +44,15 @@ async def nowhere(_tx: Connection) -> AddressRow | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
 class RunFinisher:
     """Ends runs of every kind. Chats are locked first, then the run's own session, then its task."""
 
-    def __init__(
-        self,
-        database: Database,
-        outbound: Outbound,
-        proactive: ProactiveMessages,
-        live: Live,
-        failpoints: Failpoints,
-    ) -> None:
-        self._database = database
-        self._outbound = outbound
-        self._proactive = proactive
-        self._live = live
-        self._failpoints = failpoints
+    database: Database
+    outbound: Outbound
+    proactive: ProactiveMessages
+    live: Live
+    failpoints: Failpoints
 
     async def finish(
         self,
@@ -83,14 +76,14 @@ class RunFinisher:
             await _end(tx, run, finished)
             return answer, finished
 
-        answer, finished = await self._database.run(work)
-        self._failpoints.reach(Step.ANSWER_COMMITTED)
+        answer, finished = await self.database.run(work)
+        self.failpoints.reach(Step.ANSWER_COMMITTED)
         status = finished.status.value if finished.status else "goes on"
         log.info("run.finished", kind=run.kind, task_id=str(run.id), message_id=answer.id, status=status)
-        self._live.publish(session, MessageStored(answer.id))
+        self.live.publish(session, MessageStored(answer.id))
         if finished.sent is not None:
-            self._proactive.committed(finished.sent)
-        self._outbound.wake()
+            self.proactive.committed(finished.sent)
+        self.outbound.wake()
         return finished
 
 

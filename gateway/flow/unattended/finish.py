@@ -50,24 +50,16 @@ class UnattendedResult:
         return self.assignment.deliver and self.reason is None and not is_quiet(self.result.entry.text, QUIET)
 
 
+@dataclass(frozen=True, slots=True)
 class UnattendedFinisher:
     """Ends runs that nobody waits for: in their own session, in their person's chat, in their schedule's history."""
 
-    def __init__(
-        self,
-        database: Database,
-        environments: AgentEnvironments,
-        outbound: Outbound,
-        proactive: ProactiveMessages,
-        finisher: RunFinisher,
-        clock: Clock,
-    ) -> None:
-        self._database = database
-        self._environments = environments
-        self._outbound = outbound
-        self._proactive = proactive
-        self._finisher = finisher
-        self._clock = clock
+    database: Database
+    environments: AgentEnvironments
+    outbound: Outbound
+    proactive: ProactiveMessages
+    finisher: RunFinisher
+    clock: Clock
 
     async def finish(
         self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult
@@ -79,24 +71,24 @@ class UnattendedFinisher:
         async def store(tx: Connection, answer: MessageRow, at: AddressRow | None) -> Finished:
             return await self._store(tx, ended, sent, answer, at)
 
-        finished = await self._finisher.finish(
+        finished = await self.finisher.finish(
             run, opened.session, result, store, destination=lambda tx: self._destination(tx, ended)
         )
         return finished.sent
 
     async def _abridged(self, ended: UnattendedResult) -> Abridged:
         """For the chat that is going to get it, as far as that can be known before."""
-        at = await self._database.run(lambda tx: self._destination(tx, ended))
-        channel = self._outbound.channel(at) if at else None
-        workspace = self._environments.of(ended.run.principal_id).workspace
-        return await abridged(ended.result.entry.text, channel, workspace, self._clock.now())
+        at = await self.database.run(lambda tx: self._destination(tx, ended))
+        channel = self.outbound.channel(at) if at else None
+        workspace = self.environments.of(ended.run.principal_id).workspace
+        return await abridged(ended.result.entry.text, channel, workspace, self.clock.now())
 
     async def _destination(self, tx: Connection, ended: UnattendedResult) -> AddressRow | None:
         asked = ended.assignment
         if not asked.deliver:
             return None
         principal = ended.run.principal_id
-        return await self._proactive.destination(tx, principal, address=asked.address, channel=asked.channel)
+        return await self.proactive.destination(tx, principal, address=asked.address, channel=asked.channel)
 
     async def _store(
         self, tx: Connection, ended: UnattendedResult, sent: Abridged, answer: MessageRow, at: AddressRow | None
@@ -115,7 +107,7 @@ class UnattendedFinisher:
         if ended.tells:
             said = await self._deliver(tx, ended, sent, answer, at)
         else:  # that a schedule works again is said here only if no result is on its way
-            said = await alert_recovery(tx, self._proactive, schedule, at) if schedule else None
+            said = await alert_recovery(tx, self.proactive, schedule, at) if schedule else None
         return Finished(Status.COMPLETED, sent=said)
 
     async def _deliver(
@@ -127,7 +119,7 @@ class UnattendedFinisher:
             await schedule_runs.produced(tx, run.id, None)
             await schedule_runs.failed(tx, run.id, NO_CHAT)
             return None
-        said = await self._proactive.say(
+        said = await self.proactive.say(
             tx,
             at,
             run.principal_id,
@@ -148,11 +140,11 @@ class UnattendedFinisher:
         await schedule_runs.failed(tx, run.id, reason)
         if schedule is not None and asked.slot is not None:
             notice = schedule_failed(schedule.definition, asked.slot, reason)
-            return await alert_failure(tx, self._proactive, schedule, at, notice)
+            return await alert_failure(tx, self.proactive, schedule, at, notice)
         if at is None or await schedule_runs.failed_this_hour(tx, run.principal_id, asked.name, run.id):
             return None
         notice = trigger_failed(asked.name, reason)
-        return await self._proactive.say(tx, at, run.principal_id, notice, label=Label.OWNER, origin="gateway")
+        return await self.proactive.say(tx, at, run.principal_id, notice, label=Label.OWNER, origin="gateway")
 
 
 def _reason(result: TurnResult, role: Role) -> str | None:

@@ -77,42 +77,35 @@ class AcceptedTrigger:
     status: Status
 
 
+@dataclass(slots=True)
 class Triggers:
     """Queues requests as tasks of the owner; their content is untrusted."""
 
-    def __init__(
-        self,
-        database: Database,
-        owner: PrincipalId,
-        workspace: Workspace,
-        configured: Callable[[], Collection[str]],
-        woken: Callable[[], None],
-    ) -> None:
-        self._database = database
-        self._owner = owner
-        self._workspace = workspace
-        self._configured = configured
-        self._woken = woken
+    database: Database
+    owner: PrincipalId
+    workspace: Workspace
+    configured: Callable[[], Collection[str]]
+    woken: Callable[[], None]
 
     async def accept(self, request: TriggerRequest) -> AcceptedTrigger:
         """Committed when this returns; raises `NoSuchChannel`, `KeyReused`, `QueueFull`."""
         assignment = Assignment(
-            prompt=framed(await workflow(self._workspace, request.source), request.source, request.content),
+            prompt=framed(await workflow(self.workspace, request.source), request.source, request.content),
             name=request.source,
             origin="trigger",
             label=Label.UNTRUSTED,
             deliver=request.deliver_to != NOWHERE,
             channel=self._channel(request.deliver_to),
         )
-        accepted = await self._database.run(lambda tx: self._queued(tx, request, assignment))
+        accepted = await self.database.run(lambda tx: self._queued(tx, request, assignment))
         log.info("trigger.accepted", source=request.source, task_id=str(accepted.task))
-        self._woken()
+        self.woken()
         return accepted
 
     def _channel(self, wanted: str | None) -> str | None:
         if wanted is None or wanted == NOWHERE:
             return None
-        known = sorted({PAGE, *self._configured()})
+        known = sorted({PAGE, *self.configured()})
         if wanted not in known:
             raise NoSuchChannel(f"There is no channel of that name; there are {', '.join(known)}, and {NOWHERE}.")
         return wanted
@@ -128,20 +121,20 @@ class Triggers:
             raise QueueFull(f"{MOST_LIVE:,} triggers are waiting already")
         task = await self._created(tx, request, assignment)
         await triggers.add(
-            tx, self._owner, request.source, task, account=request.account, key=request.key, digest=request.digest
+            tx, self.owner, request.source, task, account=request.account, key=request.key, digest=request.digest
         )
         return AcceptedTrigger(task, Status.PENDING)
 
     async def _created(self, tx: Connection, request: TriggerRequest, assignment: Assignment) -> TaskId:
         if request.session is None:
-            session = await sessions.start(tx, self._owner, assignment.label)
+            session = await sessions.start(tx, self.owner, assignment.label)
         else:
             session = await triggers.conversation(
-                tx, self._owner, f"{request.source}/{request.session}", assignment.label
+                tx, self.owner, f"{request.source}/{request.session}", assignment.label
             )
         task = await tasks.create(
             tx,
-            self._owner,
+            self.owner,
             "agent",
             Lane.AGENTS,
             payload=assignment.model_dump(mode="json"),
