@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A virtual environment that happens to be active is not ours to fill.
 unexport VIRTUAL_ENV
 
-.PHONY: run dev test setup fmt check wheel check-image bench chaos soak live
+.PHONY: run dev test setup fmt check wheel bounds check-image bench chaos soak live
 .DEFAULT_GOAL := run
 
 run: setup  ## Set up and start the gateway.
@@ -39,16 +39,24 @@ fmt: setup  ## Put the code in shape.
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-wheel: setup  ## Build the wheel, install it on its own and start it from elsewhere.
+wheel: setup  ## Build the wheel, install it on its own (PYTHON=python3.14) and start it from elsewhere.
 	@rm -rf $(WHEEL) && mkdir -p $(WHEEL)
 	@$(UV) build --quiet --wheel --out-dir $(WHEEL)
 	@$(UV) export --quiet --locked --no-dev --no-emit-project --output-file $(WHEEL)/requirements.txt
-	@$(UV) venv --quiet $(WHEEL)/venv
+	@$(UV) venv --quiet $(if $(PYTHON),--python $(PYTHON)) $(WHEEL)/venv
 	@$(UV) pip install --quiet --python $(WHEEL)/venv --requirements $(WHEEL)/requirements.txt
 	@$(UV) pip install --quiet --python $(WHEEL)/venv --no-deps $(WHEEL)/supaclaw-*.whl
 	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/python" -I -c "import gateway.app; from gateway.store.migrate import read_migrations; assert read_migrations()"
 	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/supaclaw" --help >/dev/null
-	@echo "the wheel installs and starts"
+	@echo "the wheel installs and starts on $$($(WHEEL)/venv/bin/python --version)"
+
+bounds: setup  ## Resolve with the lowest versions that pyproject.toml allows.
+	@mkdir -p build
+	@if $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --only-binary :all: --resolution lowest-direct \
+	  --output-file build/lowest.txt 2>build/lowest.log; then echo "the lowest versions resolve: build/lowest.txt"; \
+	elif grep -q "Failed to fetch\|error sending request" build/lowest.log; then \
+	  echo "skipped the lowest versions: the package registry does not answer" >&2; \
+	else cat build/lowest.log >&2; exit 1; fi
 
 check-image: setup  ## Build the container image without an engine, and use it (root and apt; a few minutes).
 	@UV="$(UV)" $(BIN)/python -m docker.check
@@ -64,7 +72,7 @@ bench: setup  ## Measure the budgets.
 	$(BIN)/python -m benchmarks.channels
 	$(BIN)/python -m benchmarks.schedules
 
-live: setup  ## Ask the real providers whose keys are in the environment.
+live: setup  ## Ask the real providers and messengers whose keys are in the environment.
 	$(BIN)/pytest -m live tests/live
 
 .uv/bin/uv:

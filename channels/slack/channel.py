@@ -6,12 +6,14 @@ from importlib import import_module
 from pathlib import Path
 
 from channels.slack.client import Block, Client
-from channels.slack.errors import Recovery, SlackError, TokenRefused, TooFast, Unanswered, Unreachable
+from channels.slack.errors import Recovery, Refused, SlackError, TokenRefused, TooFast, Unanswered, Unreachable
 from channels.slack.files import Files
 from channels.slack.intake import Intake
 from channels.slack.kept import Kept, Threads
+from channels.slack.listeners import Dispatch, listening
 from channels.slack.markup import to_mrkdwn
 from channels.slack.reception import Reception
+from channels.slack.replies import Replies
 from channels.slack.streams import Streams
 from gateway.domain.channel import (
     Accept,
@@ -30,8 +32,7 @@ from gateway.domain.splitting import split
 
 
 def preload() -> None:
-    """Import the SDK; a third of a second, so call it in a thread, any number of times."""
-    import_module("aiohttp")
+    """Import the SDK; a fifth of a second, so call it in a thread, any number of times."""
     import_module("slack_sdk.web.async_client")
 
 
@@ -68,6 +69,7 @@ class Slack:
         self._threads = Threads(self._kept)
         self._streams = Streams(client, self._threads, self._kept)
         self._files = Files(client, self._kept)
+        self._replies = Replies(self._files, self._kept)
         self._ping_interval = ping_interval
         self._reception: Reception | None = None
 
@@ -77,13 +79,14 @@ class Slack:
         return None if self._reception is None else self._reception.heard_at
 
     async def open(self) -> None:
-        """Import the SDK, in a thread; nothing is asked of Slack before `receive`, for it may be away."""
+        """Import the SDK and Bolt, in a thread; nothing is asked of Slack before `receive`, for it may be away."""
         await asyncio.to_thread(preload)
+        await asyncio.to_thread(import_module, "slack_bolt.async_app")
         self._kept.load()
 
     async def probe(self) -> str:
         """The app's name, by auth.test; the app token is tried, too, and no socket is opened."""
-        await self.open()
+        await asyncio.to_thread(preload)
         try:
             us = await self._client.us()
             await self._client.socket_url()
@@ -94,9 +97,11 @@ class Slack:
     async def receive(self, accept: Accept) -> None:
         """Over one websocket after another, until cancelled."""
         log = self._logger
-        intake = Intake(self._client, self._threads, self._commands, accept, Recovery(log, self._pause), log)
+        intake = Intake(self._client, self._threads, self._commands, accept)
+        app = listening(self._client, intake, self._replies, self._commands)
+        dispatch = Dispatch(app, Recovery(log, self._pause), log)
         self._reception = Reception(self._client, Recovery(log, self._pause), log, self._ping_interval)
-        await self._reception.run(intake.take)
+        await self._reception.run(dispatch.take)
 
     async def send(self, message: Outgoing) -> str:
         """Show one message, or a file; its text is rendered from Markdown."""
@@ -125,7 +130,11 @@ class Slack:
             return found
         blocks = tuple(_blocks(text, message.buttons)) if message.buttons else ()
         grown = await self._streams.finish(at, message.text, text, key, blocks)
-        return grown or await self._client.post(at, text, key, blocks)
+        try:
+            return grown or await self._client.post(at, text, key, blocks)
+        except Refused as refused:
+            await self._replies.stand_in(refused, at, text, blocks)
+            return key
 
     async def typing(self, address: Address) -> None:
         """A status below a thread, until something is said there, for two minutes at most."""

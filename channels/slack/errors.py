@@ -42,6 +42,7 @@ class Refused(SlackError):
 
     def __init__(self, code: str, needed: str = "") -> None:
         super().__init__(f"{_MEANINGS.get(code, 'Slack refuses it')} ({code})" + (f": {needed}" if needed else ""))
+        self.code = code
 
 
 class TokenRefused(SlackError):

@@ -1,6 +1,5 @@
 """Slack's events → what happened, before it is known who is called what and whether we are meant."""
 
-import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,12 +8,13 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from channels.slack.markup import mentioned, readable, without_mention
-from channels.slack.payloads import Assistant, Envelope, Interaction, Message, MessageEvent, Press, SlashCommand, Us
+from channels.slack.payloads import Action, Message, MessageEvent, Us
 from gateway.domain.inbound import Address, Attachment, Inbound, Sender
 from gateway.domain.routing import parse_command
 
 SAID = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
 """The subtypes of messages that somebody wrote; the others are Slack's."""
+EDIT = "message_changed"
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -25,12 +25,13 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A message or an edit; its text is still Slack's markup. `edited_at` is when, for an edit."""
+    """A message or an edit; its text is still Slack's markup. An edit has `edited_at`, and the text `before` it."""
 
     at: Address
     private: bool
     message: Message
     edited_at: str | None = None
+    before: str = ""
 
     @property
     def sender(self) -> str:
@@ -46,6 +47,10 @@ class Said:
     def continues(self) -> bool:
         """Whether it answers a thread that others began."""
         return self.edited_at is None and self.message.thread_ts not in {None, self.message.ts}
+
+    def calls(self, us: Us) -> bool:
+        """Whether it is an edit that adds our name."""
+        return self.edited_at is not None and us.user_id in self.people and us.user_id not in mentioned(self.before)
 
     def inbound(
         self, us: Us, names: Mapping[str, str], commands: Set[str], *, addressed: bool, thread: str = ""
@@ -63,7 +68,7 @@ class Said:
             sender=Sender(self.sender, names.get(self.sender, self.sender), is_bot=message.bot_id is not None),
             text=text,
             platform_id=f"{message.ts}:{self.edited_at}" if self.edited_at else message.ts,
-            sent_at=datetime.fromtimestamp(float(self.edited_at or message.ts), UTC),
+            sent_at=datetime.fromtimestamp(float(message.edited_at or message.ts), UTC),
             edits=message.ts if self.edited_at else None,
             private=self.private,
             addressed=addressed,
@@ -78,37 +83,8 @@ class Said:
 
 def as_command(text: str, commands: Set[str]) -> str:
     """`!new` → `/new`: Slack keeps what begins with a slash for itself."""
-    return f"/{text[1:]}" if text.startswith("!") and parse_command(text)[0] in commands else text
-
-
-def read(envelope: Envelope, us: Us, commands: Set[str]) -> Said | Inbound | Assistant | None:
-    """None for what is of no interest; raises `Unreadable`."""
-    match envelope.type:
-        case "events_api":
-            return _event(envelope.payload.get("event"), us)
-        case "slash_commands":
-            return _command(_parsed(SlashCommand, envelope.payload), us, commands)
-        case "interactive" if envelope.payload.get("type") == "block_actions":
-            return _press(_parsed(Press, envelope.payload), us)
-        case _:
-            return None
-
-
-def _event(event: object, us: Us) -> Said | Assistant | None:
-    match event:
-        case {"type": "message", "subtype": "message_changed"}:
-            return _edit(_parsed(MessageEvent, event), us)
-        case {"type": "message" | "app_mention", **about}:
-            if about.get("subtype") not in SAID:
-                return None
-            message = _parsed(MessageEvent, event)
-            return _said(message, message, us)
-        case {"type": "assistant_thread_started"}:
-            return _parsed(Assistant, event)
-        case {"type": str()}:
-            return None
-        case _:
-            raise Unreadable("event: none")
+    command = f"/{text[1:]}"
+    return command if text.startswith("!") and parse_command(command)[0] in commands else text
 
 
 def _parsed(model: type[Model], raw: object) -> Model:
@@ -119,43 +95,31 @@ def _parsed(model: type[Model], raw: object) -> Model:
         raise Unreadable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-def _edit(event: MessageEvent, us: Us) -> Said | None:
-    """Slack reports link previews and the like as changes, too: only a person's edit counts."""
-    now, before = event.message, event.previous_message
-    if now is None or now.edited_at is None or (before is not None and before.text == now.text):
+def said(raw: object, us: Us) -> Said | None:
+    """None for what nobody said: Slack reports link previews and the like as edits, too. Raises `Unreadable`."""
+    event = _parsed(MessageEvent, raw)
+    is_edit = event.subtype == EDIT
+    message, before = (event.message, event.previous_message) if is_edit else (event, None)
+    if message is None or not (message.user or message.bot_id):
         return None
-    return _said(event, now, us, now.edited_at)
-
-
-def _said(event: MessageEvent, message: Message, us: Us, edited_at: str | None = None) -> Said | None:
-    """None for our own words, and for Slack's."""
-    if us.wrote(message) or not (message.user or message.bot_id):
+    if is_edit and (message.edited_at is None or (before is not None and before.text == message.text)):
         return None
     private = event.channel_type == "im" or event.channel.startswith("D")
     thread = message.thread_ts or event.thread_ts or ("" if private else message.ts)
-    return Said(Address("slack", us.team_id, event.channel, thread), private, message, edited_at)
+    at, edited_at = Address("slack", us.team_id, event.channel, thread), message.edited_at if is_edit else None
+    return Said(at, private, message, edited_at, before.text if before else "")
 
 
-def _command(command: SlashCommand, us: Us, commands: Set[str]) -> Inbound:
-    """`/claw new` is /new, `/claw how are you` a message."""
-    said = readable(command.text, {}).strip()
-    text = as_command(f"!{(said or 'help').lstrip('!/')}", commands)
-    return _interaction(
-        command, us, text if text.startswith("/") else said, f"command:{command.trigger_id}", time.time()
-    )
-
-
-def _press(press: Press, us: Us) -> Inbound:
-    id = f"button:{press.message_ts}:{press.action_ts}"
-    return _interaction(press, us, press.value, id, float(press.action_ts), press.thread_ts or "")
-
-
-def _interaction(told: Interaction, us: Us, text: str, id: str, at: float, thread: str = "") -> Inbound:
+def acted(raw: object, us: Us, commands: Set[str]) -> Inbound:
+    """`/claw new` is /new, `/claw how are you` a message, and the press of a button says its value."""
+    told = _parsed(Action, raw)
+    text = readable(told.text, {}).strip() if told.command else told.text
+    typed = as_command(f"!{(text or 'help').lstrip('!/')}", commands) if told.command else ""
     return Inbound(
-        address=Address("slack", us.team_id, told.channel_id, thread),
+        address=Address("slack", us.team_id, told.channel_id, told.thread_ts or ""),
         sender=Sender(told.user_id, told.user_name or told.user_id),
-        text=text,
-        platform_id=id,
-        sent_at=datetime.fromtimestamp(at, UTC),
-        private=told.is_private,
+        text=typed if typed.startswith("/") else text,
+        platform_id=f"action:{told.trigger_id}",
+        sent_at=datetime.now(UTC),
+        private=told.channel_id.startswith("D") or told.channel_name == "directmessage",
     )

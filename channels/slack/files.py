@@ -56,7 +56,7 @@ class Files:
             if file.url_private_download is None or file.is_external:
                 raise FetchFailed(f"{name} is not stored at Slack")
             token = {"Authorization": f"Bearer {self._client.bot_token}"}
-            async with self._transfer("GET", file.url_private_download, headers=token) as response:
+            async with self.transfer("GET", file.url_private_download, headers=token) as response:
                 if response.content_type == _LOGIN_PAGE and file.mimetype != _LOGIN_PAGE:
                     raise FetchFailed(f"Slack does not hand {name} to the app: does it have the scope files:read?")
                 async for piece in response.content.iter_chunked(64 * 1024):
@@ -81,7 +81,7 @@ class Files:
         try:
             place = await self._client.call(request, Upload)
             with await asyncio.to_thread(Path(file.path).open, "rb") as data:
-                async with self._transfer("POST", place.upload_url, data=data):
+                async with self.transfer("POST", place.upload_url, data=data):
                     return place.file_id
         except Unanswered as error:
             raise Unreachable(str(error)) from error
@@ -89,8 +89,8 @@ class Files:
             raise SendFailed(f"{file.name} cannot be read: {error.strerror}") from error
 
     @asynccontextmanager
-    async def _transfer(self, method: str, url: str, **about: Any) -> AsyncIterator["ClientResponse"]:
-        """A redirect is a refusal, for the token would go along."""
+    async def transfer(self, method: str, url: str, **about: Any) -> AsyncIterator["ClientResponse"]:
+        """One request beside the Web API. A redirect is a refusal, for the token would go along."""
         from aiohttp import ClientTimeout
 
         if not self._is_slack(url):

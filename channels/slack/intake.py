@@ -1,96 +1,52 @@
-"""Envelopes in, accepted messages out."""
+"""What people did, in; accepted messages, out."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Set
-from typing import assert_never
+from dataclasses import replace
 
 from channels.slack.client import BRIEF_SECONDS, Client
-from channels.slack.errors import Recovery, Refused, SlackError
-from channels.slack.events import SAID, Said, Unreadable, read
+from channels.slack.errors import Refused, SlackError
+from channels.slack.events import SAID, Said
 from channels.slack.kept import Threads, put_newest
 from channels.slack.markup import readable
-from channels.slack.payloads import Assistant, Envelope, Named, Page, Us
+from channels.slack.payloads import Named, Page, Us
 from gateway.domain.channel import Accept
-from gateway.domain.errors import SupaclawError
 from gateway.domain.inbound import Inbound
-from gateway.domain.logging import Logger
 from gateway.domain.splitting import utf16_tail
-
-PROMPTS = [
-    {"title": title, "message": message}
-    for title, message in (
-        ("What can you do?", "What can you do for me?"),
-        ("Sum up a file", "Sum up the file that I am going to send."),
-        ("Where were we?", "Where did we leave off, and what is still open?"),
-    )
-]
-"""What Slack's assistant offers in a new conversation."""
 
 
 class Intake:
-    """Reads envelopes one after another, skips what cannot be read, and has the rest accepted in order.
+    """What is said in one of the `threads` is meant for us without a mention."""
 
-    What is said in one of the `threads` is meant for us without a mention.
-    """
-
-    def __init__(
-        self, client: Client, threads: Threads, commands: Set[str], accept: Accept, recovery: Recovery, log: Logger
-    ) -> None:
+    def __init__(self, client: Client, threads: Threads, commands: Set[str], accept: Accept) -> None:
         self._client = client
         self._threads = threads
         self._commands = commands
         self._accept = accept
-        self._recovery = recovery
-        self._logger = log
         self._names: dict[str, str] = {}
-        self._known: dict[tuple[str, str], None] = {}
+        self._known: dict[tuple[str, str, bool], None] = {}
 
-    async def take(self, envelope: Envelope) -> bool:
-        """Whether it may be acknowledged: it was committed, or there is nothing in it for us.
-
-        What cannot be accepted now holds up what follows, so that the order is kept; what makes us stumble does not,
-        and Slack delivers it again.
-        """
-        while True:
-            try:
-                await self._take(envelope)
-            except Unreadable as error:
-                self._logger.warning("slack.event_skipped", envelope=envelope.envelope_id, why=str(error))
-            except SupaclawError as error:
-                await self._recovery.after(error)
-                continue
-            except Exception:
-                self._logger.exception("slack.event_failed", envelope=envelope.envelope_id)
-                return False
-            self._recovery.over()
-            return True
-
-    async def _take(self, envelope: Envelope) -> None:
+    async def take(self, said: Said | None) -> None:
+        """Have it accepted. An edit that calls us is a message, too, and known by its id if it was one before."""
+        if said is None:
+            return
         us = await self._client.us()
-        happened = read(envelope, us, self._commands)
-        match happened:
-            case Said():
-                await self._take_words(happened, us)
-            case Assistant(channel_id=channel, thread_ts=thread):
-                web = self._client.web
-                await self._client.attempt(
-                    web.assistant_threads_setSuggestedPrompts(channel_id=channel, thread_ts=thread, prompts=PROMPTS)
-                )
-            case Inbound():
-                await self._accept_once(happened)
-            case None:
-                pass
-            case _:
-                assert_never(happened)
-
-    async def _take_words(self, said: Said, us: Us) -> None:
         addressed = said.private or self._is_meant(said, us)
         put_newest(self._names, us.user_id, us.user)
         names = await self._names_of([said.sender, *said.people]) if addressed else {}
         thread = await self._so_far(said) if addressed and said.continues and said.at not in self._threads else ""
-        await self._accept_once(said.inbound(us, names, self._commands, addressed=addressed, thread=thread))
-        if addressed and said.message.bot_id is None and said.edited_at is None:
+        await self.accept_once(said.inbound(us, names, self._commands, addressed=addressed, thread=thread))
+        if said.calls(us):
+            await self.take(replace(said, edited_at=None))
+        elif addressed and said.message.bot_id is None and said.edited_at is None:
             self._threads.heard(said.at, said.sender, said.message.ts)
+
+    async def accept_once(self, inbound: Inbound) -> None:
+        """A mention comes as two events, and whatever we acknowledged too late comes again."""
+        known = (inbound.address.chat, inbound.platform_id, inbound.addressed)
+        if known not in self._known:
+            await self._accept([inbound])
+            put_newest(self._known, known, None)
 
     def _is_meant(self, said: Said, us: Us) -> bool:
         """Our name; or, in a thread of ours, no other name."""
@@ -111,13 +67,6 @@ class Intake:
             for message in told
         )
         return utf16_tail("\n".join(lines), 1000)
-
-    async def _accept_once(self, inbound: Inbound) -> None:
-        """A mention comes as two events, and whatever we acknowledged too late comes again."""
-        known = (inbound.address.chat, inbound.platform_id)
-        if known not in self._known:
-            await self._accept([inbound])
-            put_newest(self._known, known, None)
 
     async def _names_of(self, users: Iterable[str]) -> Mapping[str, str]:
         """Names by id, each asked for once; nothing waits long for a name: without one the id has to do."""

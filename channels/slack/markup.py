@@ -1,17 +1,17 @@
 """Slack's markup: what its writer sees, and Markdown as Slack shows it."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
-from rich.cells import cell_len
+
+from gateway.domain.markdown import Renderer
 
 _MARKUP = re.compile(r"<([^<>\n]{1,4000})>")
 _PERSON = re.compile(r"<@(\w{1,64})(?:\|[^<>\n]*)?>")
 _SPECIAL = re.compile(r"<(?=[@!#])")
 _LINKS = re.compile(r"(https?|mailto):", re.IGNORECASE)
-_MARKS = {"strong": "*", "em": "_", "s": "~"}
+_MARKS = {"heading": "*", "strong": "*", "em": "_", "s": "~", "code_inline": "`"}
 _NOTHING = "\u200b"
 """A space of no width: where Slack would else take a mark for a character, or a character for a mark."""
 
@@ -52,11 +52,7 @@ def _shown(content: str, names: Mapping[str, str]) -> str:
 
 def to_mrkdwn(text: str) -> str:
     """Never raises, whatever a model wrote, and is never blank for a text that is not."""
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    try:
-        shown = _blocks(SyntaxTreeNode(parser.parse(text)).children)
-    except RecursionError:
-        shown = ""
+    shown = _Mrkdwn().render(text)
     return shown if shown.strip() else escape(text)
 
 
@@ -70,101 +66,38 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _blocks(nodes: Sequence[SyntaxTreeNode], gap: str = "\n\n") -> str:
-    return gap.join(filter(None, map(_block, nodes)))
+class _Mrkdwn(Renderer):
+    def text(self, content: str) -> str:
+        return escape(content)
 
+    def marked(self, node: SyntaxTreeNode, inner: str) -> str:
+        """Slack does not nest a mark in itself."""
+        mark, around = _MARKS[node.type], node.parent
+        while around is not None:
+            if _MARKS.get(around.type) == mark:
+                return inner
+            around = around.parent
+        if mark == "`":
+            inner = inner.replace("`", "ˋ")
+        return f"{mark}{inner}{mark}" if inner.strip() else inner
 
-def _block(node: SyntaxTreeNode) -> str:
-    match node.type:
-        case "heading":
-            return _marked("*", _inlines(node.children, "*"))
-        case "fence" | "code_block":
-            return _code(escape(node.content))
-        case "blockquote":
-            return "\n".join(f"> {line}" for line in _blocks(node.children).split("\n"))
-        case "bullet_list" | "ordered_list":
-            return "\n".join(_items(node))
-        case "table":
-            return _code(escape(_table(node)))
-        case "hr":
-            return "———"
-        case _:
-            return _inlines(node.children)
+    def code(self, content: str) -> str:
+        return f"```\n{escape(content).rstrip(chr(10)).replace('```', f'``{_NOTHING}`')}\n```"
 
+    def inlines(self, nodes: Sequence[SyntaxTreeNode]) -> str:
+        """Slack knows a mark only at the edge of a word: one inside a word gets an edge."""
+        shown, edge = "", False
+        for node in nodes:
+            piece = self.show(node)
+            marked = node.type in _MARKS
+            if (marked or edge) and (edge or shown[-1:].isalnum()) and (marked or piece[:1].isalnum()):
+                shown += _NOTHING
+            shown, edge = shown + piece, marked
+        return shown
 
-def _code(content: str) -> str:
-    return f"```\n{content.rstrip(chr(10)).replace('```', f'``{_NOTHING}`')}\n```"
-
-
-def _items(node: SyntaxTreeNode) -> Iterator[str]:
-    """One line per item and nested item; nesting is shown by indentation."""
-    number = int(node.attrs.get("start", 1))
-    for offset, item in enumerate(node.children):
-        mark = "•" if node.type == "bullet_list" else f"{number + offset}."
-        lead = [child for child in item.children if not child.type.endswith("_list")]
-        yield f"{mark} {_blocks(lead, gap=chr(10))}"
-        for nested in item.children:
-            if nested.type.endswith("_list"):
-                yield from (f"    {line}" for line in _items(nested))
-
-
-def _table(node: SyntaxTreeNode) -> str:
-    rows = [[_plain(cell) for cell in row.children] for part in node.children for row in part.children]
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    lines.insert(1, "  ".join("─" * width for width in widths))
-    return "\n".join(lines)
-
-
-def _plain(node: SyntaxTreeNode) -> str:
-    """What a cell says, without marks."""
-    texts = (child.content for child in node.walk() if child.type in {"text", "code_inline"})
-    return " ".join("".join(texts).split())
-
-
-def _inlines(nodes: Sequence[SyntaxTreeNode], within: str = "") -> str:
-    """Slack knows a mark only at the edge of a word: one inside a word gets an edge."""
-    shown, edge = "", False
-    for node in nodes:
-        piece = _inline(node, within)
-        marked = node.type in _MARKS or node.type == "code_inline"
-        if (marked or edge) and (edge or shown[-1:].isalnum()) and (marked or piece[:1].isalnum()):
-            shown += _NOTHING
-        shown, edge = shown + piece, marked
-    return shown
-
-
-def _inline(node: SyntaxTreeNode, within: str) -> str:
-    """`within` are the marks that are open: Slack does not nest one in itself."""
-    match node.type:
-        case "text":
-            return escape(node.content)
-        case "code_inline":
-            return _marked("`", escape(node.content).replace("`", "ˋ"))
-        case "softbreak" | "hardbreak":
-            return "\n"
-        case "strong" | "em" | "s":
-            mark = _MARKS[node.type]
-            inner = _inlines(node.children, within + mark)
-            return inner if mark in within else _marked(mark, inner)
-        case "link":
-            return _link(str(node.attrs.get("href", "")), _inlines(node.children, within))
-        case "image":
-            return _link(str(node.attrs.get("src", "")), escape(_plain(node)) or "image")
-        case _:
-            return _inlines(node.children, within)
-
-
-def _marked(mark: str, text: str) -> str:
-    return f"{mark}{text}{mark}" if text.strip() else text
-
-
-def _link(target: str, label: str) -> str:
-    """Links do not nest: a link in a link is only its text."""
-    if not _LINKS.match(target) or not label.strip() or "<" in label:
-        return label
-    address = escape(target).replace("|", "%7C")
-    return f"<{address}>" if label == address else f"<{address}|{label.replace(chr(10), ' ').replace('|', '¦')}>"
+    def link(self, target: str, label: str) -> str:
+        """Links do not nest: a link in a link is only its text."""
+        if not _LINKS.match(target) or not label.strip() or "<" in label:
+            return label
+        address = escape(target).replace("|", "%7C")
+        return f"<{address}>" if label == address else f"<{address}|{label.replace(chr(10), ' ').replace('|', '¦')}>"

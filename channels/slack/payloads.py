@@ -27,7 +27,6 @@ class Payload(BaseModel):
 class Envelope(Payload):
     """One delivery over the socket. It comes again, under the same content, until its id is acknowledged."""
 
-    type: str
     envelope_id: Annotated[str, Field(min_length=1, max_length=200)]
     payload: dict[str, Any]
 
@@ -88,45 +87,21 @@ class MessageEvent(Message):
     previous_message: Message | None = None
 
 
-class Interaction(Payload):
-    """What a person did in a chat without writing a message."""
+class Action(Payload):
+    """A person typed `/claw …`, or pressed a button, in the thread that its message belongs to."""
 
+    command: str = ""
+    text: str = Field(validation_alias=AliasChoices("text", AliasPath("actions", 0, "value")))
+    trigger_id: ShortText
     user_id: SlackId = Field(validation_alias=AliasChoices("user_id", AliasPath("user", "id")))
     user_name: ShortText | None = Field(None, validation_alias=AliasChoices("user_name", AliasPath("user", "username")))
     channel_id: SlackId = Field(validation_alias=AliasChoices("channel_id", AliasPath("container", "channel_id")))
     channel_name: ShortText | None = Field(
         None, validation_alias=AliasChoices("channel_name", AliasPath("channel", "name"))
     )
-
-    @property
-    def is_private(self) -> bool:
-        """Whether the chat is theirs and ours alone."""
-        return self.channel_id.startswith("D") or self.channel_name == "directmessage"
-
-
-class SlashCommand(Interaction):
-    """They typed `/claw …`."""
-
-    text: str = ""
-    trigger_id: ShortText
-
-
-class Press(Interaction):
-    """They pressed a button (`block_actions`), in the thread that its message belongs to."""
-
-    message_ts: Timestamp = Field(validation_alias=AliasPath("container", "message_ts"))
     thread_ts: Timestamp | None = Field(
         None, validation_alias=AliasChoices(AliasPath("container", "thread_ts"), AliasPath("message", "thread_ts"))
     )
-    value: ShortText = Field(validation_alias=AliasPath("actions", 0, "value"))
-    action_ts: Timestamp = Field(validation_alias=AliasPath("actions", 0, "action_ts"))
-
-
-class Assistant(Payload):
-    """A conversation that somebody opened in Slack's assistant, before anything is said in it."""
-
-    channel_id: SlackId = Field(validation_alias=AliasPath("assistant_thread", "channel_id"))
-    thread_ts: Timestamp = Field(validation_alias=AliasPath("assistant_thread", "thread_ts"))
 
 
 class Us(Payload):

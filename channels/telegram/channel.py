@@ -50,6 +50,7 @@ class Telegram:
         silence = self._patience.silence if webhook_url is None else None
         self.capabilities = Capabilities(
             max_text=4096,
+            max_marks=100,
             drafts=Drafts.PRIVATE,
             typing=True,
             reactions=True,

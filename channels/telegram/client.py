@@ -6,12 +6,13 @@ from typing import Any
 from aiogram.types import File, MessageId, User
 
 from channels.telegram.errors import Refused, TelegramError
-from channels.telegram.polling import UPDATE_KINDS
 from channels.telegram.session import ANSWER_SECONDS, Session
 from gateway.domain.channel import Button, FetchDelayed, FetchFailed, Outgoing
 from gateway.domain.inbound import Address, Attachment
 from gateway.domain.json import JsonObject
 
+UPDATE_KINDS = ("message", "edited_message", "callback_query", "stopped_message_generation")
+MAX_TEXT = 4096
 BRIEF_SECONDS = 10
 MAX_DOWNLOAD = 20 * 2**20
 
@@ -30,6 +31,11 @@ class Client:
         return await self._session.call(
             "getUpdates", raw, seconds, offset=offset, timeout=wait, allowed_updates=list(UPDATE_KINDS)
         )
+
+    async def push_to(self, url: str, secret: str) -> None:
+        """Have updates pushed there, one at a time: that is what keeps them in order."""
+        kinds = list(UPDATE_KINDS)
+        await self.do("setWebhook", url=url, secret_token=secret, max_connections=1, allowed_updates=kinds)
 
     async def username(self) -> str:
         """The bot's own name, asked for once."""

@@ -4,15 +4,17 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 
-from channels.telegram.client import Client
+from channels.telegram.client import MAX_TEXT, Client
 from channels.telegram.errors import TelegramError
 from channels.telegram.polling import update_id
 from channels.telegram.updates import Unreadable, Us, to_inbound
 from gateway.domain.channel import Accept
-from gateway.domain.inbound import Inbound
+from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.json import JsonObject
 from gateway.domain.logging import Logger
+from gateway.domain.splitting import utf16_len
 
 
 class Intake:
@@ -24,6 +26,7 @@ class Intake:
         self._accept = accept
         self._logger = log
         self._our_album = ""
+        self._long: dict[tuple[Address, Sender], Inbound] = {}
         self._presses: asyncio.Queue[JsonObject] = asyncio.Queue(100)
 
     async def take(self, updates: Sequence[JsonObject]) -> None:
@@ -32,7 +35,7 @@ class Intake:
             return
         us = Us(self._bot_id, await self._client.username())
         read = [self._read(update, us) for update in updates]
-        batch = [self._with_its_album(inbound) for inbound in read if inbound is not None]
+        batch = [self._with_its_album(self._pasted(inbound)) for inbound in read if inbound is not None]
         if batch:
             await self._accept(batch)
         with suppress(asyncio.QueueFull):
@@ -57,6 +60,24 @@ class Intake:
                     with suppress(TelegramError):
                         if date and chat > 0:
                             await self._client.do("editMessageReplyMarkup", chat_id=chat, message_id=id)
+
+    def _pasted(self, inbound: Inbound) -> Inbound:
+        """What an app cut up, for it was too long for one message, is an album.
+
+        Apps cut at a good place in the second half of what a message may have: all parts but the last are that long.
+        """
+        if inbound.attachments or not inbound.platform_id.isdecimal():
+            return inbound
+        key, longest_gap = (inbound.address, inbound.sender), timedelta(seconds=1)
+        before, is_long = self._long.get(key), MAX_TEXT // 2 < utf16_len(inbound.text) <= MAX_TEXT
+        if before is not None and timedelta() <= inbound.sent_at - before.sent_at <= longest_gap:
+            inbound = replace(inbound, album=before.album)
+        elif is_long:
+            inbound = replace(inbound, album=f"paste:{inbound.platform_id}")
+        if is_long:
+            recent = {who: part for who, part in self._long.items() if inbound.sent_at - part.sent_at <= longest_gap}
+            self._long = recent | {key: inbound}
+        return inbound
 
     def _with_its_album(self, inbound: Inbound) -> Inbound:
         """Only the first picture of an album has the text that calls us; the others, which follow, are meant too."""

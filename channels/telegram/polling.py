@@ -15,8 +15,6 @@ from gateway.domain.logging import Logger
 if TYPE_CHECKING:
     from channels.telegram.client import Client
 
-UPDATE_KINDS = ("message", "edited_message", "callback_query", "stopped_message_generation")
-
 Take: TypeAlias = Callable[[Sequence[JsonObject]], Awaitable[None]]
 """Reads updates and has them accepted in order; returning means committed."""
 

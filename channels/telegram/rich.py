@@ -5,13 +5,12 @@ and join lines. Everything is escaped, and no tag that loads anything is ever wr
 """
 
 import re
-from collections.abc import Sequence
-from html import escape
 
 from markdown_it.rules_inline import StateInline
 from markdown_it.tree import SyntaxTreeNode
 
-from channels.telegram.markdown import code, inlines, parser
+from channels.telegram.markdown import Html
+from gateway.domain.markdown import parser, rows
 
 _PERHAPS = re.compile(r"\|[ \t]*:?-|-:?[ \t]*\||\$|\\[(\[]|```math")
 _FORMULA = re.compile(
@@ -29,11 +28,11 @@ def to_rich(text: str) -> str | None:
     markdown.inline.ruler.before("escape", "formula", _formula)
     try:
         page = SyntaxTreeNode(markdown.parse(text))
-        if not any(node.type in {"table", "formula"} or _is_formula(node) for node in page.walk()):
-            return None
-        return _blocks(page.children)
+        if any(node.type in {"table", "formula"} or _is_formula(node) for node in page.walk()):
+            return _Page().blocks(page.children, "")
     except RecursionError:
-        return None
+        pass
+    return None
 
 
 def _formula(state: StateInline, silent: bool) -> bool:
@@ -53,46 +52,46 @@ def _is_formula(node: SyntaxTreeNode) -> bool:
     return node.type == "fence" and node.info.strip() == "math"
 
 
-def _blocks(nodes: Sequence[SyntaxTreeNode]) -> str:
-    return "".join(map(_block, nodes))
+class _Page(Html):
+    gap = ""
 
+    def show(self, node: SyntaxTreeNode) -> str:
+        match node.type:
+            case "softbreak" | "hardbreak":
+                return "<br>"
+            case "heading" | "bullet_list" | "list_item":
+                return f"<{node.tag}>{self.inlines(node.children)}</{node.tag}>"
+            case "ordered_list":
+                return f'<ol start="{int(node.attrs.get("start", 1))}">{self.inlines(node.children)}</ol>'
+            case "table":
+                lines = (f"<tr>{''.join(map(self.cell, row.children))}</tr>" for row in rows(node))
+                return f"<table bordered>{''.join(lines)}</table>"
+            case "hr":
+                return "<hr/>"
+            case "formula":
+                return f"<tg-math>{self.text(node.content)}</tg-math>"
+            case "fence" if _is_formula(node):
+                return self._math(node.content)
+            case "paragraph":
+                return self._paragraph(node)
+            case _:
+                return super().show(node)
 
-def _block(node: SyntaxTreeNode) -> str:
-    match node.type:
-        case "heading" | "blockquote" | "bullet_list" | "list_item":
-            inner = _inline(node) if node.type == "heading" else _blocks(node.children)
-            return f"<{node.tag}>{inner}</{node.tag}>"
-        case "ordered_list":
-            return f'<ol start="{int(node.attrs.get("start", 1))}">{_blocks(node.children)}</ol>'
-        case "fence" | "code_block":
-            return _math(node.content) if _is_formula(node) else code(node.content, node.info)
-        case "table":
-            rows = (map(_cell, row.children) for part in node.children for row in part.children)
-            lines = (f"<tr>{''.join(row)}</tr>" for row in rows)
-            return f"<table bordered>{''.join(lines)}</table>"
-        case "hr":
-            return "<hr/>"
-        case _:
-            return _paragraph(node)
+    def quote(self, inner: str) -> str:
+        return f"<blockquote>{inner}</blockquote>"
 
+    def cell(self, node: SyntaxTreeNode) -> str:
+        side = str(node.attrs.get("style", "")).removeprefix("text-align:")
+        align = f' align="{side}"' if side else ""
+        return f"<{node.tag}{align}>{self.inlines(node.children)}</{node.tag}>"
 
-def _paragraph(node: SyntaxTreeNode) -> str:
-    """In a tight list it is only text; a formula that stands alone is a block."""
-    parts = node.children[0].children if node.children else []
-    if len(parts) == 1 and parts[0].type == "formula" and parts[0].markup:
-        return _math(parts[0].content)
-    return _inline(node) if node.hidden else f"<p>{_inline(node)}</p>"
+    def _paragraph(self, node: SyntaxTreeNode) -> str:
+        """In a tight list it is only text; a formula that stands alone is a block."""
+        parts = node.children[0].children if node.children else []
+        if len(parts) == 1 and parts[0].type == "formula" and parts[0].markup:
+            return self._math(parts[0].content)
+        inner = self.inlines(node.children)
+        return inner if node.hidden else f"<p>{inner}</p>"
 
-
-def _math(formula: str) -> str:
-    return f"<tg-math-block>{escape(formula.strip(), quote=False)}</tg-math-block>"
-
-
-def _inline(node: SyntaxTreeNode) -> str:
-    return inlines(node.children).replace("\n", "<br>")
-
-
-def _cell(cell: SyntaxTreeNode) -> str:
-    side = str(cell.attrs.get("style", "")).removeprefix("text-align:")
-    align = f' align="{side}"' if side else ""
-    return f"<{cell.tag}{align}>{_inline(cell)}</{cell.tag}>"
+    def _math(self, formula: str) -> str:
+        return f"<tg-math-block>{self.text(formula.strip())}</tg-math-block>"

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from aiogram.types import FSInputFile
 
-from channels.telegram.client import Client
+from channels.telegram.client import MAX_TEXT, Client
 from channels.telegram.errors import Forbidden, Refused, TelegramError, TokenRefused, TooFast, Unanswered, Unreachable
 from channels.telegram.markdown import to_html, visible
 from channels.telegram.rich import to_rich
@@ -17,7 +17,6 @@ from channels.telegram.session import ANSWER_SECONDS, CHUNK
 from gateway.domain.channel import Outgoing, OutgoingFile, SendDelayed, SendFailed, SendUncertain
 from gateway.domain.splitting import utf16_len
 
-MAX_TEXT = 4096
 MAX_CAPTION = 1024
 MAX_PHOTO = 10_000_000
 SLOWEST_UPLOAD = 50_000

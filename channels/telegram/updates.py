@@ -9,9 +9,10 @@ from aiogram.types import CallbackQuery, Chat, MaybeInaccessibleMessage, Message
 from pydantic import ValidationError
 
 from channels.telegram import media
-from channels.telegram.polling import UPDATE_KINDS
+from channels.telegram.client import UPDATE_KINDS
 from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.json import Json, JsonObject
+from gateway.domain.routing import parse_command
 
 _ASIDE = {"reply_to_message", "external_reply", "forward_origin", "reply_markup"}
 _COMMAND_FOR = re.compile(r"\A(/\w+)@(\w+)")
@@ -148,9 +149,9 @@ def _is_addressed(message: Message, text: str, us: Us) -> bool:
 
     In a topic every message replies to the note that opened it, which may be ours.
     """
-    if text.startswith("/"):
-        command = _COMMAND_FOR.match(text)
-        return command is None or us.is_called(command[2])
+    command, _, name = parse_command(text)[0].partition("@")
+    if command:
+        return not name or us.is_called(name)
     said = message.reply_to_message
     if said and said.from_user and said.from_user.id == us.id and not said.forum_topic_created:
         return True

@@ -7,7 +7,7 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from channels.telegram.errors import TelegramError
-from channels.telegram.polling import UPDATE_KINDS, Take
+from channels.telegram.polling import Take
 from channels.telegram.recovery import Recovery
 from gateway.domain.channel import WebhookReply
 from gateway.domain.errors import TryAgainLater
@@ -28,11 +28,10 @@ class Webhook:
         self._turn = asyncio.Lock()
 
     async def announce(self, client: "Client", url: str, recovery: Recovery) -> None:
-        """Have updates pushed to `url`, one at a time: that is what keeps them in order; ask until Telegram agrees."""
-        how = {"secret_token": self._secret, "max_connections": 1, "allowed_updates": list(UPDATE_KINDS)}
+        """Have updates pushed to `url`; ask until Telegram agrees."""
         while True:
             try:
-                await client.do("setWebhook", None, url=url, **how)
+                await client.push_to(url, self._secret)
             except TelegramError as error:
                 await recovery.after(error)
             else:

@@ -1,6 +1,6 @@
 """WhatsApp, as a linked device, over neonize."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from channels.whatsapp.channel import WhatsApp
@@ -10,7 +10,7 @@ from gateway.domain.channel import Channel
 from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.logging import Logger
 
-__all__ = ["Settings", "create", "preload"]
+__all__ = ["Settings", "backup_files", "create", "preload"]
 
 
 class Settings(ChannelSettings):
@@ -21,3 +21,8 @@ def create(settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logg
     """The channel, not yet open; the session of the linked device is kept in `data`. WhatsApp has no menus."""
     del settings, commands
     return WhatsApp(store=Store(data), log=log)
+
+
+def backup_files(data: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """What makes another machine this device, read while the channel is open in another process."""
+    return Store(data).backup_files()

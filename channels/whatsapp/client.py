@@ -32,6 +32,12 @@ _KINDS = (
 )
 """What Go is asked for. The history of an account is not: old talk starts no turns."""
 
+_SQLITE = "_journal_mode=WAL&_synchronous=FULL&_foreign_keys=on&_="
+"""Keys that cannot be read for five seconds cost a message, so a backup must not block them, nor a power cut lose them.
+
+neonize appends `?_foreign_keys=on`, which the last parameter swallows.
+"""
+
 Told: TypeAlias = Message | bytes | Exception
 """An event, what a QR code has to say, or why something cannot be told."""
 
@@ -42,7 +48,7 @@ Tell: TypeAlias = Callable[[Told], None]
 def client(session: Path, spool: Spool, tell: Tell) -> NewAClient:
     """A client of its own name, under which Go knows it; neonize's own would tell the first event loop there was."""
     props = DeviceProps(os="SupaClaw", platformType=DeviceProps.CHROME)
-    made = NewAClient(str(session), uuid=uuid4().hex, props=props)
+    made = NewAClient(f"{session}?{_SQLITE}", uuid=uuid4().hex, props=props)
     made.event = _Hearing(made, spool, tell)
     vars(made)["_NewAClient__client"] = _Library()
     vars(made)["_NewAClient__onQr"] = lambda _uuid, code: tell(string_at(code))

@@ -13,7 +13,7 @@ from neonize.proto.Neonize_pb2 import Device, PairStatus
 from channels.whatsapp.client import Told, client
 from channels.whatsapp.pairing import CURE, Pairing, Patience
 from channels.whatsapp.sdk import one_line
-from channels.whatsapp.store import Spool, Store, Us
+from channels.whatsapp.store import ROOM, Spool, Store, Us
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.logging import Logger
 
@@ -32,12 +32,15 @@ class Ending:
 
 UNLINKED = Ending(f"WhatsApp has unlinked this device; to link it again {CURE}", rest=0.0)
 
+FULL = Ending(f"WhatsApp waits until {ROOM // 2**20} MB are free on the disk of the data folder")
+
 
 class Link:
     """Begins at once; `arrived` is set with every message."""
 
     def __init__(self, store: Store, pairing: Pairing, log: Logger, patience: Patience) -> None:
         self._logger = log
+        self._store = store
         self._pinged_at = 0.0
         self._trouble = ""
         self._loop = asyncio.get_running_loop()
@@ -100,6 +103,8 @@ class Link:
 
     async def _session(self) -> Ending:
         """From connecting to the end, whatever it is."""
+        if not self._store.has_room:
+            return FULL
         self._ending = self._loop.create_future()
         go = await self.client.connect()
         watch = asyncio.create_task(self._watch())
@@ -121,6 +126,8 @@ class Link:
         """Ask what is silent for an answer: neonize does not tell of the keep-alives that were answered."""
         while not self.pairing.expired:
             await asyncio.sleep(self.patience.look)
+            if not self._store.has_room:
+                return FULL
             quiet_since = max(self.heard_at or 0.0, self._pinged_at)
             if self.pairing.connected.is_set() and monotonic() - quiet_since > self.patience.ping:
                 self._pinged_at = monotonic()

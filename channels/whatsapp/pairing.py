@@ -11,7 +11,7 @@ from channels.whatsapp.sdk import reach
 from channels.whatsapp.store import Store
 from gateway.domain.channel import Login
 
-CURE = "run `supaclaw whatsapp login`"
+CURE = "run `supaclaw channel login whatsapp`"
 LONGEST_PAUSE = 60.0
 
 

@@ -3,12 +3,15 @@
 import fcntl
 import json
 import os
+import sqlite3
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from shutil import disk_usage
 from threading import Event, Lock
 
 from gateway.domain.errors import OwnerMustAct
@@ -18,6 +21,9 @@ PHONE, HIDDEN, GROUP, BOT = "s.whatsapp.net", "lid", "g.us", "bot"
 
 MOST = 10_000
 """Waiting messages from which on Go has to wait too: then WhatsApp keeps what follows."""
+
+ROOM = 64 * 2**20
+"""Free bytes without which there is no session: a message whose keys cannot be saved is acknowledged and gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,9 @@ class Us:
 class Store:
     """The folder, only ours to read; two programs with the same session would throw each other out."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, room: int = ROOM) -> None:
         self._folder = folder
+        self.room = room
         self._account = folder / "account.json"
         self._lock: int | None = None
         self.session = folder / "session.sqlite"
@@ -60,6 +67,11 @@ class Store:
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         self._lock = lock
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the keys of messages can be saved."""
+        return disk_usage(self._folder).free >= self.room
+
     def close(self) -> None:
         """Leave the folder to others."""
         if self._lock is not None:
@@ -81,6 +93,14 @@ class Store:
         with suppress(FileNotFoundError, ValueError, TypeError):
             return Us(**json.loads(self._account.read_text(encoding="utf-8")))
         return None
+
+    def backup_files(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
+        """Nothing without an account. The keys come first: what they have decrypted is in the spool or accepted."""
+        if self._account.exists() and self.session.exists():
+            yield self.session.name, partial(_copy, self.session)
+            yield self._account.name, self._account.read_bytes
+            for event in sorted(self.spool.glob("*.event")):
+                yield f"{self.spool.name}/{event.name}", event.read_bytes
 
 
 class Spool:
@@ -119,6 +139,20 @@ class Spool:
         for name in names:
             name.unlink(missing_ok=True)
             self._waiting.popleft()
+
+
+def _copy(session: Path) -> bytes:
+    """The session as it was at one instant, by SQLite's own means; raises `OwnerMustAct`.
+
+    Not for the process that has it open: to close a second descriptor there would drop the locks of the first.
+    """
+    where = f"{session.absolute().as_uri()}?mode=rw"
+    try:
+        with closing(sqlite3.connect(where, uri=True)) as source, closing(sqlite3.connect(":memory:")) as copy:
+            source.backup(copy)
+            return copy.serialize()
+    except sqlite3.Error as error:
+        raise OwnerMustAct(f"{session} cannot be copied ({error}): link WhatsApp anew, or save no secrets") from error
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -16,7 +16,7 @@ from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, Json, configured, until
 
-LIBRARIES = "cv2, litellm, lxml.etree, onnxruntime, pypdfium2, rapidocr_onnxruntime, uvloop, channels.whatsapp.sdk"
+LIBRARIES = "cv2, litellm, lxml.etree, onnxruntime, pypdfium2, rapidocr, uvloop, channels.whatsapp.sdk"
 
 
 async def journey(root: Path, settings: Settings, folder: Path) -> None:

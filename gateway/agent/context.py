@@ -16,7 +16,11 @@ from gateway.workspace.prompts import PersonaText
 PREAMBLE = """\
 You are the user's personal agent, run by SupaClaw. The files below say who you are and how you work.
 Each user message starts with a stamp in brackets: when it was sent and, where several people write, by whom. \
-The gateway writes stamps; you never do. Lines in brackets below a message tell of files that came with it."""
+The gateway writes stamps; you never do. Lines in brackets below a message tell of files that came with it.
+Whatever the files say, the gateway enforces this: `sessions/` and `memory/` are read-only for you; work that another \
+program triggered can change neither schedules nor the files below.
+memory/INDEX.md lists earlier conversations, a line or two each, with the file of each: \
+look there for what was said before."""
 
 NO_RESULT = json.dumps({"error": "no_result", "message": "No result was stored; the call may have run."})
 

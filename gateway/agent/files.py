@@ -14,7 +14,8 @@ _NAME, _LINE = 120, 160
 
 def reference(file: Attached) -> str:
     """One file of a message, with its text where that was found to be short; no name can end the line."""
-    known = [one_line(file.mime, _NAME), _size(file.size), _pages(file.pages), file.path and f"stored as {file.path}"]
+    identified = (file.path and f"stored as {file.path}", f"id {file.id}" if file.id else "")
+    known = [one_line(file.mime, _NAME), _size(file.size), _pages(file.pages), *identified]
     found = [*known, f"text in {file.text_path}" if file.text_path else "", one_line(file.problem, 300)]
     line = f"[file {one_line(file.name, _NAME)}: {'; '.join(filter(None, found)) or 'nothing is known of it'}]"
     return f"{line}\n{_fenced(file.excerpt)}" if file.excerpt else line

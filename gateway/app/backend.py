@@ -13,6 +13,7 @@ from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.unattended.triggers import Triggers
 from gateway.store import steps, tasks
+from gateway.store.migrate import outdated
 from gateway.store.pool import Database
 from gateway.workspace.tree import Workspace
 
@@ -35,6 +36,7 @@ def build_backend(
     async def status() -> StatusReport:
         now = clock.now()
         async with database.connection() as conn:
+            older = await outdated(conn)
             queue = await tasks.queue(conn)
             today = await steps.spent_since(conn, now.replace(hour=0, minute=0, second=0, microsecond=0))
         return StatusReport(
@@ -45,6 +47,7 @@ def build_backend(
             channels=parts.channel_manager.states,
             today=today,
             vitals=parts.vitals(),
+            outdated=older or None,
         )
 
     return Backend(

@@ -65,7 +65,7 @@ class Condition:
         )
         checkpoints = environment.data / "checkpoints"
         self._checkpoints = Checkpointing(
-            self._cpu, database, environment.workspace, checkpoints, lambda: config().checkpoints.every, clock
+            database, environment.workspace, checkpoints, lambda: config().checkpoints.every, clock
         )
 
     @property

@@ -7,22 +7,25 @@ from contextlib import asynccontextmanager, suppress
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
 from gateway.config.model import Config
+from gateway.domain.errors import OwnerMustAct
 from gateway.store.embedded.postgres import EmbeddedPostgres
-from gateway.store.migrate import migrate
+from gateway.store.migrate import check_schema
 from gateway.store.pool import Database
 
 
 @asynccontextmanager
 async def open_database(environment: Environment, config: Config) -> AsyncIterator[Database]:
-    """The database for a command: started if it is the embedded one and does not run, connected, migrated."""
+    """The database for a command, started if need be; raises `OwnerMustAct` unless its schema is this program's."""
+    if config.database.url is None and not (environment.data / "postgres").is_dir():
+        raise OwnerMustAct(f"there is no gateway in {environment.data} yet; `supaclaw up` sets one up")
     async with reach(environment, config, mine=False) as database:
-        await migrate(database)
+        await check_schema(database)
         yield database
 
 
 @asynccontextmanager
 async def reach(environment: Environment, config: Config, *, mine: bool) -> AsyncIterator[Database]:
-    """The same as it is, not migrated."""
+    """The database as it is, whatever its schema."""
     async with postgres(environment, config, mine=mine) as dsn, await Database.connect(dsn) as database:
         yield database
 

@@ -10,13 +10,13 @@ import structlog
 from gateway.app.archive.place import check_finished
 from gateway.app.database import postgres
 from gateway.app.gateway import TOLD, Gateway
-from gateway.app.local import listening, owner_ids
-from gateway.background.health import being_the_gateway
+from gateway.app.local import listening, owner_ids, url
+from gateway.app.upgrade import taken_over
 from gateway.config.channels import switched_on
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
-from gateway.config.instance import hold_instance, instance_id
+from gateway.config.instance import hold_instance, instance_id, record_address
 from gateway.config.load import load
 from gateway.config.model import Config
 from gateway.config.starts import Starts, record_start, record_stop
@@ -25,9 +25,10 @@ from gateway.flow.people import meet
 from gateway.llm.client import build_client
 from gateway.logs import SecretMask, logging_to
 from gateway.store.listener import Listener
-from gateway.store.migrate import migrate
 from gateway.store.pool import Database
+from gateway.workspace.renewal import renew
 from gateway.workspace.template import fill_new_workspace
+from gateway.workspace.tree import Workspace
 
 log = structlog.get_logger("gateway")
 
@@ -54,14 +55,15 @@ async def _serve(
     stop = _stop_signal()
     async with AsyncExitStack() as stack:
         socket = stack.enter_context(listening(config.web.host, config.web.port))
+        record_address(environment.data, url(socket))
         fill_new_workspace(environment.workspace)
         preloaded = asyncio.create_task(asyncio.to_thread(preload, switched_on(config.channels)), name="preload")
         stack.callback(preloaded.cancel)
         dsn = await stack.enter_async_context(postgres(environment, config, mine=True))
         database = await stack.enter_async_context(await Database.connect(dsn))
-        await migrate(database)
         instance = instance_id(environment.data)
-        await stack.enter_async_context(being_the_gateway(database, instance))
+        await stack.enter_async_context(taken_over(environment, config, database, instance))
+        await renew(Workspace(environment.workspace))
         people = await meet(database, config.owner.name, owner_ids(config))
         model = await build_client(config.models, os.environ, SystemClock())
         await preloaded

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from gateway.background.cpu import Cpu
+from gateway.background.cpu import run_alone
 from gateway.domain.clock import Clock
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import MessageId
@@ -28,7 +28,6 @@ log = structlog.get_logger(__name__)
 class Checkpointing:
     """Makes checkpoints of `workspace` in `store`; a failure is logged, shown in `state`, and tried again next time."""
 
-    cpu: Cpu
     database: Database
     workspace: Path
     store: Path
@@ -53,7 +52,8 @@ class Checkpointing:
         """Make one now, if anything has changed, and say how that went. Never raises."""
         places = str(self.workspace), str(self.store)
         try:
-            made = await self.cpu.run(jobs.commit, *places, await self._last_message(), "timer", seconds=JOB_SECONDS)
+            # It may take minutes, and a turn may wait for a file to be read.
+            made = await run_alone(jobs.commit, *places, await self._last_message(), "timer", seconds=JOB_SECONDS)
         except Exception as exc:
             log.warning("checkpoint.failed", error=str(exc), exc_info=not isinstance(exc, SupaclawError))
             return f"failed ({exc})"

@@ -83,6 +83,8 @@ class TextExtraction:
             problem = f"it could not be read: {exc}"
             await self._note(run, lambda tx: files.derived(tx, file.id, problem=_line(problem)))
             return
+        if derived.problem:
+            log.info("file.not_all_read", file=str(id), problem=derived.problem)
         self._failpoints.reach(Step.INGEST_READ)
         await self._note(run, lambda tx: _derived(tx, file, replace(derived, text=text, view=view)))
 

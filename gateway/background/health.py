@@ -8,9 +8,10 @@ from pathlib import Path
 import structlog
 
 from gateway.domain.clock import Clock
-from gateway.domain.errors import DatabaseDown, OwnerMustAct
+from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
 from gateway.store import leases
+from gateway.store.migrate import check_not_outdated
 from gateway.store.pool import Database
 
 EVERY_SECONDS = 10.0
@@ -60,8 +61,10 @@ class Health:
     async def _holds_lease(self) -> bool:
         try:
             async with self._database.connection() as conn:
-                return await leases.take(conn, GATEWAY, self._instance, LEASE_SECONDS)
-        except DatabaseDown as exc:
+                held = await leases.take(conn, GATEWAY, self._instance, LEASE_SECONDS)
+                await check_not_outdated(conn)
+                return held
+        except TryAgainLater as exc:
             log.warning("health.database", error=str(exc))
             return False
 

@@ -21,16 +21,19 @@ def backup(
     file: File,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")] = False,
     with_secrets: Annotated[
-        bool, typer.Option("--with-secrets", help="Keep the keys in config.json, and the gateway's own.")
+        bool,
+        typer.Option("--with-secrets", help="Keep the keys in config.json, the gateway's own, and logins."),
     ] = False,
 ) -> None:
     """Save everything into one file while the gateway works."""
     from gateway.app.archive.backup import back_up
+    from gateway.app.database import reach
 
     environment = Environment.read(os.environ)
     config = load(environment.config, os.environ)
     with logging_to(None, SecretMask(), level=logging.WARNING):
-        saved = asyncio.run(back_up(environment, config, file, force=force, with_secrets=with_secrets))
+        reached = reach(environment, config, mine=False)
+        saved = asyncio.run(back_up(environment, config, file, reached, force=force, with_secrets=with_secrets))
     print(f"{file}: {saved}, {file.stat().st_size / 1e6:.1f} MB")
     if saved.skipped:
         print(f"{saved.skipped} entries were skipped: links that lead out of their folder, pipes and sockets")
@@ -49,6 +52,7 @@ def restore(
     """Put a backup back into an empty place."""
     from gateway.app.archive.restore import restore as put_back
     from gateway.app.archive.restore import unpack
+    from gateway.app.database import reach
 
     environment = Environment.read(os.environ)
     if verify:
@@ -56,12 +60,15 @@ def restore(
         return
     config = _only_database(environment.config)
     with logging_to(None, SecretMask(), level=logging.WARNING):
-        saved, path = asyncio.run(put_back(environment, config, file))
+        saved, path = asyncio.run(put_back(environment, config, file, reach(environment, config, mine=True)))
     print(f"restored {saved}")
     if path not in {None, environment.config}:
         print(f"{environment.config} was there already and stays; the saved one is {path}")
     if saved.left_out:
         print(f"put these into {path} before you start: {', '.join(saved.left_out)}")
+    for name in saved.logins:
+        anew = f"`supaclaw channel logout {name}`, then `supaclaw channel login {name}`"
+        print(f"{name} is linked by the keys in the backup; if the old gateway ran after it, link it anew: {anew}")
 
 
 def _only_database(path: Path) -> Config:

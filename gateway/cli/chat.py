@@ -16,6 +16,7 @@ from gateway.cli.line import Answered, Line
 from gateway.cli.prompt import Prompt
 from gateway.cli.screen import Screen
 from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.routing import parse_command
 
 LEAVE = frozenset({"/quit", "/exit"})
 
@@ -50,7 +51,7 @@ def _converse(runner: asyncio.Runner, line: Line, prompt: Prompt) -> None:
         with suppress(KeyboardInterrupt, asyncio.CancelledError):
             try:
                 if not tray.heeds(text):
-                    files = () if text.startswith("/") else tray.emptied()
+                    files = () if parse_command(text)[0] else tray.emptied()
                     runner.run(_turn(line, Screen(watched=True), text, files))
             except SupaclawError as exc:
                 print(f"supaclaw: {exc}", file=sys.stderr)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter
 
-from gateway.background.cpu import Cpu
+from gateway.background.cpu import run_alone
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_json, print_rows
 from gateway.config.environment import Environment
@@ -131,11 +131,4 @@ def _last_message() -> MessageId | None:
 
 
 def _done(job: Callable[..., Json], *arguments: Json) -> Json:
-    async def run() -> Json:
-        cpu = Cpu()
-        try:
-            return await cpu.run(job, *arguments, seconds=SECONDS)
-        finally:
-            await cpu.close()
-
-    return asyncio.run(run())
+    return asyncio.run(run_alone(job, *arguments, seconds=SECONDS))

@@ -13,10 +13,9 @@ from typing import IO
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from gateway.cli.running import local_token, web_address
+from gateway.cli.running import gateway_address, local_token
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
-from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 
 START_SECONDS = 60.0
@@ -52,7 +51,7 @@ class Place:
 def gateway_at_hand() -> Iterator[Place]:
     """The gateway of this data directory; if none runs, one that lives as long as the block."""
     environment = Environment.read(os.environ)
-    place = Place(environment, web_address(load(environment.config, os.environ).web))
+    place = Place(environment, gateway_address(environment))
     if holder(environment.data) is not None:
         _wait_for(place, None)
         yield place

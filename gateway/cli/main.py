@@ -7,6 +7,7 @@ import typer
 
 from gateway.cli import (
     backup,
+    channel,
     chat,
     checkpoints,
     config,
@@ -26,7 +27,7 @@ from gateway.cli import (
     version,
     web,
     webhooks,
-    whatsapp,
+    workspace,
 )
 
 Run = Callable[..., object]
@@ -89,9 +90,13 @@ COMMANDS: Mapping[str, Run | Group] = {
             "create": checkpoints.create,
         },
     ),
-    "whatsapp": Group(
-        "The WhatsApp account of the agent.",
-        {"login": whatsapp.login, "logout": whatsapp.logout, "status": whatsapp.status},
+    "workspace": Group(
+        "Files that you edited, and what a new version has for them.",
+        {"diff": workspace.diff, "merge": workspace.merge},
+    ),
+    "channel": Group(
+        "Link an account to a channel that has no token.",
+        {"login": channel.login, "logout": channel.logout, "status": channel.status},
     ),
     "service": Group(
         "Start with the machine, under systemd.",

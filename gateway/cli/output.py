@@ -1,6 +1,7 @@
 """What commands print: JSON for programs, tables for people; never a secret."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
@@ -12,6 +13,9 @@ from gateway.logs import SecretMask
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+UNBROKEN = 10_000
+"""Columns, where no terminal sets a width: programs read a row a line."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -41,7 +45,7 @@ def _print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -
         table.add_column(column.replace("_", " ").removesuffix(" at"), overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(row[column])) for column in columns))
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else UNBROKEN).print(table)
 
 
 def _cell(value: object) -> str:

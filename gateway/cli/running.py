@@ -10,6 +10,7 @@ from urllib.request import Request, urlopen
 from pydantic import JsonValue, TypeAdapter
 
 from gateway.config.environment import Environment
+from gateway.config.instance import address as address_on_record
 from gateway.config.instance import holder
 from gateway.config.load import load
 from gateway.config.model import Web
@@ -23,7 +24,7 @@ def ask(
 ) -> dict[str, JsonValue]:
     """What the gateway of this data directory answers; raises `SupaclawError` saying why there is no answer."""
     environment = Environment.read(os.environ)
-    address = web_address(load(environment.config, os.environ).web)
+    address = gateway_address(environment)
     headers = {"Authorization": f"Bearer {local_token(environment)}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
     try:
@@ -36,6 +37,11 @@ def ask(
         raise _another(address, "does not answer like a gateway") from error
     except OSError as error:
         raise _silent(address, holder(environment.data)) from error
+
+
+def gateway_address(environment: Environment) -> str:
+    """Where the gateway of this data directory is reached, or would be if it ran; raises `ConfigError`."""
+    return address_on_record(environment.data) or web_address(load(environment.config, os.environ).web)
 
 
 def web_address(web: Web) -> str:

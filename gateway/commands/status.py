@@ -8,6 +8,7 @@ from gateway.domain.principals import Role
 from gateway.domain.tasks import Status
 from gateway.domain.vitals import ChannelVitals, LoopLag, Memory, Vitals
 from gateway.store import steps, tasks
+from gateway.store.migrate import outdated
 
 
 async def run(ctx: CommandContext) -> CommandReply:
@@ -15,8 +16,8 @@ async def run(ctx: CommandContext) -> CommandReply:
     uptime = timedelta(seconds=int((ctx.clock.now() - ctx.started_at).total_seconds()))
     lines = [f"Up {uptime}", f"Model: {ctx.models.active}", f"Session: {ctx.at.session_id}"]
     if ctx.role is Role.OWNER:
-        lines += [await _queue(ctx), await _today(ctx), *_condition(ctx.vitals)]
-    return CommandReply("\n".join(lines))
+        lines += [await _queue(ctx), await _today(ctx), *_condition(ctx.vitals), await outdated(ctx.tx)]
+    return CommandReply("\n".join(filter(None, lines)))
 
 
 async def _queue(ctx: CommandContext) -> str:

@@ -1,4 +1,4 @@
-"""One gateway per data directory: a lock on `gateway.pid`, which also tells others whom to ask to stop."""
+"""One gateway per data directory: a lock on `gateway.pid`, which also tells others whom to stop and where to ask."""
 
 import fcntl
 import os
@@ -22,7 +22,7 @@ def hold_instance(data: Path) -> Iterator[None]:
     handle = os.open(_lock(data), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not any(_taken(handle) for _ in range(_TRIES)):
-            raise OwnerMustAct(f"a gateway already runs on {data} (pid {_pid(handle)}); `supaclaw down` stops it")
+            raise OwnerMustAct(f"a gateway already runs on {data} (pid {holder(data)}); `supaclaw down` stops it")
         os.truncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -30,20 +30,21 @@ def hold_instance(data: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def record_address(data: Path, url: str) -> None:
+    """Note where the web of this gateway is reached; the caller holds the instance."""
+    with _lock(data).open("a", encoding="ascii") as file:
+        file.write(f"{url}\n")
+
+
 def holder(data: Path) -> int | None:
     """The process id of the running gateway, None when none runs."""
-    try:
-        handle = os.open(_lock(data), os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _pid(handle)
-    else:
-        return None
-    finally:
-        os.close(handle)
+    pid = next(iter(_record(data)), "")
+    return int(pid) if pid.isdigit() else None
+
+
+def address(data: Path) -> str | None:
+    """Where the web of the running gateway is reached, whatever the environment says; None when none runs."""
+    return next(iter(_record(data)[1:]), None)
 
 
 def instance_id(data: Path) -> InstanceId:
@@ -62,9 +63,20 @@ def _lock(data: Path) -> Path:
     return data / "gateway.pid"
 
 
-def _pid(handle: int) -> int | None:
-    text = os.pread(handle, 20, 0).strip()
-    return int(text) if text.isdigit() else None
+def _record(data: Path) -> list[str]:
+    """What the running gateway noted, a line each: its process id, its address. Empty when none runs."""
+    try:
+        handle = os.open(_lock(data), os.O_RDONLY)
+    except FileNotFoundError:
+        return []
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.pread(handle, 500, 0).decode("ascii", "replace").splitlines()
+    else:
+        return []
+    finally:
+        os.close(handle)
 
 
 def _taken(handle: int) -> bool:

@@ -26,6 +26,8 @@ class Capabilities:
 
     max_text: int
     """The longest message, in UTF-16 units."""
+    max_marks: int | None = None
+    """How many formatted pieces (bold, code, a link) of one message are shown as such; None: any number."""
     drafts: Drafts = Drafts.NOWHERE
     typing: bool = False
     idempotent_send: bool = False

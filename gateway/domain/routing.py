@@ -1,11 +1,14 @@
 """What to do with an inbound message: decided here, without I/O, before anything is stored."""
 
+import re
 from collections.abc import Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.domain.inbound import Inbound
 from gateway.domain.principals import Role
+
+_COMMAND = re.compile(r"/(\w+(?:@\w+)?)(?!\S)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,11 @@ def decide(inbound: Inbound, role: Role, commands: Set[str]) -> Decision:
         return Ignore("sent by a stranger")
     if inbound.edits is not None:
         return Edit(inbound.edits)
-    if inbound.text.startswith("/"):
-        command = _command(inbound.text, commands)
-        if isinstance(command, RunCommand) or not inbound.attachments:
-            return command
+    name, argument = parse_command(inbound.text)
+    if name in commands:
+        return RunCommand(name, argument)
+    if name and not inbound.attachments:
+        return Ignore("unknown command")
     if not inbound.addressed:
         return Ignore("not addressed to the agent")
     if not inbound.text.strip() and not inbound.attachments:
@@ -58,13 +62,9 @@ def decide(inbound: Inbound, role: Role, commands: Set[str]) -> Decision:
 
 
 def parse_command(text: str) -> tuple[str, str]:
-    """Name and argument of a text that starts with a slash; names are case-sensitive."""
-    name, _, argument = text[1:].partition(" ")
-    if "\n" in name:
-        name, _, argument = text[1:].partition("\n")
-    return name, argument.strip()
+    """Name and argument of a command, "" and "" for any other text; names are case-sensitive.
 
-
-def _command(text: str, commands: Set[str]) -> Decision:
-    name, argument = parse_command(text)
-    return RunCommand(name, argument) if name in commands else Ignore("unknown command")
+    The name of a command that is meant for one bot ends with that bot's: `new@some_bot`.
+    """
+    match = _COMMAND.match(text)
+    return (match[1], text[match.end() :].strip()) if match else ("", "")

@@ -2,13 +2,14 @@
 
 import re
 import unicodedata
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from gateway.domain.blocks import Block, find_blocks, find_marks
+
 MIN_LIMIT = 16
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"""[.!?…]["')\]*_]*(?=\s)|[。！？]""")
 _WHITE = re.compile(r"\s*")
 _LONGEST_GRAPHEME = 32
@@ -25,26 +26,15 @@ def utf16_tail(text: str, limit: int) -> str:
     return units[-2 * limit :].decode("utf-16-le", "ignore")
 
 
-def split(text: str, limit: int) -> tuple[str, ...]:
-    """Parts of at most `limit` UTF-16 units (16 or more); nothing but white space at the cuts is lost.
+def split(text: str, limit: int, most_marks: int | None = None) -> tuple[str, ...]:
+    """Parts of at most `limit` UTF-16 units (16 or more) and about `most_marks` formatted pieces (3 or more).
 
-    A fenced code block is kept whole where it fits a part; one that must be cut is closed and opened again.
+    Nothing but white space at the cuts is lost. A fenced code block or a table is kept whole where it fits a part; one
+    that must be cut is closed and opened again, a table with its head.
     """
     if limit < MIN_LIMIT:
         raise ValueError(f"limit must be at least {MIN_LIMIT}")
-    return tuple(part for part in _parts(text, limit) if part and not part.isspace())
-
-
-@dataclass(frozen=True, slots=True)
-class _Fence:
-    """A fenced block: `start` of its opening line, its content, `stop` at the end of its closing line."""
-
-    start: int
-    content: int
-    content_end: int
-    stop: int
-    opening: str
-    closing: str
+    return tuple(part for part in _parts(text, limit, most_marks) if part and not part.isspace())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +46,23 @@ class _Cut:
     closing: str = ""
 
 
-def _parts(text: str, limit: int) -> Iterator[str]:
-    fences = _fences(text, limit)
+def _parts(text: str, limit: int, most_marks: int | None) -> Iterator[str]:
+    found = find_blocks(text)
+    begins = [] if most_marks is None else find_marks(text, found)
+    whole = [each if utf16_len(each.opening) <= limit // 3 else replace(each, opening="", closing="") for each in found]
     position, first = _next_start(text, 0), 0
     while position < len(text):
-        while first < len(fences) and fences[first].stop <= position:
+        while first < len(whole) and whole[first].stop <= position:
             first += 1
-        prefix = _reopening(fences, first, position)
+        prefix = _reopening(whole, first, position)
         end = _reach(text, position, limit - utf16_len(prefix))
+        one_more = bisect_left(begins, position) + (most_marks or 1) - bool(prefix)
+        if one_more < len(begins):
+            end = min(end, begins[one_more])
         if end == len(text):
             yield prefix + text[position:].rstrip()
             return
-        cut = _choose(text, fences, first, position, end, limit)
+        cut = _choose(text, whole, first, position, end, limit)
         body = text[position : cut.at]
         yield _closed(prefix + body, cut.closing) if cut.closing else (prefix + body).rstrip()
         position = cut.resume
@@ -77,40 +72,12 @@ def _closed(body: str, closing: str) -> str:
     return f"{body}{closing}" if body.endswith("\n") else f"{body}\n{closing}"
 
 
-def _fences(text: str, limit: int) -> list[_Fence]:
-    """Every fenced block, in order; one that is never closed reaches to the end."""
-    found: list[_Fence] = []
-    opened: re.Match[str] | None = None
-    for line in _FENCE.finditer(text):
-        marker, rest = line.group(1), line.group(2)
-        if opened is None:
-            if marker[0] == "~" or "`" not in rest:
-                opened = line
-        elif marker[0] == opened.group(1)[0] and len(marker) >= len(opened.group(1)) and not rest.strip():
-            found.append(_fence(opened, line.start(), line.end(), limit))
-            opened = None
-    if opened is not None:
-        found.append(_fence(opened, len(text), len(text), limit))
-    return found
-
-
-def _fence(opened: re.Match[str], content_end: int, stop: int, limit: int) -> _Fence:
-    """The block; one whose opening line is too long to repeat is cut like running text."""
-    opening = opened.group().rstrip()
-    if utf16_len(opening) > limit // 4:
-        return _Fence(opened.start(), opened.end(), content_end, stop, "", "")
-    indent = opening[: len(opening) - len(opening.lstrip())]
-    return _Fence(
-        opened.start(), min(opened.end() + 1, content_end), content_end, stop, opening, f"{indent}{opened.group(1)}"
-    )
-
-
-def _reopening(fences: list[_Fence], first: int, position: int) -> str:
+def _reopening(blocks: list[Block], first: int, position: int) -> str:
     """The opening line to repeat when `position` lies in the middle of a block."""
-    if first == len(fences):
+    if first == len(blocks):
         return ""
-    fence = fences[first]
-    return f"{fence.opening}\n" if fence.opening and fence.content <= position < fence.stop else ""
+    block = blocks[first]
+    return f"{block.opening}\n" if block.opening and block.content <= position < block.stop else ""
 
 
 def _reach(text: str, position: int, units: int) -> int:
@@ -121,39 +88,39 @@ def _reach(text: str, position: int, units: int) -> int:
     return position + bisect_right(list(accumulate(1 + (char > "\uffff") for char in window)), units)
 
 
-def _choose(text: str, fences: list[_Fence], first: int, position: int, end: int, limit: int) -> _Cut:
+def _choose(text: str, blocks: list[Block], first: int, position: int, end: int, limit: int) -> _Cut:
     """Where to end the part that starts at `position` and cannot go beyond `end`."""
     free = position
-    for index in range(first, len(fences)):
-        fence = fences[index]
-        if fence.start >= end:
+    for index in range(first, len(blocks)):
+        block = blocks[index]
+        if block.start >= end:
             break
-        if end < fence.stop:
-            if fence.start > position and _fits(text, fence, limit):
-                return _Cut(fence.start, fence.start)
-            return _inside(text, fence, position, end)
-        free = fence.stop
+        if end < block.stop:
+            if block.start > position and _fits(text, block, limit):
+                return _Cut(block.start, block.start)
+            return _inside(text, block, position, end)
+        free = block.stop
     return _outside(text, position, free, end)
 
 
-def _fits(text: str, fence: _Fence, limit: int) -> bool:
-    return fence.stop - fence.start <= limit and utf16_len(text[fence.start : fence.stop]) <= limit
+def _fits(text: str, block: Block, limit: int) -> bool:
+    return block.stop - block.start <= limit and utf16_len(text[block.start : block.stop]) <= limit
 
 
-def _inside(text: str, fence: _Fence, position: int, end: int) -> _Cut:
+def _inside(text: str, block: Block, position: int, end: int) -> _Cut:
     """A cut in a block that is longer than a part: after a line, leaving room to close it."""
-    content = max(position, fence.content)
-    last = min(end - len(fence.closing) - 1, fence.content_end)
+    content = max(position, block.content)
+    last = min(end - len(block.closing) - 1, block.content_end)
     if last <= content:
-        if fence.start > position:
-            return _Cut(fence.start, fence.start)
+        if block.start > position:
+            return _Cut(block.start, block.start)
         hard = _between_graphemes(text, position, end)
         return _Cut(hard, hard)
-    if last == fence.content_end:
-        return _Cut(last, _next_start(text, fence.stop), fence.closing)
+    if last == block.content_end:
+        return _Cut(last, _next_start(text, block.stop), block.closing)
     line = text.rfind("\n", content, last) + 1
     at = line if line > content else _between_graphemes(text, content, last)
-    return _Cut(at, at, fence.closing)
+    return _Cut(at, at, block.closing)
 
 
 def _outside(text: str, position: int, free: int, end: int) -> _Cut:

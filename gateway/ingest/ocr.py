@@ -1,12 +1,16 @@
 """Reading text off pictures. Tesseract does it best, where the system has it; what ships with us does it anywhere."""
 
 import ctypes
+import logging
 import os
+import re
 import weakref
 from contextlib import suppress
 from functools import cached_property
 from statistics import mean
 from typing import TYPE_CHECKING, Protocol
+
+from gateway.ingest.output import Output
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -25,6 +29,10 @@ _DPI = 200
 _SHORT = 12
 """Characters of the average line of what must be a table, whose columns were read one after the other."""
 _SLACK = 8
+_NO_MEMORY = re.compile("bad_?alloc|allocat|insufficient memory|failed to map segment", re.IGNORECASE)
+"""How libraries say it that do not raise `MemoryError`."""
+
+log = logging.getLogger(__name__)
 
 
 class Engine(Protocol):
@@ -37,13 +45,21 @@ class Engine(Protocol):
 class Ocr:
     """Loads the best engine there is at the first picture, which takes up to a second."""
 
+    def __init__(self, out: Output) -> None:
+        self._out = out
+
     def read(self, image: "Image") -> str:
-        """The text; raises `MemoryError`."""
+        """The text, or "" and the reason in the output's `problem`; raises `MemoryError`."""
         try:
             return self._engine.read(image)
         except Exception as exc:
-            # Engines say it in many ways; of a picture that is decoded there is nothing else to complain about.
-            raise MemoryError("recognising a page takes more memory than there is") from exc
+            if isinstance(exc, MemoryError) or _NO_MEMORY.search(str(exc)):
+                raise MemoryError("recognising a page takes more memory than there is") from exc
+            # The page itself can still be looked at, and the others read.
+            log.exception("ocr.failed")
+            reason = (str(exc).strip().splitlines() or [""])[-1]
+            self._out.problem = f"text recognition failed: {type(exc).__name__}: {reason}"
+            return ""
 
     @cached_property
     def _engine(self) -> Engine:

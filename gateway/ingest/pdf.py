@@ -31,7 +31,7 @@ def read_pdf(source: Path, out: Output) -> str:
         for index in range(min(count, PAGES)):
             with closing(document[index]) as page:
                 pages.read(page)
-        if pages.left:
+        if pages.left and not out.problem:
             out.problem = f"{pages.left} scanned pages after the first {pages.recognised} were not recognised"
         if count > PAGES:
             out.problem = f"only the first {PAGES} of {count:,} pages were read"
@@ -44,7 +44,7 @@ class _Pages:
 
     def __init__(self, out: Output) -> None:
         self.recognised = self.left = 0
-        self._out, self._ocr = out, Ocr()
+        self._out, self._ocr = out, Ocr(out)
 
     def read(self, page: "PdfPage") -> None:
         # U+FFFE and U+0002 stand for hyphens at the end of a line; the word goes on after them.

@@ -20,7 +20,7 @@ def read_image(source: Path, out: Output) -> str:
         count = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
         pages = f", {count} pages" if count > 1 else ""
         told = f"{image.format} picture, {image.width} × {image.height}{pages}"
-        recognise = Ocr().read
+        recognise = Ocr(out).read
         for index in range(count):
             if index and (index >= OCR_PAGES or not out.may_recognise):
                 out.problem = f"only the first {index} of {count:,} pages were read"

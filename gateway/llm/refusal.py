@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.llm.errors import ModelError, classify
 
-_SHOWN = 300
+_SHOWN = 2_000
 
 
 class Refusal(BaseModel):

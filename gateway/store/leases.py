@@ -23,3 +23,14 @@ async def take(conn: Connection, name: str, holder: InstanceId, seconds: float) 
 async def drop(conn: Connection, name: str, holder: InstanceId) -> None:
     """Let a lease go."""
     await conn.execute("delete from leases where name = $1 and holder = $2", name, holder)
+
+
+async def work_elsewhere(conn: Connection, me: InstanceId) -> bool:
+    """Whether another instance holds a lease, on a name or on a task."""
+    return bool(
+        await conn.fetchval(
+            """select exists (select from leases where holder <> $1 and expires_at > now())
+                 or exists (select from tasks where status = 'running' and worker <> $1 and lease_until > now())""",
+            me,
+        )
+    )

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+import structlog
 from asyncpg.exceptions import InsufficientPrivilegeError, InvalidSchemaNameError, UndefinedTableError
 
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.store.pool import Connection, Database, take_long
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -15,6 +17,8 @@ _OLDEST_SERVER = 15
 _EXTENSION = "vector"
 _LOCK = 0x5AC1A3
 _LONGEST = 3600.0
+
+log = structlog.get_logger(__name__)
 
 _LEDGER = """
 create schema if not exists supaclaw;
@@ -43,6 +47,19 @@ class Migration:
         return sha256(self.sql.encode()).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """How many migrations a database has, and which ones this program would add."""
+
+    number: int
+    missing: tuple[Migration, ...]
+
+    @property
+    def newest(self) -> int:
+        """The number that this program works with."""
+        return self.number + len(self.missing)
+
+
 def read_migrations(folder: Path = MIGRATIONS) -> list[Migration]:
     """The files of `folder` by number; raises `ValueError` unless they count 1, 2, 3, …"""
     found = [_read(path) for path in sorted(folder.glob("*.sql"))]
@@ -51,16 +68,46 @@ def read_migrations(folder: Path = MIGRATIONS) -> list[Migration]:
     return found
 
 
+async def schema_of(db: Database, folder: Path = MIGRATIONS) -> Schema:
+    """Look at the schema and change nothing; raises `OwnerMustAct` if it is newer than this program, or foreign."""
+    applied = await _applied(db)
+    return Schema(len(applied), tuple(_missing(read_migrations(folder), applied)))
+
+
+async def check_schema(db: Database) -> None:
+    """Raise `OwnerMustAct`, saying what to do, unless the database has the schema of this program."""
+    if (schema := await schema_of(db)).missing:
+        raise OwnerMustAct(
+            f"The database has schema {schema.number} and this SupaClaw needs {schema.newest}: "
+            "stop a gateway that still runs, then start `supaclaw up`, which upgrades it"
+        )
+
+
+async def outdated(conn: Connection) -> str:
+    """Why this process has to leave the work to a newer one; "" while the schema is its own."""
+    newest = await conn.fetchval("select max(number) from supaclaw.migrations")
+    if newest is None or newest <= (known := _known()):
+        return ""
+    return f"a newer SupaClaw took this database over (schema {newest}, this one knows {known}): update this one"
+
+
+async def check_not_outdated(conn: Connection) -> None:
+    """Raise `TryAgainLater` in a process that must not claim anything any more."""
+    if why := await outdated(conn):
+        raise TryAgainLater(why)
+
+
 async def migrate(db: Database, folder: Path = MIGRATIONS, *, upto: int | None = None) -> None:
     """Apply what is missing, to the newest or `upto`; raises `OwnerMustAct` if program and database do not fit."""
-    migrations = read_migrations(folder)
-    applied = await _applied(db)
-    missing = _missing(migrations, applied)[: None if upto is None else max(0, upto - len(applied))]
+    schema = await schema_of(db, folder)
+    missing = schema.missing[: None if upto is None else max(0, upto - schema.number)]
     if not missing:
         return
     await check_server(db)
     try:
         for migration in missing:
+            if schema.number:
+                log.info("schema.upgrading", migration=migration.name, last=schema.newest)
             await _apply(db, migration)
     except InsufficientPrivilegeError as error:
         raise OwnerMustAct(f"The database role may not set up the schema ({error}): connect as its owner") from error
@@ -77,6 +124,12 @@ async def check_server(db: Database) -> None:
         raise OwnerMustAct(f"The database is PostgreSQL {version}; SupaClaw needs {_OLDEST_SERVER} or newer")
     if not has_vector:
         raise OwnerMustAct(f"The database server has no pgvector; install its extension `{_EXTENSION}` there")
+
+
+@cache
+def _known() -> int:
+    """Of the program that runs; the files may be a newer one's by now, so they are counted once."""
+    return len(read_migrations())
 
 
 async def _applied(db: Database) -> Mapping[int, str]:

@@ -13,6 +13,11 @@ select split_part(current_setting('server_version'), ' ', 1) as version,
        clock_timestamp() as now
 """
 
+_SIZE = """
+select sum(pg_table_size(oid))::bigint from pg_class
+where relkind = 'r' and relnamespace = 'supaclaw'::regnamespace
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -37,3 +42,9 @@ async def look(database: Database) -> Server:
         await connection.execute("select 1")
         round_trip = time.perf_counter() - since
     return Server(row["version"], row["read_only"], applied, round_trip * 1000, ahead)
+
+
+async def size_of_tables(database: Database) -> int:
+    """Bytes of our rows, without indexes."""
+    async with database.connection() as connection:
+        return int(await connection.fetchval(_SIZE))

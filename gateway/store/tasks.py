@@ -9,6 +9,7 @@ from gateway.domain.ids import InstanceId, MessageId, PrincipalId, SessionId, Ta
 from gateway.domain.json import JsonObject
 from gateway.domain.tasks import LEASE_SECONDS, Claim, Lane, Status
 from gateway.domain.texts import storable
+from gateway.store.migrate import check_not_outdated
 from gateway.store.outbox import State
 from gateway.store.pool import Connection
 
@@ -102,7 +103,11 @@ async def create(
 
 
 async def claim(conn: Connection, worker: InstanceId, free: Mapping[Lane, int]) -> list[Claim]:
-    """As many runs of each lane as it has slots free, fenced and leased to this worker."""
+    """As many runs of each lane as it has slots free, fenced and leased to this worker.
+
+    Raises `TryAgainLater` in a process older than the schema.
+    """
+    await check_not_outdated(conn)
     rows = await conn.fetch(
         """select id, token, kind, lane, principal_id, session_id, agent, attempts, max_attempts
            from jsonb_each($2) as free (name, slots), claim($1, name, slots::int, $3)""",

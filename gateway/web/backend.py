@@ -31,6 +31,8 @@ class StatusReport:
     channels: Mapping[str, str]
     today: Spent
     vitals: Vitals = field(default_factory=Vitals)
+    outdated: str | None = None
+    """Why it leaves the work to a newer program."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ def find(site: Site, name: str) -> LoginChannel:
     """The channel of that name; raises `Refused` when there is none that is connected like this."""
     channel = site.backend.logins().get(name)
     if channel is None:
-        raise Refused(404, "not_found", "No channel of that name has a login.")
+        raise Refused(404, "not_found", f"{name} is no channel with a login; see channels in config.json.")
     return channel
 
 

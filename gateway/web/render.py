@@ -13,6 +13,8 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup, escape
 
+from gateway.domain import markdown
+
 CAP = 64 * 1024
 """Characters that are rendered; what follows is shown as plain text."""
 LONG = 8 * 1024
@@ -117,7 +119,7 @@ def _fence_after(fence: str, line: str) -> str:
 
 
 def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser = markdown.parser()
     parser.core.ruler.after("inline", "bare_links", _link_bare_urls)
     parser.add_render_rule("image", _image)
     parser.add_render_rule("fence", _code)

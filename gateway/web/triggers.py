@@ -1,6 +1,7 @@
 """What another program may send to set the agent to work, checked."""
 
 import json
+from functools import cached_property
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -32,7 +33,7 @@ class Trigger(BaseModel):
             raise PydanticCustomError("one_content", "say what happened in one of text and payload")
         return self
 
-    @property
+    @cached_property
     def content(self) -> str:
         """What happened, as text."""
         return json.dumps(self.payload, ensure_ascii=False) if self.text is None else self.text
@@ -41,11 +42,14 @@ class Trigger(BaseModel):
 def parse(body: bytes) -> Trigger:
     """Raises `Refused`, naming the field."""
     try:
-        return Trigger.model_validate(json.loads(body))
+        trigger = Trigger.model_validate(json.loads(body))
+        # JSON of a depth that can just be read may be too deep to be written again.
+        _ = trigger.content
     except ValidationError as error:
         raise _refused(error.errors(include_url=False, include_context=False, include_input=False)[0]) from None
     except (ValueError, RecursionError):
         raise Refused(400, "invalid_request", "The body is not valid JSON.") from None
+    return trigger
 
 
 def text_of(body: bytes) -> str:

@@ -2,10 +2,13 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 TEMPLATE = Path(__file__).parents[2] / "workspace_template"
 """Beside the `gateway` package, in the source tree as in the wheel."""
+RELEASED = ".released"
+"""In the template: `N/PATH` is the text of a file in release N, kept there when the next one changes it."""
 
 _UNFINISHED = ".template"
 _NOT_OURS = frozenset({"lost+found"})
@@ -21,9 +24,16 @@ def fill_new_workspace(root: Path, template: Path = TEMPLATE) -> bool:
     if not staging.exists() and any(path.name not in _NOT_OURS for path in root.iterdir()):
         return False
     staging.mkdir(exist_ok=True)
-    for source in sorted(template.glob("*.md")):
-        if not (root / source.name).exists():
-            shutil.copyfile(source, staging / source.name)
-            os.rename(staging / source.name, root / source.name)
+    for source in template_files(template):
+        if not (root / source).exists():
+            (root / source).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(template / source, staging / source.name)
+            os.rename(staging / source.name, root / source)
     shutil.rmtree(staging)
     return True
+
+
+def template_files(template: Path = TEMPLATE) -> Iterator[Path]:
+    """What a new workspace gets, by path."""
+    found = (path.relative_to(template) for path in sorted(template.rglob("*")) if path.is_file())
+    return (path for path in found if path.parts[0] != RELEASED)

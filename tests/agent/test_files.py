@@ -1,8 +1,9 @@
 from dataclasses import replace
+from uuid import UUID
 
 from gateway.agent.files import index, reference
 from gateway.domain.attachments import Attached
-from gateway.domain.ids import MessageId
+from gateway.domain.ids import FileId, MessageId
 
 REPORT = Attached(
     MessageId(1),
@@ -23,6 +24,11 @@ def test_a_reference_says_what_is_known() -> None:
         "[file report.pdf: application/pdf; 117 KB; 3 pages; stored as uploads/d/report.pdf; "
         "text in uploads/d/report.pdf.txt]"
     )
+
+
+def test_a_reference_carries_the_id_that_stays_the_same() -> None:
+    stored = replace(REPORT, id=FileId(UUID("0b0a7d1e-0000-4000-8000-000000000001")))
+    assert "stored as uploads/d/report.pdf; id 0b0a7d1e-0000-4000-8000-000000000001;" in reference(stored)
 
 
 def test_one_that_has_not_come_says_only_that() -> None:

@@ -72,6 +72,10 @@ def hang(mark: str) -> None:
         time.sleep(1)
 
 
+def commit_that_hangs(workspace: str, *_: object) -> None:
+    hang(str(Path(workspace) / "mark"))
+
+
 def spin(mark: str) -> None:
     Path(mark).write_text(str(os.getpid()))
     while True:

@@ -1,8 +1,8 @@
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gateway.background import checkpointing as timing
@@ -13,6 +13,8 @@ from gateway.domain.json import JsonObject
 from gateway.store.pool import Database
 from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
+from tests.background import cpu_jobs
+from tests.background.test_cpu import written
 from tests.store.world import World
 
 
@@ -41,12 +43,10 @@ class Clock:
 
 
 @pytest.fixture
-async def checkpointing(database: Database, tmp_path: Path) -> AsyncIterator[Checkpointing]:
+def checkpointing(database: Database, tmp_path: Path) -> Checkpointing:
     (tmp_path / "workspace").mkdir()
-    cpu = Cpu()
     every = timedelta(minutes=10)
-    yield Checkpointing(cpu, database, tmp_path / "workspace", tmp_path / "checkpoints", lambda: every, Clock())
-    await cpu.close()
+    return Checkpointing(database, tmp_path / "workspace", tmp_path / "checkpoints", lambda: every, Clock())
 
 
 def made(checkpointing: Checkpointing) -> list[JsonObject]:
@@ -94,6 +94,21 @@ async def test_a_defect_is_no_reason_to_stop(checkpointing: Checkpointing, monke
 
     monkeypatch.setattr(messages, "last_id", broken)
     assert await checkpointing.make() == "failed (a defect)"
+
+
+async def test_files_are_read_while_a_checkpoint_takes_long(
+    checkpointing: Checkpointing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "commit", cpu_jobs.commit_that_hangs)
+    making = asyncio.create_task(checkpointing.make())
+    pid = await written(checkpointing.workspace / "mark")
+    cpu = Cpu()
+    assert await cpu.run(cpu_jobs.double, 21, seconds=30) == 42
+    await cpu.close()
+
+    making.cancel()
+    await asyncio.wait([making])
+    assert not psutil.pid_exists(pid)
 
 
 class TestTimer:

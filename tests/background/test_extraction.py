@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.background import extraction as reading_module
 from gateway.background.cpu import MEMORY, Cpu, CpuJobFailed
@@ -111,6 +112,13 @@ async def test_the_process_is_given_a_copy_and_a_folder_outside_of_the_workspace
     for given in (source, target):
         assert Path(str(given)).is_relative_to(path.workspace.parent / "ingest")
     assert name == "a b.pdf"
+
+
+async def test_what_could_not_be_read_is_logged_with_the_reason(ask: Ask) -> None:
+    with capture_logs() as logs:
+        await ask(Reads(derived(pages=1, problem="text recognition failed: RuntimeError: the model is damaged")))
+    [log] = [log for log in logs if log["event"] == "file.not_all_read"]
+    assert log["problem"] == "text recognition failed: RuntimeError: the model is damaged"
 
 
 async def test_what_the_process_leaves_as_a_link_is_not_followed(ask: Ask, tmp_path: Path) -> None:

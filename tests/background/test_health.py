@@ -106,6 +106,17 @@ async def test_a_database_that_is_away_shows(
     assert not (tmp_path / "health").exists()
 
 
+async def test_a_newer_schema_shows(database: Database, tmp_path: Path, looks: "asyncio.Queue[bool]") -> None:
+    async with database.connection() as conn:
+        await conn.execute("insert into migrations (number, name, sha256) values (999, 'later', '')")
+    health = Health(database, somebody(), tmp_path / "health", Noon())
+    async with looking(health):
+        for _ in range(2):
+            await looks.get()
+    assert not health.well
+    assert not (tmp_path / "health").exists()
+
+
 async def test_a_file_that_cannot_be_written_shows(
     database: Database, tmp_path: Path, looks: "asyncio.Queue[bool]"
 ) -> None:

@@ -2,8 +2,9 @@ from typing import Any
 
 import pytest
 
-from channels.slack.events import Said, Unreadable, as_command, read
-from channels.slack.payloads import Envelope, Us
+from channels.slack import events
+from channels.slack.events import Said, Unreadable, as_command
+from channels.slack.payloads import Us
 from gateway.domain.inbound import Inbound
 
 US = Us(team_id="T1", user_id="UBOT", user="claw", bot_id="BBOT")
@@ -18,12 +19,8 @@ MESSAGE: dict[str, Any] = {
 }
 
 
-def envelope(kind: str, payload: dict[str, Any]) -> Envelope:
-    return Envelope(type=kind, envelope_id="e", payload=payload)
-
-
-def event(**about: Any) -> Said | Inbound | None:
-    return read(envelope("events_api", {"event": MESSAGE | about}), US, COMMANDS)
+def event(**about: Any) -> Said | None:
+    return events.said(MESSAGE | about, US)
 
 
 def said(**about: Any) -> Said:
@@ -59,13 +56,9 @@ def test_some_subtypes_are_messages(subtype: str) -> None:
 @pytest.mark.parametrize(
     "about",
     [
-        {"subtype": "message_deleted"},
-        {"subtype": "channel_join"},
-        {"subtype": ["odd"]},
-        {"user": "UBOT"},
-        {"user": None, "bot_id": "BBOT"},
         {"user": None},
-        {"type": "reaction_added"},
+        {"subtype": "message_changed"},
+        {"subtype": "message_changed", "message": MESSAGE},
     ],
 )
 def test_what_is_no_news_is_ignored(about: dict[str, Any]) -> None:
@@ -77,7 +70,7 @@ def test_what_another_bot_says_is_flagged() -> None:
     assert inbound(bot_id="B9").sender.is_bot
 
 
-def edit(text: str, **message: Any) -> Said | Inbound | None:
+def edit(text: str, **message: Any) -> Said | None:
     now = MESSAGE | {"text": text, "edited": {"user": "U1", "ts": "1700000009.000000"}} | message
     return event(subtype="message_changed", ts="1700000009.000100", message=now, previous_message=MESSAGE)
 
@@ -93,8 +86,6 @@ def test_an_edit_names_the_message_and_has_an_id_of_its_own() -> None:
 def test_a_change_that_nobody_made_is_ignored() -> None:
     assert edit("hello") is None
     assert edit("hullo", edited=None) is None
-    assert edit("hullo", user="UBOT") is None
-    assert event(subtype="message_changed") is None
 
 
 @pytest.mark.parametrize(
@@ -121,9 +112,7 @@ def test_talk_of_others_is_never_a_command(text: str) -> None:
 
 def slash(text: str, **about: Any) -> Inbound:
     payload = {"command": "/claw", "text": text, "user_id": "U1", "user_name": "ada", "channel_id": "C1"}
-    found = read(envelope("slash_commands", payload | {"trigger_id": "1.2.abc"} | about), US, COMMANDS)
-    assert isinstance(found, Inbound)
-    return found
+    return events.acted(payload | {"trigger_id": "1.2.abc"} | about, US, COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -142,32 +131,31 @@ def test_what_follows_a_slash_command_is_a_command_or_a_message(text: str, meant
 
 def test_a_slash_command_is_known_by_its_trigger_and_private_in_direct_messages_only() -> None:
     told = slash("hello")
-    assert (told.platform_id, told.private, told.address.thread) == ("command:1.2.abc", False, "")
+    assert (told.platform_id, told.private, told.address.thread) == ("action:1.2.abc", False, "")
     assert told.sender.name == "ada"
     assert slash("hello", channel_name="directmessage").private
 
 
-def press(**about: Any) -> Said | Inbound | None:
+def press(**about: Any) -> Inbound:
     payload = {
         "type": "block_actions",
         "user": {"id": "U1", "username": "ada"},
         "container": {"channel_id": "C1", "message_ts": "1.1", "thread_ts": "1.0"},
         "channel": {"id": "C1", "name": "general"},
+        "trigger_id": "1.3.abc",
         "actions": [{"type": "button", "value": "/approve A17", "action_ts": "1700000000.5"}],
     }
-    return read(envelope("interactive", payload | about), US, COMMANDS)
+    return events.acted(payload | about, US, COMMANDS)
 
 
 def test_a_press_says_the_value_where_the_button_is() -> None:
     told = press()
-    assert isinstance(told, Inbound)
     assert (told.text, told.address.thread, told.private) == ("/approve A17", "1.0", False)
-    assert (told.platform_id, told.sender.name) == ("button:1.1:1700000000.5", "ada")
+    assert (told.platform_id, told.sender.name) == ("action:1.3.abc", "ada")
 
 
 def test_a_press_finds_its_thread_in_the_message_too() -> None:
     told = press(container={"channel_id": "D1", "message_ts": "1.1"}, message={"ts": "1.1", "thread_ts": "1.0"})
-    assert isinstance(told, Inbound)
     assert (told.address.thread, told.private) == ("1.0", True)
 
 
@@ -197,7 +185,6 @@ def test_a_forwarded_message_is_quoted() -> None:
         {"text": ["x"]},
         {"user": "U 1"},
         {"files": [{"id": 5}]},
-        {"type": None},
     ],
 )
 def test_what_slack_would_never_send_is_unreadable(broken: dict[str, Any]) -> None:

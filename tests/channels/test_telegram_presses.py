@@ -1,4 +1,5 @@
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -93,6 +94,41 @@ async def test_an_album_that_calls_us_is_meant_for_us_as_a_whole(scene: Scene) -
         scene.platform.say(None, -5, sender=77, group=True, photo=PHOTO, media_group_id=album, **extra)
     pictures = await scene.gateway.received(3)
     assert [(picture.album, picture.addressed) for picture in pictures] == [("1", True), ("1", True), ("2", False)]
+
+
+LONG = "word " * 600
+"""Apps cut what is too long for a message at a good place in the second half of what one may have."""
+
+
+async def test_what_an_app_cut_up_is_one_message(scene: Scene) -> None:
+    for text in (LONG, LONG, "the end"):
+        scene.platform.say(text)
+    parts = await scene.gateway.received(3)
+    assert [part.album for part in parts] == ["paste:1", "paste:1", "paste:1"]
+
+
+async def test_what_is_cut_up_calls_us_as_a_whole_and_goes_with_nobody_elses_words(scene: Scene) -> None:
+    for sender, text in ((77, f"@fake_bot {LONG}"), (66, "unrelated"), (77, "the end")):
+        scene.platform.say(text, -5, sender=sender, group=True)
+    parts = await scene.gateway.received(3)
+    assert [(part.album, part.addressed) for part in parts] == [("paste:1", True), ("", False), ("paste:1", True)]
+
+
+async def test_what_is_short_or_comes_later_is_a_message_of_its_own(scene: Scene) -> None:
+    scene.platform.say("x" * 2000)
+    scene.platform.say("short")
+    scene.platform.say(LONG)
+    scene.platform.say("later", date=int(time.time()) + 5)
+    assert [said.album for said in await scene.gateway.received(4)] == ["", "", "paste:3", ""]
+
+
+async def test_parts_are_known_again_when_a_batch_comes_twice(scene: Scene) -> None:
+    scene.gateway.failures_left = 1
+    for text in (LONG, LONG, "the end"):
+        scene.platform.say(text)
+    await scene.gateway.received(3)
+    assert len(scene.gateway.attempts) > 3
+    assert {part.album for part in scene.gateway.attempts} == {"paste:1"}
 
 
 MENTION = {"type": "mention", "offset": 0, "length": 9}

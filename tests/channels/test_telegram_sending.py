@@ -5,6 +5,7 @@ import pytest
 from channels.telegram.channel import Telegram
 from gateway.domain.channel import Button, Outgoing, SendFailed, SendUncertain
 from gateway.domain.inbound import Address
+from gateway.domain.splitting import split
 from tests.contract.telegram import telegram_on
 from tests.fakes.log import Log
 from tests.fakes.telegram import FakeTelegram
@@ -71,6 +72,32 @@ async def test_a_rich_message_in_doubt_is_not_sent_again_as_html(platform: FakeT
     with pytest.raises(SendUncertain):
         await channel.send(Outgoing(ADA, TABLE, "k"))
     assert len(platform.sent) == 1
+
+
+# --- long answers ---
+
+
+@pytest.mark.parametrize(
+    ("text", "method"),
+    [
+        ("- **a name**: `a value`\n" * 150, "sendmessage"),
+        ("| name | value |\n|---|---|\n" + "| a long name | and its value |\n" * 300, "sendrichmessage"),
+    ],
+    ids=["many marks", "a long table"],
+)
+async def test_every_part_of_a_long_answer_keeps_its_form(
+    platform: FakeTelegram, channel: Telegram, text: str, method: str
+) -> None:
+    able = channel.capabilities
+    parts = split(text, able.max_text, able.max_marks)
+    for number, part in enumerate(parts):
+        await channel.send(Outgoing(ADA, part, str(number)))
+    assert [sent.method for sent in platform.sent] == [method] * len(parts)
+    assert len(parts) > 1
+    if method == "sendmessage":
+        assert {sent.parse_mode for sent in platform.sent} == {"HTML"}
+    else:
+        assert all("name</th>" in sent.raw for sent in platform.sent)
 
 
 # --- replies and buttons ---

@@ -173,6 +173,7 @@ def test_a_topic_is_a_thread_and_a_reply_chain_is_not() -> None:
         ("/new", {}, True),
         ("/new@OurBot now", {}, True),
         ("/new@OtherBot now", {}, False),
+        ("/etc/passwd what is in it?", {}, False),
     ],
 )
 def test_in_a_group_we_are_addressed_by_name_reply_or_command(

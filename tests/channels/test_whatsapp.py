@@ -52,7 +52,7 @@ async def test_without_an_account_nothing_is_asked_of_whatsapp(whatsapp: FakeWha
     async with opened(tmp_path) as channel, receiving(channel, Gateway()) as task:
         await asyncio.wait({task}, timeout=0.1)
         assert not task.done()
-        assert channel.trouble == "logged out: run `supaclaw whatsapp login`"
+        assert channel.trouble == "logged out: run `supaclaw channel login whatsapp`"
         assert channel.heard_at is not None
         assert whatsapp.sessions == 0
         with pytest.raises(SendDelayed):
@@ -148,7 +148,7 @@ async def test_a_device_unlinked_on_the_phone_can_be_linked_again(whatsapp: Fake
     async with linked(tmp_path, patience=replace(QUICK, asked=0.0)) as channel:
         whatsapp.unlink()
         whatsapp.push(event("Connected", status=True))
-        assert "`supaclaw whatsapp login`" in await stopped(channel)
+        assert "`supaclaw channel login whatsapp`" in await stopped(channel)
         await channel.close()
         await channel.open()
         assert "unlinked" in channel.trouble
@@ -311,6 +311,24 @@ async def test_a_full_disk_is_waited_for(
         whatsapp.say("second")
         assert [inbound.text for inbound in await gateway.received(2)] == ["first", "second"]
         assert "No space left" in str(log.named("whatsapp.not_taken")[0]["why"])
+
+
+async def test_nothing_is_received_where_its_keys_could_not_be_saved(whatsapp: FakeWhatsApp, tmp_path: Path) -> None:
+    """neonize acknowledges a message that it could not decrypt for want of room."""
+    store, gateway = Store(tmp_path), Gateway()
+    channel = WhatsApp(store=store, log=Log(), patience=QUICK)
+    await channel.open()
+    async with receiving(channel, gateway):
+        await becomes(channel, "connected")
+        store.room = 2**62
+        await eventually(lambda: "64 MB are free" in channel.trouble)
+        sessions = whatsapp.sessions
+        whatsapp.say("kept by WhatsApp")
+        assert whatsapp.pending
+        store.room = 0
+        [received] = await gateway.received(1)
+    await channel.close()
+    assert (received.text, whatsapp.sessions) == ("kept by WhatsApp", sessions + 1)
 
 
 async def test_what_breaks_whatsapps_rules_is_left_out(whatsapp: FakeWhatsApp, tmp_path: Path, log: Log) -> None:

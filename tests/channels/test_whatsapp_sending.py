@@ -138,7 +138,9 @@ async def test_markdown_becomes_what_whatsapp_shows(
     assert people.sent[0].text == shown
 
 
-@pytest.mark.parametrize("text", ["[a]: /" + "x" * 400 + "\n\n" + "[a]" * 200, "> " * 5000 + "deep"])
+@pytest.mark.parametrize(
+    "text", ["[a]: /" + "x" * 400 + "\n\n" + "[a]" * 200, "> " * 5000 + "deep", "*" * 5000 + "x" + "*" * 5000]
+)
 async def test_what_cannot_be_rendered_is_shown_as_it_is(channel: WhatsApp, people: FakeWhatsApp, text: str) -> None:
     await channel.send(Outgoing(ADA, text, "k"))
     assert people.sent[0].text == text

@@ -76,6 +76,22 @@ def test_it_is_put_back_elsewhere(supaclaw: Supaclaw, lived_in: Path, request: p
     assert (lived_in / "data/workspace/AGENTS.md").exists()
 
 
+def test_a_login_comes_along_with_what_to_do_if_it_is_old(
+    supaclaw: Supaclaw, lived_in: Path, request: pytest.FixtureRequest
+) -> None:
+    folder = lived_in / "data/channels/whatsapp"
+    folder.mkdir(parents=True)
+    (folder / "account.json").write_text("{}")
+    (folder / "session.sqlite").touch()
+    supaclaw("backup", "a.tar.gz", "--with-secrets")
+    request.getfixturevalue("elsewhere")
+
+    assert supaclaw("restore", "a.tar.gz").out.splitlines()[1:] == [
+        "whatsapp is linked by the keys in the backup; if the old gateway ran after it, link it anew: "
+        "`supaclaw channel logout whatsapp`, then `supaclaw channel login whatsapp`"
+    ]
+
+
 def test_a_configuration_that_is_there_stays(
     supaclaw: Supaclaw, lived_in: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -19,7 +19,6 @@ from gateway.cli.prompt import Prompt
 from gateway.cli.screen import Screen
 from gateway.config.environment import Environment
 from gateway.config.instance import hold_instance, holder
-from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.model import ModelsExhausted, ToolCall
 from tests.web.conftest import LOCAL_TOKEN, Running, Web, running, web
@@ -322,7 +321,7 @@ def test_a_gateway_of_our_own_that_cannot_start_says_why(tmp_path: Path, monkeyp
     (tmp_path / "config.json").write_text('{"nonsense": 7}')
     monkeypatch.setenv("SUPACLAW_CONFIG", str(tmp_path / "config.json"))
     monkeypatch.setenv("SUPACLAW_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(companion, "load", lambda *_: Config())
+    monkeypatch.setattr(companion, "gateway_address", lambda _: "http://127.0.0.1:1")
     with pytest.raises(OwnerMustAct, match="the gateway did not start: "), gateway_at_hand():
         pass
 

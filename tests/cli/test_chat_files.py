@@ -63,7 +63,7 @@ async def test_files_are_attached_in_a_conversation_and_those_sent_back_are_name
         person.types("/ping\n")
         await person.sees("pong")
         await person.is_asked()
-        person.types("a report, please\n")
+        person.types("/tmp/report, please\n")
         await person.sees("· report.txt · supaclaw files get ")
         await person.is_asked()
         person.types("\x04")
@@ -71,7 +71,7 @@ async def test_files_are_attached_in_a_conversation_and_those_sent_back_are_name
     [(name, text)] = await web.path.rows(
         "select a.name, m.text from attachments a join messages m on m.id = a.message_id where m.kind = 'user'"
     )
-    assert (name, text) == ("my notes.txt", "a report, please")
+    assert (name, text) == ("my notes.txt", "/tmp/report, please")
 
 
 def test_paths_are_taken_as_typed_and_as_a_shell_quotes_them(tmp_path: Path, notes: Path):

@@ -25,6 +25,14 @@ def test_people_get_the_named_columns(capsys: pytest.CaptureFixture[str]) -> Non
     assert "a, b" in out
 
 
+def test_a_row_is_a_line_for_programs_that_read_it_through_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    wide = tuple(f"{number:036}" for number in range(20))
+    print_rows([Row("wide", None, wide)], ("name", "at", "tags"), as_json=False)
+
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "wide" in line]
+    assert ", ".join(wide) in line
+
+
 def test_programs_get_every_field(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows(ROWS[:1], ("name",), as_json=True)
 

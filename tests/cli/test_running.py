@@ -1,10 +1,11 @@
+import os
 import socket
 from pathlib import Path
 
 import pytest
 
 from gateway.cli.running import web_address
-from gateway.config.instance import hold_instance
+from gateway.config.instance import hold_instance, record_address
 from gateway.config.model import Web
 from tests.cli.conftest import Supaclaw
 
@@ -68,6 +69,17 @@ def test_a_gateway_that_runs_and_does_not_answer_is_told(supaclaw: Supaclaw, pla
 
     assert done.code == 1
     assert f"does not answer at {nobody_there}" in done.err
+
+
+def test_a_gateway_is_found_where_it_runs_whatever_the_environment_says(
+    supaclaw: Supaclaw, place: Path, running: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running["GET /api/status"] = '{"version": "0.1.0"}'
+    with hold_instance(place / "data"):
+        record_address(place / "data", f"http://127.0.0.1:{os.environ['SUPACLAW_PORT']}")
+        monkeypatch.setenv("SUPACLAW_PORT", "1")
+
+        assert supaclaw("status").out == "version: 0.1.0\n"
 
 
 def test_a_key_that_cannot_be_read_is_told(supaclaw: Supaclaw, keys: Path) -> None:

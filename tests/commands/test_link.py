@@ -58,6 +58,16 @@ async def test_a_strangers_account_becomes_the_persons_and_hears_what_was_said(g
     assert await path.rows("select identities from principals") == [(["fake:1", "slack:U1"],)]
 
 
+async def test_a_link_to_the_bot_that_carries_a_code_joins_as_if_it_had_been_typed(
+    gate: Gate, path: MessagePath
+) -> None:
+    code = await offered(path)
+    await gate.receive([at(SLACK, f"/start {code}", "U1")])
+    assert path.people.role(at(SLACK, "hi", "U1")) is Role.OWNER
+    await path.inbound.accept([at(WEB, f"/start {await offered(path)}", "x")])
+    assert len(set((await sessions(path)).values())) == 1
+
+
 async def test_the_web_page_goes_on_where_the_phone_was(path: MessagePath) -> None:
     first = await path.tell("hello")
     code = await offered(path)

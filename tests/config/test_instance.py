@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.instance import hold_instance, holder, instance_id
+from gateway.config.instance import address, hold_instance, holder, instance_id, record_address
 from gateway.domain.errors import OwnerMustAct
 
 HOLD = """
@@ -28,6 +28,18 @@ def test_the_holder_is_known_by_its_process_id_until_it_lets_go(tmp_path: Path) 
 
     assert holder(tmp_path / "data") is None
     assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+
+
+def test_where_it_is_reached_is_known_until_it_lets_go(tmp_path: Path) -> None:
+    with hold_instance(tmp_path):
+        assert address(tmp_path) is None
+        record_address(tmp_path, "http://127.0.0.1:8801")
+
+        assert (holder(tmp_path), address(tmp_path)) == (os.getpid(), "http://127.0.0.1:8801")
+
+    assert address(tmp_path) is None
+    with hold_instance(tmp_path):
+        assert address(tmp_path) is None
 
 
 def test_there_is_one_at_a_time_and_death_lets_go(tmp_path: Path) -> None:

@@ -142,6 +142,11 @@ async def test_an_unknown_command_is_ignored(way: WayIn, gateway: Gateway) -> No
     assert await gateway.stored() == ["hello"]
 
 
+async def test_a_text_that_only_looks_like_a_command_is_a_message(way: WayIn, gateway: Gateway) -> None:
+    await way.say("/etc/passwd what is in it?")
+    assert await way.answers("re: /etc") == ["re: /etc/passwd what is in it?"]
+
+
 async def test_a_model_that_fails_is_explained_once(way: WayIn, gateway: Gateway) -> None:
     gateway.model.says("I th", ModelsExhausted("No model could answer. Set a key.", ()))
     await way.say("hello")

@@ -29,9 +29,14 @@ def test_a_known_command_is_run_with_its_argument() -> None:
     assert route("/new\nsecond line") == RunCommand("new", "second line")
 
 
-@pytest.mark.parametrize("text", ["/nope", "/PING", "/", "/etc/hosts is broken", "//ping"])
+@pytest.mark.parametrize("text", ["/nope", "/nope what is it?", "/PING", "/new@another_bot", "/tmp\nand more"])
 def test_an_unknown_command_is_ignored(text: str) -> None:
     assert route(text) == Ignore("unknown command")
+
+
+@pytest.mark.parametrize("text", ["/etc/passwd what is in it?", "/home/ada", "/", "//ping", "/new/", "/new-ish", "/né"])
+def test_a_text_that_only_looks_like_a_command_is_a_message(text: str) -> None:
+    assert route(text) == StartTurn()
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n"])
@@ -56,7 +61,14 @@ def test_group_talk_that_is_not_meant_for_the_agent_is_ignored() -> None:
 
 @pytest.mark.parametrize(
     ("text", "parsed"),
-    [("/model", ("model", "")), ("/model fast", ("model", "fast")), ("/model\nfast now", ("model", "fast now"))],
+    [
+        ("/model", ("model", "")),
+        ("/model fast", ("model", "fast")),
+        ("/model\nfast now\nplease ", ("model", "fast now\nplease")),
+        ("/model@a_bot fast", ("model@a_bot", "fast")),
+        ("/etc/passwd", ("", "")),
+        ("model", ("", "")),
+    ],
 )
 def test_name_and_argument_are_told_apart(text: str, parsed: tuple[str, str]) -> None:
     assert parse_command(text) == parsed

@@ -135,6 +135,101 @@ def test_a_fence_in_a_fence_and_inline_code_open_nothing() -> None:
     )
 
 
+# --- tables ---
+
+HEAD = "| name | size |\n|:-----|-----:|"
+
+
+def rows_of(part: str) -> list[str]:
+    """What the first column says, where a table is read as one."""
+    tokens = MarkdownIt().enable("table").parse(part)
+    cells = [tokens[i + 1].content for i, token in enumerate(tokens) if token.type == "td_open"]
+    return cells[::2]
+
+
+def test_a_table_that_must_be_cut_begins_again_with_its_head() -> None:
+    rows = [f"| file {number} | {number} |" for number in range(9)]
+    parts = split(f"{HEAD}\n" + "\n".join(rows) + "\n\nThat is all.", 100)
+    assert all(part.startswith(f"{HEAD}\n| file ") for part in parts)
+    assert [row for part in parts for row in rows_of(part)] == [f"file {number}" for number in range(9)]
+    assert parts[-1].endswith("\n\nThat is all.")
+
+
+def test_a_table_that_fits_a_part_is_moved_there_whole() -> None:
+    table = f"{HEAD}\n| a | 1 |\n| b | 2 |"
+    assert split(f"These are the files I found:\n{table}\n\nDone.", 70) == (
+        "These are the files I found:",
+        f"{table}\n\nDone.",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```\n" + HEAD + "\n| code | 1 |" * 9 + "\n```",
+        "a | b\n---\n" + "c | d\n" * 20,
+        "| only | a head |\n|---|---|\n\n" + "words | " * 20,
+        f"| {'long ' * 9}|\n|---|\n" + "| x |\n" * 20,
+        "|---|\n" + "| x |\n" * 30,
+    ],
+    ids=["code", "no table", "no rows", "a head too long to repeat", "no head"],
+)
+def test_what_is_no_table_gets_no_head(text: str) -> None:
+    parts = split(text, 80)
+    assert len(parts) > 1
+    assert visible("".join(part.replace("```\n", "").replace("\n```", "") for part in parts)) == visible(
+        text.replace("```\n", "").replace("\n```", "")
+    )
+
+
+@given(st.lists(st.text(alphabet="ab \\`*", min_size=1, max_size=30), min_size=1, max_size=30), st.integers(96, 200))
+def test_every_part_of_a_table_is_one(cells: list[str], limit: int) -> None:
+    text = f"{HEAD}\n" + "\n".join(f"|{number} {cell}|x|" for number, cell in enumerate(cells))
+    parts = split(text, limit)
+    assert all(utf16_len(part) <= limit for part in parts)
+    assert all(part.startswith(HEAD) for part in parts)
+    assert "".join(visible(part.removeprefix(HEAD)) for part in parts) == visible(text.removeprefix(HEAD))
+
+
+# --- marks ---
+
+
+LOOKS = {"heading_open", "strong_open", "em_open", "s_open", "link_open", "code_inline", "fence", "table_open"}
+
+
+def looks(part: str) -> int:
+    """How many pieces of it have a look of their own."""
+    tokens = MarkdownIt().enable(["table", "strikethrough"]).parse(part)
+    return sum(each.type in LOOKS for token in tokens for each in (token, *(token.children or ())))
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "**bold** and then: ",
+        "some `code` in a line, ",
+        "- a [link](https://x.example), *and* so on\n",
+        "***both*** at once. ",
+        "# A **bold** title\n\n~~gone~~ `x`\n\n",
+        "```py\nx * y\n```\n\nthen\n\n",
+        f"{HEAD}\n| a | b |\n\n- **name**: `value`, <https://x.example>\n\n",
+    ],
+)
+def test_no_part_has_more_marks_than_its_messenger_shows(piece: str) -> None:
+    text = (piece * 60)[:4000]
+    parts = split(text, 4096, most_marks=30)
+    assert max(map(looks, parts)) <= 30
+    assert len(parts) <= looks(text) / 30 + 2
+    assert visible("".join(parts)) == visible(text)
+
+
+def test_what_only_looks_like_marks_counts_for_nothing() -> None:
+    text = "".join(
+        ("2 * 3 * 4 snake_case_name\n" * 20, "\n* item\n" * 20, f"\n{HEAD}\n" + "| **a** | `b` |\n" * 20)
+    ) + ("\n```\n" + "*args, **kw = `x`\n" * 20 + "```")
+    assert split(text, 4096, most_marks=30) == (text,)
+
+
 def test_text_after_a_block_is_cut_behind_the_block() -> None:
     parts = split("```\ncode\n```\n" + "x" * 30, 32)
     assert parts == ("```\ncode\n```", "x" * 30)
@@ -161,10 +256,18 @@ def test_a_character_longer_than_a_part_is_cut_all_the_same() -> None:
         "```\nx\n```\n" * 100_000,
         "```\n" + "x\n" * 500_000,
         "\n" * 10**6,
+        "|-|\n" * 250_000,
+        "|a|\n|-|\n" * 100_000 + "```|",
+        "`" * 10**6,
+        "*" * 10**6,
+        "[" * 500_000 + "](" * 250_000,
     ],
-    ids=["no border", "words", "emoji", "many blocks", "one block", "white space"],
+    ids=[
+        *("no border", "words", "emoji", "many blocks", "one block", "white space"),
+        *("heads of tables", "tables in a fence", "backticks", "stars", "brackets"),
+    ],
 )
 def test_a_megabyte_is_no_trouble(text: str) -> None:
-    parts = split(text, 4096)
+    parts = split(text, 4096, most_marks=10**6)
     assert all(utf16_len(part) <= 4096 for part in parts)
     assert len(parts) <= 2 * utf16_len(text) // 4096 + 1

@@ -21,6 +21,8 @@ Params = dict[str, Any]
 RETRY_SECONDS = 1.0
 LONGEST_UPDATE = 4000
 LONGEST_STREAM = 12_000
+REPLIES = 5
+"""That the address of a slash command or a press is good for."""
 US = {
     "team_id": "T1",
     "team": "Team",
@@ -75,6 +77,8 @@ class FakeSlack:
     content: dict[str, bytes] = field(default_factory=dict)
     locked: set[str] = field(default_factory=set)
     """Files that the app may not see."""
+    replies: list[Params] = field(default_factory=list)
+    """What was answered to slash commands and presses at their own addresses; one person sees it."""
     downloads: list[tuple[str, str]] = field(default_factory=list)
     sockets_opened: int = 0
     revoked: bool = False
@@ -116,6 +120,7 @@ class FakeSlack:
         app.router.add_get("/link", self._link)
         app.router.add_post("/upload/{id}", self._upload)
         app.router.add_get("/files/{id}", self._download)
+        app.router.add_post("/reply/{id}", self._reply)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
@@ -171,23 +176,25 @@ class FakeSlack:
         number = next(self._ids)
         told = {"command": command, "text": text, "user_id": sender, "user_name": "ada", "channel_id": chat}
         told |= {"channel_name": name or "directmessage", "trigger_id": f"{number}.{number}.abc", "team_id": "T1"}
-        self._queue("slash_commands", told | {"response_url": "https://hooks.slack.com/x"})
+        self._queue("slash_commands", told | {"response_url": self._reply_url()})
 
     def press(self, value: str, *, sender: str = "77") -> None:
         """Someone presses the button with this value, under the newest message that has it."""
-        chat, message = next(
-            (chat, message)
+        chat, message, button = next(
+            (chat, message, button)
             for chat, messages in self.messages.items()
             for message in reversed(messages)
-            if any(button["value"] == value for button in _buttons(message))
+            for button in _buttons(message)
+            if button["value"] == value
         )
         where = {"type": "message", "channel_id": chat, "message_ts": message["ts"], "is_ephemeral": False}
         where |= {"thread_ts": message["thread_ts"]} if "thread_ts" in message else {}
-        action = {"type": "button", "action_id": "x", "value": value, "action_ts": self._ts()}
+        action = {"type": "button", "action_id": button["action_id"], "value": value, "action_ts": self._ts()}
         person = {"id": sender, "username": "ada", "name": "ada", "team_id": "T1"}
         place = {"id": chat, "name": "directmessage" if chat.isdecimal() or chat.startswith("D") else "general"}
         told = {"type": "block_actions", "user": person, "channel": place, "container": where, "actions": [action]}
-        self._queue("interactive", told | {"message": message, "trigger_id": "1.2.x", "team": {"id": "T1"}})
+        about = {"trigger_id": f"{next(self._ids)}.2.x", "response_url": self._reply_url(), "team": {"id": "T1"}}
+        self._queue("interactive", told | about | {"message": message})
 
     def file(self, data: bytes, name: str, mime: str, **facts: object) -> str:
         """A file of a person's; its id."""
@@ -205,6 +212,9 @@ class FakeSlack:
         self._queue("events_api", about | {"event": event, "event_time": int(time.time()), "authorizations": us})
         return event
 
+    def _reply_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/reply/{next(self._ids)}"
+
     def _queue(self, type: str, payload: Params) -> None:
         self.pending.append(Delivery(type, payload))
         self._notify()
@@ -212,7 +222,7 @@ class FakeSlack:
     # --- what goes wrong ---
 
     def fault(self, method: str, error: str, *, n: int = 1, status: int = 200, **headers: str) -> None:
-        """Refuse the next `n` calls of `method`, or "upload" or "download"; `_` in names of headers is a hyphen."""
+        """Refuse the next `n` calls of `method`, "upload", "download", "reply"; `_` in a header's name is a hyphen."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self._faults.setdefault(method, []).extend(Refusal(error, status, **named) for _ in range(n))
 
@@ -503,6 +513,16 @@ class FakeSlack:
             file |= {"size": len(self.content[each["id"]]), "title": each.get("title")}
             file["shares"] = {"private": {chat: [{"ts": self._show(chat, shown)["ts"]}]}}
         return {"files": [self.files[each["id"]] for each in json.loads(params["files"])]}
+
+    async def _reply(self, request: web.Request) -> web.Response:
+        assert "Authorization" not in request.headers
+        if self._faults.get("reply"):
+            return self._faults["reply"].pop(0).response()
+        if sum(reply["to"] == request.path for reply in self.replies) == REPLIES:
+            return web.Response(status=404, text="used_url")
+        self.replies.append(await request.json() | {"to": request.path})
+        self._notify()
+        return web.Response(text="ok")
 
     async def _upload(self, request: web.Request) -> web.Response:
         assert "Authorization" not in request.headers

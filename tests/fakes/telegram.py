@@ -19,6 +19,7 @@ Params = dict[str, Any]
 Update = dict[str, Any]
 
 MAX_TEXT = 4096
+MAX_ENTITIES = 100
 MAX_CAPTION = 1024
 MAX_DOWNLOAD = 20 * 2**20
 MAX_PHOTO = 10 * 2**20
@@ -112,13 +113,15 @@ class FakeTelegram:
     """Methods that an older server would not have, in small letters."""
     keyboards: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     """The buttons people see under a message: labels and values."""
+    numbered_from: int = 0
+    """The number of the last message before the first one here."""
     answered: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.hook: Hook | None = None
         self.pending: list[Update] = []
         self._update_id = 1000
-        self._message_id = 0
+        self._message_id = self.numbered_from
         self._callback = 0
         self._files: dict[str, bytes] = {}
         self._asked: set[str] = set()
@@ -367,6 +370,8 @@ class FakeTelegram:
             raise Refusal(400, "Bad Request: message text is empty")
         if _utf16_len(shown) > MAX_TEXT:
             raise Refusal(400, "Bad Request: message is too long")
+        if mode and len(re.findall(r"</(?!code></pre>)", raw)) > MAX_ENTITIES:
+            raise Refusal(400, "Bad Request: entities are too many")
         return self._show("sendmessage", params, shown, raw) | {"text": shown}
 
     def _send_rich(self, params: Params) -> Params:

@@ -21,6 +21,10 @@ class App:
             answer: Params = await response.json()
             return answer | {"status": response.status, "wait": response.headers.get("Retry-After")}
 
+    async def post(self, url: str, body: Params) -> int:
+        async with self._http.post(url, json=body) as response:
+            return response.status
+
     async def connect(self) -> ClientWebSocketResponse:
         opened = await self.call("apps.connections.open", self._slack.app_token)
         socket = await self._http.ws_connect(opened["url"], autoping=False)
@@ -134,3 +138,13 @@ async def test_metadata_is_told_to_those_who_ask_for_it(slack: FakeSlack, app: A
     (plain,) = (await app.call("conversations.history", channel="77"))["messages"]
     (full,) = (await app.call("conversations.history", channel="77", include_all_metadata=True))["messages"]
     assert ("metadata" in plain, full["metadata"]["event_type"]) == (False, "e")
+
+
+async def test_a_command_brings_an_address_for_five_answers_and_its_chat_knows_nothing_of_it(
+    slack: FakeSlack, app: App
+) -> None:
+    slack.command("/claw", "hi", "C9")
+    url = (await (await app.connect()).receive_json())["payload"]["response_url"]
+    assert [await app.post(url, {"text": "hi"}) for _ in range(6)] == [200] * 5 + [404]
+    assert len(slack.replies) == 5
+    assert (await app.call("chat.postMessage", channel="C9", text="hi"))["error"] == "channel_not_found"

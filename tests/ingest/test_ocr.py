@@ -1,4 +1,5 @@
 import ctypes
+from unittest.mock import Mock
 
 import pytest
 from PIL import Image
@@ -6,7 +7,7 @@ from PIL import Image
 from gateway.ingest import ocr, rapid
 from gateway.ingest.ocr import Tesseract
 from gateway.ingest.rapid import Rapid
-from tests.ingest.pictures import Picture, error_rate, pictures
+from tests.ingest.pictures import ENGLISH, Picture, error_rate, pictures, written
 
 
 @pytest.fixture(scope="module")
@@ -15,9 +16,15 @@ def engine() -> Rapid:
 
 
 @pytest.mark.parametrize("picture", [each for each in pictures() if "180" not in each.name], ids=lambda each: each.name)
-def test_most_of_what_a_picture_says_is_read(picture: Picture, engine: Rapid) -> None:
-    most = 0.16 if picture.name.startswith(("German", "French")) else 0.1
-    assert error_rate(engine.read(picture.image), picture.text) < most
+def test_what_a_picture_says_is_read_with_its_accents(picture: Picture, engine: Rapid) -> None:
+    assert error_rate(engine.read(picture.image), picture.text) < 0.02
+
+
+def test_no_model_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched = Mock()
+    monkeypatch.setattr("rapidocr.utils.download_file.DownloadFile.run", fetched)
+    assert Rapid().read(written(ENGLISH[:1], 24)) == ENGLISH[0]
+    fetched.assert_not_called()
 
 
 def test_an_empty_picture_says_nothing(engine: Rapid) -> None:

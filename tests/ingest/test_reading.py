@@ -5,6 +5,7 @@ import socket
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -176,6 +177,43 @@ class TestRefusals:
         assert "pixels" in reading(out.getvalue(), "x.png").problem
 
 
+class Broken:
+    """An engine that fails as ONNX Runtime does; its last line is the reason."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def read(self, image: object) -> str:
+        raise RuntimeError(f"Traceback (most recent call last):\n  File x\n{self.reason}")
+
+
+class TestRecognitionThatFails:
+    @pytest.mark.parametrize(("content", "pages"), [(samples.picture(), 1), (samples.scan(), 2)], ids=["png", "pdf"])
+    def test_the_reason_is_told_and_logged_and_the_pages_are_kept_as_pictures(
+        self,
+        content: bytes,
+        pages: int,
+        reading: Read,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        monkeypatch.setattr(ocr, "engine", lambda: Broken("the model is damaged"))
+        derived = reading(content, "scan")
+        assert derived.problem == "text recognition failed: RuntimeError: the model is damaged"
+        assert (derived.pages, derived.view) == (pages, "view.jpg")
+        assert len(list((tmp_path / "derived").glob("0*.jpg"))) == pages
+        assert [record.exc_text for record in caplog.records if record.message == "ocr.failed"] == [ANY] * pages
+
+    @pytest.mark.parametrize("reason", ["std::bad_alloc", "x.so: failed to map segment", "Cannot allocate memory"])
+    def test_too_little_memory_is_told_from_the_rest(
+        self, reason: str, reading: Read, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ocr, "engine", lambda: Broken(reason))
+        with pytest.raises(MemoryError):
+            reading(samples.picture(), "x.png")
+
+
 class TestBounds:
     def test_only_the_first_pages_of_a_pdf_are_read(self, reading: Read) -> None:
         derived = reading(samples.pdf(*["another page with text"] * 10_000), "x.pdf")
@@ -285,7 +323,7 @@ class TestInTheCpuProcess:
         source.write_bytes(samples.scan())
         try:
             with pytest.raises(CpuJobFailed, match="memory"):
-                await cpu.run(read, str(source), str(tmp_path), "x", "", seconds=60, memory=300 * 1024**2)
+                await cpu.run(read, str(source), str(tmp_path), "x", "", seconds=60, memory=250 * 1024**2)
             assert (await self.run(b"still at work", tmp_path, cpu)).characters == 13
         finally:
             await cpu.close()

@@ -23,6 +23,7 @@ async def test_commands_are_answered_without_a_model(
     assert await reply(telegram, "/why") == "There is no answer in this session yet."
     assert await reply(telegram, "/stop") == "Nothing is running."
     shown = await reply(telegram, "/help")
+    assert (await reply(telegram, "/start")).endswith(shown)
 
     assert {f"/{command['command']}" for command in telegram.commands} == set(re.findall(r"^/\w+", shown, re.M))
     assert models.count == 0

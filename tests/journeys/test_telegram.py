@@ -37,6 +37,20 @@ async def test_the_agent_writes_a_file_and_reads_it_again(
     assert [row["kind"] for row in kinds] == ["user", *["tool_intent", "tool_result"] * 2, "assistant"]
 
 
+async def test_a_paste_that_telegram_cut_in_two_gets_one_answer(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
+) -> None:
+    first = telegram.say("what is wrong with this? " + "x" * 4000, OWNER)
+    await telegram.wait_for(lambda tg: tg.acknowledged == first["update_id"])
+    telegram.say("y = 2 mk3x", OWNER)
+    await telegram.wait_for(lambda tg: bool(tg.sent))
+
+    assert models.count == 1
+    [asked] = [message["content"] for message in models.bodies[0]["messages"] if message["role"] == "user"]
+    assert "x\ny = 2 mk3x" in asked
+    assert [sent.text.split()[-1] for sent in telegram.sent] == ["fin3x"]
+
+
 async def test_what_is_said_during_a_turn_steers_it(
     gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
 ) -> None:

@@ -18,7 +18,7 @@ from gateway.llm.refusal import Refusal, refusal_in
         (b'{"detail": "Not Found"}', Refusal(message="Not Found")),
         (b"<html>\n<h1>Bad gateway</h1>", Refusal(message="<html> <h1>Bad gateway</h1>")),
         (b'{"error": {"message": {"deep": 1}}}', Refusal(message='{"error": {"message": {"deep": 1}}}')),
-        (b"\xff" * 1000, Refusal(message="\N{REPLACEMENT CHARACTER}" * 300)),
+        (b"\xff" * 3000, Refusal(message="\N{REPLACEMENT CHARACTER}" * 2000)),
         (b"", Refusal()),
     ],
 )

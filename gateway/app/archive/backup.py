@@ -2,24 +2,34 @@
 
 import asyncio
 import io
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
 from gateway.app.archive.config_text import saved_config
+from gateway.app.archive.logins import add_logins
 from gateway.app.archive.manifest import CONFIG, KEYS, MANIFEST, NOT_KEYS, PRINCIPALS, WORKSPACE, Manifest, table_member
 from gateway.app.archive.place import check_finished
 from gateway.app.archive.writing import ArchiveWriter, writing
-from gateway.app.database import reach
 from gateway.config.environment import Environment
 from gateway.config.load import read
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.dump import Snapshot, Table, snapshot
+from gateway.store.pool import Database
 
 
-async def back_up(environment: Environment, config: Config, path: Path, *, force: bool, with_secrets: bool) -> Manifest:
+async def back_up(
+    environment: Environment,
+    config: Config,
+    path: Path,
+    reached: AbstractAsyncContextManager[Database],
+    *,
+    force: bool,
+    with_secrets: bool,
+) -> Manifest:
     """Write an archive to `path`, whole or not at all; raises `OwnerMustAct` if that cannot be.
 
     Files come first: what they knew of a conversation is then in the snapshot of the database as well.
@@ -27,7 +37,7 @@ async def back_up(environment: Environment, config: Config, path: Path, *, force
     path = _checked(environment, config, path, force=force)
     text = read(environment.config)
     saved, left_out = (None, ()) if text is None else saved_config(text, config, with_secrets=with_secrets)
-    async with reach(environment, config, mine=False) as database:
+    async with reached as database:
         with writing(path) as writer:
             await asyncio.to_thread(_add_files, writer, environment, saved, with_secrets=with_secrets)
             async with snapshot(database) as seen:
@@ -69,6 +79,7 @@ def _add_files(writer: ArchiveWriter, environment: Environment, saved: bytes | N
         writer.add(CONFIG, io.BytesIO(saved))
     if with_secrets:
         writer.add_tree(environment.data / KEYS, KEYS, without=NOT_KEYS)
+        add_logins(writer, environment.data)
     writer.add_tree(environment.workspace, WORKSPACE)
     writer.add_tree(environment.data / PRINCIPALS, PRINCIPALS)
 

@@ -22,6 +22,7 @@ CONFIG = "config.json"
 KEYS = "keys"
 WORKSPACE = "workspace"
 PRINCIPALS = "principals"
+CHANNELS = "channels"
 
 NOT_KEYS = ("postgres.", "local-token")
 """Beginnings of files in `keys/` that belong to one machine: passwords of its database, a token new at every start."""
@@ -83,6 +84,11 @@ class Manifest(_Version, frozen=True):
             return cls.model_validate_json(raw)
         except ValidationError as error:
             raise ValueError("its manifest cannot be read") from error
+
+    @property
+    def logins(self) -> list[str]:
+        """The channels that are linked where this is restored."""
+        return sorted({member.name.split("/")[1] for member in self.members if member.name.startswith(f"{CHANNELS}/")})
 
     def __str__(self) -> str:
         files = sum(not member.name.endswith("/") for member in self.members) - len(self.tables)

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.app.archive.manifest import CONFIG, KEYS, NOT_KEYS, PRINCIPALS, WORKSPACE
+from gateway.app.archive.manifest import CHANNELS, CONFIG, KEYS, NOT_KEYS, PRINCIPALS, WORKSPACE
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 
@@ -59,7 +59,7 @@ def staging(environment: Environment) -> Iterator[Staging]:
 def put_in_place(environment: Environment, unpacked: Path) -> Path | None:
     """Move what is known into its place; returns where config.json went."""
     data = environment.data
-    roots = {WORKSPACE: environment.workspace, PRINCIPALS: data / PRINCIPALS, KEYS: data / KEYS}
+    roots = {WORKSPACE: environment.workspace} | {name: data / name for name in (PRINCIPALS, KEYS, CHANNELS)}
     for name, root in roots.items():
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for entry in (unpacked / name).glob("*"):

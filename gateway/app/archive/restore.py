@@ -6,11 +6,11 @@ import os
 import shutil
 import tarfile
 import zlib
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from gateway.app.archive.manifest import MANIFEST, PIECE, Manifest, Member, Tar, stays_inside, table_member
 from gateway.app.archive.place import Staging, put_in_place, staging
-from gateway.app.database import reach
 from gateway.config.environment import Environment
 from gateway.config.instance import hold_instance
 from gateway.config.model import Config
@@ -28,7 +28,9 @@ from gateway.workspace.descent import open_folder
 RESTORED = "I was restored from a backup and cannot tell whether my last answer arrived; /last shows it again."
 
 
-async def restore(environment: Environment, config: Config, path: Path) -> tuple[Manifest, Path | None]:
+async def restore(
+    environment: Environment, config: Config, path: Path, reached: AbstractAsyncContextManager[Database]
+) -> tuple[Manifest, Path | None]:
     """Put an archive back; says where its config.json lies now: beside the one in force, if there was one.
 
     Raises `OwnerMustAct` if it cannot be used or if there is no room for it, before anything is changed.
@@ -37,7 +39,7 @@ async def restore(environment: Environment, config: Config, path: Path) -> tuple
     with hold_instance(environment.data), staging(environment) as stage:
         manifest = await asyncio.to_thread(unpack, path, stage.folder)
         stage.begun = config.database.url is None  # from here on an embedded server is made
-        async with reach(environment, config, mine=True) as database:
+        async with reached as database:
             await _fill(database, manifest, stage)
             await database.run(_tell_about_doubts)
         return manifest, await asyncio.to_thread(put_in_place, environment, stage.folder)

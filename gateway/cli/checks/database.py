@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from gateway.cli.checks.finding import Finding, Level, Patient, refused
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.store.embedded.postgres import EmbeddedPostgres
-from gateway.store.migrate import check_server, migrate, read_migrations
+from gateway.store.migrate import check_server, read_migrations, schema_of
 from gateway.store.pool import Database
 from gateway.store.server import Server, look
 
@@ -57,7 +57,7 @@ async def _examined(url: str | None, embedded: EmbeddedPostgres) -> list[Finding
     async with await Database.connect(url or await embedded.start(), size=1) as database:
         try:
             await check_server(database)
-            await migrate(database, upto=0)  # applies nothing, but refuses what a start would refuse
+            await schema_of(database)
         except OwnerMustAct as error:
             return [refused(error)]
         return list(judge(await look(database)))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gateway.cli.checks.finding import Finding, Level, Patient
+from gateway.workspace.renewal import renewals
+from gateway.workspace.tree import Workspace
 
 _GIB = 1024**3
 
@@ -21,6 +23,9 @@ def check_folders(patient: Patient) -> Iterator[Finding]:
         yield Finding(Level.WARN, f"other users can look into {data}", f"chmod 700 {data}")
     yield _writable(data, "SUPACLAW_DATA")
     yield _writable(patient.environment.workspace, "SUPACLAW_WORKSPACE")
+    for renewal in renewals(Workspace(patient.environment.workspace)):
+        fix = "`supaclaw workspace diff` shows it" if renewal.edited else "the next start of the gateway renews it"
+        yield Finding(Level.WARN, f"this version has a newer {renewal.path}", fix)
 
 
 def check_keys(patient: Patient) -> Iterator[Finding]:

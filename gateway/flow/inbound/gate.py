@@ -12,6 +12,7 @@ from gateway.domain.codes import MINUTES, Refusal, new_code, parse_code
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.inbound import Address, Inbound
 from gateway.domain.principals import Label, Role
+from gateway.domain.routing import parse_command
 from gateway.domain.transcript import Notice
 from gateway.flow.live import Live, MessageStored
 from gateway.flow.outbound.notices import Notices
@@ -125,7 +126,7 @@ class Gate:
     async def _joined(self, inbound: Inbound, role: Role, code: str) -> Inbound | None:
         """A code from somebody whose account may be nobody's yet; None once it is dealt with.
 
-        A wrong one tells a stranger nothing, and leaves a member's account free.
+        A wrong one is to a stranger like any other word, and leaves a member's account free.
         """
         joined = await self._database.run(lambda tx: self._join(tx, inbound, code))
         if joined is None:
@@ -134,7 +135,9 @@ class Gate:
             await self._people.refresh(self._database)
             self._live.publish(joined.session_id, MessageStored(joined.id))
             self._outbound.wake()
-        elif role is Role.MEMBER:
+        elif role is Role.STRANGER:
+            return await self._stranger(inbound)
+        else:
             self._say(inbound.address, joined, f"refused-{inbound.platform_id}")
         return None
 
@@ -199,5 +202,5 @@ class Gate:
 
 
 def _link_code(inbound: Inbound) -> str | None:
-    command, _, argument = inbound.text.partition(" ")
-    return parse_code(argument) if command == "/link" and inbound.edits is None else None
+    command, argument = parse_command(inbound.text)
+    return parse_code(argument) if command in {"link", "start"} and inbound.edits is None else None

@@ -14,13 +14,18 @@ MAX_CAPTION = 1000
 
 
 def parts(
-    text: str, limit: int, files: Sequence[FileId] = (), buttons: Sequence[Button] = (), reply_to: str | None = None
+    text: str,
+    limit: int,
+    files: Sequence[FileId] = (),
+    buttons: Sequence[Button] = (),
+    reply_to: str | None = None,
+    most_marks: int | None = None,
 ) -> list[Part]:
-    """The text in parts of at most `limit` UTF-16 units, the last with the buttons; then the files, in order.
+    """The text in parts as `split` makes them, the last with the buttons; then the files, in order.
 
     A short text without buttons becomes the caption of the first file. Only the first part is a reply.
     """
-    made = [Part(each) for each in split(storable(text), limit)]
+    made = [Part(each) for each in split(storable(text), limit, most_marks)]
     if made and buttons:
         made[-1] = replace(made[-1], buttons=tuple(buttons))
     if len(made) == 1 and files and not buttons and utf16_len(made[0].text) <= MAX_CAPTION:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from gateway.config.failpoints import Failpoints
-from gateway.domain.channel import Button, Channel
+from gateway.domain.channel import Button, Capabilities, Channel
 from gateway.domain.errors import DatabaseDown, TryAgainLater
 from gateway.domain.ids import AddressId, FileId, MessageId
 from gateway.domain.inbound import Address
@@ -23,8 +23,8 @@ from gateway.store.pool import Connection, Database
 POLL_SECONDS = 2.0
 LANES = 200
 """Addresses that are sent to at once."""
-MAX_TEXT_ANYWHERE = 4000
-"""What every messenger takes, in UTF-16 units: for answers to a channel that is shut at the moment."""
+ANYWHERE = Capabilities(max_text=4000, max_marks=100)
+"""What every messenger takes: for answers to a channel that is shut at the moment."""
 
 log = structlog.get_logger(__name__)
 
@@ -79,8 +79,8 @@ class Outbound:
         if at.channel in OWN_CHANNELS:
             return
         channel = self.channel(at)
-        limit = channel.capabilities.max_text if channel else MAX_TEXT_ANYWHERE
-        queued = parts(text, limit, files, buttons, None if at.private else reply_to)
+        able = channel.capabilities if channel else ANYWHERE
+        queued = parts(text, able.max_text, files, buttons, None if at.private else reply_to, able.max_marks)
         await outbox.put(tx, at.principal_id, at.id, message, queued, notice=notice)
 
     async def adopt(self, name: str, channel: Channel) -> None:

@@ -14,6 +14,7 @@ from gateway.domain.principals import Label
 from gateway.domain.schedules import Definition, Misfire, Once, Plan, Recurring, When
 from gateway.domain.tasks import Lane
 from gateway.domain.texts import storable
+from gateway.store.migrate import check_not_outdated
 from gateway.store.pool import Connection
 
 
@@ -222,8 +223,9 @@ async def runs(conn: Connection, schedule: ScheduleId, limit: int = 20) -> list[
 async def due(conn: Connection, now: datetime, limit: int) -> list[ScheduleRow]:
     """Whose slot has come and whose last run is over, the longest due first, held until the transaction ends.
 
-    What another transaction holds is left to it.
+    What another transaction holds is left to it. Raises `TryAgainLater` in a process older than the schema.
     """
+    await check_not_outdated(conn)
     rows = await conn.fetch(
         """select s.* from schedules s
            where s.next_run_at <= $1 and s.paused_at is null

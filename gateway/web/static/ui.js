@@ -243,7 +243,7 @@ if (form) {
   });
   form.addEventListener("submit", event => {
     event.preventDefault();
-    const text = box.value.trimEnd(), sent = text.startsWith("/") ? [] : files;
+    const text = box.value.trimEnd(), sent = /^\/\w+(?!\S)/.test(text) ? [] : files;
     if (sent.some(file => file.problem)) return say("Remove the file that was not uploaded, or try it again.");
     if (held = sent.some(underWay)) return say("Your message goes out as soon as its files are uploaded.");
     by("toast").hidden = true;

@@ -6,6 +6,7 @@ from typing import Literal
 
 from gateway.domain.ids import EntryId
 from gateway.domain.inbound import Address, Arrival, Attachment, Earlier, Inbound, Sender
+from gateway.domain.routing import parse_command
 from gateway.domain.texts import storable
 
 Kind = Literal["message", "command", "edit", "user", "assistant", "tool_intent", "tool_result", "summary", "notice"]
@@ -32,7 +33,7 @@ class Entry:
 def entry_of(arrival: Arrival) -> Entry:
     """What arrived, before the database has it."""
     inbound = _storable(arrival.inbound)
-    kind: Kind = "edit" if inbound.edits is not None else "command" if inbound.text.startswith("/") else "message"
+    kind: Kind = "edit" if inbound.edits is not None else "command" if parse_command(inbound.text)[0] else "message"
     files = tuple(attachment.name or "file" for attachment in inbound.attachments)
     return Entry(arrival.id, kind, arrival.at, inbound.sender.name, inbound.text, inbound, files)
 

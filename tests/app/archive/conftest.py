@@ -7,6 +7,7 @@ import pytest
 
 from gateway.app.archive.backup import back_up
 from gateway.app.archive.manifest import Manifest
+from gateway.app.database import reach
 from gateway.config.environment import Environment
 from gateway.config.load import parse
 from gateway.config.model import Config
@@ -41,7 +42,8 @@ class House:
 
     async def back_up(self, path: Path, **more: bool) -> Manifest:
         options = {"force": False, "with_secrets": False} | more
-        return await back_up(self.environment, self.config, path, **options)
+        reached = reach(self.environment, self.config, mine=False)
+        return await back_up(self.environment, self.config, path, reached, **options)
 
 
 @pytest.fixture(autouse=True)

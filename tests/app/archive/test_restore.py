@@ -6,6 +6,7 @@ import pytest
 from gateway.app.archive.manifest import Manifest
 from gateway.app.archive.place import check_finished
 from gateway.app.archive.restore import RESTORED, restore
+from gateway.app.database import reach
 from gateway.config.instance import hold_instance
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.loading import IN_DOUBT
@@ -24,7 +25,8 @@ FILES = {
 
 
 async def put_back(place: House, path: Path) -> tuple[Manifest, Path | None]:
-    return await restore(place.environment, place.config, path)
+    reached = reach(place.environment, place.config, mine=True)
+    return await restore(place.environment, place.config, path, reached)
 
 
 @pytest.fixture
@@ -71,7 +73,13 @@ async def test_everything_comes_back(saved: Path, other: House, target: Database
     assert config == other.environment.config
     assert json.loads(config.read_text()) == {"owner": {"name": "Ada"}}
     assert config.stat().st_mode & 0o777 == 0o600
-    assert sorted(path.name for path in data.iterdir()) == ["gateway.pid", "keys", "principals", "workspace"]
+    assert sorted(path.name for path in data.iterdir()) == [
+        "channels",
+        "gateway.pid",
+        "keys",
+        "principals",
+        "workspace",
+    ]
     assert await texts(target, "user") == ["still open?", "and this?"]
     assert await texts(target, "assistant") == ["answer 0", "answer 1"]
     async with target.connection() as conn:

@@ -73,7 +73,7 @@ async def test_those_who_are_known_pass_in_order_in_one_batch(gate: Gate, path: 
 @pytest.mark.parametrize("access", [Access("owner"), Access("allowlist"), Access("allowlist", frozenset({"9"}))])
 async def test_a_stranger_leaves_no_trace(gate: Gate, path: MessagePath, access: Access) -> None:
     path.people.allow({"fake": access})
-    await gate.receive([stranger("hello"), stranger("/ping"), stranger("/link"), stranger(f"/link {new_code()}")])
+    await gate.receive([stranger("hello"), stranger("/ping"), stranger("/start"), stranger(f"/link {new_code()}")])
     async with path.database.connection() as conn:
         tables = [r[0] for r in await conn.fetch("select tablename from pg_tables where schemaname = 'supaclaw'")]
         found = {t for t in tables if await conn.fetchval(f"select exists (select from {t})")}
@@ -97,6 +97,13 @@ async def test_a_stranger_who_asks_gets_a_code_and_the_owner_is_told(
     assert [b.value for b in told.buttons] == [f"/pairing approve {asked.code}", f"/pairing deny {asked.code}"]
     assert all(len(b.value.encode()) <= 64 for b in told.buttons)
     assert len(shown) == 3
+
+
+@pytest.mark.parametrize("text", ["/start", "/start welcome", f"/start {new_code()}"])
+async def test_the_start_button_asks_to_be_let_in(gate: Gate, path: MessagePath, text: str) -> None:
+    await gate.receive([stranger(text)])
+    [asked] = await requests(path)
+    assert asked.code in gate._answers.get_nowait().text
 
 
 async def test_a_stranger_who_goes_on_hears_nothing_more(gate: Gate, path: MessagePath) -> None:

@@ -172,11 +172,11 @@ class TestDue:
             with tx.query_logger(queries.append):
                 await schedules.due(tx, NOON + HOUR, 50)
                 await schedules.next_due(tx)
-            for query in queries:
+            for query in (each for each in queries if "schedules" in each.query):
                 plan = "\n".join(row[0] for row in await tx.fetch(f"explain {query.query}", *query.args))
                 assert "schedules_due" in plan
                 assert "Seq Scan on schedules" not in plan
-        assert len(queries) == 2
+        assert len(queries) == 3
 
 
 class TestEnqueue:

@@ -1,9 +1,10 @@
-"""`supaclaw whatsapp`: link a WhatsApp account to the running gateway, and let it go."""
+"""`supaclaw channel`: link an account of yours to the running gateway, and unlink it."""
 
 import io
 import sys
 import time
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 from pydantic import BaseModel, ConfigDict
@@ -12,13 +13,13 @@ from gateway.cli.output import AsJson, print_json
 from gateway.cli.running import ask
 from gateway.domain.errors import OwnerMustAct
 
-PATH = "/api/channels/whatsapp"
 LOOK_SECONDS = 1.0
 CODE_SECONDS = 40.0
 
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The channel, as config.json names it.")]
 Phone = Annotated[
     str | None,
-    typer.Option(metavar="NUMBER", help="Type a code on this phone instead of scanning one; with the country code."),
+    typer.Option(metavar="NUMBER", help="Type a code on the phone of this number; with the country code."),
 ]
 Patience = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for the phone.")]
 
@@ -35,14 +36,14 @@ class Login(BaseModel):
     problem: str = ""
 
 
-def login(phone: Phone = None, timeout: Patience = 300) -> None:
-    """Link WhatsApp by a code that the phone scans."""
-    if phone is not None and _look().state != "connected":
-        code = ask(f"{PATH}/login", method="POST", body={"phone": phone}, timeout=CODE_SECONDS)["code"]
+def login(name: Name, phone: Phone = None, timeout: Patience = 300) -> None:
+    """Link an account by a code that its phone scans."""
+    if phone is not None and _look(name).state != "connected":
+        code = ask(_path(name, "login"), method="POST", body={"phone": phone}, timeout=CODE_SECONDS)["code"]
         print(f"On the phone: Linked devices > Link a device > Link with phone number instead, then type {code}")
     shown, deadline = "", time.monotonic() + timeout
     while time.monotonic() < deadline:
-        told = _look()
+        told = _look(name)
         if told.state == "connected":
             print(f"Linked to +{told.account}." if told.account else "Linked.")
             return
@@ -51,18 +52,18 @@ def login(phone: Phone = None, timeout: Patience = 300) -> None:
             _show(told)
             shown = new
         time.sleep(LOOK_SECONDS)
-    raise OwnerMustAct("nobody linked the device in time; run `supaclaw whatsapp login` again")
+    raise OwnerMustAct(f"nobody linked the device in time; run `supaclaw channel login {name}` again")
 
 
-def logout() -> None:
-    """Unlink the device and forget the account."""
-    ask(f"{PATH}/logout", method="POST", timeout=CODE_SECONDS)
+def logout(name: Name) -> None:
+    """Unlink the account and forget it."""
+    ask(_path(name, "logout"), method="POST", timeout=CODE_SECONDS)
     print("Unlinked.")
 
 
-def status(as_json: AsJson = False) -> None:
-    """Say how the link is."""
-    told = _look()
+def status(name: Name, as_json: AsJson = False) -> None:
+    """Say which account is linked, and whether the link works."""
+    told = _look(name)
     if as_json:
         print_json(told.model_dump(exclude={"qr", "code"}))
     else:
@@ -70,8 +71,12 @@ def status(as_json: AsJson = False) -> None:
         print(": ".join(filter(None, parts)))
 
 
-def _look() -> Login:
-    return Login.model_validate(ask(f"{PATH}/login", timeout=10))
+def _look(name: str) -> Login:
+    return Login.model_validate(ask(_path(name, "login"), timeout=10))
+
+
+def _path(name: str, what: str) -> str:
+    return f"/api/channels/{quote(name, safe='')}/{what}"
 
 
 def _show(told: Login) -> None:

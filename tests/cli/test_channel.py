@@ -3,8 +3,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.cli import whatsapp
-from gateway.cli.whatsapp import qr_picture
+from gateway.cli import channel
+from gateway.cli.channel import qr_picture
 from tests.cli.conftest import Gateway, Supaclaw
 
 LOGIN = "GET /api/channels/whatsapp/login"
@@ -20,7 +20,7 @@ def phases(running: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator
         phases.pop(0)
         running[LOGIN] = json.dumps(phases[0])
 
-    monkeypatch.setattr(whatsapp.time, "sleep", next_phase)
+    monkeypatch.setattr(channel.time, "sleep", next_phase)
     yield phases
     assert len(phases) == 1
 
@@ -36,7 +36,7 @@ def test_a_code_is_drawn_until_the_phone_took_it(
     first, second = {"state": "waiting", "qr": "2@first"}, {"state": "waiting", "qr": "2@second"}
     begin(running, phases, {"state": "logged out", "problem": "log in"}, first, first, second, CONNECTED)
 
-    done = supaclaw("whatsapp", "login")
+    done = supaclaw("channel", "login", "whatsapp")
 
     assert done.code == 0
     assert done.out.splitlines() == [
@@ -53,7 +53,7 @@ def test_a_trouble_on_the_way_is_said_once(
     trouble = {"state": "starting", "problem": "WhatsApp cannot be reached"}
     begin(running, phases, trouble, trouble, CONNECTED)
 
-    assert supaclaw("whatsapp", "login").err == "WhatsApp cannot be reached\n"
+    assert supaclaw("channel", "login", "whatsapp").err == "WhatsApp cannot be reached\n"
 
 
 def test_a_phone_gets_a_code_to_type_and_no_picture(
@@ -63,7 +63,7 @@ def test_a_phone_gets_a_code_to_type_and_no_picture(
     waiting = {"state": "waiting", "qr": "2@first", "code": "ABCD-1234"}
     begin(running, phases, waiting, CONNECTED)
 
-    out = supaclaw("whatsapp", "login", "--phone", "+4915550001").out.splitlines()
+    out = supaclaw("channel", "login", "whatsapp", "--phone", "+4915550001").out.splitlines()
 
     assert out[0].endswith("then type ABCD-1234")
     assert out[1:] == ["Linked to +4915550001."]
@@ -72,16 +72,16 @@ def test_a_phone_gets_a_code_to_type_and_no_picture(
 def test_a_login_that_nobody_ends_gives_up(supaclaw: Supaclaw, running: dict[str, str]) -> None:
     running[LOGIN] = json.dumps({"state": "starting"})
 
-    done = supaclaw("whatsapp", "login", "--timeout", "0")
+    done = supaclaw("channel", "login", "whatsapp", "--timeout", "0")
 
     assert done.code == 1
-    assert "run `supaclaw whatsapp login` again" in done.err
+    assert "run `supaclaw channel login whatsapp` again" in done.err
 
 
 def test_the_device_is_unlinked(supaclaw: Supaclaw, running: dict[str, str]) -> None:
     running["POST /api/channels/whatsapp/logout"] = "{}"
 
-    assert supaclaw("whatsapp", "logout").out == "Unlinked.\n"
+    assert supaclaw("channel", "logout", "whatsapp").out == "Unlinked.\n"
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,17 @@ def test_the_device_is_unlinked(supaclaw: Supaclaw, running: dict[str, str]) -> 
 def test_how_the_link_is(supaclaw: Supaclaw, running: dict[str, str], told: dict[str, str], said: str) -> None:
     running[LOGIN] = json.dumps(told)
 
-    assert supaclaw("whatsapp", "status").out == said
+    assert supaclaw("channel", "status", "whatsapp").out == said
 
 
 def test_programs_learn_how_the_link_is_but_no_codes(supaclaw: Supaclaw, running: dict[str, str]) -> None:
     running[LOGIN] = json.dumps({"state": "waiting", "qr": "2@secret", "code": "ABCD-1234"})
 
-    assert supaclaw("whatsapp", "status", "--json").json == {"state": "waiting", "account": "", "problem": ""}
+    assert supaclaw("channel", "status", "whatsapp", "--json").json == {
+        "state": "waiting",
+        "account": "",
+        "problem": "",
+    }
 
 
 def test_on_a_terminal_a_code_takes_the_place_of_the_one_before(
@@ -110,7 +114,7 @@ def test_on_a_terminal_a_code_takes_the_place_of_the_one_before(
     monkeypatch.setenv("TERM", "xterm")
     begin(running, phases, *({"state": "waiting", "qr": qr} for qr in ("2@first", "2@second")), CONNECTED)
 
-    assert supaclaw("whatsapp", "login").out.count("\x1b[2J") == 2
+    assert supaclaw("channel", "login", "whatsapp").out.count("\x1b[2J") == 2
 
 
 def test_a_picture_is_square_and_has_a_light_border() -> None:
@@ -131,7 +135,7 @@ def test_what_the_gateway_objects_to_is_passed_on(
     assert running == {}
     monkeypatch.setattr(Gateway, "do_POST", refuse)
 
-    done = supaclaw("whatsapp", "logout")
+    done = supaclaw("channel", "logout", "whatsapp")
 
     assert done.code == 1
     assert done.err == "supaclaw: WhatsApp is not connected\n"

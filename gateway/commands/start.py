@@ -1,0 +1,33 @@
+"""/start: what Telegram says when somebody opens the bot; links to it may carry a code along."""
+
+from dataclasses import replace
+
+from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.codes import parse_code
+from gateway.domain.principals import Role
+from gateway.store.people import pairings
+
+GREETING = (
+    "Hello! Write to me as you would to a person: ask, tell me what to do, send me files. "
+    "I remember what was said here until you write /new."
+)
+
+
+async def run(ctx: CommandContext) -> CommandReply:
+    """A greeting and what can be typed; a code counts as typed with /link.
+
+    One of somebody who asks to be let in is only looked up: a stranger may have made the link that the owner opened.
+    """
+    code = parse_code(ctx.argument)
+    if code is None:
+        return CommandReply(f"{GREETING}\n\n{(await ctx.commands['help'].run(ctx)).text}")
+    if ctx.role is Role.OWNER:
+        for row in await pairings.open_requests(ctx.tx):
+            if row.code == code:
+                return CommandReply(
+                    f"{row} asks to be let in. /pairing approve {code} or /pairing deny {code} decides."
+                )
+    return await ctx.commands["link"].run(replace(ctx, argument=code))
+
+
+command = Command("start", "what I am for, and this list", run)

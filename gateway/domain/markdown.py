@@ -1,0 +1,129 @@
+"""Markdown as messengers show it: one walk over the parsed text; each messenger says what a piece looks like."""
+
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+from markdown_it import MarkdownIt
+from markdown_it.tree import SyntaxTreeNode
+
+
+def parser() -> MarkdownIt:
+    """What models write: CommonMark with tables, and no HTML."""
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+
+
+class Renderer(ABC):
+    """Markdown → text with a messenger's own marks."""
+
+    bullet = "•"
+    indent = "    "
+    gap = "\n\n"
+    picture = "image"
+    """What a picture is called that has no description."""
+
+    def render(self, text: str) -> str:
+        """Never raises, whatever a model wrote: what is nested too deep is only text."""
+        try:
+            return self.blocks(SyntaxTreeNode(parser().parse(text)).children, self.gap)
+        except RecursionError:
+            return self.text(text)
+
+    def text(self, content: str) -> str:
+        """Words without any mark."""
+        return content
+
+    @abstractmethod
+    def marked(self, node: SyntaxTreeNode, inner: str) -> str:
+        """A heading, `strong`, `em`, `s` or `code_inline`."""
+
+    @abstractmethod
+    def code(self, content: str) -> str:
+        """A block in a fixed-width font."""
+
+    def quote(self, inner: str) -> str:
+        """What somebody else said."""
+        return "\n".join(f"> {line}" for line in inner.split("\n"))
+
+    @abstractmethod
+    def link(self, target: str, label: str) -> str:
+        """A link, or a picture, which is never loaded."""
+
+    def cell(self, node: SyntaxTreeNode) -> str:
+        """What a cell of a table says, on one line and without marks."""
+        return " ".join(_words(node).split())
+
+    def table(self, rows: Sequence[Sequence[str]]) -> str:
+        """Columns in a fixed-width font, the first row underlined."""
+        widths = [max(map(_columns, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(cell + " " * (width - _columns(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        lines.insert(1, "  ".join("─" * width for width in widths))
+        return self.code("\n".join(lines))
+
+    def blocks(self, nodes: Sequence[SyntaxTreeNode], gap: str) -> str:
+        """Paragraphs and what else stands on lines of its own."""
+        return gap.join(filter(None, map(self.show, nodes)))
+
+    def inlines(self, nodes: Sequence[SyntaxTreeNode]) -> str:
+        """The text of a paragraph or a cell; a line break is one."""
+        return "".join(map(self.show, nodes))
+
+    def show(self, node: SyntaxTreeNode) -> str:
+        """Any node of the tree."""
+        match node.type:
+            case "text":
+                return self.text(node.content)
+            case "softbreak" | "hardbreak":
+                return "\n"
+            case "code_inline":
+                return self.marked(node, self.text(node.content))
+            case "heading" | "strong" | "em" | "s":
+                return self.marked(node, self.inlines(node.children))
+            case "link":
+                return self.link(str(node.attrs.get("href", "")), self.inlines(node.children))
+            case "image":
+                return self.link(str(node.attrs.get("src", "")), self.text(_words(node)) or self.picture)
+            case "fence" | "code_block":
+                return self.code(node.content)
+            case "blockquote":
+                inner = self.blocks(node.children, self.gap)
+                return self.quote(inner) if inner else ""
+            case "bullet_list" | "ordered_list":
+                return "\n".join(self._items(node))
+            case "table":
+                return self.table([[self.cell(cell) for cell in row.children] for row in rows(node)])
+            case "hr":
+                return "———"
+            case _:
+                return self.inlines(node.children)
+
+    def _items(self, node: SyntaxTreeNode) -> Iterator[str]:
+        """One line per item and nested item; nesting is shown by indentation."""
+        number = int(node.attrs.get("start", 1))
+        for offset, item in enumerate(node.children):
+            mark = self.bullet if node.type == "bullet_list" else f"{number + offset}."
+            lead = [child for child in item.children if not child.type.endswith("_list")]
+            yield f"{mark} {self.blocks(lead, chr(10))}"
+            for nested in item.children:
+                if nested.type.endswith("_list"):
+                    yield from (f"{self.indent}{line}" for line in self._items(nested))
+
+
+def rows(table: SyntaxTreeNode) -> Iterator[SyntaxTreeNode]:
+    """The rows of a table, its head first."""
+    return (row for part in table.children for row in part.children)
+
+
+def _words(node: SyntaxTreeNode) -> str:
+    leaves = (child for child in node.walk() if not child.children)
+    return "".join(" " if leaf.type.endswith("break") else leaf.content for leaf in leaves)
+
+
+def _columns(text: str) -> int:
+    """How many cells of a monospaced font `text` takes."""
+    return sum(
+        2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text if not unicodedata.combining(char)
+    )
