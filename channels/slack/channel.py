@@ -151,9 +151,9 @@ class Slack:
             react = self._client.web.reactions_add if seen else self._client.web.reactions_remove
             await self._client.attempt(react(channel=address.chat, name="eyes", timestamp=ts))
 
-    async def draft(self, address: Address, draft: int, text: str) -> None:
+    async def draft(self, address: Address, draft: int, text: str) -> bool:
         """Let the answer grow, in a thread."""
-        await self._streams.grow(address, draft, text)
+        return await self._streams.grow(address, draft, text)
 
     def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
         """The bytes of a file."""

@@ -49,31 +49,36 @@ class Streams:
         self._live: dict[Address, _Stream] = {}
         self._pause_until = 0.0
 
-    async def grow(self, at: Address, turn: int, text: str) -> None:
-        """Show as much of the answer as there is; never raises for Slack's errors.
+    async def grow(self, at: Address, turn: int, text: str) -> bool:
+        """Show as much of the answer as there is; False if Slack takes no more of it, for now or for good.
 
         In a channel it grows for one person only, so that one must be known.
         """
         watched = at.thread and (at.chat.startswith("D") or self._threads.reader(at))
         if not watched or time.monotonic() < self._pause_until:
-            return
+            return False
         stream = self._live.get(at) or _Stream(sure=self._kept.get(_name(at)) is None)
         put_newest(self._live, at, stream)
         async with stream.lock:
             missing = stream.missing(turn, defused(text))
             if not stream.growing or not missing.strip():
-                return
+                return stream.growing
             try:
                 await self._append(at, stream, missing)
                 stream.shown += missing
             except TooFast as error:
                 self._pause_until = time.monotonic() + error.retry_after
+                return False
             except Unanswered:
                 stream.growing = stream.sure = False
+            except asyncio.CancelledError:
+                stream.growing = stream.sure = False
+                raise
             except Refused:
                 stream.growing = False
             except SlackError:
-                return
+                return False
+            return stream.growing
 
     async def finish(self, at: Address, markdown: str, rendered: str, key: str, blocks: Sequence[Block]) -> str | None:
         """Make the finished answer of what grew there, and its only trace; None when nothing did.

@@ -125,18 +125,20 @@ class Telegram:
         with suppress(TelegramError):
             await self._client.do("sendChatAction", address, action="typing")
 
-    async def draft(self, address: Address, draft: int, text: str) -> None:
+    async def draft(self, address: Address, draft: int, text: str) -> bool:
         """The newest 4096 units of `text`, with a button to stop it; Telegram keeps a draft for thirty seconds."""
         now = asyncio.get_running_loop().time()
         if now < self._no_drafts_before:
-            return
+            return False
         try:
             shown = utf16_tail(text, self.capabilities.max_text)
             await self._client.do("sendMessageDraft", address, draft_id=draft, text=shown, can_stop=True)
         except TooFast as error:
             self._no_drafts_before = now + error.retry_after
+            return False
         except TelegramError:
-            return
+            return False
+        return True
 
     async def react(self, address: Address, platform_id: str, *, seen: bool) -> None:
         """👀 in groups, where nobody can tell whom the typing is for; a private chat shows the answer growing."""

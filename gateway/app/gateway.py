@@ -128,6 +128,7 @@ class Gateway:
             "spool": self._parts.inbound.run,
             "outages": self._parts.outages.run,
             "scheduler": self._parts.scheduler.run,
+            "follow-up": self._parts.follow_up.run,
             "journal": self._parts.journal.run,
             "listener": listener.run,
             **self._parts.condition.watches,
@@ -180,6 +181,7 @@ class Gateway:
             self._current.model = await build_client(config.models, os.environ, self._clock)
         self._current.config = config
         await self._parts.channel_manager.apply(await self._admitted(config), self._parts.gate.receive, group)
+        self._parts.follow_up.look_again()
 
     async def _retire(self, model: ModelClient) -> None:
         """Close what the turns under way still use, once they are over."""

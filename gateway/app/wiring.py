@@ -1,20 +1,16 @@
 """The parts of a gateway, wired: the only place that builds them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gateway import commands, tools
 from gateway.app.condition import Condition
 from gateway.app.current import Current
+from gateway.background import jobs
 from gateway.background.cpu import Cpu
-from gateway.background.extraction import TextExtraction
 from gateway.background.halt import Halt
 from gateway.background.heartbeat import Heartbeat
-from gateway.background.jobs.agent import AgentRun
-from gateway.background.jobs.describe import Describe
-from gateway.background.jobs.heartbeat import HeartbeatRun
-from gateway.background.jobs.ingest import Ingest
 from gateway.background.scheduler import Scheduler
 from gateway.background.worker import Runner, Worker
 from gateway.commands import Command
@@ -22,10 +18,8 @@ from gateway.config.channels import enabled_channels
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.config.starts import Starts
-from gateway.domain.channel import Channel
 from gateway.domain.clock import Clock
-from gateway.domain.ids import InstanceId, MessageId, SessionId
-from gateway.domain.inbound import Address
+from gateway.domain.ids import InstanceId, MessageId
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
 from gateway.flow.channels.manager import ChannelManager
@@ -34,22 +28,21 @@ from gateway.flow.inbound.commands import CommandRunner
 from gateway.flow.inbound.gate import Gate
 from gateway.flow.inbound.outages import Outages
 from gateway.flow.journal.journal import Journal
-from gateway.flow.live import Live, MessageStored
+from gateway.flow.live import Live
 from gateway.flow.outbound.notices import Notices
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
 from gateway.flow.turn.budgets import Budgets
-from gateway.flow.turn.chat import ChatTurns
 from gateway.flow.turn.compact import Compactor
 from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.finish import RunFinisher
 from gateway.flow.turn.runner import TurnRunner
 from gateway.flow.turn.uploads import Uploads
-from gateway.flow.unattended.finish import RunFinisher
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
 from gateway.store.pool import Database
-from gateway.store.transcript import journals
+from gateway.tools import Family
 
 
 @dataclass
@@ -83,11 +76,16 @@ class Parts:
             self.people,
             self.environment.workspace,
             self.environment.data / "principals",
-            tools.discover(),
+            self.families,
             SendTool(self.database, self.outbound, self.proactive),
             self.clock,
             owner_zone=lambda: self.current.config.owner.timezone,
         )
+
+    @cached_property
+    def families(self) -> Sequence[Family]:
+        """The agent's tools."""
+        return tools.discover()
 
     @cached_property
     def uploads(self) -> Uploads:
@@ -164,7 +162,10 @@ class Parts:
     def outbound(self) -> Outbound:
         """Sends what is committed."""
         return Outbound(
-            self.database, self.failpoints, lambda principal: self.environments.of(principal).workspace.root
+            self.database,
+            self.failpoints,
+            lambda principal: self.environments.of(principal).workspace.root,
+            self._attempted,
         )
 
     @cached_property
@@ -189,26 +190,57 @@ class Parts:
     @cached_property
     def worker(self) -> Worker:
         """Runs tasks."""
-        runners: Mapping[str, Runner] = {
-            "chat": self._turns,
-            "agent": self._agent,
-            "heartbeat": self._beats,
-            "ingest": self._ingest,
-            "describe": self._describe,
-        }
         lanes = [Lane.CHAT, Lane.FILES, Lane.AGENTS]
-        return Worker(self.database, self.instance, runners, lanes, self.notices.tell_owner)
+        return Worker(self.database, self.instance, self.runners, lanes, self.notices.tell_owner)
 
     @cached_property
-    def _runner(self) -> TurnRunner:
-        compactor = Compactor(
+    def runners(self) -> Mapping[str, Runner]:
+        """What runs the tasks of each kind."""
+        return jobs.discover(self.services)
+
+    @cached_property
+    def services(self) -> jobs.Services:
+        """What jobs may use."""
+        return jobs.Services(
+            self.database,
+            self.people,
+            self.environments,
+            self.uploads,
+            self.journal,
+            self.outages,
+            self.outbound,
+            self.proactive,
+            self.turn_runner,
+            self.finisher,
+            self.follow_up,
+            self.live,
+            self.cpu,
+            self.halt,
+            self.clock,
+            self.failpoints,
+            self.environment.data,
+            lambda: self.current.config,
+            self.current.limits,
+            self.current.summary_model,
+            self.current.heartbeat_model,
+            self.current.hear,
+            self._wake_scheduler,
+        )
+
+    @cached_property
+    def compactor(self) -> Compactor:
+        """Shortens long conversations."""
+        return Compactor(
             self.database,
             self.current.summary_model,
             lambda: self.current.config.compaction.at_tokens,
-            journals.close,
             self.live,
             self.failpoints,
         )
+
+    @cached_property
+    def turn_runner(self) -> TurnRunner:
+        """Runs turns of the agent."""
         return TurnRunner(
             self.database,
             lambda: self.current.model,
@@ -217,72 +249,25 @@ class Parts:
             self.live,
             self.clock,
             self.failpoints,
-            compactor,
+            self.compactor,
         )
 
-    @property
-    def _turns(self) -> Runner:
-        return ChatTurns(
-            self.database,
-            self._runner,
-            self.environments,
-            self.outbound,
-            self.live,
-            self.clock,
-            self.failpoints,
-            self.outages,
-        )
-
-    @property
-    def _agent(self) -> Runner:
-        finisher = RunFinisher(
-            self.database,
-            self.environments,
-            self.outbound,
-            self.proactive,
-            self.live,
-            self.clock,
-            self.failpoints,
-            self._slot_is_over,
-        )
-        return AgentRun(self.database, self.people, self._runner, finisher, self.failpoints)
-
-    @property
-    def _beats(self) -> Runner:
-        return HeartbeatRun(
-            self.database,
-            self._runner,
-            self.proactive,
-            self.environments,
-            self.current.heartbeat_model,
-            lambda: self.current.config.heartbeat.to,
-            self.halt,
-            self.clock,
-        )
-
-    @property
-    def _ingest(self) -> Runner:
-        scratch = self.environment.data / "ingest"
-        extraction = TextExtraction(
-            self.database, self.environments, self.cpu, scratch, self.current.hear, self.failpoints
-        )
-        return Ingest(
-            self.database, self._channel, self.uploads, extraction, self._files_changed, self.clock, self.failpoints
-        )
-
-    @property
-    def _describe(self) -> Runner:
-        return Describe(self.database, self.environments, self.current.summary_model, self.current.limits, self.clock)
+    @cached_property
+    def finisher(self) -> RunFinisher:
+        """Stores what runs come to."""
+        return RunFinisher(self.database, self.outbound, self.proactive, self.live, self.failpoints)
 
     # The clock, and the state of things
 
     @cached_property
     def scheduler(self) -> Scheduler:
         """Queues what is due."""
-        follow_up = DeliveryFollowUp(self.database, self.people, self.proactive)
-        return Scheduler(
-            self.database, self.clock, self.failpoints, follow_up.settle, self.worker.wake, self.people.lets_in
-        )
+        return Scheduler(self.database, self.clock, self.failpoints, self.worker.wake, self.people.lets_in)
+
+    @cached_property
+    def follow_up(self) -> DeliveryFollowUp:
+        """Watches how what schedules say is delivered."""
+        return DeliveryFollowUp(self.database, self.people, self.proactive)
 
     @cached_property
     def halt(self) -> Halt:
@@ -327,12 +312,8 @@ class Parts:
         """How the gateway is."""
         return replace(self.condition.vitals(), heartbeat=self.heartbeat.state)
 
-    def _slot_is_over(self) -> None:
+    def _attempted(self, message: MessageId) -> None:
+        self.follow_up.attempted(message)
+
+    def _wake_scheduler(self) -> None:
         self.scheduler.wake()
-
-    def _channel(self, name: str) -> Channel | None:
-        return self.outbound.channel(Address(name, "", ""))
-
-    def _files_changed(self, session: SessionId, message: MessageId) -> None:
-        self.live.publish(session, MessageStored(message))
-        self.journal.rewrite(session)

@@ -30,8 +30,7 @@ log = structlog.get_logger(__name__)
 class Scheduler:
     """Several may run on one database.
 
-    `settle` is called after each look; True: look again soon. `woken` is called when there is something to claim.
-    `may_run` says whether a principal is still let in.
+    `woken` is called when there is something to claim. `may_run` says whether a principal is still let in.
     """
 
     def __init__(
@@ -39,14 +38,12 @@ class Scheduler:
         database: Database,
         clock: Clock,
         failpoints: Failpoints,
-        settle: Callable[[], Awaitable[bool]],
         woken: Callable[[], None],
         may_run: Callable[[Connection, PrincipalId], Awaitable[bool]],
     ) -> None:
         self._database = database
         self._clock = clock
         self._failpoints = failpoints
-        self._settle = settle
         self._woken = woken
         self._may_run = may_run
         self._awake = Wakeup()
@@ -70,17 +67,16 @@ class Scheduler:
             await self._awake.wait(rest.total_seconds())
 
     async def look(self) -> timedelta:
-        """Queue what is due now, and ask what became of what was; returns how long to rest."""
+        """Queue what is due now; returns how long to rest."""
         began = self._clock.now()
         await self.tick()
-        longest = SHORT_REST if await self._settle() else LONGEST_REST
         async with self._database.connection() as conn:
             next_due = await schedules.next_due(conn)
         if next_due is None:
-            return longest
+            return LONGEST_REST
         if next_due <= began:  # it waits for the end of its last run, which nobody announces
             return SHORT_REST
-        return max(timedelta(), min(longest, next_due - self._clock.now()))
+        return max(timedelta(), min(LONGEST_REST, next_due - self._clock.now()))
 
     async def tick(self) -> int:
         """Queue what is due now; returns how many tasks."""

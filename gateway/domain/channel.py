@@ -137,10 +137,11 @@ class Channel(Protocol):
         """Show that an answer is being written; best effort, never raises for platform errors."""
         ...
 
-    async def draft(self, address: Address, draft: int, text: str) -> None:
-        """Show an unfinished answer where `capabilities.drafts` says; best effort, never raises for platform errors.
+    async def draft(self, address: Address, draft: int, text: str) -> bool | None:
+        """Show an unfinished answer where `capabilities.drafts` says; never raises for platform errors.
 
-        `send` to the same address ends it: people see the answer once.
+        False: the platform did not take it, and is asked more rarely. May be cancelled. `send` to the same address ends
+        it: people see the answer once.
         """
         ...
 

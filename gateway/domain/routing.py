@@ -21,12 +21,7 @@ class RunCommand:
 
 @dataclass(frozen=True, slots=True)
 class StartTurn:
-    """Store the message and start a turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Steer:
-    """Store the message; the running turn takes it before its next model call."""
+    """Store the message and have it answered: the running turn takes it before its next model call, else one starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +38,10 @@ class Ignore:
     reason: str
 
 
-Decision: TypeAlias = RunCommand | StartTurn | Steer | Edit | Ignore
+Decision: TypeAlias = RunCommand | StartTurn | Edit | Ignore
 
 
-def decide(inbound: Inbound, role: Role, commands: Set[str], *, turn_running: bool = False) -> Decision:
+def decide(inbound: Inbound, role: Role, commands: Set[str]) -> Decision:
     """The route of one message; strangers and bots come first, so that nothing of theirs is looked at."""
     if inbound.sender.is_bot:
         return Ignore("sent by a bot")
@@ -63,7 +58,7 @@ def decide(inbound: Inbound, role: Role, commands: Set[str], *, turn_running: bo
         return Ignore("not addressed to the agent")
     if not inbound.text.strip() and not inbound.attachments:
         return Ignore("empty")
-    return Steer() if turn_running else StartTurn()
+    return StartTurn()
 
 
 def parse_command(text: str) -> tuple[str, str]:

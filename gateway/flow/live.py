@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.domain.ids import MessageId, SessionId
-from gateway.domain.inbound import Address
+from gateway.domain.tasks import Claim
 
 QUEUE = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A turn took these messages, the last one from `at`; what follows until `TurnEnded` answers them."""
+    """A turn took these messages; what follows until `TurnEnded`, or until another run starts one, answers them."""
 
     messages: tuple[MessageId, ...]
-    at: Address | None = None
+    run: Claim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,8 @@ class MessageStored:
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
     """The turn is over; what it had to say is stored."""
+
+    run: Claim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +119,20 @@ class Subscription:
             yield await self.get()
 
 
+@dataclass(slots=True)
+class _Running:
+    """The turn that a session is in, and what it has written since its last tool call."""
+
+    run: Claim | None
+    written: str = ""
+
+
 class Live:
     """Fan-out of turn events to the listeners of a session."""
 
     def __init__(self) -> None:
         self._listeners: defaultdict[SessionId, set[Subscription]] = defaultdict(set)
-        self._written: dict[SessionId, str] = {}
-        self._runner: dict[SessionId, Address | None] = {}
+        self._running: dict[SessionId, _Running] = {}
         self._followers: list[Callable[[SessionId], None]] = []
 
     def listen(self, callback: Callable[[SessionId], None]) -> None:
@@ -131,18 +140,19 @@ class Live:
         self._followers.append(callback)
 
     def publish(self, session: SessionId, event: LiveEvent) -> None:
-        """Tell every listener of the session."""
+        """Tell every listener of the session; the end of a turn that another one has followed is no news."""
+        running = self._running.get(session)
         match event:
-            case TurnStarted(_, at):
-                self._written.setdefault(session, "")
-                self._runner[session] = at
-            case TextWritten(text) if session in self._written:
-                self._written[session] += text
-            case TextDropped() | ToolStarted() if session in self._written:
-                self._written[session] = ""
-            case TurnEnded():
-                self._written.pop(session, None)
-                self._runner.pop(session, None)
+            case TurnStarted(_, run) if running is None or running.run != run:
+                self._running[session] = _Running(run)
+            case TextWritten(text) if running is not None:
+                running.written += text
+            case TextDropped() | ToolStarted() if running is not None:
+                running.written = ""
+            case TurnEnded(run) if running is not None:
+                if running.run != run:
+                    return
+                del self._running[session]
             case _:
                 pass
         for listener in tuple(self._listeners.get(session, ())):
@@ -153,11 +163,8 @@ class Live:
 
     def written(self, session: SessionId) -> str | None:
         """The unfinished text of the running turn; None when no turn runs here."""
-        return self._written.get(session)
-
-    def answering(self, at: Address) -> bool:
-        """Whether a turn runs that answers this address."""
-        return at in self._runner.values()
+        running = self._running.get(session)
+        return running.written if running else None
 
     @contextmanager
     def subscribe(self, session: SessionId) -> Iterator[Subscription]:

@@ -6,7 +6,7 @@ from typing import Literal, assert_never
 
 from gateway.domain.ids import AddressId, EntryId, InboxId, JournalId, MessageId, PrincipalId
 from gateway.domain.inbound import Inbound
-from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer
+from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.texts import storable
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection
@@ -44,7 +44,7 @@ def kind_of(decision: Decision) -> Kind:
             return "command"
         case Edit():
             return "edit"
-        case StartTurn() | Steer() | Ignore():
+        case StartTurn() | Ignore():
             return "message"
         case _:
             assert_never(decision)

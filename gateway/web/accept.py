@@ -4,7 +4,7 @@ from typing import assert_never
 
 from gateway.domain.inbound import Inbound
 from gateway.domain.json import Json
-from gateway.domain.routing import Edit, Ignore, RunCommand, StartTurn, Steer
+from gateway.domain.routing import Edit, Ignore, RunCommand, StartTurn
 from gateway.flow.inbound.persist import Accepted
 from gateway.web.site import Site
 
@@ -40,7 +40,7 @@ def outcome(accepted: Accepted) -> dict[str, Json]:
 
 def _kind(accepted: Accepted) -> str:
     match accepted.decision:
-        case StartTurn() | Steer():
+        case StartTurn():
             return "message"
         case RunCommand():
             return "command"

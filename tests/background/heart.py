@@ -1,7 +1,7 @@
 """A gateway's heartbeat on the real path of a message: only clock, model and messenger are a test's own."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -113,8 +113,9 @@ class Heart:
             task = await tasks.create(tx, self.path.people.owner.id, "agent", Lane.AGENTS, payload=payload)
             await tx.execute("update tasks set status = 'failed', updated_at = $2 where id = $1", task, at)
 
-    def kept(self) -> dict[str, str]:
-        """What was written into the workspace, by its path."""
+    async def kept(self) -> dict[str, str]:
+        """The files of heartbeats, by their path."""
+        assert await self.path.journal.catch_up()
         top = self.path.workspace / "sessions" / "heartbeat"
         return {str(file.relative_to(top)): file.read_text() for file in sorted(top.rglob("*.md"))}
 
@@ -143,15 +144,13 @@ def heart(path: MessagePath, clock: Clock | None = None, **more: Any) -> Heart:
         path.worker.wake,
         clock,
     )
-    runner = HeartbeatRun(
-        path.database,
-        path.turns._runner,
-        path.proactive,
-        environments,
-        lambda: made.model if made.connected else None,
-        lambda: made.config.heartbeat.to,
-        halt,
-        clock,
+    services = replace(
+        path.services,
+        environments=environments,
+        heartbeat_model=lambda: made.model if made.connected else None,
+        config=lambda: made.config,
+        halt=halt,
+        clock=clock,
     )
-    made = Heart(path, timer, runner, clock, halt, model, Config(), told, **more)
+    made = Heart(path, timer, HeartbeatRun(services), clock, halt, model, Config(), told, **more)
     return made

@@ -115,38 +115,29 @@ class TestWhoHears:
 
 
 class TestRest:
-    async def look(self, timeline: Timeline, *, unsettled: bool = False) -> timedelta:
-        async def settle() -> bool:
-            return unsettled
-
-        return await scheduler_on(timeline.world.database, timeline.clock, settle=settle).look()
-
     async def test_it_rests_until_the_next_is_due_but_never_for_long(self, timeline: Timeline) -> None:
-        assert await self.look(timeline) == timedelta(seconds=20)
+        assert await timeline.scheduler.look() == timedelta(seconds=20)
         await timeline.plan(once(START + HOUR))
-        assert await self.look(timeline) == timedelta(seconds=20)
+        assert await timeline.scheduler.look() == timedelta(seconds=20)
         timeline.clock.at = START + HOUR - timedelta(seconds=3)
-        assert await self.look(timeline) == timedelta(seconds=3)
-
-    async def test_while_something_is_on_its_way_it_looks_again_soon(self, timeline: Timeline) -> None:
-        assert await self.look(timeline, unsettled=True) == timedelta(seconds=5)
+        assert await timeline.scheduler.look() == timedelta(seconds=3)
 
     async def test_what_comes_while_it_looks_is_not_left_for_later(self, timeline: Timeline) -> None:
         await timeline.plan(once(START + HOUR))
+        await timeline.plan(once(START + HOUR - timedelta(seconds=1), "tea"))
         timeline.clock.at = START + HOUR - timedelta(milliseconds=1)
 
-        async def settle() -> bool:
+        def woken() -> None:
             timeline.clock.at += timedelta(seconds=1)
-            return False
 
-        assert await scheduler_on(timeline.world.database, timeline.clock, settle=settle).look() == timedelta()
+        assert await scheduler_on(timeline.world.database, timeline.clock, woken=woken).look() == timedelta()
 
     async def test_what_waits_for_its_last_run_is_looked_at_soon(self, timeline: Timeline) -> None:
         await timeline.plan(recurring("* * * * *"))
         timeline.clock.at = START + MINUTE
         await timeline.scheduler.tick()
         timeline.clock.at = START + 3 * MINUTE
-        assert await self.look(timeline) == timedelta(seconds=5)
+        assert await timeline.scheduler.look() == timedelta(seconds=5)
 
 
 class TestRunning:
@@ -167,15 +158,14 @@ class TestRunning:
         monkeypatch.setattr(scheduler_module, "LONGEST_REST", timedelta())
         left, again = [trouble] * 3, asyncio.Event()
 
-        async def settle() -> bool:
+        async def may_run(_tx: Connection, _principal: PrincipalId) -> bool:
             if left:
                 raise left.pop()
-            again.set()
-            return False
+            return True
 
         await timeline.plan(once(START + HOUR))
         timeline.clock.at = START + HOUR
-        async with running(scheduler_on(timeline.world.database, timeline.clock, settle=settle)):
+        async with running(scheduler_on(timeline.world.database, timeline.clock, may_run=may_run, woken=again.set)):
             await again.wait()
         assert await timeline.world.value("select count(*) from tasks") == 1
 

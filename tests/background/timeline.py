@@ -31,11 +31,6 @@ class Hand(SystemClock):
         return self.at
 
 
-async def settled() -> bool:
-    """Nothing is on its way."""
-    return False
-
-
 async def everybody(_tx: Connection, _principal: PrincipalId) -> bool:
     """All are let in."""
     return True
@@ -46,11 +41,10 @@ def scheduler_on(
     clock: SystemClock,
     *,
     failpoints: Failpoints | None = None,
-    settle: Callable[[], Awaitable[bool]] = settled,
     woken: Callable[[], None] = lambda: None,
     may_run: Callable[[Connection, PrincipalId], Awaitable[bool]] = everybody,
 ) -> Scheduler:
-    return Scheduler(database, clock, failpoints or Failpoints(None), settle, woken, may_run)
+    return Scheduler(database, clock, failpoints or Failpoints(None), woken, may_run)
 
 
 def recurring(cron: str, zone: str = "UTC", misfire: Misfire = Misfire.RUN_ONCE, name: str = "tea") -> Definition:

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -245,6 +246,20 @@ async def test_a_stream_nobody_is_sure_of_is_found_and_completed(
     platform.drop_response(lost)
     for text in ("Hel", "Hello wor", "Hello world"):
         await channel.draft(THREAD, 1, text)
+    await channel.send(answer("Hello world", THREAD))
+    assert platform.shown == ["Hello world"]
+
+
+@pytest.mark.parametrize("method", ["chat.startStream", "chat.appendStream"])
+async def test_a_stream_whose_drawing_was_cancelled_on_the_way_becomes_the_answer(
+    platform: FakeSlack, channel: Slack, method: str
+) -> None:
+    for text in ("Hel", "Hello wor"):
+        drawing = asyncio.create_task(channel.draft(THREAD, 1, text))
+        if method == ("chat.startStream" if text == "Hel" else "chat.appendStream"):
+            await platform.wait_for(lambda fake: bool(called(fake, method)))
+            drawing.cancel()
+        await asyncio.wait([drawing])
     await channel.send(answer("Hello world", THREAD))
     assert platform.shown == ["Hello world"]
 

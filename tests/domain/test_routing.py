@@ -5,7 +5,7 @@ import pytest
 
 from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.principals import Role
-from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer, decide, parse_command
+from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide, parse_command
 
 COMMANDS = {"new", "ping"}
 
@@ -15,13 +15,12 @@ def inbound(text: str, *, bot: bool = False, **more: Any) -> Inbound:
     return Inbound(Address("fake", "bot", "1"), sender, text, "m1", datetime.now(UTC), **more)
 
 
-def route(text: str, role: Role = Role.OWNER, *, turn_running: bool = False, **more: Any) -> Decision:
-    return decide(inbound(text, **more), role, COMMANDS, turn_running=turn_running)
+def route(text: str, role: Role = Role.OWNER, **more: Any) -> Decision:
+    return decide(inbound(text, **more), role, COMMANDS)
 
 
-def test_a_message_starts_a_turn_or_joins_the_one_that_runs() -> None:
+def test_a_message_is_answered() -> None:
     assert route("hello") == StartTurn()
-    assert route("hello", turn_running=True) == Steer()
 
 
 def test_a_known_command_is_run_with_its_argument() -> None:

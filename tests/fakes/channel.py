@@ -22,6 +22,7 @@ class FakeChannel:
     )
     shown: list[Outgoing] = field(default_factory=list)
     drafts: list[str] = field(default_factory=list)
+    drafts_fail: bool = False
     faults: list[Exception] = field(default_factory=list)
     asked: int = 0
     heard_at: float | None = None
@@ -57,8 +58,9 @@ class FakeChannel:
     async def typing(self, address: Address) -> None:
         self.typed.append(address)
 
-    async def draft(self, address: Address, draft: int, text: str) -> None:
+    async def draft(self, address: Address, draft: int, text: str) -> bool:
         self.drafts.append(text)
+        return not self.drafts_fail
 
     async def react(self, address: Address, platform_id: str, *, seen: bool) -> None:
         self.reacted.append((address, platform_id, seen))

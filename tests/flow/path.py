@@ -7,49 +7,38 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
-from gateway import commands, tools
+from gateway import tools
 from gateway.agent.limits import Limits
+from gateway.app.current import Current
+from gateway.app.wiring import Parts
 from gateway.background.cpu import MEMORY, Cpu
-from gateway.background.extraction import Hear, TextExtraction
+from gateway.background.extraction import Hear
 from gateway.background.jobs.agent import AgentRun
-from gateway.background.jobs.describe import Describe
+from gateway.background.jobs.chat import ChatTurns
 from gateway.background.jobs.ingest import Ingest
-from gateway.background.worker import Runner, Worker
 from gateway.config.clock import SystemClock
+from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
+from gateway.config.model import Config
+from gateway.config.starts import Starts
 from gateway.domain.access import Access
-from gateway.domain.ids import InstanceId, MessageId, SessionId
+from gateway.domain.ids import InstanceId
 from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.json import Json
 from gateway.domain.model import ModelEvent, Prompt, Reply, TextDelta, ToolCall, ToolMessage, Usage, UserMessage
 from gateway.domain.tasks import Claim, Lane
-from gateway.flow.inbound.accept import InboundFlow
 from gateway.flow.inbound.answers import Answer, Answers
-from gateway.flow.inbound.commands import CommandRunner
-from gateway.flow.inbound.outages import Outages
 from gateway.flow.inbound.persist import Accepted
-from gateway.flow.journal.journal import Journal
-from gateway.flow.live import Live, MessageStored
-from gateway.flow.outbound.notices import Notices
 from gateway.flow.outbound.proactive import ProactiveMessages
-from gateway.flow.outbound.send_tool import SendTool
-from gateway.flow.outbound.sender import Outbound
-from gateway.flow.people import People, meet
-from gateway.flow.turn.chat import ChatTurns
-from gateway.flow.turn.compact import Compactor
-from gateway.flow.turn.environment import AgentEnvironments
-from gateway.flow.turn.runner import TurnRunner
-from gateway.flow.turn.uploads import Uploads
-from gateway.flow.unattended.finish import RunFinisher
-from gateway.flow.unattended.follow_up import DeliveryFollowUp
+from gateway.flow.people import meet
 from gateway.llm.client import Description
 from gateway.store import tasks
-from gateway.store.pool import Connection, Database
-from gateway.store.transcript import journals
+from gateway.store.pool import Database
 from gateway.tools import Family
 from tests.fakes.channel import FakeChannel
 from tests.flow.workshop import Workshop
@@ -137,43 +126,55 @@ class InProcess(Cpu):
 
 
 @dataclass
-class ClosedJournals:
-    """What each file that was closed had been about."""
+class FakeCurrent(Current):
+    """What a config.json would say, said by a test."""
 
-    closed: list[str] = field(default_factory=list)
+    model: Any
+    summaries: FakeModel | None
+    bounds: Limits
+    most: int
+    listener: Hear | None
 
-    async def close(self, tx: Connection, session: SessionId, summary: str) -> None:
-        self.closed.append(summary)
-        await journals.close(tx, session, summary)
+    def limits(self) -> Limits:
+        return self.bounds
+
+    def summary_model(self) -> Any:
+        return self.summaries
+
+    def hear(self) -> Hear | None:
+        return self.listener
+
+    def longest_file(self) -> int:
+        return self.most
 
 
 @dataclass
-class MessagePath:
-    """The parts a test may want to touch."""
+class MessagePath(Parts):
+    """The parts of a gateway, and what a test may want to touch besides."""
 
-    database: Database
     model: FakeModel
     channel: FakeChannel
     workshop: Workshop
-    people: People
-    inbound: InboundFlow
-    command_runner: CommandRunner
-    outbound: Outbound
-    worker: Worker
-    turns: ChatTurns
-    live: Live
-    answers: Answers
-    notices: Notices
-    instance: InstanceId
-    workspace: Path
-    journals: ClosedJournals
-    journal: Journal
-    outages: Outages
-    uploads: Uploads
-    ingest: Ingest
-    proactive: ProactiveMessages
-    agent: AgentRun
-    follow_up: DeliveryFollowUp
+
+    @property
+    def workspace(self) -> Path:
+        return self.environment.workspace
+
+    @property
+    def turns(self) -> ChatTurns:
+        return cast(ChatTurns, self.runners["chat"])
+
+    @property
+    def agent(self) -> AgentRun:
+        return cast(AgentRun, self.runners["agent"])
+
+    @property
+    def ingest(self) -> Ingest:
+        return cast(Ingest, self.runners["ingest"])
+
+    @cached_property
+    def answers(self) -> Answers:
+        return Answers(self.database, self.live)
 
     async def say(self, *texts: str, **more: Any) -> Sequence[Accepted]:
         return await self.inbound.accept([message(text, **more) for text in texts])
@@ -238,105 +239,32 @@ async def build(
     cpu: Cpu | None = None,
     hear: Hear | None = None,
     configured: Collection[str] = ("fake",),
-    over: Callable[[], None] = lambda: None,
 ) -> MessagePath:
+    """As the composition root builds it, with what a test replaces put in its place."""
     people = await meet(database, "Ada", {"fake": OWNER})
     people.allow({"fake": Access("allowlist", frozenset({OWNER, MEMBER}))})
-    live, clock, failpoints, workshop = Live(), SystemClock(), failpoints or Failpoints(None), Workshop()
-    instance = instance or InstanceId(uuid4())
-    known = commands.discover()
-    channel = channel or FakeChannel()
-    outbound = Outbound(database, failpoints, lambda principal: environments.of(principal).workspace.root)
-    outages = Outages(database, outbound, clock)
-    of_all = [*tools.discover(), workshop.family] if families is None else families
-    proactive = ProactiveMessages(database, outbound, live, lambda: configured)
-    send_tool = SendTool(database, outbound, proactive)
-    environments = AgentEnvironments(database, people, workspace, workspace.parent / "principals", of_all, send_tool)
-    closed = ClosedJournals()
-    compactor = Compactor(database, lambda: summaries, lambda: at_tokens, closed.close, live, failpoints)
-    bounds = limits or Limits()
-    answering = TurnRunner(database, lambda: model, lambda: bounds, environments, live, clock, failpoints, compactor)
-    turns = ChatTurns(database, answering, environments, outbound, live, clock, failpoints, outages)
-    uploads = Uploads(database, environments, clock, lambda: most)
-    scratch = workspace.parent / "ingest"
-    reading = TextExtraction(database, environments, cpu or InProcess(), scratch, lambda: hear, failpoints)
-
-    def changed(session: SessionId, message: MessageId) -> None:
-        live.publish(session, MessageStored(message))
-        journal.rewrite(session)
-
-    ingest = Ingest(
-        database,
-        lambda name: outbound.channel(Address(name, "", "")),
-        uploads,
-        reading,
-        changed,
-        clock,
-        failpoints,
-    )
-    describe = Describe(database, environments, lambda: summaries, lambda: bounds, clock)
-    finisher = RunFinisher(database, environments, outbound, proactive, live, clock, failpoints, over)
-    agent = AgentRun(database, people, answering, finisher, failpoints)
-    runners: dict[str, Runner] = {"chat": turns, "ingest": ingest, "describe": describe, "agent": agent}
-    worker = Worker(database, instance, runners, [Lane.CHAT, Lane.FILES, Lane.AGENTS])
-    command_runner = CommandRunner(
-        database,
-        known,
-        model.describe,
-        outbound,
-        worker.cancel,
-        live,
-        clock,
-        failpoints,
-        limits=lambda: bounds,
-        admit=lambda: people.refresh(database),
-    )
-    journal, notices = (
-        Journal(database, people, workspace, workspace.parent, clock),
-        Notices(people, proactive),
-    )
-    live.listen(journal.changed)
-    inbound = InboundFlow(
+    config = Config.model_validate({"compaction": {"at_tokens": at_tokens}})
+    current = FakeCurrent(config, model, summaries, limits or Limits(), most, hear)
+    environment = Environment(workspace.parent / "config.json", workspace.parent, workspace)
+    path = MessagePath(
+        environment,
+        current,
         database,
         people,
-        known.keys(),
-        command_runner.run,
-        worker.wake,
-        live,
-        instance,
-        failpoints,
-        journal,
-        outages,
-        notices,
-        clock,
-    )
-    if adopt:
-        await outbound.adopt("fake", channel)
-    return MessagePath(
-        database,
+        instance or InstanceId(uuid4()),
+        failpoints or Failpoints(None),
+        Starts(),
+        SystemClock(),
         model,
-        channel,
-        workshop,
-        people,
-        inbound,
-        command_runner,
-        outbound,
-        worker,
-        turns,
-        live,
-        Answers(database, live),
-        notices,
-        instance,
-        workspace,
-        closed,
-        journal,
-        outages,
-        uploads,
-        ingest,
-        proactive,
-        agent,
-        DeliveryFollowUp(database, people, proactive),
+        channel or FakeChannel(),
+        Workshop(),
     )
+    path.families = (*tools.discover(), path.workshop.family) if families is None else tuple(families)
+    path.cpu = cpu or InProcess()
+    path.proactive = ProactiveMessages(database, path.outbound, path.live, lambda: configured)
+    if adopt:
+        await path.outbound.adopt("fake", path.channel)
+    return path
 
 
 async def crash(run: "asyncio.Task[None]") -> None:

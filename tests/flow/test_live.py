@@ -1,6 +1,7 @@
 from uuid import uuid4
 
-from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.tasks import Claim, Lane
 from gateway.flow import live as live_module
 from gateway.flow.live import (
     Live,
@@ -61,6 +62,26 @@ def test_the_unfinished_text_can_be_read_by_who_comes_late() -> None:
     assert seen == ["a", "ab", "", "c", ""]
     live.publish(HERE, TurnEnded())
     assert live.written(HERE) is None
+
+
+def test_the_end_of_a_turn_that_another_has_followed_takes_nothing_from_that_one() -> None:
+    live, (first, second) = Live(), (claim(1), claim(2))
+    live.publish(HERE, TurnStarted((MessageId(1),), first))
+    live.publish(HERE, TextWritten("old"))
+    with live.subscribe(HERE) as events:
+        live.publish(HERE, TurnStarted((MessageId(2),), second))
+        assert live.written(HERE) == ""
+        live.publish(HERE, TurnEnded(first))
+        live.publish(HERE, TextWritten("new"))
+        live.publish(HERE, TurnStarted((MessageId(3),), second))
+        assert live.written(HERE) == "new"
+        live.publish(HERE, TurnEnded(second))
+        assert live.written(HERE) is None
+        assert [type(event) for event in events.ready()] == [TurnStarted, TextWritten, TurnStarted, TurnEnded]
+
+
+def claim(token: int) -> Claim:
+    return Claim(TaskId(uuid4()), token, "chat", Lane.CHAT, PrincipalId(uuid4()), HERE, "default", 1, 5)
 
 
 def test_who_follows_the_rows_hears_of_each_session_that_got_some_and_of_nothing_else() -> None:

@@ -70,6 +70,23 @@ async def test_what_is_said_during_a_turn_steers_it(
     assert answered[0]["count"] == 1
 
 
+async def test_a_platform_that_takes_no_draft_and_no_typing_gets_the_answer_all_the_same(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
+) -> None:
+    for method in ("sendMessageDraft", "sendChatAction"):
+        telegram.hang(method)
+    models.rules = [Rule("slowly", text="one two three four")]
+    models.latency_ms, models.chunk_ms = 1000, 100
+    telegram.say("slowly, please", OWNER)
+    await telegram.wait_for(lambda tg: bool(tg.sent))
+
+    assert "sendmessagedraft" in [method for method, _ in telegram.calls]
+    assert [sent.text for sent in telegram.sent] == ["one two three four"]
+    telegram.release()
+    telegram.say("and now? mk2x", OWNER)
+    await telegram.wait_for(lambda tg: len(tg.sent) == 2)
+
+
 async def test_a_megabyte_of_text_is_kept_whole_and_shown_in_part(
     gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
 ) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.domain.ids import InboxId
 from gateway.domain.inbound import Inbound
-from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer
+from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn
 from gateway.store import addresses, inbox
 from gateway.store.inbox import Kind
 from tests.store.world import World, arrival, fresh
@@ -22,7 +22,6 @@ async def enter(world: World, inbound: Inbound, kind: Kind = "message", *, handl
         (RunCommand("new", ""), "command"),
         (Edit("m1"), "edit"),
         (StartTurn(), "message"),
-        (Steer(), "message"),
         (Ignore("empty"), "message"),
     ],
 )

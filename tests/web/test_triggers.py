@@ -84,7 +84,7 @@ class TestTaking:
 
     async def test_the_worker_is_woken(self, web: Web) -> None:
         woken = asyncio.Event()
-        web.backend.triggers._woken = woken.set
+        web.backend.triggers.woken = woken.set
         await send(web, source="ci", text="x")
         assert woken.is_set()
 

@@ -1,1 +1,70 @@
-"""Runners of background work, one kind of task per file."""
+"""Jobs: one kind of task per file, named after it; `runner(services)` of a file makes what runs its tasks."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.agent.limits import Limits
+from gateway.background.cpu import Cpu
+from gateway.background.extraction import Hear
+from gateway.background.halt import Halt
+from gateway.background.worker import Runner
+from gateway.config.failpoints import Failpoints
+from gateway.config.model import Config
+from gateway.domain.clock import Clock
+from gateway.domain.errors import OwnerMustAct
+from gateway.flow.inbound.outages import Outages
+from gateway.flow.journal.journal import Journal
+from gateway.flow.live import Live
+from gateway.flow.outbound.proactive import ProactiveMessages
+from gateway.flow.outbound.sender import Outbound
+from gateway.flow.people import People
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.finish import RunFinisher
+from gateway.flow.turn.runner import TurnRunner
+from gateway.flow.turn.uploads import Uploads
+from gateway.flow.turn.wiring import SizedModel
+from gateway.flow.unattended.follow_up import DeliveryFollowUp
+from gateway.store.pool import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What jobs may use. What an edited config.json may change is asked for whenever it is needed."""
+
+    database: Database
+    people: People
+    environments: AgentEnvironments
+    uploads: Uploads
+    journal: Journal
+    outages: Outages
+    outbound: Outbound
+    proactive: ProactiveMessages
+    turn_runner: TurnRunner
+    finisher: RunFinisher
+    follow_up: DeliveryFollowUp
+    live: Live
+    cpu: Cpu
+    halt: Halt
+    clock: Clock
+    failpoints: Failpoints
+    data: Path
+    config: Callable[[], Config]
+    limits: Callable[[], Limits]
+    summary_model: Callable[[], SizedModel | None]
+    heartbeat_model: Callable[[], SizedModel | None]
+    hear: Callable[[], Hear | None]
+    wake_scheduler: Callable[[], None]
+
+
+def discover(services: Services) -> dict[str, Runner]:
+    """The runner of every kind of task; raises `OwnerMustAct` for a file that has none."""
+    found: dict[str, Runner] = {}
+    for module in pkgutil.iter_modules(__path__):
+        try:
+            found[module.name] = importlib.import_module(f"{__name__}.{module.name}").runner(services)
+        except Exception as exc:
+            raise OwnerMustAct(f"The job {module.name} cannot be loaded; correct or remove its file. {exc}") from exc
+    return found

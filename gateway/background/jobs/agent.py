@@ -3,17 +3,18 @@
 from collections.abc import Sequence
 from itertools import takewhile
 
-from gateway.config.failpoints import Failpoints, Step
+from gateway.background.jobs import Services
+from gateway.config.failpoints import Step
 from gateway.domain.assignment import Assignment
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import Notice
-from gateway.flow.people import NOT_LET_IN, People
-from gateway.flow.turn.open import OpenedTurn, open_alone
-from gateway.flow.turn.runner import TurnResult, TurnRunner
-from gateway.flow.unattended.finish import RunFinisher
+from gateway.flow.people import NOT_LET_IN
+from gateway.flow.turn.open import OpenedTurn, open_unattended
+from gateway.flow.turn.runner import TurnResult
+from gateway.flow.unattended.finish import UnattendedFinisher
 from gateway.store import addresses, sessions, tasks
-from gateway.store.pool import Connection, Database
+from gateway.store.pool import Connection
 from gateway.store.scheduling import schedule_runs
 from gateway.store.transcript import attachments, journals, messages
 from gateway.store.transcript.messages import MessageRow
@@ -25,38 +26,45 @@ TURN_SECONDS, MOST_SECONDS = 1.0, 60.0
 class AgentRun:
     """The runner of `agent` tasks."""
 
-    def __init__(
-        self,
-        database: Database,
-        people: People,
-        runner: TurnRunner,
-        finisher: RunFinisher,
-        failpoints: Failpoints,
-    ) -> None:
-        self._database = database
-        self._people = people
-        self._runner = runner
-        self._finisher = finisher
-        self._failpoints = failpoints
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._database = services.database
+        self._failpoints = services.failpoints
+        self._finisher = UnattendedFinisher(
+            services.database,
+            services.environments,
+            services.outbound,
+            services.proactive,
+            services.finisher,
+            services.clock,
+        )
 
     async def run(self, run: Claim) -> None:
-        """Answer the prompt and tell of it; raises `RunLost` when the run was cancelled or taken over."""
+        """Answer the prompt and deliver the answer; raises `RunLost` when the run was cancelled or taken over."""
         self._failpoints.reach(Step.TURN_CLAIMED)
         assignment, opened = await self._database.run(lambda tx: self._open(tx, run))
         if opened is None:
             return
         self._failpoints.reach(Step.TURN_TAKEN)
-        said = await self._runner.answer(run, opened)
+        result = await self._services.turn_runner.answer(run, opened)
         self._failpoints.reach(Step.ANSWER_READY)
-        await self._finisher.finish(run, assignment, opened, said)
+        await self._finish(run, assignment, opened, result)
 
     async def give_up(self, run: Claim) -> None:
         """Out of attempts, which is told as any other failure."""
         assignment, opened = await self._database.run(lambda tx: self._open(tx, run))
         if opened is not None:
             text = f"{run.max_attempts} attempts failed; the log says why"
-            said = TurnResult(Notice(text), status=Status.FAILED, error="out of attempts")
-            await self._finisher.finish(run, assignment, opened, said)
+            result = TurnResult(Notice(text), status=Status.FAILED, error="out of attempts")
+            await self._finish(run, assignment, opened, result)
+
+    async def _finish(self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult) -> None:
+        """The schedule's next slot may be due now, and what was said is followed until it is delivered."""
+        sent = await self._finisher.finish(run, assignment, opened, result)
+        if assignment.schedule is not None:
+            if sent is not None:
+                self._services.follow_up.follow(sent.id)
+            self._services.wake_scheduler()
 
     async def _open(self, tx: Connection, run: Claim) -> tuple[Assignment, OpenedTurn | None]:
         """Nothing is opened of what nobody wants any more, nor before its turn."""
@@ -68,7 +76,7 @@ class AgentRun:
             await tasks.requeue(tx, run, delay=min(ahead * TURN_SECONDS, MOST_SECONDS), failed=False)
             return assignment, None
         label, history = await _history(tx, run, assignment)
-        opened = await open_alone(
+        opened = await open_unattended(
             tx,
             run,
             assignment.prompt,
@@ -82,7 +90,7 @@ class AgentRun:
         """Why nobody wants it any more, if that is so."""
         if assignment.schedule is not None and not await schedule_runs.known(tx, run.id):
             return "its schedule was removed"
-        return None if await self._people.lets_in(tx, run.principal_id) else NOT_LET_IN
+        return None if await self._services.people.lets_in(tx, run.principal_id) else NOT_LET_IN
 
 
 async def _drop(tx: Connection, run: Claim, assignment: Assignment, why: str) -> None:
@@ -106,3 +114,6 @@ async def _history(tx: Connection, run: Claim, assignment: Assignment) -> tuple[
     # What is open there a turn answers, and nobody else.
     rows = list(takewhile(lambda row: not row.open, await messages.transcript(tx, at.session_id)))
     return await sessions.label(tx, at.session_id), await attachments.joined(tx, rows)
+
+
+runner = AgentRun

@@ -1,23 +1,20 @@
 """`describe`: a model says in one line what a file is, where one is connected and may be paid for."""
 
 import asyncio
-from collections.abc import Callable
 from uuid import UUID
 
 import structlog
 
 from gateway.agent.files import one_line
-from gateway.agent.limits import Limits
-from gateway.domain.clock import Clock
+from gateway.background.jobs import Services
 from gateway.domain.ids import FileId
 from gateway.domain.model import Model, ModelsExhausted, Prompt, Reply, SystemMessage, UserMessage
 from gateway.domain.tasks import Claim, Status
 from gateway.flow.turn.budgets import Budgets
-from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.turn.prompt_files import content, picture
 from gateway.store import steps, tasks
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
+from gateway.store.pool import Connection
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
 from gateway.workspace.tree import Workspace
@@ -39,18 +36,10 @@ log = structlog.get_logger(__name__)
 class Describe:
     """Best effort: what was found out without a model stays until there is better."""
 
-    def __init__(
-        self,
-        database: Database,
-        environments: AgentEnvironments,
-        model: Callable[[], Model | None],
-        limits: Callable[[], Limits],
-        clock: Clock,
-    ) -> None:
-        self._database = database
-        self._environments = environments
-        self._model = model
-        self._budgets = Budgets(database, limits, clock)
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._database = services.database
+        self._budgets = Budgets(services.database, services.limits, services.clock)
 
     async def run(self, run: Claim) -> None:
         """Ask once; raises `RunLost`."""
@@ -79,12 +68,12 @@ class Describe:
         return None
 
     async def _asked(self, run: Claim, file: FileRow) -> Reply | None:
-        model = self._model()
+        model = self._services.summary_model()
         async with self._database.connection() as conn:
             role = (await principals.get(conn, run.principal_id)).role
         if model is None or (await self._budgets.allow(role)).refusal is not None:
             return None
-        prompt = await _prompt(self._environments.of(run.principal_id).workspace, file)
+        prompt = await _prompt(self._services.environments.of(run.principal_id).workspace, file)
         try:
             async with asyncio.timeout(SECONDS):
                 return await _reply(model, prompt)
@@ -106,3 +95,6 @@ async def _reply(model: Model, prompt: Prompt) -> Reply | None:
         if isinstance(event, Reply):
             reply = event
     return reply
+
+
+runner = Describe

@@ -1,41 +1,31 @@
 """`heartbeat`: the agent looks around by itself; only what is worth a word is told."""
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import structlog
 
 from gateway.agent.scheduling.heartbeat import NO_MODEL, Occasion, outcome, prompt
-from gateway.background.halt import Halt
-from gateway.domain.clock import Clock
-from gateway.domain.ids import PrincipalId
+from gateway.background.jobs import Services
 from gateway.domain.model import ModelsExhausted
-from gateway.domain.principals import Label
 from gateway.domain.schedules import UTC_ZONE
 from gateway.domain.tasks import Claim, Status
-from gateway.domain.texts import storable
 from gateway.domain.transcript import AssistantText, Notice
 from gateway.domain.vitals import Outcome
-from gateway.flow.outbound.proactive import ProactiveMessages
-from gateway.flow.turn.environment import AgentEnvironments
-from gateway.flow.turn.open import OpenedTurn, open_alone
-from gateway.flow.turn.runner import TurnResult, TurnRunner
-from gateway.flow.turn.wiring import SizedModel
+from gateway.flow.turn.finish import Finished
+from gateway.flow.turn.open import OpenedTurn, open_unattended
+from gateway.flow.turn.runner import TurnResult
 from gateway.llm.errors import ErrorKind
 from gateway.store import sessions, tasks
+from gateway.store.addresses import AddressRow
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
+from gateway.store.pool import Connection
 from gateway.store.scheduling import heartbeats
-from gateway.store.transcript import journals, messages
+from gateway.store.transcript import journals
 from gateway.store.transcript.messages import MessageRow
-from gateway.workspace.journal import files
-from gateway.workspace.journal.files import Place
-from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.journal.files import heartbeat_paths
 
 ORIGIN = "heartbeat"
-FILE = "sessions/heartbeat/%Y-%m-%d/%H-%M.md"
+UNASKED = TurnResult(Notice(NO_MODEL), status=Status.FAILED, error=NO_MODEL)
 
 log = structlog.get_logger(__name__)
 
@@ -57,103 +47,72 @@ class Verdict:
 
 
 class HeartbeatRun:
-    """The runner; `model` is None where none is connected, `to` is the channel that is configured to be told."""
+    """The runner of `heartbeat` tasks."""
 
-    def __init__(
-        self,
-        database: Database,
-        runner: TurnRunner,
-        proactive: ProactiveMessages,
-        environments: AgentEnvironments,
-        model: Callable[[], SizedModel | None],
-        to: Callable[[], str | None],
-        halt: Halt,
-        clock: Clock,
-    ) -> None:
-        self._database = database
-        self._runner = runner
-        self._proactive = proactive
-        self._environments = environments
-        self._model = model
-        self._to = to
-        self._halt = halt
-        self._clock = clock
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._proactive = services.proactive
+        self._halt = services.halt
 
     async def run(self, run: Claim) -> None:
-        """Ask, keep the answer, tell it if it is news; raises `RunLost`."""
-        occasion, model = await self._occasion(run), self._model()
-        if model is None:
-            await self._end(run, occasion, Verdict(Outcome.SKIPPED, NO_MODEL))
-            return
-        opened = await self._opened(run, occasion)
+        """Ask, and tell the owner if there is news; raises `RunLost`."""
+        occasion, opened = await self._open(run)
         if opened is None:
             return
-        said = await self._runner.answer(run, opened, model=model)
-        verdict = judge(said)
-        if verdict.outcome is not Outcome.SKIPPED:
-            await self._keep(run.principal_id, occasion.at, verdict.outcome, said.entry.text)
-        await self._end(run, occasion, verdict, said)
+        model = self._services.heartbeat_model()
+        result = UNASKED if model is None else await self._services.turn_runner.answer(run, opened, model=model)
+        await self._finish(run, occasion, opened, judge(result), result)
 
     async def give_up(self, run: Claim) -> None:
         """Out of attempts."""
-        occasion = await self._occasion(run)
-        why = f"{run.max_attempts} attempts broke off; the log says why, under task {run.id}"
-        await self._end(run, occasion, Verdict(Outcome.FAILED, why))
+        occasion, opened = await self._open(run)
+        if opened is not None:
+            why = f"{run.max_attempts} attempts broke off; the log says why, under task {run.id}"
+            result = TurnResult(Notice(why), status=Status.FAILED, error="out of attempts")
+            await self._finish(run, occasion, opened, Verdict(Outcome.FAILED, why), result)
 
-    async def _occasion(self, run: Claim) -> Occasion:
-        async with self._database.connection() as conn:
-            return Occasion.model_validate(await tasks.payload(conn, run.id))
+    async def _open(self, run: Claim) -> tuple[Occasion, OpenedTurn | None]:
+        """Its session, with a journal file of its own."""
+        now, zone = self._services.clock.now(), self._services.environments.of(run.principal_id).zone() or UTC_ZONE
 
-    async def _opened(self, run: Claim, occasion: Occasion) -> OpenedTurn | None:
-        now, zone = self._clock.now(), self._environments.of(run.principal_id).zone() or UTC_ZONE
-
-        async def work(tx: Connection) -> OpenedTurn | None:
+        async def work(tx: Connection) -> tuple[Occasion, OpenedTurn | None]:
+            occasion = Occasion.model_validate(await tasks.payload(tx, run.id))
             name = (await principals.get(tx, run.principal_id)).name
             asked = prompt(occasion.concerns, now, zone, name)
-            return await open_alone(tx, run, asked, label=occasion.label, origin=ORIGIN, heartbeat=True)
+            opened = await open_unattended(tx, run, asked, label=occasion.label, origin=ORIGIN, heartbeat=True)
+            if opened is not None:
+                for path in heartbeat_paths(occasion.at):
+                    if await journals.begin(tx, opened.session, run.principal_id, path):
+                        break
+            return occasion, opened
 
-        return await self._database.run(work)
+        return await self._services.database.run(work)
 
-    async def _keep(self, principal: PrincipalId, at: datetime, went: Outcome, text: str) -> None:
-        """Where the agent can read it. It is in the database all the same, so a full disk stops nothing."""
-        place = Place(self._environments.of(principal).workspace.root, at.astimezone(UTC).strftime(FILE))
-        entry = f"## {at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: {went.value}\n\n{text.strip()}\n"
-        try:
-            await asyncio.to_thread(_append, place, entry)
-        except (OSError, WorkspaceError) as exc:
-            log.warning("heartbeat.not_kept", path=place.path, error=str(exc))
+    async def _finish(
+        self, run: Claim, occasion: Occasion, opened: OpenedTurn, verdict: Verdict, result: TurnResult
+    ) -> None:
+        async def destination(tx: Connection) -> AddressRow | None:
+            if verdict.outcome not in (Outcome.TOLD, Outcome.FAILED):
+                return None
+            return await self._proactive.destination(tx, run.principal_id, channel=self._services.config().heartbeat.to)
 
-    async def _end(self, run: Claim, occasion: Occasion, verdict: Verdict, said: TurnResult | None = None) -> None:
-        told = await self._database.run(lambda tx: self._store(tx, run, occasion, verdict, said))
+        async def store(tx: Connection, answer: MessageRow, at: AddressRow | None) -> Finished:
+            """What the owner is told, the end of the session, the pulse."""
+            news = await self._news(tx, verdict)
+            sent = await self._tell(tx, at, news, answer) if news else None
+            await sessions.end(tx, answer.session_id)
+            await journals.close(tx, answer.session_id, f"Heartbeat: {verdict.outcome.value}")
+            await heartbeats.ended(tx, verdict.outcome, verdict.text, occasion.at)
+            error = verdict.text if verdict.outcome in (Outcome.FAILED, Outcome.SKIPPED) else None
+            return Finished(Status.FAILED if error else Status.COMPLETED, error, sent)
+
+        finished = await self._services.finisher.finish(run, opened.session, result, store, destination=destination)
         note = log.warning if verdict.outcome is Outcome.FAILED else log.info
-        note("heartbeat.ended", outcome=verdict.outcome.value, told=told is not None, stops=verdict.stops)
-        if told is not None:
-            self._proactive.told(told)
+        note("heartbeat.ended", outcome=verdict.outcome.value, told=finished.sent is not None, stops=verdict.stops)
         if verdict.stops:
             self._halt.stop(verdict.text)
         elif verdict.outcome in (Outcome.OK, Outcome.TOLD):
             self._halt.lift()
-
-    async def _store(
-        self, tx: Connection, run: Claim, occasion: Occasion, verdict: Verdict, said: TurnResult | None
-    ) -> MessageRow | None:
-        """One transaction: what is told, the answer in a session that ends with it, the task's end, the pulse."""
-        assert run.session_id is not None, "it was queued with one"
-        label = await sessions.label(tx, run.session_id)
-        news = await self._news(tx, verdict)
-        told = await self._tell(tx, run.principal_id, news, label) if news else None
-        await sessions.lock(tx, run.session_id)
-        await tasks.hold(tx, run)
-        if said is None:
-            await messages.close(tx, run.session_id)
-        else:
-            await said.store(tx, run, run.session_id, label=label)
-        await sessions.end(tx, run.session_id)
-        await journals.close(tx, run.session_id, f"Heartbeat: {verdict.outcome.value}")
-        error = verdict.text if verdict.outcome in (Outcome.FAILED, Outcome.SKIPPED) else None
-        await tasks.finish(tx, run, Status.FAILED if error else Status.COMPLETED, error=error)
-        await heartbeats.ended(tx, verdict.outcome, verdict.text, occasion.at)
-        return told
 
     async def _news(self, tx: Connection, verdict: Verdict) -> AssistantText | Notice | None:
         """What the owner is to know: of failures the first, and the one that stops it."""
@@ -166,24 +125,23 @@ class HeartbeatRun:
         return None if known else Notice(verdict.notice)
 
     async def _tell(
-        self, tx: Connection, principal: PrincipalId, news: AssistantText | Notice, label: Label
+        self, tx: Connection, at: AddressRow | None, news: AssistantText | Notice, answer: MessageRow
     ) -> MessageRow | None:
-        at = await self._proactive.destination(tx, principal, channel=self._to())
         if at is None:
-            log.warning("heartbeat.nobody_to_tell", hint="it is kept; write to the agent once, on any channel")
+            log.warning("heartbeat.nobody_to_tell", hint="write to the agent once, on any channel")
             return None
-        return await self._proactive.say(tx, at, principal, news, label=label, origin=ORIGIN)
+        return await self._proactive.say(tx, at, answer.principal_id, news, label=answer.label, origin=ORIGIN)
 
 
-def judge(said: TurnResult) -> Verdict:
+def judge(result: TurnResult) -> Verdict:
     """What the end of a run means."""
-    if said.problem is not None:
-        return _failed(said.problem)
-    if isinstance(said.entry, Notice):
-        return Verdict(Outcome.SKIPPED, said.error or said.entry.text)
-    went = outcome(said.entry.text)
+    if result.problem is not None:
+        return _failed(result.problem)
+    if isinstance(result.entry, Notice):
+        return Verdict(Outcome.SKIPPED, result.error or result.entry.text)
+    went = outcome(result.entry.text)
     return Verdict(
-        went, {Outcome.TOLD: said.entry.text, Outcome.FAILED: "the model gave an empty answer"}.get(went, "")
+        went, {Outcome.TOLD: result.entry.text, Outcome.FAILED: "the model gave an empty answer"}.get(went, "")
     )
 
 
@@ -197,7 +155,4 @@ def _failed(problem: ModelsExhausted) -> Verdict:
     return Verdict(Outcome.FAILED, f"no model answered (the last was {last.model}: {last.error})")
 
 
-def _append(place: Place, text: str) -> None:
-    """The old file or the whole new one, whatever happens."""
-    before = files.read(place)
-    files.replace(place, (before + b"\n" if before else b"") + storable(text).encode())
+runner = HeartbeatRun

@@ -1,24 +1,25 @@
 """`ingest`: the files of a message are fetched, stored and read, so that a turn finds them beside its words."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TypeAlias
 from uuid import UUID
 
 import structlog
 
 from gateway.background.extraction import TextExtraction
-from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.channel import Channel, FetchDelayed, FetchFailed
-from gateway.domain.clock import Clock
+from gateway.background.jobs import Services
+from gateway.config.failpoints import Step
+from gateway.domain.channel import FetchDelayed, FetchFailed
 from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.inbound import Address
 from gateway.domain.tasks import Claim, Status
-from gateway.flow.turn.sinks import typing
-from gateway.flow.turn.uploads import UploadRefused, Uploads
+from gateway.flow.live import MessageStored
+from gateway.flow.turn.presence import typing
+from gateway.flow.turn.uploads import UploadRefused
 from gateway.store import addresses, sessions, tasks
-from gateway.store.pool import Connection, Database
+from gateway.store.pool import Connection
 from gateway.store.transcript import attachments, files, messages
 from gateway.store.transcript.attachments import Incomplete
 from gateway.store.transcript.messages import MessageRow
@@ -29,32 +30,23 @@ MOST_SECONDS = 60.0
 FETCH_SECONDS = 300.0
 """For one file: who is slower than that may not keep others waiting."""
 
-Changed: TypeAlias = Callable[[SessionId, MessageId], None]
-"""Told of each message whose files are further than they were; never blocks."""
-
 log = structlog.get_logger(__name__)
 
 
 class Ingest:
     """Each step is committed by itself: a run that is killed goes on where it stopped."""
 
-    def __init__(
-        self,
-        database: Database,
-        channels: Callable[[str], Channel | None],
-        uploads: Uploads,
-        extraction: TextExtraction,
-        changed: Changed,
-        clock: Clock,
-        failpoints: Failpoints,
-    ) -> None:
-        self._database = database
-        self._channels = channels
-        self._uploads = uploads
-        self._extraction = extraction
-        self._changed = changed
-        self._clock = clock
-        self._failpoints = failpoints
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._database = services.database
+        self._extraction = TextExtraction(
+            services.database,
+            services.environments,
+            services.cpu,
+            services.data / "ingest",
+            services.hear,
+            services.failpoints,
+        )
 
     async def run(self, run: Claim) -> None:
         """Bring in all files of the message; raises `RunLost`."""
@@ -88,6 +80,11 @@ class Ingest:
         await self._database.run(end)
         self._changed(message.session_id, message.id)
 
+    def _changed(self, session: SessionId, message: MessageId) -> None:
+        """Its files are further than they were."""
+        self._services.live.publish(session, MessageStored(message))
+        self._services.journal.rewrite(session)
+
     async def _left(self, run: Claim) -> tuple[MessageRow, list[Incomplete]]:
         """The message as it is now, and what of it is still to be brought in."""
         async with self._database.connection() as conn:
@@ -104,7 +101,7 @@ class Ingest:
             return
         async with self._database.connection() as conn:
             at = await addresses.get(conn, message.address_id)
-        async with typing(self._channels(at.channel), at):
+        async with typing(self._services.outbound.channel(at), at):
             yield
 
     async def _bring_in(self, run: Claim, each: Incomplete) -> None:
@@ -117,22 +114,25 @@ class Ingest:
         except (FetchFailed, UploadRefused) as exc:
             await self._fail(run, each, str(exc))
         except FetchDelayed as exc:
-            if self._clock.now() - each.created_at < LONGEST_WAIT:
+            if self._services.clock.now() - each.created_at < LONGEST_WAIT:
                 raise
             await self._fail(run, each, f"it could not be fetched for a day: {exc}")
 
     async def _fetch(self, run: Claim, each: Incomplete) -> None:
-        channel = self._channels(each.channel)
+        uploads = self._services.uploads
+        channel = self._services.outbound.channel(Address(each.channel, "", ""))
         if channel is None:
             raise FetchDelayed(f"{each.channel} is shut")
-        self._uploads.check(each.size)
+        uploads.check(each.size)
         pieces = channel.fetch(each.announced)
         try:
             async with asyncio.timeout(FETCH_SECONDS):
-                file = await self._uploads.keep(each.principal_id, each.name, each.mime, pieces, origin=each.channel)
+                file = await self._services.uploads.keep(
+                    each.principal_id, each.name, each.mime, pieces, origin=each.channel
+                )
         except TimeoutError:
             raise FetchFailed(f"it could not be fetched within {FETCH_SECONDS / 60:g} minutes") from None
-        self._failpoints.reach(Step.INGEST_KEPT)
+        self._services.failpoints.reach(Step.INGEST_KEPT)
 
         async def note(tx: Connection) -> None:
             await tasks.progress(tx, run)
@@ -150,7 +150,7 @@ class Ingest:
 
     def _wait(self, each: Incomplete) -> float:
         """Seconds: the longer it has been waited for, the longer the next wait."""
-        age = (self._clock.now() - each.created_at).total_seconds()
+        age = (self._services.clock.now() - each.created_at).total_seconds()
         return min(MOST_SECONDS, max(1.0, age / 2))
 
 
@@ -163,3 +163,6 @@ async def _end(tx: Connection, run: Claim, message: MessageRow, wait: float) -> 
     else:
         await tasks.finish(tx, run, Status.COMPLETED)
         await tasks.hasten(tx, message.session_id)
+
+
+runner = Ingest

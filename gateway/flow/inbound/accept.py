@@ -14,7 +14,7 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import EntryId, InboxId, InstanceId
 from gateway.domain.inbound import Arrival, Inbound
 from gateway.domain.principals import Role
-from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer, decide
+from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide
 from gateway.flow.inbound.outages import Outages
 from gateway.flow.inbound.persist import ALBUM_SECONDS, Accepted, InboundWriter
 from gateway.flow.inbound.quarantine import Quarantine
@@ -130,7 +130,7 @@ class InboundFlow:
 
     def _decide(self, inbound: Inbound) -> tuple[Role, Decision]:
         role = self._people.role(inbound)
-        return role, decide(inbound, role, self._commands, turn_running=self._live.answering(inbound.address))
+        return role, decide(inbound, role, self._commands)
 
     async def _keep(self, arrival: Arrival, role: Role, decision: Decision) -> Accepted:
         """In the journal, then in the database; what meets an outage queues up behind what did before it."""
@@ -175,7 +175,7 @@ class InboundFlow:
                 # Also one that was stored before: whether its effect was committed, only its row knows.
                 if not await self._run_command(accepted.inbox_id):
                     raise TryAgainLater("a command waits for the database, and what follows it waits with it")
-            case StartTurn() | Steer() | Edit() if accepted.message_id is not None and not accepted.duplicate:
+            case StartTurn() | Edit() if accepted.message_id is not None and not accepted.duplicate:
                 self._wake()
                 if arrival.inbound.album:
                     asyncio.get_running_loop().call_later(ALBUM_SECONDS, self._wake)

@@ -9,7 +9,7 @@ from gateway.domain import digest
 from gateway.domain.ids import AddressId, InboxId, InstanceId, MessageId, SessionId
 from gateway.domain.inbound import Arrival, Attachment, Earlier, Inbound
 from gateway.domain.principals import Label, Role, label_of
-from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, Steer
+from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText, UserText
 from gateway.flow.journal.journal import Journal
@@ -71,7 +71,7 @@ class InboundWriter:
         said, label = _as_said(inbound), _label(inbound, role)
         message: MessageId | None
         match decision:
-            case StartTurn() | Steer():
+            case StartTurn():
                 message = await self._queue(tx, at, arrived, replace(arrival, inbound=said), label)
             case Edit(platform_id):
                 message = await unread.edit(tx, at.id, platform_id, said.text, label)

@@ -13,7 +13,7 @@ from gateway.store.pool import Database
 from gateway.store.transcript import entries, journals
 from gateway.store.transcript.entries import Line, Mark
 from gateway.store.transcript.journals import JournalRow, Listed
-from gateway.workspace.journal.files import INDEX, SECOND, Place, Version, began, filed_path
+from gateway.workspace.journal.files import INDEX, SECOND, Place, Version, began, filed_path, run_path, stays
 from gateway.workspace.journal.format import Content
 from gateway.workspace.journal.summary import IndexLine, render_index, render_line
 from gateway.workspace.journal.writer import JournalWriter
@@ -94,7 +94,7 @@ class Copies:
             log.warning("journal.left_over", path=str(place.root / place.path))
 
     async def file(self, journal: JournalRow) -> None:
-        """Move a closed journal to `memory/` and list it there, unless something in it still waits to be stored.
+        """Move a closed journal to where it stays, unless something in it still waits to be stored.
 
         Each step can be done again, and the database is told last: what a crash interrupts is done anew.
         """
@@ -107,22 +107,26 @@ class Copies:
         target = await self._target(journal, place)
         index = await self._listed(journal, target)
         await self._writer.put_right(target, transcribed(await self._lines(journal.id)), set())
-        if await self._writer.remove(place, stored):
+        if target == place or await self._writer.remove(place, stored):
             async with self._database.connection() as conn:
                 await journals.file_away(conn, journal.id, target.path)
             self._indexes[place.root] = index
             log.info("journal.filed", session_id=str(journal.session_id), path=target.path)
 
     async def _target(self, journal: JournalRow, place: Place) -> Place:
-        """Where it goes: by its second, or the next one if a lost file had that."""
-        second = began(journal.path)
+        """A conversation goes to `memory/` by its second, or the next one if a lost file had that; a run below it."""
+        if stays(journal.path):
+            return place
         async with self._database.connection() as conn:
+            if await journals.unattended(conn, journal.session_id):
+                return Place(place.root, run_path(journal.opened_at, journal.id))
+            second = began(journal.path)
             while await journals.at_path(conn, journal.principal_id, filed_path(second)) is not None:
                 second += SECOND
         return Place(place.root, filed_path(second))
 
     async def _listed(self, journal: JournalRow, target: Place) -> Version | None:
-        """Add its line to the index; write all of that anew unless it is as the last filing left it."""
+        """Add its line to the index, if it gets one; write all of that anew unless it is as the last filing left it."""
         index, left = Place(target.root, INDEX), self._indexes.pop(target.root, None)
 
         def line(row: Listed) -> IndexLine:

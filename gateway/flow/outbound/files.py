@@ -31,7 +31,7 @@ def no_root(_principal: PrincipalId) -> Path:
 
 
 async def outgoing_file(root: Path, file: FileRow, most: int) -> OutgoingFile:
-    """The file as it was when it was queued, of at most `most` bytes; raises `NotEnclosed`."""
+    """The file as it was when it was queued, of at most `most` bytes; raises `NotAttachable`."""
     if not most:
         raise NotAttachable(f"Files cannot be sent here. {whereabouts(file)}")
     try:

@@ -1,4 +1,4 @@
-"""Notices: what the gateway itself has to tell its owner, where the owner is told things."""
+"""Notices: messages from the gateway itself to its owner."""
 
 import structlog
 
@@ -12,14 +12,14 @@ log = structlog.get_logger(__name__)
 
 
 class Notices:
-    """Writes to the owner without being asked."""
+    """Sends notices to the chat that the owner used last."""
 
     def __init__(self, people: People, proactive: ProactiveMessages) -> None:
         self._people = people
         self._proactive = proactive
 
     async def tell_owner(self, text: str, buttons: tuple[Button, ...] = ()) -> None:
-        """Store and send a notice; an owner who has never written anywhere is told by the log alone."""
+        """Store and send a notice; for an owner who has no chat yet it is only logged."""
         owner, notice = self._people.owner.id, Notice(text)
         if not await self._proactive.tell(owner, notice, label=Label.OWNER, origin="gateway", buttons=buttons):
             log.warning("owner.unreachable", notice=text)

@@ -1,4 +1,4 @@
-"""Proactive messages: what is said to a person unasked, in a chat of theirs and nowhere else."""
+"""Proactive messages: sent to a person without being asked for, in one of their own chats and nowhere else."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -22,14 +22,14 @@ PAGE, TERMINAL = "web", "terminal"
 
 
 class HandedOver(SupaclawError):
-    """The chat belongs to somebody else now; nothing was said there."""
+    """The chat belongs to somebody else now; nothing was stored there."""
 
 
 class ProactiveMessages:
-    """Says something in a chat, so that its person can go on talking about it; that never starts a turn.
+    """Stores a message in a chat, so that the person can reply to it; it never starts a turn.
 
-    Locks are taken in the order address, session of the chat, session of the run, task, schedule. So whoever delivers
-    asks for the `destination` first, and holds its own session and its task after that.
+    Lock order: address, session of the chat, session of the run, task, schedule. So a run asks for its `destination`
+    first, and locks its own session and task after that.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ProactiveMessages:
 
     @property
     def channels(self) -> set[str]:
-        """Those on which people are reached."""
+        """The channels on which people can be reached."""
         return {PAGE, *self._configured()}
 
     async def destination(
@@ -54,8 +54,8 @@ class ProactiveMessages:
         channel: str | None = None,
         avoid: AddressId | None = None,
     ) -> AddressRow | None:
-        """Where a person is told, held together with its session: at `address`, else on `channel`, else where they
-        wrote last, in the terminal only if that is all there is. None: there is no chat. It is never at `avoid`.
+        """The chat to send to, locked with its session: `address`, else one on `channel`, else where the person wrote
+        last; the terminal only if there is nothing else; never `avoid`. None: there is no chat.
         """
         reach = partial(addresses.told_at, tx, principal, self.channels, TERMINAL)
         while at := await reach(asked=address, channel=channel, avoid=avoid):
@@ -79,9 +79,9 @@ class ProactiveMessages:
         files: Sequence[FileId] = (),
         buttons: Sequence[Button] = (),
     ) -> MessageRow:
-        """Store it in the session that is current there, and queue what is `sent` of it. Raises `HandedOver`.
+        """Store it in the chat's current session, and queue it, or the shorter text `sent`. Raises `HandedOver`.
 
-        The agent's words end no turn, and the session gets their label.
+        What the agent says ends no turn, and the session gets its label.
         """
         held = await addresses.lock_by_id(tx, at.id)
         if held.principal_id != principal:
@@ -98,8 +98,8 @@ class ProactiveMessages:
         await self._outbound.put(tx, held, row.id, shown, files=files, buttons=buttons)
         return row
 
-    def told(self, row: MessageRow) -> None:
-        """What was said is committed: whoever looks sees it, and it is sent."""
+    def committed(self, row: MessageRow) -> None:
+        """Publish a message that was stored, and wake the sender."""
         self._live.publish(row.session_id, MessageStored(row.id))
         self._outbound.wake()
 
@@ -112,7 +112,7 @@ class ProactiveMessages:
         origin: str,
         buttons: Sequence[Button] = (),
     ) -> MessageRow | None:
-        """Say it where this person is told; None when there is no chat."""
+        """Say it in the person's chat; None when there is none."""
 
         async def work(tx: Connection) -> MessageRow | None:
             at = await self.destination(tx, principal)
@@ -122,5 +122,5 @@ class ProactiveMessages:
 
         row = await self._database.run(work)
         if row is not None:
-            self.told(row)
+            self.committed(row)
         return row

@@ -46,7 +46,7 @@ class SendTool:
                 row = await self._database.run(lambda tx: self._store(tx, principal, at, text, file))
             except HandedOver as error:
                 raise ToolFailed("no_such_chat", str(error)) from error
-            self._proactive.told(row)
+            self._proactive.committed(row)
             return Posted(at.channel, row.id)
 
         return post

@@ -1,7 +1,7 @@
 """The sender: what was committed is sent, in order per address, each address on a lane of its own."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -30,11 +30,21 @@ log = structlog.get_logger(__name__)
 
 
 class Outbound:
-    """The sender: one lane per address, so that a slow chat delays nobody else."""
+    """The sender: one lane per address, so that a slow chat delays nobody else.
 
-    def __init__(self, database: Database, failpoints: Failpoints, roots: Roots = no_root) -> None:
+    `attempted` is told of the message after each attempt to send a part of it; it must not block.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        failpoints: Failpoints,
+        roots: Roots = no_root,
+        attempted: Callable[[MessageId], None] = lambda _: None,
+    ) -> None:
         self._database = database
         self._delivery = Delivery(database, failpoints, roots)
+        self._attempted = attempted
         self._channels: dict[str, Channel] = {}
         self._met: set[str] = set()
         self._awake = Wakeup()
@@ -85,6 +95,7 @@ class Outbound:
                 left = await outbox.left_sending(conn, name)
             for row in left:
                 await self._delivery.resume(channel, row)
+                self._attempted(row.message_id)
             self._met.add(name)
         self._channels[name] = channel
         self.wake()
@@ -132,7 +143,7 @@ class Outbound:
         try:
             async with self._database.connection() as conn:
                 at = await addresses.get(conn, row.address_id)
-            while due and (channel := self.channel(at)) and await self._delivery.send(channel, at, due):
+            while due and (channel := self.channel(at)) and await self._send(channel, at, due):
                 async with self._database.connection() as conn:
                     due = await outbox.next_for(conn, at.id)
         except DatabaseDown as exc:
@@ -144,3 +155,9 @@ class Outbound:
         finally:
             del self._busy[row.address_id]
             self.wake()
+
+    async def _send(self, channel: Channel, at: AddressRow, row: OutboxRow) -> bool:
+        try:
+            return await self._delivery.send(channel, at, row)
+        finally:
+            self._attempted(row.message_id)

@@ -1,1 +1,1 @@
-"""One turn of the agent: what it starts from, what it may use, what becomes of each of its steps."""
+"""One turn of the agent: how it is opened, run and finished."""

@@ -1,4 +1,4 @@
-"""Budgets: when the money of the day or of the month is gone, no model is called and the owner is asked."""
+"""Budgets: when the budget of a day or month is used up, no model is called, and the owner is asked for more."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,14 +17,14 @@ WORDS = {Period.DAY: ("Today's", "today"), Period.MONTH: ("This month's", "this 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What one run may do, and the words for whoever asked when it may not even begin."""
+    """The limits of one run; or why it may not start, in words for the person who asked."""
 
     limits: Limits
     refusal: str | None
 
 
 class Budgets:
-    """One per process: the books as they were at the last look, and what its runs have spent since then."""
+    """One per process: the spending as last read from the database, plus what runs here have spent since."""
 
     def __init__(self, database: Database, limits: Callable[[], Limits], clock: Clock) -> None:
         self._database = database
@@ -35,38 +35,38 @@ class Budgets:
         self._settled: tuple[datetime, float] | None = None
 
     async def allow(self, role: Role) -> Allowed:
-        """The bounds of a run that begins now; runs at the same time share what is left."""
+        """The limits of a run that starts now; concurrent runs share what is left."""
         limits = self._limits()
         if limits.day_usd is None and limits.month_usd is None:
             return Allowed(limits, None)
-        await self._look()
-        gone = self._gone(limits)
-        refusal = None if gone is None else self._words(gone, limits, role, "I did not ask a model")
+        await self._read_spending()
+        gone = self._exhausted(limits)
+        refusal = None if gone is None else self._explain(gone, limits, role, "I did not ask a model")
         return Allowed(replace(limits, purse=lambda: self._stop(limits, role)), refusal)
 
     async def take(self, event: TurnEvent) -> None:
-        """As a sink: what a run has just spent is gone for all others."""
+        """As a sink: count what a run has just spent against the budget of all."""
         if isinstance(event, ModelReplied):
             cost = event.reply.usage.cost_usd
             self._accounts = {
                 period: replace(account, spent=account.spent + cost) for period, account in self._accounts.items()
             }
 
-    async def _look(self) -> None:
+    async def _read_spending(self) -> None:
         now = self._clock.now()
         async with self._database.connection() as conn:
-            self._accounts = await spending.accounts(conn, now, await self._before(conn, now))
+            self._accounts = await spending.accounts(conn, now, await self._settled_spending(conn, now))
         self._read_at = now
 
-    async def _before(self, conn: Connection, now: datetime) -> float:
-        """The settled part of the month: it changes with the day only, and a month may have many calls."""
+    async def _settled_spending(self, conn: Connection, now: datetime) -> float:
+        """What earlier days of the month cost; read once a day, since a month may have many calls."""
         day = Period.DAY.start(now)
         if self._settled is None or self._settled[0] != day:
             self._settled = day, await spending.settled(conn, now)
         return self._settled[1]
 
-    def _gone(self, limits: Limits) -> Period | None:
-        """The longest period whose money is used up."""
+    def _exhausted(self, limits: Limits) -> Period | None:
+        """The longest period whose budget is used up."""
         for period in (Period.MONTH, Period.DAY):
             limit, account = _limit(limits, period), self._account(period)
             if limit is not None and used_up(account.spent, limit + account.extra):
@@ -74,19 +74,21 @@ class Budgets:
         return None
 
     def _account(self, period: Period) -> Account:
-        """Of the period under way: midnight may have passed since the last look."""
+        """Of the current period: midnight may have passed since it was read."""
         now = self._clock.now()
         if self._read_at is None or period.start(now) != period.start(self._read_at):
             return Account()
         return self._accounts[period]
 
     def _stop(self, limits: Limits, role: Role) -> Stop | None:
-        gone = self._gone(limits)
+        gone = self._exhausted(limits)
         if gone is None:
             return None
-        return Stop(f"{gone.value}_usd", self._words(gone, limits, role, "I stopped early; what I did so far is kept"))
+        return Stop(
+            f"{gone.value}_usd", self._explain(gone, limits, role, "I stopped early; what I did so far is kept")
+        )
 
-    def _words(self, period: Period, limits: Limits, role: Role, meaning: str) -> str:
+    def _explain(self, period: Period, limits: Limits, role: Role, meaning: str) -> str:
         whose, when = WORDS[period]
         if role is not Role.OWNER:
             return f"The budget for models is used up. {meaning}. Ask the owner to allow more, then write again."

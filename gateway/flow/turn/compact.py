@@ -1,9 +1,8 @@
-"""Compact: a conversation that has grown too long goes on with a summary of its older part."""
+"""Compaction: a summary replaces the older part of a conversation that has grown too long."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import structlog
 
@@ -24,16 +23,13 @@ from gateway.flow.turn.sinks import Sink
 from gateway.flow.turn.wiring import LEAST, SizedModel
 from gateway.store import sessions, steps, tasks
 from gateway.store.pool import Connection, Database
-from gateway.store.transcript import memories, messages
-
-CloseJournal: TypeAlias = Callable[[Connection, SessionId, str], Awaitable[object]]
-"""Closes the file of a session, in the same transaction; the text says in a line what it was about."""
+from gateway.store.transcript import journals, memories, messages
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class NewSummary:
     """A summary that is not stored yet, the facts to remember for ever, and what was asked of a model for them."""
 
     what: Cut
@@ -43,40 +39,31 @@ class Written:
     reply: Reply | None
 
 
+@dataclass(frozen=True, slots=True)
 class Compactor:
-    """Puts a summary in the place of what is older; nothing that waits for an answer is ever part of that.
+    """Summarises older messages, never one that still waits for an answer.
 
-    The model is asked outside of any transaction. If there is none, or it fails, or it answers something else, the
-    summary is made without one.
+    The model is asked outside of any transaction. Without one, or when it fails or answers something else, rules make
+    the summary.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        model: Callable[[], SizedModel | None],
-        at_tokens: Callable[[], int],
-        close_journal: CloseJournal,
-        live: Live,
-        failpoints: Failpoints,
-    ) -> None:
-        self._database = database
-        self._model = model
-        self._at_tokens = at_tokens
-        self._close_journal = close_journal
-        self._live = live
-        self._failpoints = failpoints
+    database: Database
+    model: Callable[[], SizedModel | None]
+    at_tokens: Callable[[], int]
+    live: Live
+    failpoints: Failpoints
 
     async def prepare(
         self, run: Claim, opened: OpenedTurn, room: int, paid: Sink, *, overflow: bool = False
     ) -> OpenedTurn:
         """Compact, once, a transcript that is too long for `room` or for the configuration.
 
-        After an `overflow` a provider has said so: all that may go goes. Returns the turn to go on with, which is
-        another one if anything was written since it was opened.
+        On `overflow`, when a provider refused the prompt, everything that can be summarised is. Returns the turn to go
+        on with: read again if anything was written since it was opened.
         """
-        at = min(self._at_tokens(), room)
+        at = min(self.at_tokens(), room)
         if overflow:
-            opened = await self._reopened(opened)
+            opened = await self._reopened(run, opened)
             return await self._compacted(run, opened, cut_of(opened.transcript, run.id, 0), at, paid)
         if tokens_of(opened.transcript) < at:
             return opened
@@ -88,24 +75,24 @@ class Compactor:
         summary = await self._written(what, longest_summary(at))
         if summary.reply is not None:
             await paid.take(ModelReplied(summary.reply, ()))
-        self._failpoints.reach(Step.SUMMARY_READY)
-        stored = await self._database.run(lambda tx: self._store(tx, run, opened.session, summary))
-        self._failpoints.reach(Step.SUMMARY_COMMITTED)
+        self.failpoints.reach(Step.SUMMARY_READY)
+        stored = await self.database.run(lambda tx: self._store(tx, run, opened.session, summary))
+        self.failpoints.reach(Step.SUMMARY_COMMITTED)
         if stored is not None:
             log.info("session.compacted", covers=what.last, rows=len(what.covered), facts=len(summary.facts))
-            self._live.publish(opened.session, MessageStored(stored))
-        return await self._reopened(opened)
+            self.live.publish(opened.session, MessageStored(stored))
+        return await self._reopened(run, opened)
 
-    async def _written(self, what: Cut, limit: int) -> Written:
+    async def _written(self, what: Cut, limit: int) -> NewSummary:
         reply = await self._asked(what, limit)
         sections = None if reply is None else read(reply.text)
         if sections is None:
-            return Written(what, await asyncio.to_thread(without_model, what, limit), (), limit, reply)
-        return Written(what, sections, lasting(sections), limit, reply)
+            return NewSummary(what, await asyncio.to_thread(without_model, what, limit), (), limit, reply)
+        return NewSummary(what, sections, lasting(sections), limit, reply)
 
     async def _asked(self, what: Cut, limit: int) -> Reply | None:
         """What the model says, whatever that is; None if it says nothing."""
-        model = self._model()
+        model = self.model()
         if model is None:
             return None
         prompt = await asyncio.to_thread(prompt_for, what, max(model.prompt_budget(), LEAST), limit)
@@ -117,7 +104,7 @@ class Compactor:
             log.exception("summary.failed")
         return None
 
-    async def _store(self, tx: Connection, run: Claim, session: SessionId, summary: Written) -> MessageId | None:
+    async def _store(self, tx: Connection, run: Claim, session: SessionId, summary: NewSummary) -> MessageId | None:
         """One transaction: the facts, the summary that hides what they came from, the end of the journal's file."""
         what = summary.what
         await sessions.lock(tx, session)
@@ -130,17 +117,17 @@ class Compactor:
         await _remember(tx, run, session, summary, label)
         text = Summary(written(summary.sections, summary.limit))
         row = await messages.say(tx, session, run.principal_id, text, label=label, task=run.id, covers=what.last)
-        await self._close_journal(tx, session, goal(summary.sections))
+        await journals.close(tx, session, goal(summary.sections))
         return row.id
 
-    async def _reopened(self, opened: OpenedTurn) -> OpenedTurn:
+    async def _reopened(self, run: Claim, opened: OpenedTurn) -> OpenedTurn:
         """The turn as the rows have it now; what arrived meanwhile joins it."""
-        again = await self._database.run(opened.again)
+        again = await self.database.run(opened.again)
         if again is None:
             raise RunLost("what this run was to answer needs no answer any more")
         joined = tuple(id for id in again.asked_ids if id not in opened.asked_ids)
         if joined:
-            self._live.publish(again.session, TurnStarted(joined, opened.at.address if opened.at else None))
+            self.live.publish(again.session, TurnStarted(joined, run))
         return again
 
 
@@ -154,7 +141,7 @@ async def _reply(model: SizedModel, prompt: Prompt) -> Reply:
     return reply
 
 
-async def _remember(tx: Connection, run: Claim, session: SessionId, summary: Written, label: Label) -> None:
+async def _remember(tx: Connection, run: Claim, session: SessionId, summary: NewSummary, label: Label) -> None:
     for fact in summary.facts:
         await memories.add(
             tx,

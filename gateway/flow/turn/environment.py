@@ -45,7 +45,7 @@ class AgentEnvironment:
 
 
 class AgentEnvironments:
-    """Builds each home once. The owner's files are the workspace; another's lie apart from it, under its own id."""
+    """Builds each environment once. The owner's files are the workspace; a member's lie outside it, under their id."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class AgentEnvironments:
         self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
 
     def of(self, principal: PrincipalId) -> AgentEnvironment:
-        """The principal's home; those not used for long are built anew."""
+        """The principal's environment; the least recently used are dropped and built again when needed."""
         if principal not in self._built:
             self._built[principal] = self._build(principal)
         self._built.move_to_end(principal)
@@ -79,7 +79,7 @@ class AgentEnvironments:
         return self._built[principal]
 
     def forget(self) -> None:
-        """Let go of every home; each is built anew when it is asked for."""
+        """Drop all environments; each is built again when it is needed."""
         self._built.clear()
 
     def _build(self, principal: PrincipalId) -> AgentEnvironment:

@@ -67,20 +67,20 @@ class OpenedTurn:
 
 @dataclass(frozen=True, slots=True)
 class OpenedChat(OpenedTurn):
-    """A turn that somebody waits for in a chat."""
+    """A turn of a chat."""
 
     at: AddressRow
 
 
 async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
-    """Take what is unread and complete; None when there is nothing, and the task is over or waits. Raises `RunLost`."""
+    """Take the unread messages whose files are in; None if there are none: the task ends or waits. Raises `RunLost`."""
     assert run.session_id is not None, "a chat task has a session"
     await sessions.lock(tx, run.session_id)
     await tasks.hold(tx, run)
     await unread.take(tx, run.session_id, joining=False)
     rows = await messages.transcript(tx, run.session_id)
     if not any(row.open for row in rows) and await unread.left(tx, run.session_id):
-        # Its files are on their way: whoever brings them in hastens the task, which keeps no slot meanwhile.
+        # Its files are being fetched: the job that does it hastens this task, which keeps no slot meanwhile.
         await tasks.renew(tx, run, delay=await unread.patience(tx, run.session_id))
         return None
     transcript, files, all_files = await attachments.of_turn(tx, run.session_id, rows, LISTED)
@@ -105,7 +105,7 @@ async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
     )
 
 
-async def open_alone(
+async def open_unattended(
     tx: Connection,
     run: Claim,
     prompt: str,
@@ -116,10 +116,9 @@ async def open_alone(
     history: Sequence[MessageRow] = (),
     heartbeat: bool = False,
 ) -> OpenedTurn | None:
-    """Say the prompt, once, in the session of a task that nobody waits for; raises `RunLost`.
+    """Store the prompt, once, in the session of an unattended run; raises `RunLost`.
 
-    None when that prompt is open no more, and the task is over. Whatever an earlier task left open there has nobody
-    who would answer it.
+    None if the prompt has been answered or closed: the task ends. What an earlier task left open is closed.
     """
     assert run.session_id is not None, "a task that asks a model has a session"
     await sessions.lock(tx, run.session_id)
@@ -142,7 +141,7 @@ async def open_alone(
         at=at,
         transcript=transcript,
         asked=asked,
-        again=lambda tx: open_alone(
+        again=lambda tx: open_unattended(
             tx, run, prompt, label=label, origin=origin, at=at, history=history, heartbeat=heartbeat
         ),
         spent=await _spent(tx, run, run.session_id, transcript),

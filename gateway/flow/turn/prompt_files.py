@@ -11,7 +11,7 @@ from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.tree import Workspace
 
 SHORT = 3_000
-"""Characters of a file that are shown at once; of what is longer only the place is told."""
+"""Characters of a file that are shown at once; of what is longer only the path is given."""
 OF_A_MESSAGE = 12_000
 PICTURES = 8
 PICTURE_BYTES = 400_000
@@ -25,21 +25,21 @@ async def with_files(entries: Sequence[Entry], workspace: Workspace, asked: Set[
         if isinstance(entry, UserText) and entry.attachments:
             images = await _pictures(entry.attachments, workspace, room) if entry.id in asked else ()
             room -= len(images)
-            told = await _with_text(entry.attachments, workspace)
-            shown.append(replace(entry, attachments=told, images=images))
+            listed = await _with_text(entry.attachments, workspace)
+            shown.append(replace(entry, attachments=listed, images=images))
         else:
             shown.append(entry)
     return shown[::-1]
 
 
 async def _with_text(files: Sequence[Attached], workspace: Workspace) -> tuple[Attached, ...]:
-    told: list[Attached] = []
+    listed: list[Attached] = []
     room = OF_A_MESSAGE
     for file in files:
         text = await _short_text(file, workspace)
         room -= len(text)
-        told.append(replace(file, excerpt=text) if text and room >= 0 else file)
-    return tuple(told)
+        listed.append(replace(file, excerpt=text) if text and room >= 0 else file)
+    return tuple(listed)
 
 
 async def _short_text(file: Attached, workspace: Workspace) -> str:

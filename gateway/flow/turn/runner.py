@@ -1,4 +1,4 @@
-"""The turn runner: from an opened turn to its result, whoever asked and wherever the answer goes."""
+"""The turn runner: from an opened turn to its result, for chats and unattended runs alike."""
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """How a turn ends: with the agent's answer, or with the gateway's word that there is none."""
+    """What a turn ends with: the agent's answer, or a notice from the gateway that says why there is none."""
 
     entry: AssistantText | Notice
     reply: Reply | None = None
@@ -49,7 +49,7 @@ class TurnResult:
     async def store(
         self, tx: Connection, run: Claim, session: SessionId, *, label: Label, address: AddressId | None = None
     ) -> MessageRow:
-        """In the session, which the caller has locked: it answers all that was taken up there, and is in the books."""
+        """Add it to the session, which the caller has locked, as the answer to its open messages; record the costs."""
         origin = "agent" if isinstance(self.entry, AssistantText) else "gateway"
         answer = await messages.say(
             tx, session, run.principal_id, self.entry, label=label, origin=origin, address=address, task=run.id
@@ -61,7 +61,7 @@ class TurnResult:
 
 
 class TurnRunner:
-    """One for all runs, so that they share the books."""
+    """One for all runs, so that they share one count of the spending."""
 
     def __init__(
         self,
@@ -85,10 +85,10 @@ class TurnRunner:
     async def answer(
         self, run: Claim, opened: OpenedTurn, sinks: Sequence[Sink] = (), model: SizedModel | None = None
     ) -> TurnResult:
-        """The answer; without money no model is asked. A prompt too long for its provider is shortened once.
+        """The answer. With no budget left no model is asked; a prompt too long for its provider is shortened once.
 
-        `model` answers instead of the usual one. What was used is in the books when this returns, and each step is
-        stored as it is taken. Raises `RunLost`.
+        `model` replaces the configured one. Each step is stored before the next, and its costs are counted. Raises
+        `RunLost`.
         """
         allowed = await self._budgets.allow(opened.principal.role)
         if allowed.refusal is not None:
@@ -111,7 +111,7 @@ class TurnRunner:
     async def _prepared(
         self, run: Claim, opened: OpenedTurn, model: SizedModel, limits: Limits, budget: int | None
     ) -> LoopWiring:
-        """Compacted if it has grown too long, and in any case when `budget` says that a provider found it too long."""
+        """Compacted if it is too long, and always when a provider said so, in which case `budget` is set."""
         conversation = self._conversation(run, opened, model, limits, budget)
         if budget is None and limits.stop(opened.spent):
             return conversation

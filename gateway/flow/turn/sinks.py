@@ -1,15 +1,9 @@
-"""Sinks: what a turn emits becomes rows, a live view and a draft."""
+"""Sinks: what a turn emits becomes rows and a live view."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
 from typing import Protocol, assert_never
 
-import structlog
-
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.channel import Channel
-from gateway.domain.clock import Clock
 from gateway.domain.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
 from gateway.domain.ids import SessionId
 from gateway.domain.model import Restarted, TextDelta
@@ -18,20 +12,8 @@ from gateway.domain.tasks import Claim
 from gateway.domain.transcript import AssistantText
 from gateway.flow.live import Live, TextDropped, TextWritten, ToolEnded, ToolStarted
 from gateway.store import sessions, steps, tasks
-from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages
-from gateway.store.transcript.messages import MessageRow
-
-DRAFT_AFTER = 0.8
-DRAFT_EVERY = 1.0
-TYPING_EVERY = 4.0
-TYPING_AT_MOST = 120.0
-MARKED_AT_MOST = 10
-"""Messages of one turn; more marks would say no more."""
-MARK_WITHIN = 5.0
-
-log = structlog.get_logger(__name__)
 
 
 class Sink(Protocol):
@@ -119,82 +101,3 @@ class LiveSink:
                 pass
             case _:
                 assert_never(event)
-
-
-class DraftSink:
-    """Shows the unfinished answer in a private chat, as often as a platform bears."""
-
-    def __init__(self, channel: Channel, at: AddressRow, draft: int, clock: Clock) -> None:
-        self._channel = channel
-        self._at = at
-        self._draft = draft
-        self._clock = clock
-        self._text = ""
-        self._next = clock.monotonic() + DRAFT_AFTER
-
-    async def take(self, event: TurnEvent) -> None:
-        """Best effort: a draft that cannot be shown is skipped."""
-        match event:
-            case TextDelta(text):
-                self._text += text
-                now = self._clock.monotonic()
-                if now >= self._next:
-                    self._next = now + DRAFT_EVERY
-                    await _shown(self._channel.draft(self._at.address, self._draft, self._text))
-            case Restarted() | ModelReplied():
-                self._text = ""
-            case ToolFinished() | Steered() | Answered():
-                pass
-            case _:
-                assert_never(event)
-
-
-@asynccontextmanager
-async def typing(channel: Channel | None, at: AddressRow) -> AsyncIterator[None]:
-    """Show that an answer is being written, every 4 s and for 2 minutes at most."""
-    if channel is None or not channel.capabilities.typing:
-        yield
-        return
-    shown = asyncio.create_task(_keep_typing(channel, at), name=f"typing {at.id}")
-    try:
-        yield
-    finally:
-        shown.cancel()
-        await asyncio.wait([shown])
-
-
-@asynccontextmanager
-async def seen_reaction(channel: Channel | None, at: AddressRow, asked: Sequence[MessageRow]) -> AsyncIterator[None]:
-    """Where a platform has marks, mark what is being answered, and take the marks back: also those of a dead run."""
-    if channel is None or not channel.capabilities.reactions:
-        yield
-        return
-    ids = [row.platform_id for row in asked if row.address_id == at.id and row.platform_id][-MARKED_AT_MOST:]
-    marking = asyncio.create_task(_mark(channel, at, ids, seen=True), name=f"marking {at.id}")
-    try:
-        yield
-    finally:
-        await asyncio.wait([marking])
-        await _mark(channel, at, ids, seen=False)
-
-
-async def _mark(channel: Channel, at: AddressRow, ids: Sequence[str], *, seen: bool) -> None:
-    """For 5 s at most."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(MARK_WITHIN):
-            for id in ids:
-                await _shown(channel.react(at.address, id, seen=seen))
-
-
-async def _keep_typing(channel: Channel, at: AddressRow) -> None:
-    for _ in range(int(TYPING_AT_MOST / TYPING_EVERY)):
-        await _shown(channel.typing(at.address))
-        await asyncio.sleep(TYPING_EVERY)
-
-
-async def _shown(showing: Awaitable[None]) -> None:
-    """Best effort: a channel that breaks over it costs no answer."""
-    try:
-        await showing
-    except Exception:
-        log.exception("channel.broken")

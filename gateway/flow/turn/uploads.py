@@ -75,7 +75,7 @@ class Uploads:
         path = await asyncio.to_thread(incoming.settle, f"{self._clock.now():%Y-%m-%d}", name)
         size, sha256 = incoming.size, incoming.sha256
         async with self._database.connection() as conn:
-            # Whoever hands a file over, what is in it may have been written by anybody.
+            # Its content may have been written by anybody, no matter who sent it.
             return await files.keep(
                 conn,
                 principal,

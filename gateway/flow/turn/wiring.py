@@ -38,7 +38,7 @@ class SizedModel(Model, Protocol):
 
 
 class LoopWiring:
-    """One run of the loop; `budget` is what a prompt may have if that is less than the model promises."""
+    """One run of the loop; `budget` limits a prompt to fewer tokens than the model takes."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class LoopWiring:
 
     @property
     def room(self) -> int:
-        """Tokens the transcript may take of a prompt: what the standing instructions leave, and half of it at least."""
+        """Tokens of a prompt for the transcript: what the system prompt leaves, but at least half."""
         budget = self._budget()
         return max(budget - estimate(self._system.text), budget // 2)
 
@@ -111,12 +111,12 @@ class LoopWiring:
 
     def _budget(self) -> int:
         """Tokens of a prompt without the tools."""
-        promised = self._model.prompt_budget()
-        most = promised if self._most is None else min(promised, self._most)
+        accepted = self._model.prompt_budget()
+        most = accepted if self._most is None else min(accepted, self._most)
         return max(most - self._environment.schema_tokens, LEAST)
 
     async def _steer(self) -> Sequence[UserText]:
-        """What arrived since the last model call; a turn that begins with one has just taken it."""
+        """What arrived since the last model call; nothing at the first one, for the turn has just read its messages."""
         if self._fresh:
             self._fresh = False
             return ()
@@ -125,8 +125,7 @@ class LoopWiring:
                 return ()
         rows = await self._database.run(self._take)
         if rows:
-            at = self._opened.at.address if self._opened.at else None
-            self._live.publish(self._opened.session, TurnStarted(tuple(row.id for row in rows), at))
+            self._live.publish(self._opened.session, TurnStarted(tuple(row.id for row in rows), self._run))
         entries = await self._shown(rows, {row.id for row in rows})
         return [entry for entry in entries if isinstance(entry, UserText)]
 
@@ -141,7 +140,7 @@ class LoopWiring:
 
 
 def _in_order(rows: Sequence[MessageRow], run: TaskId) -> Sequence[MessageRow]:
-    """What was told by itself while the turn ran stands before its question: a model answers what comes last."""
+    """Proactive messages stored while the turn ran go before its question: a model answers what comes last."""
     asked = next((place for place, row in enumerate(rows) if row.open), len(rows))
     aside = [row for row in rows[asked:] if row.kind == "assistant" and not row.final and row.task_id != run]
     return (*rows[:asked], *aside, *(row for row in rows[asked:] if row not in aside)) if aside else rows

@@ -1,1 +1,1 @@
-"""Runs that nobody waits for: how they start, end, and are followed until they are delivered."""
+"""Unattended runs, of schedules, triggers and heartbeats: how they start and end, and how results are delivered."""

@@ -1,4 +1,4 @@
-"""Alerts on schedules: a failure is told once, and so is the recovery."""
+"""Alerts on schedules: one notice when it starts to fail, and one when it works again."""
 
 import structlog
 
@@ -18,14 +18,14 @@ log = structlog.get_logger(__name__)
 async def alert_failure(
     tx: Connection, proactive: ProactiveMessages, schedule: ScheduleRow, at: AddressRow | None, notice: Notice
 ) -> MessageRow | None:
-    """Tell it, unless it is recurring and that was told; the caller holds the schedule. Without a chat the log is told.
+    """Send the notice: for a recurring schedule only the first time in a row, for any other each time.
 
-    What runs only once is told of each time.
+    The caller holds the schedule. Without a chat it is only logged.
     """
     if schedule.failing_since is not None and isinstance(schedule.definition.when, Recurring):
         return None
     if at is None:
-        log.warning("schedule.untold", schedule=schedule.id)
+        log.warning("schedule.alert_not_sent", schedule=schedule.id)
         return None
     await schedule_runs.set_failing(tx, schedule.id, failing=True)
     return await proactive.say(tx, at, at.principal_id, notice, label=schedule.label, origin="gateway")
@@ -34,7 +34,7 @@ async def alert_failure(
 async def alert_recovery(
     tx: Connection, proactive: ProactiveMessages, schedule: ScheduleRow, at: AddressRow | None
 ) -> MessageRow | None:
-    """Tell it, if its failure was told; the caller holds the schedule."""
+    """Say that it works again, if a notice said that it failed; the caller holds the schedule."""
     if schedule.failing_since is None:
         return None
     await schedule_runs.set_failing(tx, schedule.id, failing=False)

@@ -1,9 +1,12 @@
-"""Follow up what schedules told until it is delivered, or until it is known that it is not."""
+"""Delivery follow-up: what becomes of the results of schedules after they were handed to the sender."""
+
+import asyncio
 
 import structlog
 
 from gateway.agent.scheduling.alerts import schedule_undelivered
 from gateway.domain.errors import TryAgainLater
+from gateway.domain.ids import MessageId
 from gateway.domain.texts import one_line
 from gateway.domain.transcript import AssistantText
 from gateway.flow.outbound.proactive import ProactiveMessages
@@ -18,7 +21,7 @@ from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
 
-BATCH = 100
+RETRY_SECONDS = 5.0
 LONGEST_ERROR = 500
 IN_DOUBT = "may not have arrived"
 
@@ -26,93 +29,124 @@ log = structlog.get_logger(__name__)
 
 
 class DeliveryFollowUp:
-    """What was refused is said once more, elsewhere; what may have arrived is never said again."""
+    """Sends a refused result once more, to another chat; what may have arrived is never sent again.
+
+    Looks at every run at the start, and after that only when the sender has dealt with what one of them said.
+    """
 
     def __init__(self, database: Database, people: People, proactive: ProactiveMessages) -> None:
         self._database = database
         self._people = people
         self._proactive = proactive
+        self._followed: set[MessageId] = set()
+        self._due = asyncio.Event()
 
-    async def settle(self) -> bool:
-        """Look once; whether something is still on its way, or left for the next look."""
-        if not await self._on_their_way():
-            return False
+    def follow(self, message: MessageId) -> None:
+        """A run has said this, and it is committed; never blocks."""
+        self._followed.add(message)
+        self._due.set()
+
+    def attempted(self, message: MessageId) -> None:
+        """The sender has tried to send a part of it; never blocks."""
+        if message in self._followed:
+            self._due.set()
+
+    def look_again(self) -> None:
+        """Which channels there are has changed; never blocks."""
+        self._due.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._due.clear()
+            try:
+                await self.settle()
+            except TryAgainLater as exc:
+                log.warning("follow_up.waits", error=str(exc))
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                await self._due.wait()
+
+    async def settle(self) -> None:
+        """Record every delivery that has come to its end, and act on those that failed."""
+        known = set(self._followed)
+        async with self._database.connection() as conn:
+            on_their_way = await schedule_runs.on_their_way(conn)
+        self._followed = self._followed - known | on_their_way
+        if not on_their_way:
+            return
         await self._database.run(lambda tx: schedule_runs.refuse(tx, self._proactive.channels))
-        await self._database.run(lambda tx: schedule_runs.deliver(tx, BATCH))
+        await self._database.run(schedule_runs.deliver)
         async with self._database.connection() as conn:
-            arrived = await schedule_runs.arrived(conn, BATCH)
-        for arrival in arrived:
-            await self._settled(arrival)
-        return await self._on_their_way()
+            outcomes = await schedule_runs.arrived(conn)
+        for outcome in outcomes:
+            await self._settled(outcome)
 
-    async def _on_their_way(self) -> bool:
-        async with self._database.connection() as conn:
-            return await schedule_runs.on_their_way(conn)
-
-    async def _settled(self, arrival: DeliveryOutcome) -> None:
+    async def _settled(self, outcome: DeliveryOutcome) -> None:
         try:
-            told = await self._database.run(lambda tx: self._settle(tx, arrival))
+            told = await self._database.run(lambda tx: self._settle(tx, outcome))
         except TryAgainLater:
             raise
         except Exception:  # the others are not kept waiting for it
-            log.exception("run.unsettled", task_id=str(arrival.task_id))
+            log.exception("run.unsettled", task_id=str(outcome.task_id))
         else:
             if told is not None:
-                self._proactive.told(told)
+                self.follow(told.id)
+                self._proactive.committed(told)
 
-    async def _settle(self, tx: Connection, arrival: DeliveryOutcome) -> MessageRow | None:
+    async def _settle(self, tx: Connection, outcome: DeliveryOutcome) -> MessageRow | None:
         """One transaction; what was said in it."""
-        if arrival.refused is not None and not arrival.uncertain:
-            return await self._refused(tx, arrival, one_line(arrival.refused, LONGEST_ERROR))
-        at = await self._proactive.destination(tx, arrival.principal_id, address=arrival.address_id)
-        schedule = await _hold(tx, arrival)
+        if outcome.refused is not None and not outcome.uncertain:
+            return await self._refused(tx, outcome, one_line(outcome.refused, LONGEST_ERROR))
+        at = await self._proactive.destination(tx, outcome.principal_id, address=outcome.address_id)
+        schedule = await _hold(tx, outcome)
         if schedule is None:
             return None
-        if arrival.uncertain:
-            log.warning("run.in_doubt", task_id=str(arrival.task_id))
-            await schedule_runs.failed(tx, arrival.task_id, IN_DOUBT)
+        if outcome.uncertain:
+            log.warning("run.in_doubt", task_id=str(outcome.task_id))
+            await schedule_runs.failed(tx, outcome.task_id, IN_DOUBT)
             return None
-        await schedule_runs.delivered(tx, arrival.task_id)
-        if schedule.failing_since is None or arrival.produced_at < schedule.failing_since:  # it says nothing of later
+        await schedule_runs.delivered(tx, outcome.task_id)
+        if schedule.failing_since is None or outcome.produced_at < schedule.failing_since:  # it says nothing of later
             return None
         return await alert_recovery(tx, self._proactive, schedule, at)
 
-    async def _refused(self, tx: Connection, arrival: DeliveryOutcome, why: str) -> MessageRow | None:
+    async def _refused(self, tx: Connection, outcome: DeliveryOutcome, why: str) -> MessageRow | None:
         """Once more where its person is told otherwise; where that is nowhere, its owner hears of it."""
-        told, avoid = self._proactive, arrival.address_id
-        elsewhere = None if arrival.again else await told.destination(tx, arrival.principal_id, avoid=avoid)
+        told, avoid = self._proactive, outcome.address_id
+        elsewhere = None if outcome.again else await told.destination(tx, outcome.principal_id, avoid=avoid)
         at = elsewhere or await told.destination(tx, self._people.owner.id, avoid=avoid)
-        schedule = await _hold(tx, arrival)
+        schedule = await _hold(tx, outcome)
         if schedule is None:
             return None
-        log.warning("run.refused", task_id=str(arrival.task_id), again=elsewhere is not None)
+        log.warning("run.refused", task_id=str(outcome.task_id), again=elsewhere is not None)
         if elsewhere is not None:
-            return await self._again(tx, arrival, elsewhere)
-        await schedule_runs.failed(tx, arrival.task_id, f"could not be delivered: {why}")
-        return await alert_failure(tx, told, schedule, at, schedule_undelivered(schedule.definition, arrival.slot, why))
+            return await self._again(tx, outcome, elsewhere)
+        await schedule_runs.failed(tx, outcome.task_id, f"could not be delivered: {why}")
+        return await alert_failure(tx, told, schedule, at, schedule_undelivered(schedule.definition, outcome.slot, why))
 
-    async def _again(self, tx: Connection, arrival: DeliveryOutcome, at: AddressRow) -> MessageRow:
+    async def _again(self, tx: Connection, outcome: DeliveryOutcome, at: AddressRow) -> MessageRow:
         """As it was said, with the file of a long one."""
-        said = await messages.get(tx, arrival.message_id)
+        said = await messages.get(tx, outcome.message_id)
         assert said is not None, "messages are never deleted"
         parts = await outbox.of_message(tx, said.id)
         files = [part.file_id for part in parts if part.file_id is not None]
         told = await self._proactive.say(
             tx,
             at,
-            arrival.principal_id,
+            outcome.principal_id,
             AssistantText(said.text),
             label=said.label,
             origin=said.origin,
-            task=arrival.task_id,
+            task=outcome.task_id,
             sent=parts[0].text if files else None,
             files=files,
         )
-        await schedule_runs.moved(tx, arrival.task_id, told.id)
+        await schedule_runs.moved(tx, outcome.task_id, told.id)
         return told
 
 
-async def _hold(tx: Connection, arrival: DeliveryOutcome) -> ScheduleRow | None:
+async def _hold(tx: Connection, outcome: DeliveryOutcome) -> ScheduleRow | None:
     """Its schedule; None if that is gone, or somebody else has dealt with it."""
-    schedule = await schedule_runs.hold(tx, arrival.schedule_id)
-    return schedule if schedule is not None and await schedule_runs.still(tx, arrival) else None
+    schedule = await schedule_runs.hold(tx, outcome.schedule_id)
+    return schedule if schedule is not None and await schedule_runs.still(tx, outcome) else None

@@ -90,22 +90,18 @@ async def refuse(conn: Connection, channels: Collection[str]) -> None:
     )
 
 
-async def deliver(conn: Connection, limit: int) -> int:
-    """Note as delivered what is there, of schedules that nobody believes to be failing; returns how many."""
-    done = await conn.fetch(
+async def deliver(conn: Connection) -> None:
+    """Note as delivered what is there, of schedules that nobody believes to be failing."""
+    await conn.execute(
         """update schedule_runs set delivered_at = now()
            where task_id in (
              select r.task_id from schedule_runs r join schedules s on s.id = r.schedule_id
              where r.message_id is not null and r.delivered_at is null and r.error is null and s.failing_since is null
-               and not exists (select from outbox o where o.message_id = r.message_id and o.state <> 'sent')
-             limit $1)
-           returning task_id""",
-        limit,
+               and not exists (select from outbox o where o.message_id = r.message_id and o.state <> 'sent'))"""
     )
-    return len(done)
 
 
-async def arrived(conn: Connection, limit: int) -> list[DeliveryOutcome]:
+async def arrived(conn: Connection) -> list[DeliveryOutcome]:
     """What else is not on its way any more."""
     rows = await conn.fetch(
         """select r.schedule_id, r.slot, r.principal_id, r.task_id, r.message_id, m.address_id, r.produced_at,
@@ -117,8 +113,7 @@ async def arrived(conn: Connection, limit: int) -> list[DeliveryOutcome]:
              from outbox where message_id = r.message_id) o on true
            where r.message_id is not null and r.delivered_at is null and r.error is null
              and not coalesce(o.waits, false)
-           order by r.message_id limit $1""",
-        limit,
+           order by r.message_id"""
     )
     return [DeliveryOutcome(**row) for row in rows]
 
@@ -134,13 +129,13 @@ async def still(conn: Connection, arrival: DeliveryOutcome) -> bool:
     return bool(found)
 
 
-async def on_their_way(conn: Connection) -> bool:
-    """Whether anything that was told is not there yet."""
-    found = await conn.fetchval(
-        """select exists (select from schedule_runs
-                          where message_id is not null and delivered_at is null and error is null)"""
+async def on_their_way(conn: Connection) -> set[MessageId]:
+    """What was told and is not there yet."""
+    rows = await conn.fetch(
+        """select message_id from schedule_runs
+           where message_id is not null and delivered_at is null and error is null"""
     )
-    return bool(found)
+    return {row["message_id"] for row in rows}
 
 
 async def failed_this_hour(conn: Connection, principal: PrincipalId, source: str, but: TaskId) -> bool:

@@ -148,6 +148,16 @@ async def unopened(conn: Connection, limit: int, session: SessionId | None = Non
     return [Unopened(**row) for row in rows]
 
 
+async def unattended(conn: Connection, session: SessionId) -> bool:
+    """Whether the session is that of an unattended run: what such a run said to a person is in their chat."""
+    origin = await conn.fetchval(
+        """select origin from messages where session_id = $1 and kind = 'user' and seq is not null
+           order by seq limit 1""",
+        session,
+    )
+    return origin in ("schedule", "trigger", "heartbeat")
+
+
 async def listed(conn: Connection, journal: JournalRow, *, others: bool = True) -> list[Listed]:
     """This journal and the `others` of its principal that are filed, but for what ran by itself: that told a chat."""
     rows = await conn.fetch(

@@ -19,6 +19,7 @@ SECOND = timedelta(seconds=1)
 
 _OPEN = f"{SESSIONS}/%Y-%m-%d/%H-%M-%S.md"
 _FILED = "memory/%Y%m%d%H%M%S.md"
+_HEARTBEATS = f"{SESSIONS}/heartbeat/"
 _IS_OPEN = re.compile(SESSIONS + r"/\d{4}-\d{2}-\d{2}/\d{2}-\d{2}-\d{2}\.md")
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = _APPEND | os.O_CREAT | os.O_EXCL
@@ -43,6 +44,22 @@ class Place:
 def filed_path(at: datetime) -> str:
     """Where the file of a closed conversation lies."""
     return at.astimezone(UTC).strftime(_FILED)
+
+
+def run_path(opened: datetime, id: int) -> str:
+    """Where the file of a closed run that nobody waited for lies."""
+    return f"memory/runs/{opened.astimezone(UTC):%Y-%m}/{id}.md"
+
+
+def heartbeat_paths(at: datetime) -> Iterator[str]:
+    """Where a heartbeat's file lies and stays: by its minute, or by its second if the minute has one already."""
+    yield at.astimezone(UTC).strftime(f"{_HEARTBEATS}%Y-%m-%d/%H-%M.md")
+    yield at.astimezone(UTC).strftime(f"{_HEARTBEATS}%Y-%m-%d/%H-%M-%S.md")
+
+
+def stays(path: str) -> bool:
+    """Whether a file is not moved when it is closed."""
+    return path.startswith(_HEARTBEATS)
 
 
 def began(path: str) -> datetime:

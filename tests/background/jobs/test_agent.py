@@ -238,16 +238,37 @@ class TestResult:
         assert isinstance(stored, MessageStored)
 
     async def test_whoever_looks_what_is_due_hears_that_a_slot_is_over(
-        self, database: Database, workspace: Path
+        self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         heard: list[str] = []
-        path = await build(database, workspace, FakeModel(), over=lambda: heard.append("over"))
+        monkeypatch.setattr(path.scheduler, "wake", lambda: heard.append("over"))
         await greet(path)
         await fire(path, await plan(path))
         await work(path)
         await trigger(path)
         await work(path)
         assert heard == ["over"]
+
+    async def test_its_file_ends_in_a_folder_of_its_own_and_no_index_names_it(self, path: MessagePath) -> None:
+        path.model.answer = reply("Time to stretch.")
+        await fire(path, await plan(path))
+        await work(path)
+        await trigger(path)
+        await work(path)
+        await trigger(path, name="ci/main")
+        await work(path)
+        for _ in range(2):
+            assert await path.journal.catch_up()
+        filed = sorted((path.workspace / "memory").rglob("*"))
+        runs = [each for each in filed if each.is_file()]
+        opened = await path.rows(
+            "select to_char(opened_at at time zone 'utc', 'YYYY-MM'), id from journals order by id"
+        )
+        assert [str(each.relative_to(path.workspace)) for each in runs] == [
+            f"memory/runs/{month}/{id}.md" for month, id in opened[:2]
+        ]
+        assert all("Time to stretch." in each.read_text() for each in runs)
+        assert len(list((path.workspace / "sessions").rglob("*.md"))) == 1
 
     async def test_without_any_chat_the_answer_is_kept_and_the_slot_says_so(self, path: MessagePath) -> None:
         path.model.answer = reply("Time to stretch.")

@@ -148,7 +148,7 @@ class TestTelling:
 
         assert await beat(said("news")) is Outcome.TOLD
         assert await beating.path.rows(HEARD) == []
-        assert "news" in beating.kept()["2026-11-21/12-30.md"]
+        assert "news" in (await beating.kept())["2026-11-21/12-30.md"]
 
     async def test_a_model_of_its_own_is_asked(self, beating: Heart, beat: Beat) -> None:
         beating.model = FakeModel()
@@ -178,7 +178,7 @@ class TestTelling:
 
 
 class TestFiles:
-    async def test_every_answer_is_kept_a_second_one_of_the_same_minute_below_the_first(
+    async def test_each_has_its_file_named_after_its_minute_a_second_one_of_that_after_its_second(
         self, beating: Heart, beat: Beat
     ) -> None:
         await beat()
@@ -186,26 +186,39 @@ class TestFiles:
         await beat(said("news"))
         await beat(BUSY)
 
-        assert beating.kept() == {
-            "2026-11-21/12-30.md": (
-                "## 2026-11-21 12:30:00 UTC: ok\n\nheartbeat ok\n\n## 2026-11-21 12:30:00 UTC: told\n\nnews\n"
-            ),
-            "2026-11-21/13-00.md": "## 2026-11-21 13:00:00 UTC: failed\n\nAll are busy.\n",
-        }
+        kept = await beating.kept()
+        assert list(kept) == ["2026-11-21/12-30-00.md", "2026-11-21/12-30.md", "2026-11-21/13-00.md"]
+        answers = ["news", "heartbeat ok", "All are busy."]
+        assert [answer in text for answer, text in zip(answers, kept.values(), strict=True)] == [True] * 3
 
-    async def test_the_journal_takes_them_for_no_conversation(self, beating: Heart, beat: Beat) -> None:
+    async def test_their_files_stay_where_they_are_and_no_index_names_them(self, beating: Heart, beat: Beat) -> None:
         await beat(said("news"))
-        journal = beating.path.journal
+        journal, workspace = beating.path.journal, beating.path.workspace
         for _ in range(2):
             assert await journal.unstored() == []
             await journal.checked()
             await journal.catch_up()
 
-        assert "news" in beating.kept()["2026-11-21/12-30.md"]
-        assert not (beating.path.workspace.parent / "journal" / "damaged").exists()
+        assert "news" in (await beating.kept())["2026-11-21/12-30.md"]
+        assert not (workspace.parent / "journal" / "damaged").exists()
+        assert not (workspace / "memory").exists()
+
+    async def test_one_that_died_goes_on_in_its_file(self, beating: Heart) -> None:
+        beating.model.answer = in_turn(ZeroDivisionError(), said("news"))
+        await beating.timer.beat()
+        with pytest.raises(ZeroDivisionError):
+            await beating.work()
+        async with beating.path.database.connection() as conn:
+            await tasks.release(conn, beating.path.instance)
+        await beating.work()
+
+        kept = await beating.kept()
+        assert list(kept) == ["2026-11-21/12-00.md"]
+        assert "news" in kept["2026-11-21/12-00.md"]
 
     async def test_the_agent_reads_them_and_does_not_write_there(self, beating: Heart, beat: Beat) -> None:
         await beat(said("news"))
+        await beating.kept()
         workspace, path = Workspace(beating.path.workspace), "sessions/heartbeat/2026-11-21/12-30.md"
 
         assert "news" in (workspace.head(path, 1000) or "")
@@ -251,7 +264,7 @@ class TestFailures:
         assert await beat(said("")) is Outcome.FAILED
         [(_, notice, *_)] = await beating.path.rows(HEARD)
         assert "the model gave an empty answer" in notice
-        assert NO_ANSWER in beating.kept()["2026-11-21/12-30.md"]
+        assert NO_ANSWER in (await beating.kept())["2026-11-21/12-30.md"]
 
     async def test_keys_that_are_refused_end_it_until_they_are_changed(self, beating: Heart, beat: Beat) -> None:
         assert await beat(REFUSED) is Outcome.FAILED
@@ -275,11 +288,11 @@ class TestFailures:
     async def test_without_money_it_is_no_failure(self, beating: Heart, beat: Beat, path: MessagePath) -> None:
         await beating.timer.beat()
         await beating.spend(1000, kind="agent", at=datetime.now(UTC))
-        path.turns._runner._budgets._limits = lambda: Limits(day_usd=1.0)
+        path.turn_runner._budgets._limits = lambda: Limits(day_usd=1.0)
         await beating.work()
 
         assert (await beating.pulse()).outcome is Outcome.SKIPPED
-        assert (await beating.path.rows(HEARD), beating.model.prompts, beating.kept()) == ([], [], {})
+        assert (await beating.path.rows(HEARD), beating.model.prompts) == ([], [])
 
     async def test_without_a_model_meanwhile_nobody_answers_in_its_place(self, beating: Heart) -> None:
         await beating.timer.beat()
@@ -288,7 +301,7 @@ class TestFailures:
 
         beat = (await beating.pulse()).beat
         assert (beat.outcome, beat.text) == (Outcome.SKIPPED, "no model is connected")
-        assert (await beating.path.rows(HEARD), beating.path.model.prompts, beating.kept()) == ([], [], {})
+        assert (await beating.path.rows(HEARD), beating.path.model.prompts) == ([], [])
 
     async def test_out_of_attempts_it_ends_and_says_so(self, beating: Heart) -> None:
         await beating.timer.beat()

@@ -119,7 +119,7 @@ def files_of(root: Path) -> dict[str, bytes]:
 
 
 async def test_no_tool_reads_or_writes_what_is_the_owners(lived_in: MessagePath) -> None:
-    home = lived_in.turns._environments.of(await member_of(lived_in))
+    home = lived_in.environments.of(await member_of(lived_in))
     owners, before = (
         files_of(lived_in.workspace),
         await lived_in.rows("select path, sha256, label from files order by 1"),
@@ -137,7 +137,7 @@ async def test_no_tool_reads_or_writes_what_is_the_owners(lived_in: MessagePath)
 
 
 async def test_no_tool_tells_what_lies_outside_its_root(lived_in: MessagePath) -> None:
-    home = lived_in.turns._environments.of(await member_of(lived_in))
+    home = lived_in.environments.of(await member_of(lived_in))
     outcomes = [
         await home.toolbox.run(each, CALLER) for each in calls(home.toolbox, ["/etc/passwd", "/proc/self/environ"])
     ]
@@ -328,7 +328,7 @@ async def test_what_providers_say_about_an_account_is_for_its_owner(path: Messag
 
 
 async def test_the_readable_copies_of_conversations_lie_apart(lived_in: MessagePath) -> None:
-    home = lived_in.turns._environments.of(await member_of(lived_in)).workspace.root
+    home = lived_in.environments.of(await member_of(lived_in)).workspace.root
     said_here = [text for p in (home / "sessions").rglob("*.md") if (text := p.read_text())]
     assert any("hello yourself" in text for text in said_here)
     assert SECRET not in "".join(said_here)

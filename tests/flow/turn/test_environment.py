@@ -91,7 +91,7 @@ async def test_the_tools_schemas_count_against_the_prompts_budget(path: MessageP
 
 
 async def test_homes_that_were_let_go_are_built_anew(path: MessagePath) -> None:
-    environments, owner = path.turns._environments, path.people.owner.id
+    environments, owner = path.environments, path.people.owner.id
     before = environments.of(owner)
     assert environments.of(owner) is before
     environments.forget()

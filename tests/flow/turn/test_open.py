@@ -8,7 +8,7 @@ from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Lane
 from gateway.domain.transcript import AssistantText, ToolIntent
-from gateway.flow.turn.open import OpenedTurn, open_alone
+from gateway.flow.turn.open import OpenedTurn, open_unattended
 from gateway.store import sessions, tasks
 from gateway.store.transcript import messages
 from tests.flow.path import MessagePath
@@ -24,7 +24,7 @@ async def claimed(path: MessagePath, session: SessionId | None = None) -> Claim:
 
 async def opens(path: MessagePath, run: Claim, label: Label = Label.OWNER) -> OpenedTurn | None:
     async with path.database.transaction() as tx:
-        return await open_alone(tx, run, "Look around.", label=label, origin="schedule")
+        return await open_unattended(tx, run, "Look around.", label=label, origin="schedule")
 
 
 async def opened(path: MessagePath, run: Claim, label: Label = Label.OWNER) -> OpenedTurn:

@@ -1,19 +1,24 @@
 """What schedules told is delivered when it is there, goes elsewhere when it was refused, and is never said twice."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gateway.domain.channel import SendFailed, SendUncertain
+from gateway.domain.errors import DatabaseDown
 from gateway.domain.inbound import Address
 from gateway.domain.model import Attempt, ModelsExhausted
 from gateway.domain.principals import Label
+from gateway.flow.unattended import follow_up
 from gateway.store.pool import Database
 from gateway.store.scheduling import schedules
 from gateway.store.scheduling.schedules import ScheduleRow
 from tests.flow.appointments import address_of, fire, known, last_run, noted, plan, work
-from tests.flow.path import MEMBER, FakeModel, MessagePath, build, in_turn, message, said
+from tests.flow.path import MEMBER, FakeModel, MessagePath, build, in_turn, message, restarted, said
 
 WEB = Address("web", "owner", "main")
 
@@ -62,10 +67,10 @@ async def test_what_is_sent_is_delivered(path: MessagePath) -> None:
     row = await plan(path)
     await fire(path, row)
     await work(path)
-    assert await path.follow_up.settle() is True
+    await path.follow_up.settle()
     assert noted(await last_run(path, row)) == ["executed", "produced", "message"]
     await sent(path)
-    assert await path.follow_up.settle() is False
+    await path.follow_up.settle()
     assert noted(await last_run(path, row)) == ["executed", "produced", "message", "delivered"]
 
 
@@ -75,18 +80,18 @@ async def test_where_people_read_the_transcript_it_is_there_at_once(path: Messag
     row = await plan(path, address=await address_of(path, page.session_id))
     await fire(path, row)
     await work(path)
-    assert await path.follow_up.settle() is False
+    await path.follow_up.settle()
     assert (await last_run(path, row)).delivered_at
 
 
 async def test_what_was_refused_is_said_once_more_elsewhere(path: MessagePath) -> None:
     row = await plan(path)
     await runs(path, row, SendFailed("blocked"))
-    assert await path.follow_up.settle() is True
+    await path.follow_up.settle()
     assert await placed(path) == [("1", "assistant", "Stretch now."), ("other", "assistant", "Stretch now.")]
     assert noted(await last_run(path, row)) == ["executed", "produced", "message"]
     await sent(path)
-    assert await path.follow_up.settle() is False
+    await path.follow_up.settle()
     assert noted(await last_run(path, row)) == ["executed", "produced", "message", "delivered"]
     assert path.channel.shown[-1].address.chat == "other"
 
@@ -103,7 +108,7 @@ async def test_what_waits_for_a_channel_that_is_gone_goes_elsewhere_and_not_ther
     row = await plan(path)
     await fire(path, row)
     await work(path)
-    assert await path.follow_up.settle() is True
+    await path.follow_up.settle()
     configured.clear()
     await path.follow_up.settle()
     assert await placed(path) == [("1", "assistant", "Stretch now."), ("main", "assistant", "Stretch now.")]
@@ -120,7 +125,7 @@ async def test_refused_there_too_it_is_an_error_and_its_owner_is_told(path: Mess
     await path.follow_up.settle()
     path.channel.faults.append(SendFailed("chat not found"))
     await sent(path)
-    assert await path.follow_up.settle() is False
+    await path.follow_up.settle()
     run = await last_run(path, row)
     assert noted(run) == ["executed", "produced", "message", "error"]
     assert run.error == "could not be delivered: chat not found"
@@ -168,7 +173,7 @@ async def test_a_failure_is_over_when_the_next_result_is_there(path: MessagePath
 async def test_what_may_have_arrived_is_never_said_again(path: MessagePath) -> None:
     row = await plan(path)
     await runs(path, row, SendUncertain("no reply"))
-    assert await path.follow_up.settle() is False
+    await path.follow_up.settle()
     run = await last_run(path, row)
     assert run.error == "may not have arrived"
     assert run.delivered_at is None
@@ -180,7 +185,7 @@ async def test_what_was_refused_after_a_part_that_may_have_arrived_is_not_said_a
     path.model.answer = lambda _: said("Stretch now. " * 3)
     row = await plan(path)
     await runs(path, row, SendUncertain("no reply"), SendFailed("blocked"))
-    assert await path.follow_up.settle() is False
+    await path.follow_up.settle()
     assert (await last_run(path, row)).error == "may not have arrived"
     assert [chat for chat, _, _ in await placed(path)] == ["1"]
 
@@ -214,7 +219,7 @@ async def test_of_what_is_removed_nothing_is_followed(path: MessagePath) -> None
     await runs(path, row, SendFailed("blocked"))
     async with path.database.transaction() as tx:
         await schedules.remove(tx, row.id)
-    assert await path.follow_up.settle() is False
+    await path.follow_up.settle()
     assert len(await placed(path)) == 1
 
 
@@ -228,3 +233,77 @@ async def test_what_arrives_late_does_not_say_that_what_failed_since_works(path:
     assert [kind for _, kind, _ in await placed(path)] == ["assistant", "notice"]
     assert (await known(path, row)).failing_since
     assert await path.rows("select count(*) from schedule_runs where delivered_at is not null") == [(1,)]
+
+
+@asynccontextmanager
+async def following(path: MessagePath) -> AsyncIterator[None]:
+    """With the worker, the sender and the follow-up at work."""
+    async with path.working(), asyncio.TaskGroup() as group:
+        running = group.create_task(path.follow_up.run())
+        try:
+            yield
+        finally:
+            running.cancel()
+
+
+async def run_is(path: MessagePath, row: ScheduleRow, state: str) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            if state in noted(await last_run(path, row)):
+                return
+            await asyncio.sleep(0.01)
+
+
+class TestByItself:
+    async def test_each_delivery_is_recorded_as_soon_as_the_sender_is_done_with_it(self, path: MessagePath) -> None:
+        row = await plan(path)
+        async with following(path):
+            for day in range(2):
+                await fire(path, row, days=day)
+                await run_is(path, row, "delivered")
+            path.channel.faults.append(SendFailed("blocked"))
+            await fire(path, row, days=2)
+            await run_is(path, row, "delivered")
+            path.channel.faults.append(SendUncertain("no reply"))
+            await fire(path, row, days=3)
+            await run_is(path, row, "error")
+        assert [chat for chat, _, _ in await placed(path)] == ["1", "1", "1", "other", "1"]
+
+    async def test_what_was_sent_while_nobody_followed_is_recorded_at_the_start(self, path: MessagePath) -> None:
+        row = await plan(path)
+        await runs(path, row)
+        assert noted(await last_run(path, row)) == ["executed", "produced", "message"]
+        again = await restarted(path)
+        async with following(again):
+            await run_is(again, row, "delivered")
+
+    async def test_an_outage_is_waited_out(self, path: MessagePath, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(follow_up, "RETRY_SECONDS", 0.0)
+        row, failures = await plan(path), [DatabaseDown("away")] * 3
+        settle = path.follow_up.settle
+
+        async def failing() -> None:
+            if failures:
+                raise failures.pop()
+            await settle()
+
+        monkeypatch.setattr(path.follow_up, "settle", failing)
+        await runs(path, row)
+        async with following(path):
+            await run_is(path, row, "delivered")
+
+    async def test_nothing_is_asked_of_the_database_while_nothing_is_followed(
+        self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looked, settle = list[int](), path.follow_up.settle
+
+        async def counted() -> None:
+            looked.append(1)
+            await settle()
+
+        monkeypatch.setattr(path.follow_up, "settle", counted)
+        async with following(path):
+            for text in ("one", "two"):
+                await path.ask(text)
+                await path.outbound.drain(10)
+        assert looked == [1]

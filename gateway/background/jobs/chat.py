@@ -1,0 +1,91 @@
+"""`chat`: from the messages a session has unread to the answer that is committed for them."""
+
+from gateway.background.jobs import Services
+from gateway.config.failpoints import Step
+from gateway.domain import digest
+from gateway.domain.channel import Channel
+from gateway.domain.errors import DatabaseDown
+from gateway.domain.tasks import Claim, Status
+from gateway.domain.transcript import AssistantText, Notice
+from gateway.flow.live import TurnEnded, TurnStarted
+from gateway.flow.outbound.long_answers import abridged
+from gateway.flow.turn.finish import Finished
+from gateway.flow.turn.open import OpenedChat, open_turn
+from gateway.flow.turn.presence import drafts, seen_reaction, typing
+from gateway.flow.turn.runner import TurnResult
+from gateway.store import sessions
+from gateway.store.addresses import AddressRow
+from gateway.store.pool import Connection
+from gateway.store.transcript import messages, unread
+from gateway.store.transcript.messages import MessageRow
+
+
+class ChatTurns:
+    """The runner of `chat` tasks."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._database = services.database
+        self._outbound = services.outbound
+        self._failpoints = services.failpoints
+
+    async def run(self, run: Claim) -> None:
+        """Answer what is unread in the session; raises `RunLost` when the run was cancelled or taken over."""
+        self._failpoints.reach(Step.TURN_CLAIMED)
+        opened = await self._database.run(lambda tx: open_turn(tx, run))
+        if opened is None:
+            return
+        self._failpoints.reach(Step.TURN_TAKEN)
+        self._services.live.publish(opened.session, TurnStarted(opened.asked_ids, run))
+        channel = self._outbound.channel(opened.at)
+        async with seen_reaction(channel, opened.at, opened.asked):
+            try:
+                await self._answer(run, opened, channel)
+            except DatabaseDown:
+                self._services.outages.note(opened.at.address, private=opened.at.private)
+                raise
+            finally:
+                self._services.live.publish(opened.session, TurnEnded(run))
+
+    async def give_up(self, run: Claim) -> None:
+        """Out of attempts: one message says so, and the next one starts afresh."""
+        opened = await self._database.run(lambda tx: open_turn(tx, run))
+        if opened is not None:
+            text = f"I could not answer: {run.max_attempts} attempts failed. Write again and I start afresh."
+            async with seen_reaction(self._outbound.channel(opened.at), opened.at, opened.asked):
+                await self._commit(run, opened, TurnResult(Notice(text), status=Status.FAILED, error="out of attempts"))
+
+    async def _answer(self, run: Claim, opened: OpenedChat, channel: Channel | None) -> None:
+        draft = opened.asked[-1].id
+        async with typing(channel, opened.at), drafts(channel, opened.at, draft, self._services.clock) as sinks:
+            result = await self._services.turn_runner.answer(run, opened, sinks)
+        self._failpoints.reach(Step.ANSWER_READY)
+        await self._commit(run, opened, result)
+
+    async def _commit(self, run: Claim, opened: OpenedChat, result: TurnResult) -> None:
+        channel, environment = self._outbound.channel(opened.at), self._services.environments.of(run.principal_id)
+        sent = await abridged(result.entry.text, channel, environment.workspace, self._services.clock.now())
+
+        async def store(tx: Connection, answer: MessageRow, _to: AddressRow | None) -> Finished:
+            """Its outbox rows; the task goes back to the queue if messages came meanwhile."""
+            if opened.solo:
+                await self._remember(tx, opened, result)
+            files, asked = await sent.keep(tx, run.principal_id, answer.label), opened.asked[-1].platform_id
+            await self._outbound.put(tx, opened.at, answer.id, sent.text, files=files, reply_to=asked)
+            more = await unread.left(tx, opened.session)
+            return Finished(None if more else result.status, result.error)
+
+        await self._services.finisher.finish(run, opened.session, result, store, at=opened.at)
+        self._services.outages.over()
+
+    async def _remember(self, tx: Connection, opened: OpenedChat, result: TurnResult) -> None:
+        """Keep the digest by which a client that sends the whole conversation finds this session again."""
+        heard = await sessions.digest(tx, opened.session)
+        for row in opened.asked:
+            heard = digest.extend(heard, "user", row.text)
+        if isinstance(result.entry, AssistantText):
+            texts = await messages.said_since(tx, opened.session, opened.asked[0].seq or 0)
+            await sessions.set_digest(tx, opened.session, digest.extend(heard, "assistant", digest.spoken(texts)))
+
+
+runner = ChatTurns
