@@ -8,11 +8,11 @@ import structlog
 
 from gateway.background.checkpointing import Checkpointing
 from gateway.background.cpu import Cpu
-from gateway.background.footprint import ceiling
-from gateway.background.health import Health
-from gateway.background.lag import LagMonitor
-from gateway.background.memory import MemoryCeiling
-from gateway.background.watchdog import Watchdog
+from gateway.background.watch.footprint import ceiling
+from gateway.background.watch.health import Health
+from gateway.background.watch.lag import LagMonitor
+from gateway.background.watch.ram import MemoryCeiling
+from gateway.background.watch.watchdog import Watchdog
 from gateway.background.worker import Worker
 from gateway.config.environment import Environment
 from gateway.config.model import Config

@@ -9,13 +9,13 @@ from gateway.app.condition import Condition
 from gateway.app.current import Current
 from gateway.background.cpu import Cpu
 from gateway.background.extraction import TextExtraction
-from gateway.background.halt import Halt
-from gateway.background.heartbeat import Heartbeat
 from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.describe import Describe
 from gateway.background.jobs.heartbeat import HeartbeatRun
 from gateway.background.jobs.ingest import Ingest
-from gateway.background.scheduler import Scheduler
+from gateway.background.scheduling.halt import Halt
+from gateway.background.scheduling.heartbeat import Heartbeat
+from gateway.background.scheduling.scheduler import Scheduler
 from gateway.background.worker import Runner, Worker
 from gateway.commands import Command
 from gateway.config.channels import switched_on

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gateway.agent.limits import Limits
-from gateway.background.halt import Halt
-from gateway.background.heartbeat import Heartbeat
 from gateway.background.jobs.heartbeat import HeartbeatRun
+from gateway.background.scheduling.halt import Halt
+from gateway.background.scheduling.heartbeat import Heartbeat
 from gateway.config.model import Config
 from gateway.domain.tasks import Lane
 from gateway.flow.turn.budgets import Budgets

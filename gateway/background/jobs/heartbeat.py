@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import structlog
 
 from gateway.agent.scheduling.heartbeat import NO_MODEL, Occasion, outcome, prompt
-from gateway.background.halt import Halt
+from gateway.background.scheduling.halt import Halt
 from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.model import ModelsExhausted

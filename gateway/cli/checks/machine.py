@@ -28,7 +28,7 @@ def check_python(_patient: Patient, version: tuple[int, ...] = sys.version_info[
 
 def check_memory(_patient: Patient, available: int | None = None) -> Iterator[Finding]:
     """The machine, or the container, has memory for the gateway and its database."""
-    from gateway.background import footprint
+    from gateway.background.watch import footprint
 
     has = (footprint.available() if available is None else available) // 2**20
     level = Level.OK if has >= _ENOUGH_MIB else Level.WARN if has >= _LEAST_MIB else Level.FAIL

@@ -14,7 +14,7 @@ from types import FrameType
 LOOK_SECONDS = 1.0
 """Often enough for what hurts: every look wakes the machine up."""
 _CALLERS = 3
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 _OURS = tuple(f"{_ROOT / package}{os.sep}" for package in ("gateway", "channels"))
 
 

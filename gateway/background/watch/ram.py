@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from gateway.background.footprint import resident, trim
+from gateway.background.watch.footprint import resident, trim
 from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.vitals import Memory

@@ -9,7 +9,7 @@ from math import ceil
 
 import structlog
 
-from gateway.background.witness import Witness
+from gateway.background.watch.witness import Witness
 from gateway.domain.vitals import LoopLag
 
 TICK_SECONDS = 0.25

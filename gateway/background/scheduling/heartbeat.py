@@ -9,7 +9,7 @@ import structlog
 
 from gateway.agent.limits import dollars, used_up
 from gateway.agent.scheduling.heartbeat import NO_MODEL, Occasion, instructs, standing, unreadable
-from gateway.background.halt import Halt
+from gateway.background.scheduling.halt import Halt
 from gateway.config.hours import ActiveHours
 from gateway.config.model import Config
 from gateway.domain.clock import Clock

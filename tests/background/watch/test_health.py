@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.background import health as health_module
-from gateway.background.health import GATEWAY, Health, being_the_gateway
+from gateway.background.watch import health as health_module
+from gateway.background.watch.health import GATEWAY, Health, being_the_gateway
 from gateway.config.clock import SystemClock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct
 from gateway.domain.ids import InstanceId

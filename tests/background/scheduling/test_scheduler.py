@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.background import scheduler as scheduler_module
-from gateway.background.scheduler import BATCH, Scheduler
+from gateway.background.scheduling import scheduler as scheduler_module
+from gateway.background.scheduling.scheduler import BATCH, Scheduler
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import PrincipalId

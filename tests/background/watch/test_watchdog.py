@@ -10,8 +10,8 @@ import pytest
 
 from channels.telegram.channel import Telegram
 from channels.telegram.polling import Patience
-from gateway.background import watchdog as watchdog_module
-from gateway.background.watchdog import Watchdog
+from gateway.background.watch import watchdog as watchdog_module
+from gateway.background.watch.watchdog import Watchdog
 from gateway.config.clock import SystemClock
 from gateway.domain.channel import Channel
 from gateway.domain.channel_settings import ChannelSettings

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gateway.agent.limits import Limits
-from gateway.background import heartbeat as timing
-from gateway.background.heartbeat import LONGEST_REST, next_beat
+from gateway.background.scheduling import heartbeat as timing
+from gateway.background.scheduling.heartbeat import LONGEST_REST, next_beat
 from gateway.config.hours import parse_hours
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.vitals import Outcome
