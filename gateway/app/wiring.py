@@ -1,5 +1,6 @@
 """The parts of a gateway, wired: the only place that builds them."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from gateway.background.jobs.ingest import Ingest
 from gateway.background.scheduling.halt import Halt
 from gateway.background.scheduling.heartbeat import Heartbeat
 from gateway.background.scheduling.scheduler import Scheduler
+from gateway.background.scheduling.table import JobTable
 from gateway.background.worker import Runner, Worker
 from gateway.commands import Command
 from gateway.config.channels import switched_on
@@ -51,6 +53,8 @@ from gateway.flow.unattended.follow_up import DeliveryFollowUp
 from gateway.store.pool import Database
 from gateway.store.transcript import journals
 
+SCHEDULES = "schedules"
+
 
 @dataclass
 class Parts:
@@ -66,6 +70,7 @@ class Parts:
     instance: InstanceId
     failpoints: Failpoints
     starts: Starts
+    stop: asyncio.Event
     clock: Clock
 
     # What every part may use
@@ -243,7 +248,7 @@ class Parts:
             self.live,
             self.clock,
             self.failpoints,
-            self._slot_is_over,
+            self.schedules_changed,
         )
         return AgentRun(self.database, self.people, self._runner, finisher, self.failpoints)
 
@@ -285,6 +290,12 @@ class Parts:
         )
 
     @cached_property
+    def jobs(self) -> JobTable:
+        """What is done when."""
+        looks = {SCHEDULES: self.scheduler.look, "heartbeat": self.heartbeat.look, **self.condition.jobs}
+        return JobTable(looks, self.clock)
+
+    @cached_property
     def halt(self) -> Halt:
         """Whether the heartbeat has stopped."""
         return Halt(lambda: self.current.config.models)
@@ -318,6 +329,7 @@ class Parts:
             self.worker,
             self.notices,
             self.starts,
+            self.stop,
             self.clock,
         )
         condition.shed.extend([self.inbound.forget, self.environments.forget])
@@ -325,10 +337,11 @@ class Parts:
 
     def vitals(self) -> Vitals:
         """How the gateway is."""
-        return replace(self.condition.vitals(), heartbeat=self.heartbeat.state)
+        return replace(self.condition.vitals(), heartbeat=self.heartbeat.state, jobs=self.jobs.dates)
 
-    def _slot_is_over(self) -> None:
-        self.scheduler.wake()
+    def schedules_changed(self) -> None:
+        """When a slot is due may have changed."""
+        self.jobs.wake(SCHEDULES)
 
     def _channel(self, name: str) -> Channel | None:
         return self.outbound.channel(Address(name, "", ""))

@@ -1,13 +1,11 @@
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from gateway.background.watch import health as health_module
 from gateway.background.watch.health import GATEWAY, Health, being_the_gateway
 from gateway.config.clock import SystemClock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct
@@ -27,104 +25,86 @@ async def reach(database: Database, holder: InstanceId) -> bool:
         return await leases.take(conn, GATEWAY, holder, 60)
 
 
+@dataclass
+class Watched:
+    """One gateway's health, and what it looks at."""
+
+    database: Database
+    file: Path
+    me: InstanceId = field(default_factory=somebody)
+    stuck: dict[str, str] = field(default_factory=dict)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.health = Health(self.database, self.me, self.file, lambda: self.stuck, self.stop, Noon())
+
+
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Queue[bool]":
-    """What each look at the lease found; once there is a next one, the one before is over."""
-    found: asyncio.Queue[bool] = asyncio.Queue()
-    really = leases.take
-
-    async def take(*arguments: Any) -> bool:
-        taken = await really(*arguments)
-        found.put_nowait(taken)
-        return taken
-
-    monkeypatch.setattr(health_module, "EVERY_SECONDS", 0.01)
-    monkeypatch.setattr(leases, "take", take)
-    return found
+def watched(database: Database, tmp_path: Path) -> Watched:
+    return Watched(database, tmp_path / "health")
 
 
-@asynccontextmanager
-async def looking(health: Health) -> AsyncIterator[None]:
-    running = asyncio.create_task(health.run())
-    try:
-        async with asyncio.timeout(10):
-            yield
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
+async def test_while_all_is_well_the_lease_and_the_file_are_fresh(watched: Watched) -> None:
+    await watched.health.look()
+    assert watched.file.read_text() == "2026-11-21T12:00:00Z\n"
+    assert watched.health.well
+    assert not await reach(watched.database, somebody())
 
 
-async def until(looks: "asyncio.Queue[bool]", *, found: bool) -> None:
-    """Wait for the end of a look that found this."""
-    while await looks.get() is not found:
-        pass
-    await looks.get()
+async def test_a_lease_that_another_gateway_holds_is_a_reason_to_stop(watched: Watched) -> None:
+    await reach(watched.database, somebody())
+    await watched.health.look()
+    assert (watched.health.well, watched.health.lost, watched.stop.is_set()) == (False, True, True)
+    assert not watched.file.exists()
 
 
-async def test_while_all_is_well_the_lease_and_the_file_are_fresh(
-    database: Database, tmp_path: Path, looks: "asyncio.Queue[bool]"
+async def test_one_that_nobody_took_meanwhile_is_taken_again(watched: Watched) -> None:
+    await watched.health.look()
+    async with watched.database.connection() as conn:
+        await conn.execute("update leases set expires_at = now() - interval '1 hour'")
+    await watched.health.look()
+    assert (watched.health.well, watched.stop.is_set()) == (True, False)
+    assert not await reach(watched.database, somebody())
+
+
+async def test_a_database_that_is_away_shows_and_is_no_reason_to_stop(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, me = tmp_path / "health", somebody()
-    health = Health(database, me, file, Noon())
-    async with looking(health):
-        await until(looks, found=True)
-    assert file.read_text() == "2026-11-21T12:00:00Z\n"
-    assert health.well
-    assert not await reach(database, somebody())
-
-
-async def test_a_lost_lease_shows(database: Database, tmp_path: Path, looks: "asyncio.Queue[bool]") -> None:
-    file, other = tmp_path / "health", somebody()
-    await reach(database, other)
-    health = Health(database, somebody(), file, Noon())
-    async with looking(health):
-        await until(looks, found=False)
-        assert not health.well
-        assert not file.exists()
-        async with database.connection() as conn:
-            await leases.drop(conn, GATEWAY, other)
-        await until(looks, found=True)
-        assert health.well
-
-
-async def test_a_database_that_is_away_shows(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: asyncio.Queue[None] = asyncio.Queue()
-
     async def take(*_: object) -> bool:
-        looked.put_nowait(None)
         raise DatabaseDown("away")
 
-    monkeypatch.setattr(health_module, "EVERY_SECONDS", 0.01)
     monkeypatch.setattr(leases, "take", take)
-    health = Health(database, somebody(), tmp_path / "health", Noon())
-    async with looking(health):
-        for _ in range(2):
-            await looked.get()
-    assert not health.well
-    assert not (tmp_path / "health").exists()
+    await watched.health.look()
+    assert (watched.health.well, watched.health.lost, watched.stop.is_set()) == (False, False, False)
+    assert not watched.file.exists()
 
 
-async def test_a_newer_schema_shows(database: Database, tmp_path: Path, looks: "asyncio.Queue[bool]") -> None:
-    async with database.connection() as conn:
+async def test_a_newer_schema_shows(watched: Watched) -> None:
+    async with watched.database.connection() as conn:
         await conn.execute("insert into migrations (number, name, sha256) values (999, 'later', '')")
-    health = Health(database, somebody(), tmp_path / "health", Noon())
-    async with looking(health):
-        for _ in range(2):
-            await looks.get()
-    assert not health.well
-    assert not (tmp_path / "health").exists()
+    await watched.health.look()
+    assert (watched.health.well, watched.stop.is_set(), watched.file.exists()) == (False, False, False)
 
 
-async def test_a_file_that_cannot_be_written_shows(
-    database: Database, tmp_path: Path, looks: "asyncio.Queue[bool]"
-) -> None:
-    health = Health(database, somebody(), tmp_path / "no" / "such" / "folder", Noon())
-    async with looking(health):
-        for _ in range(2):
-            await looks.get()
-    assert not health.well
+async def test_a_channel_that_cannot_even_try_to_work_shows_until_it_can(watched: Watched) -> None:
+    watched.stuck["telegram"] = "its task has ended"
+    with capture_logs() as logs:
+        await watched.health.look()
+    assert not watched.health.well
+    assert not watched.file.exists()
+    assert [(log["event"], log["channel"], log["problem"]) for log in logs] == [
+        ("health.channel", "telegram", "its task has ended")
+    ]
+    watched.stuck.clear()
+    await watched.health.look()
+    assert watched.health.well
+    assert watched.file.exists()
+
+
+async def test_a_file_that_cannot_be_written_shows(database: Database, tmp_path: Path) -> None:
+    watched = Watched(database, tmp_path / "no" / "such" / "folder")
+    await watched.health.look()
+    assert not watched.health.well
 
 
 async def test_one_gateway_at_a_time(database: Database) -> None:

@@ -1,15 +1,10 @@
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import pytest
-
 from gateway.background.watch import ram as ram_module
 from gateway.background.watch.ram import MemoryCeiling
-from gateway.config.clock import SystemClock
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.vitals import Memory
-from tests.fakes.eventually import eventually
 
 MB = 2**20
 
@@ -39,9 +34,7 @@ class Process:
 
     def memory(self) -> MemoryCeiling:
         shed: list[Callable[[], None]] = [self.drop, self.drop]
-        return MemoryCeiling(
-            lambda: 100 * MB, shed, self.limits.append, self.tell, SystemClock(), lambda: self.used * MB
-        )
+        return MemoryCeiling(lambda: 100 * MB, shed, self.limits.append, self.tell, lambda: self.used * MB)
 
 
 async def test_below_the_ceiling_nothing_happens() -> None:
@@ -87,12 +80,3 @@ async def test_an_owner_who_cannot_be_told_now_is_told_later() -> None:
     process.away, process.used = False, 90
     await memory.look()
     assert len(process.told) == 1
-
-
-async def test_it_looks_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ram_module, "EVERY_SECONDS", 0.001)
-    process = Process(used=110, freed=20)
-    running = asyncio.create_task(process.memory().run())
-    await eventually(lambda: None in process.limits)
-    running.cancel()
-    assert process.limits == [4, None]
