@@ -42,7 +42,7 @@ class Backend:
     `local_token` is the admin credential of programs on this machine. `public_url` is the address of a reverse proxy
     in front. `models` are agent names; `commands` maps a slash command to its summary. `on_shed` takes what lets go of
     caches when memory runs short. `files` is the owner's file root. `channels` says how each configured channel is, in
-    words; `logins` are those that a person connects.
+    words; `logins` are those that a person connects. `jobs` says when each is done next.
     """
 
     database: Database
@@ -66,4 +66,5 @@ class Backend:
     on_shed: Callable[[Callable[[], None]], None] = lambda _drop: None
     channels: Callable[[], Mapping[str, str]] = dict
     logins: Callable[[], Mapping[str, LoginChannel]] = dict
+    jobs: Callable[[], Mapping[str, datetime | None]] = dict
     links: LoginLinks = field(default_factory=LoginLinks)
