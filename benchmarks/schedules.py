@@ -14,7 +14,7 @@ from time import perf_counter, process_time
 from typing import TypeVar
 
 from benchmarks.statistics import p95
-from gateway.background.scheduler import BATCH, Scheduler
+from gateway.background.scheduling.scheduler import BATCH, Scheduler
 from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
 from gateway.domain.ids import PrincipalId

@@ -59,7 +59,7 @@ def build_backend(
         local_token=local_token(environment.data),
         webhooks=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, WebhookChannel)},
         status=status,
-        healthy=lambda: parts.condition.well,
+        healthy=lambda: parts.condition.health.well,
         clock=clock,
         uploads=parts.uploads,
         files=environment.workspace,
@@ -75,6 +75,7 @@ def build_backend(
         ),
         channels=lambda: parts.channel_manager.states,
         logins=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, LoginChannel)},
+        jobs=lambda: parts.job_table.dates,
         commands={name: command.summary for name, command in parts.commands.items()},
         on_shed=parts.condition.shed.append,
     )

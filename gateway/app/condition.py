@@ -3,16 +3,19 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
 from gateway.background.checkpointing import Checkpointing
 from gateway.background.cpu import Cpu
-from gateway.background.footprint import ceiling
-from gateway.background.health import Health
-from gateway.background.lag import LagMonitor
-from gateway.background.memory import MemoryCeiling
-from gateway.background.watchdog import Watchdog
+from gateway.background.scheduling.table import Interval, Look
+from gateway.background.upkeep import Periodic
+from gateway.background.watch.footprint import ceiling
+from gateway.background.watch.health import EVERY_SECONDS, Health
+from gateway.background.watch.lag import LagMonitor
+from gateway.background.watch.ram import MemoryCeiling
+from gateway.background.watch.systemd import notify
 from gateway.background.worker import Worker
 from gateway.config.environment import Environment
 from gateway.config.model import Config
@@ -20,13 +23,16 @@ from gateway.config.starts import Starts, record_told
 from gateway.domain import tokens
 from gateway.domain.clock import Clock
 from gateway.domain.ids import InstanceId
+from gateway.domain.tasks import BEAT_SECONDS
 from gateway.domain.vitals import Vitals
 from gateway.flow.channels.manager import ChannelManager
 from gateway.flow.outbound.notices import Notices
 from gateway.logs import prune
 from gateway.store.pool import Database
 
-DAY_SECONDS = 86_400.0
+DAY = timedelta(days=1)
+FIRST_CHECKPOINT = 30.0
+"""Seconds: a start has more urgent things to do."""
 
 Work = Mapping[str, Callable[[], Awaitable[None]]]
 
@@ -47,6 +53,7 @@ class Condition:
         worker: Worker,
         notices: Notices,
         starts: Starts,
+        stop: asyncio.Event,
         clock: Clock,
     ) -> None:
         self._environment = environment
@@ -56,38 +63,41 @@ class Condition:
         self._starts = starts
         self._clock = clock
         self._cpu = cpu
-        self._health = Health(database, instance, environment.data / "health", clock)
+        self._worker = worker
+        self.health = Health(database, instance, environment.data / "health", channel_manager.stuck, stop, clock)
         self._lag = LagMonitor()
-        self._watchdog = Watchdog(channel_manager, clock)
         self.shed: list[Callable[[], None]] = [tokens.forget]
         self._memory = MemoryCeiling(
-            lambda: ceiling(config().limits.memory_mb), self.shed, worker.limit, notices.tell_owner, clock
+            lambda: ceiling(config().limits.memory_mb), self.shed, worker.limit, notices.tell_owner
         )
         checkpoints = environment.data / "checkpoints"
-        self._checkpoints = Checkpointing(
-            database, environment.workspace, checkpoints, lambda: config().checkpoints.every, clock
-        )
-
-    @property
-    def well(self) -> bool:
-        """Whether the last look found everything working."""
-        return self._health.well
+        self._checkpoints = Checkpointing(database, environment.workspace, checkpoints, clock)
 
     @property
     def watches(self) -> Work:
-        """What begins with the gateway."""
+        """What begins with the gateway. All of it goes by the monotonic clock: a clock that is set kills nothing."""
+        periodic = (
+            Periodic("lease and health file", EVERY_SECONDS, self.health.look),
+            Periodic("leases of runs", BEAT_SECONDS, self._worker.beat),
+            Periodic("silent channels", 5.0, self._channel_manager.reopen_silent),
+            Periodic("memory", 10.0, self._memory.look),
+            Periodic("systemd", 10.0, partial(notify, self._environment.notify_socket, "WATCHDOG=1")),
+        )
         return {
-            "health": self._health.run,
             "lag": self._lag.run,
-            "memory": self._memory.run,
-            "watchdog": self._watchdog.run,
             "restarts": self._tell_of_restarts,
+            **{each.name: each.run for each in periodic},
         }
 
     @property
-    def chores(self) -> Work:
-        """What can wait until it is ready."""
-        return {"checkpoints": self._checkpoints.run, "logs": self._prune_logs}
+    def jobs(self) -> Mapping[str, Look]:
+        """What can wait until it is ready, and is on view with its date."""
+        first = self._clock.monotonic() + FIRST_CHECKPOINT
+        checkpoints = Interval(lambda: self._config().checkpoints.every, self._checkpoints.run, self._clock, first)
+        return {
+            "checkpoints": checkpoints.look,
+            "log pruning": Interval(lambda: DAY, self._prune_logs, self._clock).look,
+        }
 
     def vitals(self) -> Vitals:
         """How the gateway is."""
@@ -96,7 +106,7 @@ class Condition:
             memory=self._memory.memory,
             channels=self._channel_manager.vitals,
             unclean_ends=self._starts.ended(self._clock.now(), timedelta(days=1)),
-            checkpoints=self._checkpoints.state,
+            checkpoints="off" if self._config().checkpoints.every is None else self._checkpoints.state,
         )
 
     async def close(self) -> None:
@@ -113,10 +123,7 @@ class Condition:
             await asyncio.to_thread(record_told, self._environment.data, self._clock)
 
     async def _prune_logs(self) -> None:
-        """At the start and every day."""
-        while True:
-            today = self._clock.now().date()
-            folder, keep = self._environment.data / "logs", self._config().logs.keep
-            if gone := await asyncio.to_thread(prune, folder, keep, today):
-                log.info("logs.pruned", files=gone)
-            await self._clock.sleep(DAY_SECONDS)
+        today = self._clock.now().date()
+        folder, keep = self._environment.data / "logs", self._config().logs.keep
+        if gone := await asyncio.to_thread(prune, folder, keep, today):
+            log.info("logs.pruned", files=gone)

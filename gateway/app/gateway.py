@@ -17,6 +17,7 @@ from gateway.app.current import Current
 from gateway.app.local import announce, is_secret, owner_ids, url
 from gateway.app.wiring import Parts
 from gateway.background.upkeep import kept_up
+from gateway.background.watch.systemd import notify
 from gateway.config.channels import check_channels
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
@@ -25,7 +26,7 @@ from gateway.config.load import parse
 from gateway.config.model import Config
 from gateway.config.starts import Starts
 from gateway.config.watch import ConfigWatch
-from gateway.domain.errors import TryAgainLater
+from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.flow.channels.manager import ChannelSpec, channel_specs
 from gateway.flow.people import People
@@ -37,6 +38,7 @@ from gateway.store.pool import Database
 
 DRAIN_SECONDS = 10.0
 CATCH_UP_SECONDS = 5.0
+LOST = "another gateway took over this database while this one was out of touch; stop one of them"
 TASK_READY = "supaclaw_task"
 TASK_CANCELLED = "supaclaw_cancel"
 PEOPLE_CHANGED = "supaclaw_people"
@@ -61,15 +63,19 @@ class Gateway:
         failpoints: Failpoints,
         mask: SecretMask,
         starts: Starts,
+        stop: asyncio.Event,
     ) -> None:
         self._environment = environment
         self._database = database
         self._instance = instance
         self._mask = mask
+        self._stop = stop
         self._clock = SystemClock()
         self._started_at = self._clock.now()
         self._current = Current(config, model)
-        self._parts = Parts(environment, self._current, database, people, instance, failpoints, starts, self._clock)
+        self._parts = Parts(
+            environment, self._current, database, people, instance, failpoints, starts, stop, self._clock
+        )
 
     def heard(self, channel: str, payload: str) -> None:
         """Another process told us something."""
@@ -78,22 +84,26 @@ class Gateway:
         elif channel == PEOPLE_CHANGED:
             self._parts.gate.people_changed()
         elif channel == SCHEDULES_CHANGED:
-            self._parts.scheduler.wake()
+            self._parts.schedules_changed()
         else:
             self._parts.worker.wake()
 
-    async def run(self, listener: Listener, socket: socket.socket, stop: asyncio.Event) -> None:
-        """Work until `stop`; then take nothing more in, and let what runs come to its end."""
+    async def run(self, listener: Listener, socket: socket.socket) -> None:
+        """Work until told to stop, then let what runs end; raises `OwnerMustAct` once another gateway took over."""
         async with asyncio.TaskGroup() as group:
             opened = await self._admit(self._current.config)
             await self._resume()
             await self._parts.channel_manager.apply(opened, self._parts.gate.receive, group)
             running = self._start(group, listener)
             running += await self._after_ready(group, socket)
-            await stop.wait()
+            await notify(self._environment.notify_socket, "READY=1")
+            await self._stop.wait()
+            lost = self._parts.condition.health.lost
             log.info("gateway.stopping")
-            await self._parts.channel_manager.stop_receiving()
-            await self._parts.worker.drain(DRAIN_SECONDS)
+            await self._parts.channel_manager.stop_receiving(sending=not lost)
+            await self._parts.worker.drain(0.0 if lost else DRAIN_SECONDS)
+            if lost:
+                await self._parts.inbound.drain(DRAIN_SECONDS)
             await self._parts.outbound.drain(DRAIN_SECONDS)
             await self._parts.channel_manager.shut()
             await self._catch_up()
@@ -102,6 +112,8 @@ class Gateway:
         await self._parts.condition.close()
         await self._current.model.close()
         log.info("gateway.stopped")
+        if lost:
+            raise OwnerMustAct(LOST)
 
     async def _catch_up(self) -> None:
         """What the journal still lacks the next start adds, so this need not take long."""
@@ -127,7 +139,6 @@ class Gateway:
             "commands": self._parts.command_runner.retry,
             "spool": self._parts.inbound.run,
             "outages": self._parts.outages.run,
-            "scheduler": self._parts.scheduler.run,
             "follow-up": self._parts.follow_up.run,
             "journal": self._parts.journal.run,
             "listener": listener.run,
@@ -143,8 +154,7 @@ class Gateway:
             "web": partial(web.serve, backend, socket),
             "config": self._watch(group).run,
             "models": self._warm,
-            "heartbeat": self._parts.heartbeat.run,
-            **self._parts.condition.chores,
+            "jobs": self._parts.job_table.run,
         }
         started = [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
         announce(
@@ -215,5 +225,5 @@ class Gateway:
     def listening(self) -> None:
         """What was told before that may have been missed."""
         self._parts.worker.wake()
-        self._parts.scheduler.wake()
+        self._parts.schedules_changed()
         self._parts.gate.people_changed()

@@ -1,6 +1,7 @@
 """Starting and stopping the process: what is opened first is closed last."""
 
 import asyncio
+import faulthandler
 import os
 import signal
 from contextlib import AsyncExitStack
@@ -37,6 +38,7 @@ def run(environment: Environment) -> int:
     """Be the gateway until SIGTERM or SIGINT; raises `SupaclawError` when it cannot start."""
     import uvloop
 
+    faulthandler.enable()
     config = load(environment.config, os.environ)
     failpoints = Failpoints(environment.fail)
     mask = SecretMask()
@@ -67,8 +69,8 @@ async def _serve(
         people = await meet(database, config.owner.name, owner_ids(config))
         model = await build_client(config.models, os.environ, SystemClock())
         await preloaded
-        gateway = Gateway(environment, config, database, people, instance, model, failpoints, mask, starts)
-        await gateway.run(Listener(dsn, TOLD, gateway.heard, gateway.listening), socket, stop)
+        gateway = Gateway(environment, config, database, people, instance, model, failpoints, mask, starts, stop)
+        await gateway.run(Listener(dsn, TOLD, gateway.heard, gateway.listening), socket)
 
 
 def _stop_signal() -> asyncio.Event:

@@ -12,7 +12,7 @@ import structlog
 
 from gateway.app.archive.backup import back_up
 from gateway.app.archive.manifest import CHANNELS, KEYS, PRINCIPALS
-from gateway.background.health import EVERY_SECONDS, GATEWAY, LEASE_SECONDS, being_the_gateway
+from gateway.background.watch.health import EVERY_SECONDS, GATEWAY, LEASE_SECONDS, being_the_gateway
 from gateway.config.environment import Environment
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct, TryAgainLater

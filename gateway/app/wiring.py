@@ -1,5 +1,6 @@
 """The parts of a gateway, wired: the only place that builds them."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,9 +10,10 @@ from gateway.app.condition import Condition
 from gateway.app.current import Current
 from gateway.background import jobs
 from gateway.background.cpu import Cpu
-from gateway.background.halt import Halt
-from gateway.background.heartbeat import Heartbeat
-from gateway.background.scheduler import Scheduler
+from gateway.background.scheduling.halt import Halt
+from gateway.background.scheduling.heartbeat import Heartbeat
+from gateway.background.scheduling.scheduler import Scheduler
+from gateway.background.scheduling.table import JobTable
 from gateway.background.worker import Runner, Worker
 from gateway.commands import Command
 from gateway.config.channels import enabled_channels
@@ -44,6 +46,8 @@ from gateway.flow.unattended.follow_up import DeliveryFollowUp
 from gateway.store.pool import Database
 from gateway.tools import Family
 
+SCHEDULES = "schedules"
+
 
 @dataclass
 class Parts:
@@ -59,6 +63,7 @@ class Parts:
     instance: InstanceId
     failpoints: Failpoints
     starts: Starts
+    stop: asyncio.Event
     clock: Clock
 
     # What every part may use
@@ -224,7 +229,7 @@ class Parts:
             self.current.summary_model,
             self.current.heartbeat_model,
             self.current.hear,
-            self._wake_scheduler,
+            self.schedules_changed,
         )
 
     @cached_property
@@ -270,6 +275,12 @@ class Parts:
         return DeliveryFollowUp(self.database, self.people, self.proactive)
 
     @cached_property
+    def job_table(self) -> JobTable:
+        """What is done when."""
+        looks = {SCHEDULES: self.scheduler.look, "heartbeat": self.heartbeat.look, **self.condition.jobs}
+        return JobTable(looks, self.clock)
+
+    @cached_property
     def halt(self) -> Halt:
         """Whether the heartbeat has stopped."""
         return Halt(lambda: self.current.config.models)
@@ -303,6 +314,7 @@ class Parts:
             self.worker,
             self.notices,
             self.starts,
+            self.stop,
             self.clock,
         )
         condition.shed.extend([self.inbound.forget, self.environments.forget])
@@ -310,10 +322,11 @@ class Parts:
 
     def vitals(self) -> Vitals:
         """How the gateway is."""
-        return replace(self.condition.vitals(), heartbeat=self.heartbeat.state)
+        return replace(self.condition.vitals(), heartbeat=self.heartbeat.state, jobs=self.job_table.dates)
 
     def _attempted(self, message: MessageId) -> None:
         self.follow_up.attempted(message)
 
-    def _wake_scheduler(self) -> None:
-        self.scheduler.wake()
+    def schedules_changed(self) -> None:
+        """When a slot is due may have changed."""
+        self.job_table.wake(SCHEDULES)

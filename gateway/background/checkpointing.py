@@ -1,8 +1,6 @@
-"""The timer of the checkpoints: the workspace is kept every few minutes, if anything in it has changed."""
+"""Making checkpoints: the workspace is kept, if anything in it has changed."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 import structlog
@@ -15,10 +13,6 @@ from gateway.store.pool import Database
 from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
 
-FIRST_SECONDS = 30.0
-"""A start has more urgent things to do."""
-LOOK_SECONDS = 5.0
-"""How soon a changed interval shows."""
 JOB_SECONDS = 600.0
 
 log = structlog.get_logger(__name__)
@@ -31,22 +25,12 @@ class Checkpointing:
     database: Database
     workspace: Path
     store: Path
-    every: Callable[[], timedelta | None]
     clock: Clock
     state: str = "none yet"
 
     async def run(self) -> None:
-        """Go on until cancelled."""
-        due = self.clock.monotonic() + FIRST_SECONDS
-        while True:
-            await self.clock.sleep(LOOK_SECONDS)
-            if (every := self.every()) is None:
-                self.state = "off"
-                continue
-            if self.clock.monotonic() >= due:
-                self.state = f"{await self.make()} at {self.clock.now():%Y-%m-%d %H:%M:%S} UTC"
-                due = float("inf")
-            due = min(due, self.clock.monotonic() + every.total_seconds())
+        """Make one, and note how that went. Never raises."""
+        self.state = f"{await self.make()} at {self.clock.now():%Y-%m-%d %H:%M:%S} UTC"
 
     async def make(self) -> str:
         """Make one now, if anything has changed, and say how that went. Never raises."""

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import structlog
 
@@ -27,3 +28,18 @@ async def kept_up(name: str, work: Callable[[], Awaitable[None]]) -> None:
             failures = 1 if time.monotonic() - began > STEADY_SECONDS else failures + 1
             log.exception("background.broken", work=name, again_in=backoff(failures))
             await asyncio.sleep(backoff(failures))
+
+
+@dataclass(frozen=True, slots=True)
+class Periodic:
+    """Work done at once and then every so many seconds by the monotonic clock, which no one can set."""
+
+    name: str
+    every: float
+    work: Callable[[], Awaitable[None]]
+
+    async def run(self) -> None:
+        """Until cancelled, or until it fails."""
+        while True:
+            await self.work()
+            await asyncio.sleep(self.every)

@@ -10,7 +10,7 @@ import structlog
 
 from gateway.domain.errors import RunLost, TryAgainLater
 from gateway.domain.ids import InstanceId, TaskId
-from gateway.domain.tasks import BEAT_SECONDS, SLOTS, Claim, Lane, Status, backoff
+from gateway.domain.tasks import SLOTS, Claim, Lane, Status, backoff
 from gateway.flow.wakeup import Wakeup
 from gateway.store import sessions, tasks
 from gateway.store.pool import Connection, Database
@@ -93,7 +93,6 @@ class Worker:
         """Claim and run until cancelled; then the runs under way are cancelled and given back."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._beat(), name="worker beat")
                 while True:
                     self._awake.clear()
                     try:
@@ -203,22 +202,19 @@ class Worker:
         except TryAgainLater as exc:
             log.warning("worker.release_missed", error=str(exc))
 
-    async def _beat(self) -> None:
-        """Renew the leases; stop the runs whose lease was lost; put back what dead workers left."""
-        while True:
-            await asyncio.sleep(BEAT_SECONDS)
-            # Only what was sent may be cancelled: a run claimed during the query is not lost.
-            sent = {run.id: run for run, _ in self._running.values()}
-            try:
-                owned = await self._renewed(sent)
-                if await self._database.run(tasks.recover):
-                    self.wake()
-            except TryAgainLater as exc:
-                log.warning("worker.beat_missed", error=str(exc))
-                continue
-            except Exception:
-                log.exception("worker.beat_missed")
-                continue
+    async def beat(self) -> None:
+        """Renew the leases; stop the runs whose lease was lost; put back what dead workers left. Never raises."""
+        # Only what was sent may be cancelled: a run claimed during the query is not lost.
+        sent = {run.id: run for run, _ in self._running.values()}
+        try:
+            owned = await self._renewed(sent)
+            if await self._database.run(tasks.recover):
+                self.wake()
+        except TryAgainLater as exc:
+            log.warning("worker.beat_missed", error=str(exc))
+        except Exception:
+            log.exception("worker.beat_missed")
+        else:
             self.cancel(task for task in sent if task not in owned and self._same(sent[task]))
 
     async def _renewed(self, sent: Mapping[TaskId, Claim]) -> set[TaskId]:

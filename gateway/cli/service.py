@@ -18,6 +18,8 @@ from gateway.domain.errors import OwnerMustAct
 UNIT = "supaclaw.service"
 STOP_SECONDS = 45
 """More than a gateway takes: 10 for turns, 10 for deliveries, 5 for the journal, then Postgres."""
+WATCHDOG_SECONDS = 120
+"""A gateway that hangs ends itself after 60; this is for one that cannot even do that."""
 _BACKS_OFF = 254
 """The first systemd that can wait longer after every failure; older ones wait the same each time."""
 
@@ -83,7 +85,9 @@ After=network-online.target
 StartLimitIntervalSec=0
 
 [Service]
-Type=exec
+Type=notify
+TimeoutStartSec=infinity
+WatchdogSec={WATCHDOG_SECONDS}
 ExecStart={_quoted(sys.executable).replace("$", "$$")} -P -m gateway up
 {where}EnvironmentFile=-{_escaped(str(environment.config.with_name(".env")))}
 Restart=always

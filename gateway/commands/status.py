@@ -47,6 +47,8 @@ def _condition(vitals: Vitals) -> Iterator[str]:
         yield f"Checkpoints: {vitals.checkpoints}"
     if vitals.heartbeat is not None:
         yield f"Heartbeat: {vitals.heartbeat}"
+    for name, at in vitals.jobs.items():
+        yield f"Next {name}: {f'{at:%Y-%m-%d %H:%M:%S} UTC' if at else 'no date'}"
 
 
 def _loop(lag: LoopLag) -> str:

@@ -19,6 +19,7 @@ class Environment:
     port: int | None = None
     fail: str | None = None
     public_url: str | None = None
+    notify_socket: str | None = None
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> "Environment":
@@ -33,6 +34,7 @@ class Environment:
             port=_port(environ.get("SUPACLAW_PORT") or None),
             fail=environ.get("SUPACLAW_FAIL") or None,
             public_url=environ.get("SUPACLAW_PUBLIC_URL") or None,
+            notify_socket=environ.get("NOTIFY_SOCKET") or None,
         )
 
 

@@ -55,7 +55,7 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """None means not known. `unclean_ends` counts the runs of the last day that ended without being stopped."""
+    """None means not known. `unclean_ends` counts runs of the last day that were not stopped; `jobs` are next dates."""
 
     loop: LoopLag | None = None
     memory: Memory | None = None
@@ -63,3 +63,4 @@ class Vitals:
     unclean_ends: int = 0
     checkpoints: str | None = None
     heartbeat: str | None = None
+    jobs: Mapping[str, datetime | None] = field(default_factory=dict)

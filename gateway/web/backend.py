@@ -42,7 +42,7 @@ class Backend:
     `local_token` is the admin credential for programs on this machine. `public_url` is the address of a reverse proxy
     in front. `models` are agent names; `commands` maps a slash command to its summary. `on_shed` registers a callback
     that frees caches when memory runs low. `files` is the owner's file root. `channels` describes the state of each
-    configured channel in words; `logins` are the channels that a person has to log in to.
+    configured channel in words; `logins` are the channels that a person has to log in to. `jobs` says when each is due.
     """
 
     database: Database
@@ -66,4 +66,5 @@ class Backend:
     on_shed: Callable[[Callable[[], None]], None] = lambda _drop: None
     channels: Callable[[], Mapping[str, str]] = dict
     logins: Callable[[], Mapping[str, LoginChannel]] = dict
+    jobs: Callable[[], Mapping[str, datetime | None]] = dict
     links: LoginLinks = field(default_factory=LoginLinks)

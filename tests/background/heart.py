@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gateway.agent.limits import Limits
-from gateway.background.halt import Halt
-from gateway.background.heartbeat import Heartbeat
 from gateway.background.jobs.heartbeat import HeartbeatRun
+from gateway.background.scheduling.halt import Halt
+from gateway.background.scheduling.heartbeat import Heartbeat
 from gateway.config.model import Config
 from gateway.domain.tasks import Lane
 from gateway.flow.turn.budgets import Budgets
@@ -69,13 +69,14 @@ class Heart:
     async def look(self, minutes: float = 0) -> None:
         """What the timer does after so many minutes."""
         self.clock.at += minutes * MINUTE
-        await self.timer._look()
+        await self.timer.look()
 
     async def live(self, hours: float) -> None:
-        """Let the timer run for so long."""
+        """Let the timer run for so long, with a look every five minutes at least."""
         end = self.clock.at + timedelta(hours=hours)
         while self.clock.at < end:
-            await self.clock.sleep(min(await self.timer._look(), (end - self.clock.at).total_seconds()))
+            due = await self.timer.look() or end
+            await self.clock.sleep((min(due, end, self.clock.at + 5 * MINUTE) - self.clock.at).total_seconds())
 
     async def work(self) -> None:
         """Run the task that waits, as the worker would."""

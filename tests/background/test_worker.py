@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.background import worker as worker_module
+from gateway.background.upkeep import Periodic
 from gateway.background.worker import Worker
 from gateway.domain.assignment import Assignment
 from gateway.domain.errors import DatabaseDown, RunLost, TryAgainLater
@@ -95,12 +96,14 @@ def worker(database: Database, runner: Runner) -> Worker:
 @asynccontextmanager
 async def working(worker: Worker) -> AsyncIterator["asyncio.Task[None]"]:
     running = asyncio.create_task(worker.run())
+    beating = asyncio.create_task(Periodic("beat", 0.01, worker.beat).run())
     try:
         async with asyncio.timeout(20):
             yield running
     finally:
         running.cancel()
-        await asyncio.wait([running])
+        beating.cancel()
+        await asyncio.wait([running, beating])
 
 
 async def until(world: World, task: TaskId, status: Status) -> None:
@@ -516,10 +519,6 @@ class TestStops:
 
 
 class TestBeats:
-    @pytest.fixture(autouse=True)
-    def _quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(worker_module, "BEAT_SECONDS", 0.01)
-
     async def test_a_run_whose_lease_was_lost_is_stopped(self, world: World, worker: Worker, runner: Runner) -> None:
         runner.work = hang
         lost, kept = await world.queue(), await world.queue()

@@ -50,7 +50,7 @@ class Fault(StrEnum):
         1,
         "SIGKILL while schedules are due",
         "each slot runs once, its answer is said once",
-        ("tests/journeys/test_schedule_kills.py", "tests/background/test_scheduler.py"),
+        ("tests/journeys/test_schedule_kills.py", "tests/background/scheduling/test_scheduler.py"),
     )
     RANDOM = "random", 2, "SIGKILL at random times under load", "the same; in work again < 3 s (p95)"
     POSTMASTER = (
@@ -224,7 +224,7 @@ class Fault(StrEnum):
         46,
         "something blocks the event loop",
         "noticed",
-        ("tests/background/test_lag.py",),
+        ("tests/background/watch/test_lag.py",),
     )
     LOGS = "logs", 47, "log output closed or full", "the gateway goes on"
 

@@ -107,7 +107,8 @@ async def test_another_gateway_takes_over_from_one_that_is_frozen_and_the_zombie
     models.latency_ms = 50
     process.running.send_signal(signal.SIGCONT)
     await people.go_on(5.0, pause=0.5)
-    await process.kill()
+    ended = await process.ended()
+    assert (ended.code, "another gateway took over" in ended.told) == (1, True)
     settled = await ledger.settled(120)
     judge(Fault.TWO_GATEWAYS, await ledger.count(people.said))
     assert settled

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.service import unit_text
+from gateway.cli.service import WATCHDOG_SECONDS, unit_text
 from gateway.config.environment import Environment
 from tests.cli.conftest import Supaclaw
 from tests.cli.test_down import gateway
@@ -159,6 +159,14 @@ def test_paths_are_told_as_systemd_reads_them() -> None:
     assert r'Environment="SUPACLAW_DATA=/srv/my \"50%%\" $HOME \\ claw/data"' in text
     assert r"EnvironmentFile=-/srv/my " + '"50%%" $HOME \\ claw/.env' in text
     assert f'ExecStart="{sys.executable}" -P -m gateway up\n' in text
+
+
+def test_systemd_waits_until_it_is_ready_and_sees_when_it_is_dead() -> None:
+    text = unit_text(Environment.read({}), None, MODERN)
+
+    assert "Type=notify\nTimeoutStartSec=infinity\n" in text
+    assert f"WatchdogSec={WATCHDOG_SECONDS}\n" in text
+    assert WATCHDOG_SECONDS > 60 + 10, "the gateway itself comes first, and says in its log what hangs"
 
 
 def test_only_a_systemd_that_can_waits_longer_each_time() -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import re
+from datetime import UTC, datetime
 
 from gateway.domain.vitals import ChannelVitals, LoopLag, Memory, Vitals
 from tests.flow.path import MEMBER, MessagePath
@@ -11,6 +12,7 @@ CONDITION = Vitals(
     unclean_ends=2,
     checkpoints="the last one 3 minutes ago",
     heartbeat="every 30m, next 15:00; 0 beats today, 0 asked a model",
+    jobs={"checkpoints": datetime(2026, 11, 22, 14, 5, tzinfo=UTC), "schedules": None},
 )
 
 
@@ -43,6 +45,8 @@ async def test_the_owner_also_sees_how_the_gateway_itself_is(path: MessagePath) 
         "Restarts: ended 2 times without being stopped in the last 24 hours",
         "Checkpoints: the last one 3 minutes ago",
         "Heartbeat: every 30m, next 15:00; 0 beats today, 0 asked a model",
+        "Next checkpoints: 2026-11-22 14:05:00 UTC",
+        "Next schedules: no date",
     ]
 
 

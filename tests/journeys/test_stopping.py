@@ -1,4 +1,7 @@
+import json
 import re
+import socket
+from pathlib import Path
 
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
@@ -34,6 +37,30 @@ async def test_a_turn_that_takes_too_long_is_answered_after_the_next_start(
     assert [sent.text.split()[-1] for sent in telegram.sent] == ["fin1x"]
 
 
+async def test_one_whose_database_another_gateway_took_over_stops_and_loses_nothing(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels, tmp_path: Path
+) -> None:
+    models.rules = [Rule("mk1x", hang=True, times=1)]
+    telegram.say("hello mk1x", OWNER)
+    await happens(models.started)
+    await gateway.rows("update leases set holder = gen_random_uuid(), expires_at = now() + interval '1 h' returning 1")
+    ended = await gateway.ended()
+
+    assert ended.code == 1
+    assert "supaclaw: another gateway took over this database" in ended.told
+    assert telegram.sent == []
+    telegram.say("hello mk2x", OWNER)
+    assert "another gateway is running" in (await gateway.refused()).told
+    await gateway.rows("delete from leases returning 1")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.settimeout(10)
+        systemd.bind(str(tmp_path / "notify"))
+        await gateway.start(NOTIFY_SOCKET=str(tmp_path / "notify"))
+        assert {systemd.recv(100) for _ in range(2)} == {b"READY=1", b"WATCHDOG=1"}
+    await telegram.wait_for(lambda tg: len(tg.sent) == 2)
+    assert sorted(sent.text.split()[-1] for sent in telegram.sent) == ["fin1x", "fin2x"]
+
+
 async def test_an_idle_gateway_shows_that_it_lives_and_asks_no_model(
     gateway: GatewayProcess, models: FakeModels, telegram: FakeTelegram
 ) -> None:
@@ -46,6 +73,9 @@ async def test_an_idle_gateway_shows_that_it_lives_and_asks_no_model(
     await until(it_is_back)
 
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n", health.read_text())
+    jobs = json.loads((await gateway.command("status", "--json")).told)["vitals"]["jobs"]
+    assert {name for name, date in jobs.items() if date} == {"heartbeat", "checkpoints", "log pruning"}
+    assert jobs["schedules"] is None
     assert models.count == 0
     assert telegram.sent == []
 

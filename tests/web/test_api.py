@@ -184,12 +184,16 @@ async def test_the_status_and_the_metrics_tell_the_same(web: Web):
         "unclean_ends": 0,
         "checkpoints": None,
         "heartbeat": None,
+        "jobs": {},
     }
 
 
 async def test_the_gateways_condition_is_told_as_far_as_it_is_known(running: Running):
     vitals = Vitals(
-        LoopLag(7.5, 2.0, 250.0), Memory(300, 200, shedding=True), {"telegram": ChannelVitals("open", 12.5)}
+        LoopLag(7.5, 2.0, 250.0),
+        Memory(300, 200, shedding=True),
+        {"telegram": ChannelVitals("open", 12.5)},
+        jobs={"log pruning": datetime(2026, 11, 22, 14, tzinfo=UTC), "heartbeat": None},
     )
 
     async def status() -> StatusReport:
@@ -205,6 +209,7 @@ async def test_the_gateways_condition_is_told_as_far_as_it_is_known(running: Run
         "unclean_ends": 0,
         "checkpoints": None,
         "heartbeat": None,
+        "jobs": {"log pruning": "2026-11-22T14:00:00Z", "heartbeat": None},
     }
     assert "\nsupaclaw_event_loop_late_seconds 0.0075\n" in metrics
     assert "\nsupaclaw_memory_bytes 300\n" in metrics

@@ -6,7 +6,7 @@ from gateway.web.app import build_app
 from gateway.web.security import MAX_INLINE, limit_of, split_host
 from tests.web.conftest import BEARER, Running, Web
 
-PUBLIC = {"/", "/people", "/channels", "/health", "/login", "/login/state", "/webhook/{name}"}
+PUBLIC = {"/", "/people", "/channels", "/jobs", "/health", "/login", "/login/state", "/webhook/{name}"}
 
 
 def routes(web: Web) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from gateway.agent.limits import Limits
 from gateway.background.cpu import Cpu
 from gateway.background.extraction import Hear
-from gateway.background.halt import Halt
+from gateway.background.scheduling.halt import Halt
 from gateway.background.worker import Runner
 from gateway.config.failpoints import Failpoints
 from gateway.config.model import Config

@@ -26,9 +26,9 @@ def check_python(_patient: CheckContext, version: tuple[int, ...] = sys.version_
     yield Finding(Level.OK, text) if new else Finding(Level.FAIL, text, "install Python 3.11 or newer")
 
 
-def check_memory(_patient: CheckContext, available: int | None = None) -> Iterator[Finding]:
+def check_memory(_context: CheckContext, available: int | None = None) -> Iterator[Finding]:
     """The machine or container has enough memory for the gateway and its database."""
-    from gateway.background import footprint
+    from gateway.background.watch import footprint
 
     has = (footprint.available() if available is None else available) // 2**20
     level = Level.OK if has >= _ENOUGH_MIB else Level.WARN if has >= _LEAST_MIB else Level.FAIL

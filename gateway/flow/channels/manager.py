@@ -22,6 +22,10 @@ from gateway.flow.channels.reception import Reception, Silent
 from gateway.flow.outbound.sender import Outbound
 
 CLOSE_SECONDS = 10.0
+OPEN_SECONDS = 120.0
+"""No platform is asked anything while a channel is opened; one that takes longer will never be open."""
+STEADY_SECONDS = 60.0
+"""What breaks after that long is not counted together with what broke before."""
 _MOST_PATIENT = 3
 """How often the patience with a silent channel doubles, so that a long outage is no drumbeat."""
 
@@ -90,6 +94,7 @@ class ChannelManager:
         self._open: dict[str, _OpenChannel] = {}
         self._states: dict[str, str] = {}
         self._receptions: dict[str, Reception] = {}
+        self._opening: dict[str, float] = {}
 
     @property
     def channels(self) -> Mapping[str, Channel]:
@@ -106,13 +111,21 @@ class ChannelManager:
         """How each channel is, and when it was last heard."""
         return {name: ChannelVitals(state, self._heard_ago(name)) for name, state in self.states.items()}
 
+    def stuck(self) -> Mapping[str, str]:
+        """The channels that cannot even try to work, and why; one whose messenger is away, or that is shut, can."""
+        tasks = {name: opened.task for name, opened in self._open.items()}
+        ended = [name for name, task in tasks.items() if task.cancelled() and not task.cancelling()]
+        slow = [name for name, since in self._opening.items() if self._monotonic() - since > OPEN_SECONDS]
+        return dict.fromkeys(ended, "its task has ended") | dict.fromkeys(slow, "it does not come back from opening")
+
     def silent(self) -> Mapping[str, float]:
         """The channels that heard nothing for longer than a healthy one can, with the seconds."""
         return {name: reception.silence for name, reception in self._receptions.items() if reception.overdue}
 
-    def reopen(self, name: str) -> None:
-        """Break off the reception, if there is one; the channel is closed and opened again."""
-        if name in self._receptions:
+    async def reopen_silent(self) -> None:
+        """Break off their receptions, so that they are opened again; the state of a socket is not trusted."""
+        for name, seconds in self.silent().items():
+            log.warning("channel.silent", channel=name, seconds=round(seconds))
             self._receptions[name].break_off()
 
     async def apply(self, wanted: Mapping[str, ChannelSpec], accept: Accept, group: asyncio.TaskGroup) -> None:
@@ -127,8 +140,10 @@ class ChannelManager:
                 task = group.create_task(self._keep(name, channel, accept), name=f"channel {name}")
                 self._open[name] = _OpenChannel(spec, channel, task)
 
-    async def stop_receiving(self) -> None:
-        """Take nothing more in; what is known can still be sent."""
+    async def stop_receiving(self, *, sending: bool = True) -> None:
+        """Take nothing more in; what is known can still be sent, unless no more than what is under way shall be."""
+        for name in () if sending else self._open:
+            self._outbound.abandon(name)
         tasks = [opened.task for opened in self._open.values()]
         for task in tasks:
             task.cancel()
@@ -156,8 +171,12 @@ class ChannelManager:
         """
         failures = silences = 0
         while True:
+            began = self._opening[name] = self._monotonic()
             try:
-                await channel.open()
+                try:
+                    await channel.open()
+                finally:
+                    del self._opening[name]
                 await self._outbound.adopt(name, channel)
                 self._states[name] = "open" if not silences else "opened again after a silence, nothing heard yet"
                 patience = 2 ** min(silences, _MOST_PATIENT)
@@ -174,16 +193,19 @@ class ChannelManager:
                 await self._report(name, exc)
                 if not isinstance(channel, LoginChannel):
                     return
-                failures += 1
+                failures = self._failures(failures, began)
                 await _close(channel)
                 await asyncio.sleep(backoff(failures))
             except Exception as exc:
-                failures += 1
+                failures = self._failures(failures, began)
                 self._outbound.abandon(name)
                 self._states[name] = f"broken: {type(exc).__name__}: {exc}"
                 log.exception("channel.broken", channel=name, again_in=backoff(failures))
                 await _close(channel)
                 await asyncio.sleep(backoff(failures))
+
+    def _failures(self, before: int, began: float) -> int:
+        return 1 if self._monotonic() - began > STEADY_SECONDS else before + 1
 
     async def _report(self, name: str, problem: OwnerMustAct) -> None:
         """The owner has to mend it, and is told once, wherever he can be told."""

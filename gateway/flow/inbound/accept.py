@@ -103,6 +103,10 @@ class InboundFlow:
         """Store what waits for the database, until cancelled."""
         await self._spool.run()
 
+    async def drain(self, seconds: float) -> None:
+        """Let what only this machine has be stored, so that another gateway can answer it."""
+        await self._spool.drain(seconds)
+
     def forget(self) -> None:
         """Give memory back: the database knows what it has seen."""
         self._seen.clear()

@@ -75,6 +75,11 @@ class Spool(Generic[Stored]):
             self._filled.clear()
             await self._filled.wait()
 
+    async def drain(self, seconds: float) -> None:
+        """Let what waits now be stored, for that long at most; `run` goes on meanwhile."""
+        if waiting := [entry.stored for entry in self._waiting]:
+            await asyncio.wait(waiting, timeout=seconds)
+
     async def _store_next(self, entry: _Waiting[Stored]) -> None:
         try:
             stored = await self._store(entry.arrival, entry.place)

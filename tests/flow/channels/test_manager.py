@@ -243,7 +243,7 @@ async def test_a_channel_that_is_silent_for_too_long_is_closed_and_opened_again(
     assert house.channel_manager.silent() == {}
     house.now += 1
     assert house.channel_manager.silent() == {"fake": 61}
-    house.channel_manager.reopen("fake")
+    await house.channel_manager.reopen_silent()
     await channel.receiving.get()
     assert (channel.opened, channel.closed) == (2, 1)
     assert house.channel_manager.silent() == {}
@@ -293,7 +293,7 @@ async def test_a_platform_that_stays_silent_is_asked_ever_less_often(house: Hous
         assert house.channel_manager.silent() == {}
         house.now += 1
         assert house.channel_manager.silent() == {"fake": patience + 1}
-        house.channel_manager.reopen("fake")
+        await house.channel_manager.reopen_silent()
     await channel.receiving.get()
     channel.heard_at = house.now
     house.now += 61
@@ -315,8 +315,7 @@ async def test_a_door_that_is_not_receiving_cannot_be_silent_or_reopened(house: 
     await house.channel_manager.stop_receiving()
     house.now += 1000
     assert house.channel_manager.silent() == {}
-    house.channel_manager.reopen("fake")
-    house.channel_manager.reopen("unknown")
+    await house.channel_manager.reopen_silent()
     assert (channel.opened, channel.closed) == (1, 0)
 
 
@@ -343,7 +342,7 @@ async def test_a_channel_that_never_finishes_closing_is_opened_again(
     await house.apply(fake=ChannelSpec(Settings(), lambda: stuck))
     await stuck.receiving.get()
     house.now += 61
-    house.channel_manager.reopen("fake")
+    await house.channel_manager.reopen_silent()
     await stuck.receiving.get()
     assert stuck.opened == 2
 
@@ -382,3 +381,65 @@ def test_configured_channels_become_openings() -> None:
 def test_what_channels_need_is_imported_beforehand() -> None:
     preload(["telegram", "slack", "nonsense"])
     assert "aiogram" in sys.modules
+
+
+async def test_what_breaks_after_it_had_been_open_for_a_while_is_tried_again_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+    monkeypatch.setattr(doors_module, "backoff", lambda failures: counted.append(failures) or 0.0)
+    await house.apply(fake=house.spec())
+    [channel] = house.made
+    for seconds in (0, 0, 3600, 0, 3600):
+        await channel.receiving.get()
+        house.now += seconds
+        channel.breaks.put_nowait(ConnectionError("gone"))
+    await channel.receiving.get()
+    assert counted[::2] == [1, 2, 1, 2, 1]
+
+
+class TestStuck:
+    async def test_a_channel_that_receives_breaks_or_is_shut_for_its_owner_to_mend_is_not(self, house: House) -> None:
+        receives, shut = Doorway(), Doorway(opens=[OwnerMustAct("the token is wrong")])
+        broken = Doorway(opens=[ConnectionError("the messenger is away")])
+        channels = {"a": receives, "b": shut, "c": broken}
+        await house.apply(**{name: ChannelSpec(Settings(), lambda made=made: made) for name, made in channels.items()})
+        await receives.receiving.get()
+        for refused in (shut, broken):
+            await refused.refused.wait()
+        house.now += 100_000
+        assert house.channel_manager.stuck() == {}
+        await house.channel_manager.stop_receiving()
+        assert house.channel_manager.stuck() == {}
+
+    async def test_one_that_does_not_come_back_from_opening_is(self, house: House) -> None:
+        class Endless(Doorway):
+            async def open(self) -> None:
+                self.refused.set()
+                await asyncio.Event().wait()
+
+        endless = Endless()
+        await house.apply(fake=ChannelSpec(Settings(), lambda: endless))
+        await endless.refused.wait()
+        assert house.channel_manager.stuck() == {}
+        house.now += 121
+        assert house.channel_manager.stuck() == {"fake": "it does not come back from opening"}
+
+    async def test_one_that_nobody_supervises_any_more_is(self, house: House) -> None:
+        await house.apply(fake=house.spec())
+        [channel] = house.made
+        await channel.receiving.get()
+        channel.breaks.put_nowait(asyncio.CancelledError())  # type: ignore[arg-type]  # as a library may leak one
+        await eventually(lambda: house.channel_manager.stuck() == {"fake": "its task has ended"})
+
+
+async def test_a_stop_without_sending_leaves_what_is_queued(house: House) -> None:
+    await house.apply(fake=house.spec())
+    [channel] = house.made
+    await channel.receiving.get()
+    await house.channel_manager.stop_receiving(sending=False)
+    async with house.path.working():
+        entered = await house.path.tell("hello")
+        await house.path.answer(entered)
+        assert await house.path.rows("select state from outbox") == [("pending",)]
+    assert channel.shown == []

@@ -70,6 +70,19 @@ class TestAway:
             await asyncio.gather(*(accepted.stored() for accepted in kept))
         assert await path.rows(TEXTS) == [("m0",), ("m1",), ("m2",), ("m3",)]
 
+    async def test_what_waits_is_stored_before_another_gateway_is_left_alone_with_it(
+        self, path: MessagePath, away: AwayAtTimes
+    ) -> None:
+        away.away = True
+        for text in ("m1", "m2"):
+            await path.tell(text)
+        async with path.working():
+            await path.inbound.drain(0.01)
+            away.away = False
+            await path.inbound.drain(30)
+            assert await path.rows(TEXTS) == [("m1",), ("m2",)]
+            await path.inbound.drain(30)
+
     async def test_what_comes_twice_meanwhile_is_stored_once(self, path: MessagePath, away: AwayAtTimes) -> None:
         away.away = True
         twins = [await path.tell("twin", id="m-twin") for _ in range(3)]

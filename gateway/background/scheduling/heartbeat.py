@@ -9,11 +9,10 @@ import structlog
 
 from gateway.agent.limits import dollars, used_up
 from gateway.agent.scheduling.heartbeat import NO_MODEL, Occasion, instructs, standing, unreadable
-from gateway.background.halt import Halt
+from gateway.background.scheduling.halt import Halt
 from gateway.config.hours import ActiveHours
 from gateway.config.model import Config
 from gateway.domain.clock import Clock
-from gateway.domain.errors import TryAgainLater
 from gateway.domain.principals import Role
 from gateway.domain.vitals import Beat, Outcome
 from gateway.domain.zones import zone
@@ -26,8 +25,6 @@ from gateway.store.scheduling import attention, heartbeats
 from gateway.store.scheduling.heartbeats import Pulse
 from gateway.store.spending import Period
 
-LONGEST_REST = 20.0
-"""Seconds: a clock that was set, a machine that slept and an edited configuration are noticed by then."""
 AHEAD = timedelta(minutes=1)
 """Another gateway's clock may be by so much; by more, and it was this one's."""
 LONGEST_LOOK = timedelta(days=1)
@@ -58,26 +55,14 @@ class Heartbeat:
     clock: Clock
     state: str | None = None
 
-    async def run(self) -> None:
-        """Go on until cancelled; what goes wrong is logged and tried again."""
-        while True:
-            rest = LONGEST_REST
-            try:
-                rest = await self._look()
-            except TryAgainLater as exc:
-                log.warning("heartbeat.waits", error=str(exc))
-            except Exception:  # a defect in one look is no reason that there is no other
-                log.exception("heartbeat.broken")
-            await self.clock.sleep(rest)
-
     async def beat(self) -> Beat:
         """One now, whatever is configured; one that is under way is joined."""
         async with self.database.connection() as conn:
             pulse = await heartbeats.begin(conn, self.clock.now())
         return await self._beat(pulse)
 
-    async def _look(self) -> float:
-        """Beat if one is due; returns the seconds until the next look."""
+    async def look(self) -> datetime | None:
+        """Beat if one is due; returns when to look again."""
         now = self.clock.now()
         async with self.database.connection() as conn:
             pulse = await heartbeats.begin(conn, now)
@@ -86,9 +71,9 @@ class Heartbeat:
         due = self._due(pulse, now)
         if due is not None and due <= now and pulse.outcome is not Outcome.RUNNING:
             await self._beat(pulse)
-            return 0.0
+            return now
         self.state = self._told(pulse, due, now)
-        return LONGEST_REST if due is None or due <= now else min(LONGEST_REST, (due - now).total_seconds())
+        return due if due is not None and due > now else None
 
     async def _beat(self, pulse: Pulse) -> Beat:
         """The one after `pulse`, unless that is still under way or another process made it."""

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.background import lag as lag_module
-from gateway.background.lag import LagMonitor, Moment
-from gateway.background.witness import Witness
+from gateway.background.watch import lag as lag_module
+from gateway.background.watch.lag import LagMonitor, Moment
+from gateway.background.watch.witness import Witness
 from tests.fakes.eventually import eventually
 
 TICK = lag_module.TICK_SECONDS

@@ -1,7 +1,7 @@
 """Signs of life: a file that is fresh while the gateway works, and the lease that keeps a second one away."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -38,35 +38,55 @@ async def being_the_gateway(database: Database, instance: InstanceId) -> AsyncIt
 
 
 class Health:
-    """Keeps the lease and the health file fresh; what watches from outside reads the file's age."""
+    """Keeps the lease and the health file fresh; what watches from outside reads the file's age.
 
-    def __init__(self, database: Database, instance: InstanceId, file: Path, clock: Clock) -> None:
+    `well` says whether the last look found everything working, `lost` whether another gateway has the lease: then
+    `stop` is set. `stuck` says which channels cannot even try to work, and why.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        instance: InstanceId,
+        file: Path,
+        stuck: Callable[[], Mapping[str, str]],
+        stop: asyncio.Event,
+        clock: Clock,
+    ) -> None:
         self._database = database
         self._instance = instance
         self._file = file
+        self._stuck = stuck
+        self._stop = stop
         self._clock = clock
-        self._well = True
+        self.well = True
+        self.lost = False
 
-    @property
-    def well(self) -> bool:
-        """Whether the last look found everything working."""
-        return self._well
-
-    async def run(self) -> None:
-        """Look every 10 s until cancelled."""
-        while True:
-            self._well = await self._holds_lease() and await self._write()
-            await asyncio.sleep(EVERY_SECONDS)
+    async def look(self) -> None:
+        """Renew both; the file only while everything works."""
+        self.well = await self._holds_lease() and self._channels_work() and await self._write()
 
     async def _holds_lease(self) -> bool:
+        """False also while the database cannot be asked; a reason to stop is only a lease that another gateway has."""
         try:
             async with self._database.connection() as conn:
                 held = await leases.take(conn, GATEWAY, self._instance, LEASE_SECONDS)
-                await check_not_outdated(conn)
-                return held
+                if held:
+                    await check_not_outdated(conn)
         except TryAgainLater as exc:
             log.warning("health.database", error=str(exc))
             return False
+        if not held:
+            log.error("health.lease_lost", problem="another gateway has taken over this database")
+            self.lost = True
+            self._stop.set()
+        return held
+
+    def _channels_work(self) -> bool:
+        stuck = self._stuck()
+        for name, why in stuck.items():
+            log.error("health.channel", channel=name, problem=why)
+        return not stuck
 
     async def _write(self) -> bool:
         stamp = f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}\n"

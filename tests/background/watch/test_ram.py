@@ -1,15 +1,10 @@
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import pytest
-
-from gateway.background import memory as memory_module
-from gateway.background.memory import MemoryCeiling
-from gateway.config.clock import SystemClock
+from gateway.background.watch import ram as ram_module
+from gateway.background.watch.ram import MemoryCeiling
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.vitals import Memory
-from tests.fakes.eventually import eventually
 
 MB = 2**20
 
@@ -39,9 +34,7 @@ class Process:
 
     def memory(self) -> MemoryCeiling:
         shed: list[Callable[[], None]] = [self.drop, self.drop]
-        return MemoryCeiling(
-            lambda: 100 * MB, shed, self.limits.append, self.tell, SystemClock(), lambda: self.used * MB
-        )
+        return MemoryCeiling(lambda: 100 * MB, shed, self.limits.append, self.tell, lambda: self.used * MB)
 
 
 async def test_below_the_ceiling_nothing_happens() -> None:
@@ -60,7 +53,7 @@ async def test_an_episode_sheds_until_well_below_the_ceiling_and_tells_the_owner
         process.used = used
         await memory.look()
         assert memory.memory == Memory(used * MB, 100 * MB, shedding=True)
-    assert (process.dropped, process.limits) == (4, [memory_module.RUNS_WHILE_SHEDDING])
+    assert (process.dropped, process.limits) == (4, [ram_module.RUNS_WHILE_SHEDDING])
     [told] = process.told
     assert told.startswith("I use 100 MB of memory; my ceiling is 100 MB (limits.memory_mb).")
     process.used = 84
@@ -87,12 +80,3 @@ async def test_an_owner_who_cannot_be_told_now_is_told_later() -> None:
     process.away, process.used = False, 90
     await memory.look()
     assert len(process.told) == 1
-
-
-async def test_it_looks_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_module, "EVERY_SECONDS", 0.001)
-    process = Process(used=110, freed=20)
-    running = asyncio.create_task(process.memory().run())
-    await eventually(lambda: None in process.limits)
-    running.cancel()
-    assert process.limits == [4, None]

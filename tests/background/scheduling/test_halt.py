@@ -1,4 +1,4 @@
-from gateway.background.halt import Halt
+from gateway.background.scheduling.halt import Halt
 from gateway.domain.settings import ModelSettings
 
 WHY = "the key was refused"

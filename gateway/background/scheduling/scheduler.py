@@ -8,19 +8,15 @@ import structlog
 from gateway.agent.scheduling.prompt import assignment
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.clock import Clock
-from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId
 from gateway.domain.texts import one_line
 from gateway.flow.people import NOT_LET_IN
-from gateway.flow.wakeup import Wakeup
 from gateway.store.pool import Connection, Database
 from gateway.store.scheduling import schedules
 from gateway.store.scheduling.schedules import Firing, ScheduleRow
 from gateway.timetable.planning import plan
 
 BATCH = 25
-LONGEST_REST = timedelta(seconds=20)
-"""A clock that was set, or a machine that slept, is noticed by then."""
 SHORT_REST = timedelta(seconds=5)
 LONGEST_ERROR = 500
 
@@ -46,37 +42,16 @@ class Scheduler:
         self._failpoints = failpoints
         self._woken = woken
         self._may_run = may_run
-        self._awake = Wakeup()
 
-    def wake(self) -> None:
-        """When something is due may have changed."""
-        self._awake.set()
-
-    async def run(self) -> None:
-        """Until cancelled; what goes wrong is logged, and tried again after a rest."""
-        while True:
-            self._awake.clear()
-            rest = LONGEST_REST
-            try:
-                rest = await self.look()
-            except TryAgainLater as exc:
-                log.warning("scheduler.waits", error=str(exc))
-                rest = SHORT_REST
-            except Exception:  # what is due later does not suffer from it
-                log.exception("scheduler.broken")
-            await self._awake.wait(rest.total_seconds())
-
-    async def look(self) -> timedelta:
-        """Queue what is due now; returns how long to rest."""
+    async def look(self) -> datetime | None:
+        """Queue what is due now; returns when to look again."""
         began = self._clock.now()
         await self.tick()
         async with self._database.connection() as conn:
             next_due = await schedules.next_due(conn)
-        if next_due is None:
-            return LONGEST_REST
-        if next_due <= began:  # it waits for the end of its last run, which nobody announces
-            return SHORT_REST
-        return max(timedelta(), min(LONGEST_REST, next_due - self._clock.now()))
+        if next_due is not None and next_due <= began:  # it waits for the end of its last run, which nobody announces
+            return self._clock.now() + SHORT_REST
+        return next_due
 
     async def tick(self) -> int:
         """Queue what is due now; returns how many tasks."""

@@ -1,14 +1,13 @@
 """What is due becomes a task, whatever else goes wrong."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
 
-from gateway.background import scheduler as scheduler_module
-from gateway.background.scheduler import BATCH, Scheduler
+from gateway.background.scheduling import scheduler as scheduler_module
+from gateway.background.scheduling.scheduler import BATCH
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import PrincipalId
@@ -25,17 +24,6 @@ MINUTE = timedelta(minutes=1)
 @pytest.fixture
 def timeline(world: World) -> Timeline:
     return Timeline(world)
-
-
-@asynccontextmanager
-async def running(scheduler: Scheduler) -> AsyncIterator[None]:
-    task = asyncio.create_task(scheduler.run())
-    try:
-        async with asyncio.timeout(20):
-            yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 async def errors(timeline: Timeline, row: ScheduleRow) -> list[str | None]:
@@ -114,13 +102,11 @@ class TestWhoHears:
         assert steps.reached == [Step.SCHEDULE_DUE, Step.SCHEDULE_ENQUEUED]
 
 
-class TestRest:
-    async def test_it_rests_until_the_next_is_due_but_never_for_long(self, timeline: Timeline) -> None:
-        assert await timeline.scheduler.look() == timedelta(seconds=20)
+class TestNextLook:
+    async def test_it_is_when_the_next_slot_is_due(self, timeline: Timeline) -> None:
+        assert await timeline.scheduler.look() is None
         await timeline.plan(once(START + HOUR))
-        assert await timeline.scheduler.look() == timedelta(seconds=20)
-        timeline.clock.at = START + HOUR - timedelta(seconds=3)
-        assert await timeline.scheduler.look() == timedelta(seconds=3)
+        assert await timeline.scheduler.look() == START + HOUR
 
     async def test_what_comes_while_it_looks_is_not_left_for_later(self, timeline: Timeline) -> None:
         await timeline.plan(once(START + HOUR))
@@ -130,43 +116,24 @@ class TestRest:
         def woken() -> None:
             timeline.clock.at += timedelta(seconds=1)
 
-        assert await scheduler_on(timeline.world.database, timeline.clock, woken=woken).look() == timedelta()
+        assert await scheduler_on(timeline.world.database, timeline.clock, woken=woken).look() == START + HOUR
 
     async def test_what_waits_for_its_last_run_is_looked_at_soon(self, timeline: Timeline) -> None:
         await timeline.plan(recurring("* * * * *"))
         timeline.clock.at = START + MINUTE
         await timeline.scheduler.tick()
         timeline.clock.at = START + 3 * MINUTE
-        assert await timeline.scheduler.look() == timedelta(seconds=5)
+        assert await timeline.scheduler.look() == timeline.clock.at + timedelta(seconds=5)
 
-
-class TestRunning:
-    async def test_what_comes_is_queued_when_it_is_woken(self, timeline: Timeline) -> None:
-        queued = asyncio.Event()
-        scheduler = scheduler_on(timeline.world.database, timeline.clock, woken=queued.set)
-        async with running(scheduler):
-            await timeline.plan(once(START + HOUR))
-            timeline.clock.at = START + HOUR
-            scheduler.wake()
-            await queued.wait()
-
-    @pytest.mark.parametrize("trouble", [DatabaseDown("away"), ZeroDivisionError()])
-    async def test_trouble_is_waited_out(
-        self, timeline: Timeline, monkeypatch: pytest.MonkeyPatch, trouble: Exception
-    ) -> None:
-        monkeypatch.setattr(scheduler_module, "SHORT_REST", timedelta())
-        monkeypatch.setattr(scheduler_module, "LONGEST_REST", timedelta())
-        left, again = [trouble] * 3, asyncio.Event()
-
-        async def may_run(_tx: Connection, _principal: PrincipalId) -> bool:
-            if left:
-                raise left.pop()
-            return True
+    async def test_after_a_look_that_failed_the_next_one_queues_what_is_due(self, timeline: Timeline) -> None:
+        async def broken(_tx: Connection, _principal: PrincipalId) -> bool:
+            raise DatabaseDown("away")
 
         await timeline.plan(once(START + HOUR))
         timeline.clock.at = START + HOUR
-        async with running(scheduler_on(timeline.world.database, timeline.clock, may_run=may_run, woken=again.set)):
-            await again.wait()
+        with pytest.raises(DatabaseDown):
+            await scheduler_on(timeline.world.database, timeline.clock, may_run=broken).look()
+        await timeline.scheduler.look()
         assert await timeline.world.value("select count(*) from tasks") == 1
 
 
@@ -199,7 +166,7 @@ class TestDefects:
         await timeline.world.do("update schedules set cron = null")
         await timeline.reach(START + HOUR)
         assert await timeline.ran(row) == []
-        assert await timeline.scheduler.look() == timedelta(seconds=20)
+        assert await timeline.scheduler.look() is None
 
     async def test_a_defect_of_ours_is_told_by_its_name(
         self, timeline: Timeline, monkeypatch: pytest.MonkeyPatch

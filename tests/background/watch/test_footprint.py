@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.background import footprint
-from gateway.background.footprint import ENOUGH, available, ceiling, resident, trim
+from gateway.background.watch import footprint
+from gateway.background.watch.footprint import ENOUGH, available, ceiling, resident, trim
 
 GB = 2**30
 

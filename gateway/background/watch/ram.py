@@ -6,12 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from gateway.background.footprint import resident, trim
-from gateway.domain.clock import Clock
+from gateway.background.watch.footprint import resident, trim
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.vitals import Memory
 
-EVERY_SECONDS = 10.0
 RELIEVED = 0.85
 """The part of the ceiling below which an episode is over."""
 RUNS_WHILE_SHEDDING = 4
@@ -20,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 
 class MemoryCeiling:
-    """Looks every ten seconds. Nothing is lost by shedding: messages are stored, and wait longer for their turn.
+    """Looked at now and then. Nothing is lost by shedding: messages are stored, and wait longer for their turn.
 
     `shed` are callbacks that drop caches; `limit` caps the runs claimed at once; `tell` reaches the owner.
     """
@@ -31,14 +29,12 @@ class MemoryCeiling:
         shed: Sequence[Callable[[], None]],
         limit: Callable[[int | None], None],
         tell: Callable[[str], Awaitable[None]],
-        clock: Clock,
         used: Callable[[], int] = resident,
     ) -> None:
         self._ceiling = ceiling
         self._shed = shed
         self._limit = limit
         self._tell = tell
-        self._clock = clock
         self._used = used
         self._seen: Memory | None = None
         self._told = False
@@ -47,12 +43,6 @@ class MemoryCeiling:
     def memory(self) -> Memory | None:
         """What the last look saw."""
         return self._seen
-
-    async def run(self) -> None:
-        """Look until cancelled."""
-        while True:
-            await self.look()
-            await self._clock.sleep(EVERY_SECONDS)
 
     async def look(self) -> None:
         """Shed at every look above the ceiling; an episode ends well below it."""

@@ -7,10 +7,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gateway.agent.limits import Limits
-from gateway.background import heartbeat as timing
-from gateway.background.heartbeat import LONGEST_REST, next_beat
+from gateway.background.scheduling.heartbeat import next_beat
 from gateway.config.hours import parse_hours
-from gateway.domain.errors import DatabaseDown
 from gateway.domain.vitals import Outcome
 from gateway.store import tasks
 from gateway.store.scheduling import attention
@@ -27,8 +25,7 @@ def beating(path: MessagePath) -> Heart:
 
 
 class TestIdle:
-    async def test_a_day_of_it_asks_no_model(self, beating: Heart, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(timing, "LONGEST_REST", 300.0)
+    async def test_a_day_of_it_asks_no_model(self, beating: Heart) -> None:
         beating.clock.at = datetime(2026, 11, 21, tzinfo=UTC) - HALF_HOUR
         await beating.live(24.25)
         pulse = await beating.pulse()
@@ -101,12 +98,14 @@ class TestRhythm:
         await beating.look(18 * 60 + 30)
         assert (await beating.pulse()).beats == 1
 
-    async def test_it_never_sleeps_long_and_never_past_the_next_one(self, beating: Heart) -> None:
+    async def test_it_names_the_date_of_the_next_one(self, beating: Heart) -> None:
         beating.configure(every="50s")
+        assert await beating.timer.look() == NOON + timedelta(seconds=50)
         await beating.live(0.1)
 
-        assert max(beating.clock.slept) == LONGEST_REST
         assert (await beating.pulse()).at == NOON + timedelta(seconds=350)
+        beating.configure(every=None)
+        assert await beating.timer.look() is None
 
     async def test_after_a_long_sleep_of_the_machine_there_is_one_not_many(self, beating: Heart) -> None:
         await beating.look()
@@ -142,22 +141,6 @@ class TestRhythm:
         await beating.fail("news", NOON + 5 * MINUTE)
         await beating.look(30)
         assert await beating.asked() == [("completed",), ("pending",)]
-
-    async def test_trouble_is_no_end_of_it(self, beating: Heart, monkeypatch: pytest.MonkeyPatch) -> None:
-        errors: list[Exception] = [DatabaseDown("away"), ValueError("a defect")]
-
-        async def broken(_heart: object) -> float:
-            if errors:
-                raise errors.pop()
-            running.cancel()
-            return 1.0
-
-        monkeypatch.setattr(timing.Heartbeat, "_look", broken)
-        running = asyncio.create_task(beating.timer.run())
-        async with asyncio.timeout(10):
-            await asyncio.wait([running])
-
-        assert beating.clock.slept[:2] == [LONGEST_REST, LONGEST_REST]
 
 
 class TestAsking:

@@ -10,9 +10,6 @@ import pytest
 
 from channels.telegram.channel import Telegram
 from channels.telegram.polling import Patience
-from gateway.background import watchdog as watchdog_module
-from gateway.background.watchdog import Watchdog
-from gateway.config.clock import SystemClock
 from gateway.domain.channel import Channel
 from gateway.domain.channel_settings import ChannelSettings
 from gateway.flow.channels.manager import ChannelManager, ChannelSpec
@@ -75,7 +72,6 @@ class Wire:
 class Watched:
     gateway: Gateway
     channel_manager: ChannelManager
-    dog: Watchdog
     clock: Time
 
     def state(self) -> str:
@@ -94,7 +90,7 @@ async def watched(path: MessagePath, channel: Channel) -> AsyncIterator[Watched]
             {"telegram": ChannelSpec(ChannelSettings(), lambda: channel)}, gateway.accept, group
         )
         try:
-            yield Watched(gateway, channel_manager, Watchdog(channel_manager, SystemClock()), clock)
+            yield Watched(gateway, channel_manager, clock)
         finally:
             await channel_manager.shut()
 
@@ -126,10 +122,10 @@ async def test_a_poll_that_hangs_for_ever_is_replaced_and_what_waited_arrives(
     async with watched(path, telegram(platform, platform.url)) as telegrams:
         await telegrams.until("open")
         telegrams.clock.ahead = SILENCE - 10
-        telegrams.dog.look()
+        await telegrams.channel_manager.reopen_silent()
         assert telegrams.state() == "open"
         telegrams.clock.ahead = SILENCE + 10
-        telegrams.dog.look()
+        await telegrams.channel_manager.reopen_silent()
         await telegrams.until("opened again after a silence, nothing heard yet")
         platform.release()
         await telegrams.gateway.received(1)
@@ -146,13 +142,13 @@ async def test_a_connection_that_died_without_a_word_is_dialled_anew(path: Messa
         wire.dead, dials = True, wire.dials
         platform.say("two")
         telegrams.clock.ahead = 2 * SILENCE
-        telegrams.dog.look()
+        await telegrams.channel_manager.reopen_silent()
         await eventually(lambda: wire.dials > dials)
         wire.dead = False
         telegrams.clock.ahead += 1.9 * SILENCE
         assert telegrams.channel_manager.silent() == {}, "the timer began anew, and is more patient in an outage"
         telegrams.clock.ahead += SILENCE
-        telegrams.dog.look()
+        await telegrams.channel_manager.reopen_silent()
         assert [inbound.text for inbound in await telegrams.gateway.received(2)] == ["one", "two"]
 
 
@@ -164,7 +160,7 @@ async def test_a_healthy_channel_that_nobody_writes_to_is_left_alone(path: Messa
             telegrams.clock.ahead += 30
             polls = platform.polls
             await platform.wait_for(lambda tg, polls=polls: tg.polls > polls + 1)
-            telegrams.dog.look()
+            await telegrams.channel_manager.reopen_silent()
             assert telegrams.state() == "open"
         assert [method for method, _ in platform.calls].count("setmycommands") == 1
 
@@ -191,19 +187,3 @@ async def test_a_webhook_is_never_silent(path: MessagePath, platform: FakeTelegr
         log=Log(),
     )
     assert (channel.capabilities.silence, pushed.capabilities.silence, pushed.heard_at) == (SILENCE, None, None)
-
-
-async def test_the_watchdog_looks_by_itself(
-    path: MessagePath, platform: FakeTelegram, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watchdog_module, "EVERY_SECONDS", 0.01)
-    platform.hang("getUpdates")
-    platform.say("hello")
-    async with watched(path, telegram(platform, platform.url)) as telegrams:
-        await telegrams.until("open")
-        running = asyncio.create_task(telegrams.dog.run())
-        telegrams.clock.ahead = 2 * SILENCE
-        await telegrams.until("opened again after a silence, nothing heard yet")
-        platform.release()
-        await telegrams.gateway.received(1)
-        running.cancel()

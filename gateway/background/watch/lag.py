@@ -1,15 +1,16 @@
 """Event-loop lag: how late the loop comes back to what is due, which is how long everybody waited for somebody."""
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
 import structlog
 
-from gateway.background.witness import Witness
+from gateway.background.upkeep import Periodic
+from gateway.background.watch.witness import Witness
 from gateway.domain.vitals import LoopLag
 
 TICK_SECONDS = 0.25
@@ -46,7 +47,7 @@ class LagMonitor:
         self._minute: deque[tuple[float, float]] = deque(maxlen=ceil(MINUTE / TICK_SECONDS))
         self._worst = 0.0
         self._alarmed_at: float | None = None
-        self._next: asyncio.Handle | None = None
+        self._before: Moment | None = None
 
     @property
     def lag(self) -> LoopLag:
@@ -56,21 +57,16 @@ class LagMonitor:
         return LoopLag(_ms(late[-1]), _ms(late[ceil(0.99 * len(late)) - 1]), _ms(self._worst))
 
     async def run(self) -> None:
-        """Watch until cancelled. Ticks are plain callbacks: a task would cost a third more while nothing happens."""
-        loop = asyncio.get_running_loop()
+        """Watch until cancelled."""
+        self._before = None
         with Witness(TICK_SECONDS + ALARM_SECONDS).watching() as witness:
+            await Periodic("ticks", TICK_SECONDS, partial(self._tick, witness)).run()
 
-            def tick(before: Moment) -> None:
-                now = self._now()
-                self._next = loop.call_later(TICK_SECONDS, tick, now)
-                self.note(before, now, witness)
-                witness.tick()
-
-            self._next = loop.call_later(TICK_SECONDS, tick, self._now())
-            try:
-                await asyncio.Event().wait()
-            finally:
-                self._next.cancel()
+    async def _tick(self, witness: Witness) -> None:
+        before, self._before = self._before, self._now()
+        if before is not None:
+            self.note(before, self._before, witness)
+        witness.tick()
 
     def note(self, before: Moment, after: Moment, witness: Witness) -> None:
         """One tick. What the machine slept through was nobody's fault."""

@@ -1,0 +1,1 @@
+"""What is done when: the table of named jobs, the slots of schedules, the heartbeat."""

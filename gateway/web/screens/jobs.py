@@ -1,0 +1,21 @@
+"""Jobs: what the gateway does next by itself, and when."""
+
+from collections.abc import Mapping
+
+from fastapi import APIRouter
+
+from gateway.web import board
+from gateway.web.pages import Nav, Screen
+from gateway.web.site import Site
+
+router = APIRouter()
+screen = Screen(Nav("/jobs", "Jobs", "wrench", 30), router)
+
+
+async def _pieces(site: Site) -> Mapping[str, str]:
+    jobs = {f"job-{name.replace(' ', '-')}": (name, at) for name, at in site.backend.jobs().items()}
+    made: dict[str, str] = {"empty": site.pages.part("no_jobs")}
+    return made | {id: site.pages.part("job", id, name, at) for id, (name, at) in jobs.items()}
+
+
+board.add_routes(screen, _pieces)

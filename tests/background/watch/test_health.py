@@ -1,0 +1,132 @@
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.background.watch.health import GATEWAY, Health, being_the_gateway
+from gateway.config.clock import SystemClock
+from gateway.domain.errors import DatabaseDown, OwnerMustAct
+from gateway.domain.ids import InstanceId
+from gateway.store import leases
+from gateway.store.pool import Database
+from tests.store.world import somebody
+
+
+class Noon(SystemClock):
+    def now(self) -> datetime:
+        return datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+async def reach(database: Database, holder: InstanceId) -> bool:
+    async with database.connection() as conn:
+        return await leases.take(conn, GATEWAY, holder, 60)
+
+
+@dataclass
+class Watched:
+    """One gateway's health, and what it looks at."""
+
+    database: Database
+    file: Path
+    me: InstanceId = field(default_factory=somebody)
+    stuck: dict[str, str] = field(default_factory=dict)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.health = Health(self.database, self.me, self.file, lambda: self.stuck, self.stop, Noon())
+
+
+@pytest.fixture
+def watched(database: Database, tmp_path: Path) -> Watched:
+    return Watched(database, tmp_path / "health")
+
+
+async def test_while_all_is_well_the_lease_and_the_file_are_fresh(watched: Watched) -> None:
+    await watched.health.look()
+    assert watched.file.read_text() == "2026-11-21T12:00:00Z\n"
+    assert watched.health.well
+    assert not await reach(watched.database, somebody())
+
+
+async def test_a_lease_that_another_gateway_holds_is_a_reason_to_stop(watched: Watched) -> None:
+    await reach(watched.database, somebody())
+    await watched.health.look()
+    assert (watched.health.well, watched.health.lost, watched.stop.is_set()) == (False, True, True)
+    assert not watched.file.exists()
+
+
+async def test_one_that_nobody_took_meanwhile_is_taken_again(watched: Watched) -> None:
+    await watched.health.look()
+    async with watched.database.connection() as conn:
+        await conn.execute("update leases set expires_at = now() - interval '1 hour'")
+    await watched.health.look()
+    assert (watched.health.well, watched.stop.is_set()) == (True, False)
+    assert not await reach(watched.database, somebody())
+
+
+async def test_a_database_that_is_away_shows_and_is_no_reason_to_stop(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def take(*_: object) -> bool:
+        raise DatabaseDown("away")
+
+    monkeypatch.setattr(leases, "take", take)
+    await watched.health.look()
+    assert (watched.health.well, watched.health.lost, watched.stop.is_set()) == (False, False, False)
+    assert not watched.file.exists()
+
+
+async def test_a_newer_schema_shows(watched: Watched) -> None:
+    async with watched.database.connection() as conn:
+        await conn.execute("insert into migrations (number, name, sha256) values (999, 'later', '')")
+    await watched.health.look()
+    assert (watched.health.well, watched.stop.is_set(), watched.file.exists()) == (False, False, False)
+
+
+async def test_a_channel_that_cannot_even_try_to_work_shows_until_it_can(watched: Watched) -> None:
+    watched.stuck["telegram"] = "its task has ended"
+    with capture_logs() as logs:
+        await watched.health.look()
+    assert not watched.health.well
+    assert not watched.file.exists()
+    assert [(log["event"], log["channel"], log["problem"]) for log in logs] == [
+        ("health.channel", "telegram", "its task has ended")
+    ]
+    watched.stuck.clear()
+    await watched.health.look()
+    assert watched.health.well
+    assert watched.file.exists()
+
+
+async def test_a_file_that_cannot_be_written_shows(database: Database, tmp_path: Path) -> None:
+    watched = Watched(database, tmp_path / "no" / "such" / "folder")
+    await watched.health.look()
+    assert not watched.health.well
+
+
+async def test_one_gateway_at_a_time(database: Database) -> None:
+    first, second = somebody(), somebody()
+    async with being_the_gateway(database, first):
+        with pytest.raises(OwnerMustAct, match="another gateway is running"):
+            async with being_the_gateway(database, second):
+                pytest.fail("it may not come in")
+        async with being_the_gateway(database, first):
+            pass
+    async with being_the_gateway(database, second):
+        assert not await reach(database, first)
+
+
+async def test_a_gateway_that_stops_without_its_database_just_stops(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def drop(*_: object) -> None:
+        raise DatabaseDown("away")
+
+    monkeypatch.setattr(leases, "drop", drop)
+    async with being_the_gateway(database, me := somebody()):
+        pass
+    assert not await reach(database, somebody())
+    assert await reach(database, me)
