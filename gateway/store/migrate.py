@@ -86,7 +86,7 @@ async def check_schema(db: Database) -> None:
 async def outdated(conn: Connection) -> str:
     """Why this process has to leave the work to a newer one; "" while the schema is its own."""
     newest = await conn.fetchval("select max(number) from supaclaw.migrations")
-    if newest is None or newest <= (known := _known()):
+    if newest is None or newest <= (known := known_schema()):
         return ""
     return f"a newer SupaClaw took this database over (schema {newest}, this one knows {known}): update this one"
 
@@ -127,8 +127,8 @@ async def check_server(db: Database) -> None:
 
 
 @cache
-def _known() -> int:
-    """Of the program that runs; the files may be a newer one's by now, so they are counted once."""
+def known_schema() -> int:
+    """The number of the program that runs; the files may be a newer one's by now, so they are counted once."""
     return len(read_migrations())
 
 

@@ -9,7 +9,7 @@ from gateway.domain.ids import InstanceId, MessageId, PrincipalId, SessionId, Ta
 from gateway.domain.json import JsonObject
 from gateway.domain.tasks import LEASE_SECONDS, Claim, Lane, Status
 from gateway.domain.texts import storable
-from gateway.store.migrate import check_not_outdated
+from gateway.store.migrate import known_schema
 from gateway.store.outbox import State
 from gateway.store.pool import Connection
 
@@ -107,16 +107,17 @@ async def claim(
 ) -> list[Claim]:
     """As many runs of each lane as it has slots free, of these kinds or of any, fenced and leased to this worker.
 
-    Raises `TryAgainLater` in a process older than the schema.
+    A process older than the schema gets none.
     """
-    await check_not_outdated(conn)
     rows = await conn.fetch(
         """select id, token, kind, lane, principal_id, session_id, agent, attempts, max_attempts
-           from jsonb_each($2) as free (name, slots), claim($1, name, slots::int, $3, $4)""",
+           from jsonb_each($2) as free (name, slots), claim($1, name, slots::int, $3, $4)
+           where (select max(number) from migrations) <= $5""",
         worker,
         dict(free),
         LEASE,
         None if kinds is None else list(kinds),
+        known_schema(),
     )
     return [Claim(**{**row, "lane": Lane(row["lane"])}) for row in rows]
 

@@ -78,7 +78,7 @@ async def test_a_gateway_that_finds_a_newer_schema_claims_nothing_more_and_says_
 ) -> None:
     await gateway.rows(NEWER)
     telegram.say("hello mk1x", OWNER)
-    await gateway.hears("worker.waits")
+    await gateway.hears("a newer SupaClaw took this database over")
 
     assert [row["status"] for row in await gateway.rows("select status from tasks")] == ["pending"]
     assert "a newer SupaClaw took this database over" in (await gateway.command("status")).told
