@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from gateway.background.cpu import run_alone
 from gateway.cli.database import with_connection
-from gateway.cli.output import AsJson, print_json, print_rows
+from gateway.cli.output import AsJson, Limit, print_json, print_rows
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.ids import MessageId
@@ -55,9 +55,7 @@ class Restored:
     left: list[str]
 
 
-def show(
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 20, as_json: AsJson = False
-) -> None:
+def show(limit: Limit = 20, as_json: AsJson = False) -> None:
     """List checkpoints of the workspace, newest first."""
     rows = TypeAdapter(list[Row]).validate_python(_run_job(jobs.listing, _paths()[1], limit))
     print_rows(rows, ("id", "made_at", "reason", "changes", "last_message"), as_json=as_json)

@@ -10,7 +10,7 @@ from uuid import UUID
 import typer
 
 from gateway.cli.database import with_connection
-from gateway.cli.output import AsJson, print_rows
+from gateway.cli.output import AsJson, Limit, print_rows
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import FileId
@@ -22,9 +22,7 @@ from gateway.workspace.descent import explained, open_file
 from gateway.workspace.paths import WorkspacePath
 
 
-def show(
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 20, as_json: AsJson = False
-) -> None:
+def show(limit: Limit = 20, as_json: AsJson = False) -> None:
     """List files that were received or written, newest first."""
 
     async def recent(conn: Connection) -> list[FileRow]:

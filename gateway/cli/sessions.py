@@ -1,17 +1,11 @@
 """`supaclaw sessions`."""
 
-from typing import Annotated
-
-import typer
-
 from gateway.cli.database import with_connection
-from gateway.cli.output import AsJson, print_rows
+from gateway.cli.output import AsJson, Limit, print_rows
 from gateway.store import sessions as store
 
 
-def sessions(
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 20, as_json: AsJson = False
-) -> None:
+def sessions(limit: Limit = 20, as_json: AsJson = False) -> None:
     """List conversations, newest first. `supaclaw logs ID` shows the log of one."""
     rows = with_connection(lambda connection: store.recent(connection, limit))
     print_rows(rows, ("id", "channel", "chat", "messages", "started_at", "last_at"), as_json=as_json)
