@@ -9,7 +9,6 @@ from functools import partial
 import structlog
 
 from gateway.background.checkpointing import Checkpointing
-from gateway.background.cpu import Cpu
 from gateway.background.scheduling.table import Interval, Look
 from gateway.background.upkeep import Periodic
 from gateway.background.watch.footprint import ceiling
@@ -48,7 +47,6 @@ class Condition:
     _config: Callable[[], Config]
     _database: Database
     _instance: InstanceId
-    _cpu: Cpu
     _channel_manager: ChannelManager
     _worker: Worker
     _notices: Notices
@@ -103,10 +101,6 @@ class Condition:
             unclean_ends=self._starts.ended(self._clock.now(), timedelta(days=1)),
             checkpoints="off" if self._config().checkpoints.every is None else self._checkpoints.state,
         )
-
-    async def close(self) -> None:
-        """End the CPU process."""
-        await self._cpu.close()
 
     async def _tell_of_restarts(self) -> None:
         """Once an hour, however often it restarts."""

@@ -82,7 +82,7 @@ class Gateway:
             await self._catch_up()
             for task in running:
                 task.cancel()
-        await self._parts.condition.close()
+        await self._parts.cpu.close()
         await self._parts.current.model.close()
         log.info("gateway.stopped")
         if lost:
@@ -148,14 +148,11 @@ class Gateway:
             check_channels(config.channels)
             return config
 
-        async def changed(config: Config) -> None:
-            await self._change(config, group)
-
         async def rejected(problem: str) -> None:
             await self._parts.notices.tell_owner(f"config.json was not taken over. {problem}")
 
         watch = ConfigWatch(self._parts.environment.config, self._parts.current.config, parsed, rejected)
-        watch.subscribe(changed)
+        watch.subscribe(lambda config: self._change(config, group))
         return watch
 
     async def _change(self, config: Config, group: asyncio.TaskGroup) -> None:

@@ -8,14 +8,11 @@ from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_urlsafe
 
-import structlog
 from pydantic import JsonValue
 
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
 from gateway.llm.client import Description
-
-log = structlog.get_logger("gateway")
 
 
 def listening(host: str, port: int) -> socket.socket:

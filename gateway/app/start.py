@@ -6,8 +6,6 @@ import os
 import signal
 from contextlib import AsyncExitStack
 
-import structlog
-
 from gateway.app.archive.place import check_finished
 from gateway.app.current import Current
 from gateway.app.database import postgres
@@ -32,8 +30,6 @@ from gateway.store.pool import Database
 from gateway.workspace.renewal import renew
 from gateway.workspace.template import fill_new_workspace
 from gateway.workspace.tree import Workspace
-
-log = structlog.get_logger("gateway")
 
 
 def run(environment: Environment) -> int:
