@@ -54,7 +54,8 @@ class ConfigWatch:
             self._seen = text
             config = self._parsed(text)
         except ConfigError as error:
-            await self._reject(str(error))
+            log.warning("config.rejected", problem=str(error))
+            await _call(self._on_rejected, f"{error}\nThe last good configuration stays in force.")
         else:
             await self._apply(config)
 
@@ -62,11 +63,6 @@ class ConfigWatch:
         if text is None:
             raise ConfigError(f"{self._path} is gone")
         return self._parse(text)
-
-    async def _reject(self, problem: str) -> None:
-        text = f"{problem}\nThe last good configuration stays in force."
-        log.warning("config.rejected", problem=problem)
-        await _call(self._on_rejected, text)
 
     async def _apply(self, config: Config) -> None:
         if (config.web, config.database) != (self.current.web, self.current.database):

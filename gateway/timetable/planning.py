@@ -75,6 +75,4 @@ def _oldest(cron: Cron, due: datetime, slot: datetime) -> datetime:
     return slot
 
 
-@lru_cache(maxsize=512)
-def _cron(fields: str, zone: str) -> Cron:
-    return Cron(fields, zone)
+_cron = lru_cache(maxsize=512)(Cron)
