@@ -3,38 +3,32 @@
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from gateway.app.current import Current
 from gateway.app.local import local_token
 from gateway.app.wiring import Parts
-from gateway.config.environment import Environment
 from gateway.domain.channel import LoginChannel, WebhookChannel
-from gateway.domain.clock import Clock
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.unattended.triggers import Triggers
 from gateway.store import steps, tasks
 from gateway.store.migrate import outdated
-from gateway.store.pool import Database
 from gateway.workspace.tree import Workspace
 
 if TYPE_CHECKING:
     from gateway.web.backend import Backend
 
 
-def build_backend(
-    environment: Environment, parts: Parts, current: Current, database: Database, clock: Clock
-) -> "Backend":
+def build_backend(parts: Parts) -> "Backend":
     """Imports the web, so it is called once the gateway is ready."""
     from gateway.web.backend import Backend, StatusReport
 
-    started_at = clock.now()
+    database, started_at = parts.database, parts.clock.now()
 
     async def decided() -> None:
         await parts.people.refresh(database)
         parts.outbound.wake()
 
     async def status() -> StatusReport:
-        now = clock.now()
+        now = parts.clock.now()
         async with database.connection() as conn:
             older = await outdated(conn)
             queue = await tasks.queue(conn)
@@ -42,7 +36,7 @@ def build_backend(
         return StatusReport(
             version=version("supaclaw"),
             started_at=started_at,
-            model=current.describe().active,
+            model=parts.current.describe().active,
             queue={status.value: count for status, count in queue.items()},
             channels=parts.channel_manager.states,
             today=today,
@@ -56,20 +50,20 @@ def build_backend(
         answers=Answers(database, parts.live),
         live=parts.live,
         owner=parts.people.owner,
-        local_token=local_token(environment.data),
+        local_token=local_token(parts.environment.data),
         webhooks=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, WebhookChannel)},
         status=status,
         healthy=lambda: parts.condition.health.well,
-        clock=clock,
+        clock=parts.clock,
         uploads=parts.uploads,
-        files=environment.workspace,
-        public_url=current.config.web.public_url,
+        files=parts.environment.workspace,
+        public_url=parts.current.config.web.public_url,
         pairing=Pairing(database, decided),
         beat=parts.heartbeat.beat,
         triggers=Triggers(
             database,
             parts.people.owner.id,
-            Workspace(environment.workspace),
+            Workspace(parts.environment.workspace),
             lambda: parts.channel_manager.states,
             parts.worker.wake,
         ),

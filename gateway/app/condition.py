@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
 import structlog
 
 from gateway.background.checkpointing import Checkpointing
-from gateway.background.cpu import Cpu
 from gateway.background.scheduling.table import Interval, Look
 from gateway.background.upkeep import Periodic
 from gateway.background.watch.footprint import ceiling
@@ -39,39 +39,32 @@ Work = Mapping[str, Callable[[], Awaitable[None]]]
 log = structlog.get_logger("gateway")
 
 
+@dataclass
 class Condition:
     """Watches, and what is done now and then; `shed` are the caches that memory can be taken from."""
 
-    def __init__(
-        self,
-        environment: Environment,
-        config: Callable[[], Config],
-        database: Database,
-        instance: InstanceId,
-        cpu: Cpu,
-        channel_manager: ChannelManager,
-        worker: Worker,
-        notices: Notices,
-        starts: Starts,
-        stop: asyncio.Event,
-        clock: Clock,
-    ) -> None:
-        self._environment = environment
-        self._config = config
-        self._channel_manager = channel_manager
-        self._notices = notices
-        self._starts = starts
-        self._clock = clock
-        self._cpu = cpu
-        self._worker = worker
-        self.health = Health(database, instance, environment.data / "health", channel_manager.stuck, stop, clock)
+    _environment: Environment
+    _config: Callable[[], Config]
+    _database: Database
+    _instance: InstanceId
+    _channel_manager: ChannelManager
+    _worker: Worker
+    _notices: Notices
+    _starts: Starts
+    _stop: asyncio.Event
+    _clock: Clock
+
+    def __post_init__(self) -> None:
+        data, stuck = self._environment.data, self._channel_manager.stuck
+        self.health = Health(self._database, self._instance, data / "health", stuck, self._stop, self._clock)
         self._lag = LagMonitor()
         self.shed: list[Callable[[], None]] = [tokens.forget]
         self._memory = MemoryCeiling(
-            lambda: ceiling(config().limits.memory_mb), self.shed, worker.limit, notices.tell_owner
+            lambda: ceiling(self._config().limits.memory_mb), self.shed, self._worker.limit, self._notices.tell_owner
         )
-        checkpoints = environment.data / "checkpoints"
-        self._checkpoints = Checkpointing(database, environment.workspace, checkpoints, clock)
+        self._checkpoints = Checkpointing(
+            self._database, self._environment.workspace, data / "checkpoints", self._clock
+        )
 
     @property
     def watches(self) -> Work:
@@ -108,10 +101,6 @@ class Condition:
             unclean_ends=self._starts.ended(self._clock.now(), timedelta(days=1)),
             checkpoints="off" if self._config().checkpoints.every is None else self._checkpoints.state,
         )
-
-    async def close(self) -> None:
-        """End the CPU process."""
-        await self._cpu.close()
 
     async def _tell_of_restarts(self) -> None:
         """Once an hour, however often it restarts."""

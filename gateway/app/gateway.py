@@ -1,4 +1,4 @@
-"""The gateway, wired: the only place that builds objects."""
+"""The gateway while it runs: what it starts, what it takes over from config.json, how it stops."""
 
 import asyncio
 import gc
@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from uuid import UUID
@@ -13,28 +14,21 @@ from uuid import UUID
 import structlog
 
 from gateway.app.backend import build_backend
-from gateway.app.current import Current
 from gateway.app.local import announce, is_secret, owner_ids, url
 from gateway.app.wiring import Parts
 from gateway.background.upkeep import kept_up
 from gateway.background.watch.systemd import notify
 from gateway.config.channels import check_channels
-from gateway.config.clock import SystemClock
-from gateway.config.environment import Environment
-from gateway.config.failpoints import Failpoints
 from gateway.config.load import parse
 from gateway.config.model import Config
-from gateway.config.starts import Starts
 from gateway.config.watch import ConfigWatch
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
-from gateway.domain.ids import InstanceId, TaskId
+from gateway.domain.ids import TaskId
 from gateway.flow.channels.manager import ChannelSpec, channel_specs
-from gateway.flow.people import People
 from gateway.llm.client import ModelClient, build_client
 from gateway.logs import SecretMask
 from gateway.store import tasks
 from gateway.store.listener import Listener
-from gateway.store.pool import Database
 
 DRAIN_SECONDS = 10.0
 CATCH_UP_SECONDS = 5.0
@@ -49,33 +43,12 @@ TOLD = (TASK_READY, TASK_CANCELLED, PEOPLE_CHANGED, SCHEDULES_CHANGED)
 log = structlog.get_logger("gateway")
 
 
+@dataclass(frozen=True, slots=True)
 class Gateway:
     """A running gateway: its start, its work, its orderly stop; a new configuration is taken over in place."""
 
-    def __init__(
-        self,
-        environment: Environment,
-        config: Config,
-        database: Database,
-        people: People,
-        instance: InstanceId,
-        model: ModelClient,
-        failpoints: Failpoints,
-        mask: SecretMask,
-        starts: Starts,
-        stop: asyncio.Event,
-    ) -> None:
-        self._environment = environment
-        self._database = database
-        self._instance = instance
-        self._mask = mask
-        self._stop = stop
-        self._clock = SystemClock()
-        self._started_at = self._clock.now()
-        self._current = Current(config, model)
-        self._parts = Parts(
-            environment, self._current, database, people, instance, failpoints, starts, stop, self._clock
-        )
+    _parts: Parts
+    _mask: SecretMask
 
     def heard(self, channel: str, payload: str) -> None:
         """Another process told us something."""
@@ -91,13 +64,13 @@ class Gateway:
     async def run(self, listener: Listener, socket: socket.socket) -> None:
         """Work until told to stop, then let what runs end; raises `OwnerMustAct` once another gateway took over."""
         async with asyncio.TaskGroup() as group:
-            opened = await self._admit(self._current.config)
+            opened = await self._admit(self._parts.current.config)
             await self._resume()
             await self._parts.channel_manager.apply(opened, self._parts.gate.receive, group)
             running = self._start(group, listener)
             running += await self._after_ready(group, socket)
-            await notify(self._environment.notify_socket, "READY=1")
-            await self._stop.wait()
+            await notify(self._parts.environment.notify_socket, "READY=1")
+            await self._parts.stop.wait()
             lost = self._parts.condition.health.lost
             log.info("gateway.stopping")
             await self._parts.channel_manager.stop_receiving(sending=not lost)
@@ -109,8 +82,8 @@ class Gateway:
             await self._catch_up()
             for task in running:
                 task.cancel()
-        await self._parts.condition.close()
-        await self._current.model.close()
+        await self._parts.cpu.close()
+        await self._parts.current.model.close()
         log.info("gateway.stopped")
         if lost:
             raise OwnerMustAct(LOST)
@@ -123,8 +96,8 @@ class Gateway:
 
     async def _resume(self) -> None:
         """Take up what a crash left: runs, what only the journal has of those admitted, commands."""
-        async with self._database.connection() as conn:
-            released = await tasks.release(conn, self._instance)
+        async with self._parts.database.connection() as conn:
+            released = await tasks.release(conn, self._parts.instance)
         if released:
             log.info("gateway.resumed", runs=released)
         await self._parts.command_runner.resume()
@@ -149,7 +122,7 @@ class Gateway:
     async def _after_ready(self, group: asyncio.TaskGroup, socket: socket.socket) -> list[asyncio.Task[None]]:
         """What the first poll does not need: the web, the model's SDK, watching the configuration."""
         web = await asyncio.to_thread(import_module, "gateway.web.server")
-        backend = build_backend(self._environment, self._parts, self._current, self._database, self._clock)
+        backend = build_backend(self._parts)
         work: dict[str, Callable[[], Awaitable[None]]] = {
             "web": partial(web.serve, backend, socket),
             "config": self._watch(group).run,
@@ -158,13 +131,14 @@ class Gateway:
         }
         started = [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
         announce(
-            backend.links.issue(backend.public_url or url(socket), self._clock.now()), self._current.model.describe()
+            backend.links.issue(backend.public_url or url(socket), self._parts.clock.now()),
+            self._parts.current.model.describe(),
         )
         return started
 
     async def _warm(self) -> None:
         """Import what the first turn needs; from then on the garbage collector need not look at it again."""
-        await self._current.model.warm()
+        await self._parts.current.model.warm()
         gc.collect()
         gc.freeze()
 
@@ -174,22 +148,19 @@ class Gateway:
             check_channels(config.channels)
             return config
 
-        async def changed(config: Config) -> None:
-            await self._change(config, group)
-
         async def rejected(problem: str) -> None:
             await self._parts.notices.tell_owner(f"config.json was not taken over. {problem}")
 
-        watch = ConfigWatch(self._environment.config, self._current.config, parsed, rejected)
-        watch.subscribe(changed)
+        watch = ConfigWatch(self._parts.environment.config, self._parts.current.config, parsed, rejected)
+        watch.subscribe(lambda config: self._change(config, group))
         return watch
 
     async def _change(self, config: Config, group: asyncio.TaskGroup) -> None:
         """Take over an edited configuration; what runs goes on with the models it started with."""
-        if config.models != self._current.config.models:
-            group.create_task(self._retire(self._current.model), name="retired models")
-            self._current.model = await build_client(config.models, os.environ, self._clock)
-        self._current.config = config
+        if config.models != self._parts.current.config.models:
+            group.create_task(self._retire(self._parts.current.model), name="retired models")
+            self._parts.current.model = await build_client(config.models, os.environ, self._parts.clock)
+        self._parts.current.config = config
         await self._parts.channel_manager.apply(await self._admitted(config), self._parts.gate.receive, group)
         self._parts.follow_up.look_again()
 
@@ -205,12 +176,12 @@ class Gateway:
                 return await self._admit(config)
             except TryAgainLater as exc:
                 log.warning("config.waits", error=str(exc))
-                await self._clock.sleep(1.0)
+                await self._parts.clock.sleep(1.0)
 
     async def _admit(self, config: Config) -> Mapping[str, ChannelSpec]:
         """Know who may come in; by which doors."""
         menu = [(command.name, command.summary) for command in self._parts.commands.values()]
-        opened = channel_specs(config.channels, menu, self._environment.data)
+        opened = channel_specs(config.channels, menu, self._parts.environment.data)
         for part in (config, *(spec.settings for spec in opened.values())):
             self._mask.learn(part)
         for name in filter(is_secret, os.environ):
@@ -219,7 +190,7 @@ class Gateway:
             if spec.access.anyone:
                 log.warning("channel.open_to_all", channel=name, hint=f'"*" or "open" lets anyone use {name}')
         self._parts.people.allow({name: spec.access for name, spec in opened.items()})
-        await self._parts.people.learn(self._database, config.owner.name, owner_ids(config))
+        await self._parts.people.learn(self._parts.database, config.owner.name, owner_ids(config))
         return opened
 
     def listening(self) -> None:

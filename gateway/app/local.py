@@ -7,21 +7,12 @@ from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING
 
-import structlog
 from pydantic import JsonValue
 
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
 from gateway.llm.client import Description
-
-if TYPE_CHECKING:
-    pass
-
-DRAIN_SECONDS = 10.0
-
-log = structlog.get_logger("gateway")
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -6,13 +6,13 @@ import os
 import signal
 from contextlib import AsyncExitStack
 
-import structlog
-
 from gateway.app.archive.place import check_finished
+from gateway.app.current import Current
 from gateway.app.database import postgres
 from gateway.app.gateway import TOLD, Gateway
 from gateway.app.local import listening, owner_ids, url
 from gateway.app.upgrade import taken_over
+from gateway.app.wiring import Parts
 from gateway.config.channels import enabled_channels
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
@@ -30,8 +30,6 @@ from gateway.store.pool import Database
 from gateway.workspace.renewal import renew
 from gateway.workspace.template import fill_new_workspace
 from gateway.workspace.tree import Workspace
-
-log = structlog.get_logger("gateway")
 
 
 def run(environment: Environment) -> int:
@@ -54,7 +52,7 @@ async def _serve(
     environment: Environment, config: Config, failpoints: Failpoints, mask: SecretMask, starts: Starts
 ) -> None:
     """Start, run, stop. What is slow to import is imported in a thread while Postgres starts."""
-    stop = _stop_signal()
+    stop, clock = _stop_signal(), SystemClock()
     async with AsyncExitStack() as stack:
         socket = stack.enter_context(listening(config.web.host, config.web.port))
         record_address(environment.data, url(socket))
@@ -67,9 +65,10 @@ async def _serve(
         await stack.enter_async_context(taken_over(environment, config, database, instance))
         await renew(Workspace(environment.workspace))
         people = await meet(database, config.owner.name, owner_ids(config))
-        model = await build_client(config.models, os.environ, SystemClock())
+        current = Current(config, await build_client(config.models, os.environ, clock))
         await preloaded
-        gateway = Gateway(environment, config, database, people, instance, model, failpoints, mask, starts, stop)
+        parts = Parts(environment, current, database, people, instance, failpoints, starts, stop, clock)
+        gateway = Gateway(parts, mask)
         await gateway.run(Listener(dsn, TOLD, gateway.heard, gateway.listening), socket)
 
 

@@ -309,7 +309,6 @@ class Parts:
             lambda: self.current.config,
             self.database,
             self.instance,
-            self.cpu,
             self.channel_manager,
             self.worker,
             self.notices,

@@ -39,7 +39,7 @@ def chat(
             if answer.failed:
                 raise OwnerMustAct(answer.text)
         else:
-            _converse(runner, ChatClient(gateway), Prompt(gateway.data / "chat-history"))
+            _converse(runner, ChatClient(gateway), Prompt(gateway.environment.data / "chat-history"))
 
 
 def _converse(runner: asyncio.Runner, client: ChatClient, prompt: Prompt) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,6 +12,7 @@ import httpx
 from pydantic import JsonValue, TypeAdapter
 
 from gateway.cli.local_gateway import LocalGateway
+from gateway.cli.running import local_token
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 
 RETRY_SECONDS = 60.0
@@ -34,7 +35,7 @@ class ChatClient:
     """A client for one chat. Every method waits up to a minute for a gateway that is restarting."""
 
     gateway: LocalGateway
-    chat: str = field(default="main")
+    chat: str = "main"
 
     async def ask(self, text: str, files: Sequence[Path] = ()) -> ChatAnswer:
         """Send a message or a command and wait for the answer; raises `SupaclawError`."""
@@ -61,7 +62,7 @@ class ChatClient:
             try:
                 async with (
                     self._client() as client,
-                    client.stream("GET", "/api/events", params={"chat": self.chat}, headers=self._headers()) as stream,
+                    client.stream("GET", "/api/events", params={"chat": self.chat}) as stream,
                 ):
                     async for line in stream.aiter_lines():
                         if stream.is_success and line.startswith("data: "):
@@ -106,22 +107,23 @@ class ChatClient:
         self, client: httpx.AsyncClient, method: str, path: str, body: str | None, file: Path | None
     ) -> httpx.Response:
         if file is None:
-            headers = {**self._headers(), "Content-Type": "application/json"}
-            return await client.request(method, path, content=body, headers=headers)
+            return await client.request(method, path, content=body, headers={"Content-Type": "application/json"})
         try:
             opened = file.open("rb")
         except OSError as error:
             raise OwnerMustAct(f"{file} cannot be read: {error.strerror}") from None
         with opened:
-            return await client.request(method, path, files={"file": (file.name, opened)}, headers=self._headers())
+            return await client.request(method, path, files={"file": (file.name, opened)})
 
-    def _headers(self) -> dict[str, str]:
-        """The credential changes with each start of the gateway."""
-        return {"Authorization": f"Bearer {self.gateway.token()}"}
+    def _authorized(self, request: httpx.Request) -> httpx.Request:
+        """The credential changes with each start of the gateway, so each request reads it anew."""
+        request.headers["Authorization"] = f"Bearer {local_token(self.gateway.environment)}"
+        return request
 
     @asynccontextmanager
     async def _client(self) -> AsyncIterator[httpx.AsyncClient]:
-        async with httpx.AsyncClient(base_url=self.gateway.url, timeout=httpx.Timeout(40, connect=5)) as client:
+        timeout = httpx.Timeout(40, connect=5)
+        async with httpx.AsyncClient(base_url=self.gateway.url, auth=self._authorized, timeout=timeout) as client:
             yield client
 
 

@@ -12,13 +12,12 @@ import typer
 from pydantic import TypeAdapter
 
 from gateway.background.cpu import run_alone
-from gateway.cli.database import with_database
-from gateway.cli.output import AsJson, print_json, print_rows
+from gateway.cli.database import with_connection
+from gateway.cli.output import AsJson, Limit, print_json, print_rows
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.ids import MessageId
 from gateway.domain.json import Json
-from gateway.store.pool import Database
 from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
 
@@ -56,9 +55,7 @@ class Restored:
     left: list[str]
 
 
-def show(
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 20, as_json: AsJson = False
-) -> None:
+def show(limit: Limit = 20, as_json: AsJson = False) -> None:
     """List checkpoints of the workspace, newest first."""
     rows = TypeAdapter(list[Row]).validate_python(_run_job(jobs.listing, _paths()[1], limit))
     print_rows(rows, ("id", "made_at", "reason", "changes", "last_message"), as_json=as_json)
@@ -116,13 +113,8 @@ def _paths() -> tuple[str, str]:
 
 def _last_message() -> MessageId | None:
     """None without the database: saving and restoring files does not need it."""
-
-    async def read(database: Database) -> MessageId | None:
-        async with database.connection() as connection:
-            return await messages.last_id(connection)
-
     try:
-        return with_database(read)
+        return with_connection(messages.last_id)
     except SupaclawError as exc:
         print(f"supaclaw: without the database the checkpoint names no message: {exc}", file=sys.stderr)
         return None

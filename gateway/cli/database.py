@@ -32,6 +32,11 @@ def with_database(work: Callable[[Database], Awaitable[Result]]) -> Result:
         return asyncio.run(run_work())
 
 
+def with_connection(work: Callable[[Connection], Awaitable[Result]]) -> Result:
+    """Run `work` in one transaction."""
+    return with_database(lambda database: database.run(work))
+
+
 async def require_owner(conn: Connection) -> PrincipalRow:
     """The gateway's owner; raises `OwnerMustAct` if there is none yet."""
     found = await principals.owner(conn)

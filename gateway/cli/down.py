@@ -6,25 +6,25 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from gateway.cli.output import Timeout
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
 from gateway.domain.errors import OwnerMustAct
 from gateway.logs import SecretMask, logging_to
 
 
-def down(
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait.")] = 30,
-) -> None:
+def down(timeout: Timeout = 30) -> None:
     """Stop the gateway and its embedded Postgres."""
     environment = Environment.read(os.environ)
     pid = holder(environment.data)
     if pid is not None:
         _stop(pid, environment.data, timeout)
-    _stop_postgres(environment)
+    if environment.data.exists():
+        from gateway.store.embedded.postgres import EmbeddedPostgres
+
+        with logging_to(None, SecretMask(), level=logging.WARNING):
+            asyncio.run(EmbeddedPostgres(environment.data).stop())
     print("nothing was running" if pid is None else "stopped")
 
 
@@ -36,11 +36,3 @@ def _stop(pid: int, data: Path, timeout: float) -> None:
         if time.monotonic() > deadline:
             raise OwnerMustAct(f"the gateway (pid {pid}) is still running; wait, or end it with `kill -9 {pid}`")
         time.sleep(0.05)
-
-
-def _stop_postgres(environment: Environment) -> None:
-    if environment.data.exists():
-        from gateway.store.embedded.postgres import EmbeddedPostgres
-
-        with logging_to(None, SecretMask(), level=logging.WARNING):
-            asyncio.run(EmbeddedPostgres(environment.data).stop())

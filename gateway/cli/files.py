@@ -9,30 +9,27 @@ from uuid import UUID
 
 import typer
 
-from gateway.cli.database import with_database
-from gateway.cli.output import AsJson, print_rows
+from gateway.cli.database import with_connection
+from gateway.cli.output import AsJson, Limit, print_rows
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import FileId
 from gateway.store.people import principals
-from gateway.store.pool import Database
+from gateway.store.pool import Connection
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
 from gateway.workspace.descent import explained, open_file
 from gateway.workspace.paths import WorkspacePath
 
 
-def show(
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 20, as_json: AsJson = False
-) -> None:
+def show(limit: Limit = 20, as_json: AsJson = False) -> None:
     """List files that were received or written, newest first."""
 
-    async def recent(database: Database) -> list[FileRow]:
-        async with database.connection() as conn:
-            owner = await principals.owner(conn)
-            return await files.recent(conn, owner.id, limit) if owner else []
+    async def recent(conn: Connection) -> list[FileRow]:
+        owner = await principals.owner(conn)
+        return await files.recent(conn, owner.id, limit) if owner else []
 
-    print_rows(with_database(recent), ("id", "path", "size"), as_json=as_json)
+    print_rows(with_connection(recent), ("id", "path", "size"), as_json=as_json)
 
 
 def get(
@@ -41,12 +38,11 @@ def get(
 ) -> None:
     """Copy a file out of the workspace. Never overwrites a file."""
 
-    async def known(database: Database) -> FileRow | None:
-        async with database.connection() as conn:
-            owner = await principals.owner(conn)
-            return await files.by_id(conn, owner.id, FileId(id)) if owner else None
+    async def known(conn: Connection) -> FileRow | None:
+        owner = await principals.owner(conn)
+        return await files.by_id(conn, owner.id, FileId(id)) if owner else None
 
-    row = with_database(known)
+    row = with_connection(known)
     if row is None:
         raise OwnerMustAct(f"there is no file {id}; `supaclaw files list` shows them")
     path = WorkspacePath.parse(row.path)

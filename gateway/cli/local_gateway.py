@@ -8,12 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
-from urllib.error import URLError
 from urllib.request import urlopen
 
-from gateway.cli.running import gateway_address, local_token
+from gateway.cli.running import gateway_address
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
@@ -29,21 +27,12 @@ class LocalGateway:
     environment: Environment
     url: str
 
-    @property
-    def data(self) -> Path:
-        """Its data directory."""
-        return self.environment.data
-
-    def token(self) -> str:
-        """The credential for programs on this machine; raises `OwnerMustAct`."""
-        return local_token(self.environment)
-
     def healthy(self) -> bool:
         """Whether it reports that it is healthy."""
         try:
             with urlopen(f"{self.url}/health", timeout=2) as answer:
                 return bool(answer.status == 200)
-        except (URLError, OSError):
+        except OSError:
             return False
 
 
@@ -53,7 +42,7 @@ def ensure_gateway() -> Iterator[LocalGateway]:
     environment = Environment.read(os.environ)
     gateway = LocalGateway(environment, gateway_address(environment))
     if holder(environment.data) is not None:
-        _wait_for(gateway, None)
+        _wait_for(gateway)
         yield gateway
         return
     with tempfile.TemporaryFile() as errors, _started(errors) as process:
@@ -78,19 +67,19 @@ def _started(errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(STOP_SECONDS)
 
 
-def _wait_for(gateway: LocalGateway, process: subprocess.Popen[bytes] | None, errors: IO[bytes] | None = None) -> None:
+def _wait_for(
+    gateway: LocalGateway, process: subprocess.Popen[bytes] | None = None, errors: IO[bytes] | None = None
+) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not gateway.healthy():
-        if process is not None and process.poll() is not None:
+        if process and errors and process.poll() is not None:
             raise OwnerMustAct(f"the gateway did not start: {_last_words(errors)}")
         if time.monotonic() > deadline:
             raise TryAgainLater(f"the gateway does not answer at {gateway.url}; see `supaclaw doctor`")
         time.sleep(0.05)
 
 
-def _last_words(errors: IO[bytes] | None) -> str:
-    if errors is None:
-        return "it said nothing"
+def _last_words(errors: IO[bytes]) -> str:
     errors.seek(0)
     lines = errors.read().decode(errors="replace").strip().splitlines()
     return lines[-1].removeprefix("supaclaw: ") if lines else "it said nothing; see `supaclaw doctor`"

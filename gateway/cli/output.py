@@ -1,4 +1,4 @@
-"""Command output: JSON for programs, tables for people; never a secret."""
+"""Command output: JSON for programs, tables for people; never a secret. And the options of several commands."""
 
 import json
 import sys
@@ -18,6 +18,8 @@ UNWRAPPED_WIDTH = 10_000
 """Columns when stdout is not a terminal, so that programs read one row per line."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Limit = Annotated[int, typer.Option(min=1, metavar="N", help="How many.")]
+Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait.")]
 
 
 def print_json(value: object) -> None:

@@ -5,23 +5,17 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.database import with_database
+from gateway.cli.database import with_connection
 from gateway.cli.output import AsJson, print_rows
 from gateway.config.channels import channel_names, known_channel
 from gateway.domain.principals import Role
 from gateway.store.people import principals
-from gateway.store.people.principals import PrincipalRow
-from gateway.store.pool import Connection, Database
+from gateway.store.pool import Connection
 
 
 def show(as_json: AsJson = False) -> None:
     """Show the owner and the owner's ids."""
-
-    async def read(database: Database) -> PrincipalRow | None:
-        async with database.connection() as connection:
-            return await principals.owner(connection)
-
-    owner = with_database(read)
+    owner = with_connection(principals.owner)
     print_rows([owner] if owner else [], ("name", "identities"), as_json=as_json)
 
 
@@ -31,11 +25,7 @@ def set(
 ) -> None:
     """Say which id on a messenger is the owner's. It takes the place of the one before."""
     identity = f"{known_channel(channel, channel_names())}:{id}"
-
-    async def write(database: Database) -> None:
-        await database.run(lambda connection: _set(connection, channel, identity))
-
-    with_database(write)
+    with_connection(lambda connection: _set(connection, channel, identity))
     print(f"the owner on {channel} is now {id}; restart a running gateway")
 
 

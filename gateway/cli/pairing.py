@@ -25,17 +25,11 @@ def show(as_json: AsJson = False) -> None:
 
 def approve(code: Annotated[str, typer.Argument(help="The code that the stranger received.")]) -> None:
     """Give a stranger access."""
-
-    async def write(database: Database) -> PairingRow:
-        return await Pairing(database).approve(code)
-
-    print(f"{with_database(write)} has access")
+    row = with_database(lambda database: Pairing(database).approve(code))
+    print(f"{row} has access")
 
 
 def deny(which: Annotated[str, typer.Argument(metavar="CODE|ID", help="The code, or the number in the list.")]) -> None:
     """Deny a request, or revoke access."""
-
-    async def write(database: Database) -> PairingRow:
-        return await Pairing(database).deny(which)
-
-    print(f"{with_database(write)} has no access")
+    row = with_database(lambda database: Pairing(database).deny(which))
+    print(f"{row} has no access")

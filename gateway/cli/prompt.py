@@ -17,7 +17,6 @@ class Prompt:
     """Reads lines with editing; the history file is readable by its owner only."""
 
     history: Path
-    sign: str = "› "
 
     def lines(self) -> Iterator[str]:
         """Yield the lines typed, without empty ones, until Ctrl-D, or Ctrl-C at the prompt."""
@@ -30,7 +29,7 @@ class Prompt:
         readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
         try:
             while True:
-                if text := input(self.sign).strip():
+                if text := input("› ").strip():
                     yield text
         except (EOFError, KeyboardInterrupt):
             print()

@@ -36,7 +36,9 @@ def ask(
     except (ValueError, HTTPException) as error:
         raise _not_a_gateway(address, "does not answer like a gateway") from error
     except OSError as error:
-        raise _unreachable(address, holder(environment.data)) from error
+        if (pid := holder(environment.data)) is None:
+            raise OwnerMustAct(f"nothing runs at {address}; `supaclaw up` starts the gateway") from error
+        raise TryAgainLater(f"the gateway (pid {pid}) does not answer at {address}; see `supaclaw doctor`") from error
 
 
 def gateway_address(environment: Environment) -> str:
@@ -77,9 +79,3 @@ def _refused(environment: Environment, address: str, code: int) -> SupaclawError
 
 def _not_a_gateway(address: str, what: str) -> SupaclawError:
     return OwnerMustAct(f"{address} {what}; another program may have that port, see `supaclaw doctor`")
-
-
-def _unreachable(address: str, pid: int | None) -> SupaclawError:
-    if pid is None:
-        return OwnerMustAct(f"nothing runs at {address}; `supaclaw up` starts the gateway")
-    return TryAgainLater(f"the gateway (pid {pid}) does not answer at {address}; see `supaclaw doctor`")

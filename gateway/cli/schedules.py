@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from gateway.agent.scheduling.schedules import Asking, Schedules, line
-from gateway.cli.database import require_owner, with_database
+from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, print_json, print_rows
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
@@ -21,7 +21,7 @@ from gateway.domain.schedules import Misfire
 from gateway.domain.texts import one_line
 from gateway.store import addresses
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
+from gateway.store.pool import Connection
 from gateway.store.scheduling import schedules as store
 from gateway.store.scheduling.schedules import RunRow, ScheduleRow
 from gateway.timetable.definition import Refused
@@ -66,12 +66,10 @@ def show_all(
 ) -> None:
     """List everybody's schedules."""
 
-    async def read(database: Database) -> list[Row]:
-        async with database.connection() as conn:
-            rows = await store.listed(conn, None, everything=everything, limit=MAX_LISTED)
-            return await _rows(conn, rows)
+    async def read(conn: Connection) -> list[Row]:
+        return await _rows(conn, await store.listed(conn, None, everything=everything, limit=MAX_LISTED))
 
-    rows = with_database(read)
+    rows = with_connection(read)
     if rows or as_json:
         print_rows(rows, COLUMNS, as_json=as_json)
     else:
@@ -189,7 +187,7 @@ def _done(work: Callable[[Schedules], Awaitable[Result]]) -> Result:
         return await work(Schedules(tx, owner, datetime.now(UTC), _own_zone(), of_all=True))
 
     try:
-        return with_database(lambda database: database.run(run_work))
+        return with_connection(run_work)
     except Refused as refusal:
         raise OwnerMustAct(str(refusal)) from refusal
 

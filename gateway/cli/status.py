@@ -2,19 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Annotated
 
-import typer
 from pydantic import JsonValue
 
-from gateway.cli.output import AsJson, print_json
+from gateway.cli.output import AsJson, Timeout, print_json
 from gateway.cli.running import ask
 
 
-def status(
-    as_json: AsJson = False,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait.")] = 10,
-) -> None:
+def status(as_json: AsJson = False, timeout: Timeout = 10) -> None:
     """Say how the running gateway is."""
     told = ask("/api/status", timeout=timeout)
     if as_json:

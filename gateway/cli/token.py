@@ -21,7 +21,6 @@ def create(
     scope: Annotated[Scopes, typer.Option(metavar="SCOPE", help=f"What it may do: {', '.join(Scope)}; repeatable.")],
 ) -> None:
     """Create a token and print it. It is not stored and cannot be shown again."""
-
     print(with_database(lambda database: create_token(database, name, scope)))
 
 
@@ -40,10 +39,6 @@ def show(as_json: AsJson = False) -> None:
 
 def revoke(name: Name) -> None:
     """Revoke a token. It stops working at once."""
-
-    async def write(database: Database) -> bool:
-        return await tokens.revoke(database, name)
-
-    if not with_database(write):
+    if not with_database(lambda database: tokens.revoke(database, name)):
         raise OwnerMustAct(f"there is no token named {name}; `supaclaw token list` shows them")
     print(f"{name} is revoked")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.database import with_database
+from gateway.cli.database import with_connection, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.cli.running import web_address
 from gateway.cli.token import create_token
@@ -15,9 +15,7 @@ from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.scopes import Scope
 from gateway.store.people import tokens
-from gateway.store.pool import Database
 from gateway.store.scheduling import triggers
-from gateway.store.scheduling.triggers import SourceRow
 from gateway.workspace.workflows import SOURCE
 
 Source = Annotated[str, typer.Argument(help="The sender, such as ci or home-assistant: a-z, 0-9, '.', '_' and '-'.")]
@@ -35,21 +33,14 @@ def register(source: Source) -> None:
 
 def show(as_json: AsJson = False) -> None:
     """List sources and how often each has triggered."""
-
-    async def read(database: Database) -> list[SourceRow]:
-        async with database.connection() as connection:
-            return await triggers.registered(connection)
-
-    print_rows(with_database(read), ("source", "created_at", "last_used_at", "triggers"), as_json=as_json)
+    print_rows(
+        with_connection(triggers.registered), ("source", "created_at", "last_used_at", "triggers"), as_json=as_json
+    )
 
 
 def revoke(source: Source) -> None:
     """Revoke a source's token. It stops working at once."""
-
-    async def write(database: Database) -> bool:
-        return await tokens.revoke(database, _token_of(source))
-
-    if not with_database(write):
+    if not with_database(lambda database: tokens.revoke(database, _token_of(source))):
         raise OwnerMustAct(f"{source} is not registered; `supaclaw webhooks list` shows what is")
     print(f"{source} is revoked")
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.principals import Role
 from gateway.domain.tasks import Status
-from gateway.domain.vitals import ChannelVitals, LoopLag, Memory, Vitals
+from gateway.domain.vitals import Vitals
 from gateway.store import steps, tasks
 from gateway.store.migrate import outdated
 
@@ -34,12 +34,14 @@ async def _today(ctx: CommandContext) -> str:
 
 def _condition(vitals: Vitals) -> Iterator[str]:
     """Yield one line per known and relevant fact."""
-    if vitals.loop is not None:
-        yield _loop(vitals.loop)
-    if vitals.memory is not None:
-        yield _memory(vitals.memory)
+    if (lag := vitals.loop) is not None:
+        yield f"Event loop: at most {lag.worst_ms:.0f} ms late in the last minute, {lag.worst_ever_ms:.0f} ms ever"
+    if (memory := vitals.memory) is not None:
+        shedding = ", shedding load" if memory.shedding else ""
+        yield f"Memory: {memory.used // 2**20} of {memory.ceiling // 2**20} MB{shedding}"
     for name, channel in vitals.channels.items():
-        yield _channel(name, channel)
+        heard = "" if channel.heard_ago is None else f", heard {timedelta(seconds=int(channel.heard_ago))} ago"
+        yield f"Channel {name}: {channel.state}{heard}"
     if vitals.unclean_ends:
         times = "once" if vitals.unclean_ends == 1 else f"{vitals.unclean_ends} times"
         yield f"Restarts: ended {times} without being stopped in the last 24 hours"
@@ -49,20 +51,6 @@ def _condition(vitals: Vitals) -> Iterator[str]:
         yield f"Heartbeat: {vitals.heartbeat}"
     for name, at in vitals.jobs.items():
         yield f"Next {name}: {f'{at:%Y-%m-%d %H:%M:%S} UTC' if at else 'no date'}"
-
-
-def _loop(lag: LoopLag) -> str:
-    return f"Event loop: at most {lag.worst_ms:.0f} ms late in the last minute, {lag.worst_ever_ms:.0f} ms ever"
-
-
-def _memory(memory: Memory) -> str:
-    shedding = ", shedding load" if memory.shedding else ""
-    return f"Memory: {memory.used // 2**20} of {memory.ceiling // 2**20} MB{shedding}"
-
-
-def _channel(name: str, channel: ChannelVitals) -> str:
-    heard = "" if channel.heard_ago is None else f", heard {timedelta(seconds=int(channel.heard_ago))} ago"
-    return f"Channel {name}: {channel.state}{heard}"
 
 
 command = Command("status", "uptime, model, session, queue, today's cost, the gateway's condition", run)

@@ -30,9 +30,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def _validate(value: object) -> timedelta:
-    if isinstance(value, timedelta):
-        return value
-    return parse_duration(value if isinstance(value, str) else "")
+    return value if isinstance(value, timedelta) else parse_duration(str(value))
 
 
 Duration = Annotated[

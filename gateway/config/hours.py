@@ -46,9 +46,7 @@ def parse_hours(text: str) -> ActiveHours:
 
 
 def _validate(value: object) -> ActiveHours:
-    if isinstance(value, ActiveHours):
-        return value
-    return parse_hours(value if isinstance(value, str) else "")
+    return value if isinstance(value, ActiveHours) else parse_hours(str(value))
 
 
 Hours = Annotated[

@@ -1,7 +1,7 @@
 """Loads config.json: references, environment, validation; reports all problems at once."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -10,11 +10,8 @@ from pydantic import JsonValue, ValidationError
 from gateway.config.environment import Environment
 from gateway.config.model import Config
 from gateway.config.problems import explain
-from gateway.config.references import resolve
+from gateway.config.references import Lookup, resolve
 from gateway.domain.errors import ConfigError
-
-Secrets = Callable[[str], str]
-"""Looks up a named secret; raises `ConfigError` if there is none."""
 
 
 def secrets_unavailable(name: str) -> NoReturn:
@@ -22,7 +19,7 @@ def secrets_unavailable(name: str) -> NoReturn:
     raise ConfigError(f"secrets are not available yet; use $env:{name}")
 
 
-def load(path: Path, environ: Mapping[str, str], secrets: Secrets = secrets_unavailable) -> Config:
+def load(path: Path, environ: Mapping[str, str], secrets: Lookup = secrets_unavailable) -> Config:
     """Load the configuration at `path`, or the defaults without a file; raises `ConfigError`, one line per problem."""
     return parse(read(path) or "{}", environ, secrets, source=path.name)
 
@@ -38,7 +35,7 @@ def read(path: Path) -> str | None:
 
 
 def parse(
-    text: str, environ: Mapping[str, str], secrets: Secrets = secrets_unavailable, source: str = "config.json"
+    text: str, environ: Mapping[str, str], secrets: Lookup = secrets_unavailable, source: str = "config.json"
 ) -> Config:
     """Parse the configuration and apply the environment's overrides; raises `ConfigError`, one line per problem."""
     raw = parse_json(text, source)

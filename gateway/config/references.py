@@ -8,6 +8,7 @@ from gateway.config.problems import KeyPath, dotted
 from gateway.domain.errors import ConfigError
 
 Lookup = Callable[[str], str]
+"""Gives the value of a name; raises `ConfigError` if there is none."""
 
 
 def resolve(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,28 +18,21 @@ log = structlog.get_logger("config")
 Value = TypeVar("Value")
 
 
+@dataclass(slots=True)
 class ConfigWatch:
     """Keeps the last valid configuration in `current`.
 
-    `parse` turns the file's text into a `Config` or raises `ConfigError`, whose text goes to `on_rejected`. The file
-    is also polled every `look_every` seconds: a mounted file can change without an event.
+    `_parse` turns the file's text into a `Config` or raises `ConfigError`, whose text goes to `_on_rejected`. The file
+    is also polled every `_look_every` seconds: a mounted file can change without an event.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        current: Config,
-        parse: Callable[[str], Config],
-        on_rejected: Callable[[str], Awaitable[None]],
-        look_every: float = 5.0,
-    ) -> None:
-        self.current = current
-        self._path = path
-        self._parse = parse
-        self._on_rejected = on_rejected
-        self._look_every = look_every
-        self._subscribers: list[Callable[[Config], Awaitable[None]]] = []
-        self._seen: str | None = None
+    _path: Path
+    current: Config
+    _parse: Callable[[str], Config]
+    _on_rejected: Callable[[str], Awaitable[None]]
+    _look_every: float = 5.0
+    _subscribers: list[Callable[[Config], Awaitable[None]]] = field(default_factory=list)
+    _seen: str | None = None
 
     def subscribe(self, callback: Callable[[Config], Awaitable[None]]) -> None:
         """Call `callback` with each later configuration; its errors are logged and do not affect the others."""
@@ -60,7 +54,8 @@ class ConfigWatch:
             self._seen = text
             config = self._parsed(text)
         except ConfigError as error:
-            await self._reject(str(error))
+            log.warning("config.rejected", problem=str(error))
+            await _call(self._on_rejected, f"{error}\nThe last good configuration stays in force.")
         else:
             await self._apply(config)
 
@@ -68,11 +63,6 @@ class ConfigWatch:
         if text is None:
             raise ConfigError(f"{self._path} is gone")
         return self._parse(text)
-
-    async def _reject(self, problem: str) -> None:
-        text = f"{problem}\nThe last good configuration stays in force."
-        log.warning("config.rejected", problem=problem)
-        await _call(self._on_rejected, text)
 
     async def _apply(self, config: Config) -> None:
         if (config.web, config.database) != (self.current.web, self.current.database):

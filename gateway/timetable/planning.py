@@ -50,7 +50,8 @@ def plan(definition: Definition, due: datetime, now: datetime) -> Plan:
     missed_until = cron.last(slot - _SECOND) if slot else newest
     if missed_until is None or missed_until < due:
         return Plan(slot, next_slot)
-    return Plan(slot, next_slot, _count(cron, due, missed_until), due, missed_until)
+    missed = sum(1 for _ in islice(cron.between(due - _SECOND, missed_until), MOST_COUNTED))
+    return Plan(slot, next_slot, missed, due, missed_until)
 
 
 def _chosen(misfire: Misfire, cron: Cron, due: datetime, newest: datetime, now: datetime) -> datetime | None:
@@ -74,10 +75,4 @@ def _oldest(cron: Cron, due: datetime, slot: datetime) -> datetime:
     return slot
 
 
-def _count(cron: Cron, since: datetime, until: datetime) -> int:
-    return sum(1 for _ in islice(cron.between(since - _SECOND, until), MOST_COUNTED))
-
-
-@lru_cache(maxsize=512)
-def _cron(fields: str, zone: str) -> Cron:
-    return Cron(fields, zone)
+_cron = lru_cache(maxsize=512)(Cron)

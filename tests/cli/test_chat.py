@@ -336,10 +336,10 @@ def test_without_a_gateway_one_is_started_and_stopped_again(tmp_path: Path, monk
     monkeypatch.setenv("SUPACLAW_CONFIG", str(tmp_path / "config.json"))
     monkeypatch.setenv("SUPACLAW_PORT", str(port))
     with ensure_gateway() as found:
-        assert holder(found.data) is not None
+        assert holder(found.environment.data) is not None
         answer = asyncio.run(ChatClient(found).ask("/ping"))
     assert answer.text.startswith("pong")
-    assert holder(found.data) is None
+    assert holder(found.environment.data) is None
 
 
 async def test_a_retry_is_seen_at_the_terminal(web: Web, held: Path):

@@ -90,7 +90,8 @@ def _unpack(tar: Tar, into: Path | None) -> Manifest:
         tar.members.clear()
         if info.name == MANIFEST and (content := tar.extractfile(info)) is not None:
             manifest = Manifest.read(content.read())
-            _compare(manifest, found)
+            if changed := {*manifest.members} ^ {*found}:
+                raise ValueError(f"{min(member.name for member in changed)!r} is not as it was saved")
             if into is not None:
                 _link(links, into)
             return manifest
@@ -106,11 +107,12 @@ def _unpack(tar: Tar, into: Path | None) -> Manifest:
 
 def _measured(tar: Tar, info: tarfile.TarInfo, into: Path | None) -> Member:
     content = tar.extractfile(info)
-    if into is None or content is None:
-        if into is not None:
-            _place(info.name, into).mkdir(parents=True, exist_ok=True)
+    if into is None:
         return Member.of(info, content)
     path = _place(info.name, into)
+    if content is None:
+        path.mkdir(parents=True, exist_ok=True)
+        return Member.of(info, None)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:
         shutil.copyfileobj(content, file, PIECE)
@@ -126,11 +128,6 @@ def _place(name: str, into: Path) -> Path:
     if not {"", ".", ".."}.isdisjoint(parts):
         raise ValueError(f"it holds {name!r}, which does not belong there")
     return into.joinpath(*parts)
-
-
-def _compare(manifest: Manifest, found: list[Member]) -> None:
-    if changed := {*manifest.members} ^ {*found}:
-        raise ValueError(f"{min(member.name for member in changed)!r} is not as it was saved")
 
 
 def _link(links: list[tarfile.TarInfo], into: Path) -> None:

@@ -18,9 +18,8 @@ def check_channels(context: CheckContext) -> Iterator[Finding]:
         yield Finding(Level.WARN, "no messenger is configured, only the web page and the terminal", fix)
     for name, section in context.config.channels.items():
         try:
-            yield _check_channel(
-                name, channel_specs({name: section}, (), context.environment.data).get(name), live=context.live
-            )
+            spec = channel_specs({name: section}, (), context.environment.data).get(name)
+            yield _check_channel(name, spec, live=context.live)
         except ConfigError as error:
             for line in str(error).splitlines():
                 yield Finding(Level.FAIL, line, "fix config.json")

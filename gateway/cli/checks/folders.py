@@ -12,10 +12,6 @@ from gateway.workspace.tree import Workspace
 _GIB = 1024**3
 
 
-def _free(place: Path) -> int:
-    return shutil.disk_usage(place).free
-
-
 def check_folders(context: CheckContext) -> Iterator[Finding]:
     """Data and workspace are writable, and the data is private."""
     data = context.environment.data
@@ -44,7 +40,9 @@ def check_keys(context: CheckContext) -> Iterator[Finding]:
     yield Finding(Level.OK, f"{len(keys)} in {folder}")
 
 
-def check_disk(context: CheckContext, free: Callable[[Path], int] = _free) -> Iterator[Finding]:
+def check_disk(
+    context: CheckContext, free: Callable[[Path], int] = lambda place: shutil.disk_usage(place).free
+) -> Iterator[Finding]:
     """There is free space for the database, the logs and the workspace; one finding per file system."""
     places = map(_existing, (context.environment.data, context.environment.workspace))
     for place in {place.stat().st_dev: place for place in places}.values():
