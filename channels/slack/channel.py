@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from channels.slack.client import Block, Client
-from channels.slack.errors import Recovery, Refused, SlackError, TokenRefused, TooFast, Unanswered, Unreachable
+from channels.slack.errors import Refused
 from channels.slack.files import Files
 from channels.slack.intake import Intake
 from channels.slack.kept import Kept, Threads
@@ -15,19 +15,11 @@ from channels.slack.markup import to_mrkdwn
 from channels.slack.reception import Reception
 from channels.slack.replies import Replies
 from channels.slack.streams import Streams
-from gateway.domain.channel import (
-    Accept,
-    Button,
-    Capabilities,
-    Drafts,
-    Outgoing,
-    SendDelayed,
-    SendFailed,
-    SendUncertain,
-)
+from gateway.domain.channel import Accept, Button, Capabilities, Drafts, Outgoing
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.inbound import Address, Attachment
 from gateway.domain.logging import Logger
+from gateway.domain.platform import PlatformError, Recovery, TokenRefused, send_error
 from gateway.domain.splitting import split
 
 
@@ -99,24 +91,19 @@ class Slack:
         log = self._logger
         intake = Intake(self._client, self._threads, self._commands, accept)
         app = listening(self._client, intake, self._replies, self._commands)
-        dispatch = Dispatch(app, Recovery(log, self._pause), log)
-        self._reception = Reception(self._client, Recovery(log, self._pause), log, self._ping_interval)
+        dispatch = Dispatch(app, self._recovery(), log)
+        self._reception = Reception(self._client, self._recovery(), log, self._ping_interval)
         await self._reception.run(dispatch.take)
+
+    def _recovery(self) -> Recovery:
+        return Recovery(self.name, self._logger, self._pause, first_pause=0.5)
 
     async def send(self, message: Outgoing) -> str:
         """Show one message, or a file; its text is rendered from Markdown."""
         try:
             sent = await self._send(message)
-        except TooFast as error:
-            raise SendDelayed(str(error), error.retry_after) from error
-        except Unreachable as error:
-            raise SendDelayed(str(error)) from error
-        except TokenRefused as error:
-            raise SendDelayed(str(error), 60.0) from error
-        except Unanswered as error:
-            raise SendUncertain(str(error)) from error
-        except SlackError as error:
-            raise SendFailed(str(error)) from error
+        except PlatformError as error:
+            raise send_error(error) from error
         self._threads.spoke(message.address)
         return sent
 

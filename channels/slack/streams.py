@@ -7,11 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from channels.slack.client import BRIEF_SECONDS, Block, Client, metadata
-from channels.slack.errors import Refused, SlackError, TooFast, Unanswered
+from channels.slack.errors import Refused
 from channels.slack.kept import Kept, Threads, put_newest
 from channels.slack.markup import defused
 from channels.slack.payloads import Payload, Posted
 from gateway.domain.inbound import Address
+from gateway.domain.platform import PlatformError, TooFast, Unanswered
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ class Streams:
                 raise
             except Refused:
                 stream.growing = False
-            except SlackError:
+            except PlatformError:
                 return False
             return stream.growing
 

@@ -5,15 +5,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from channels.telegram.errors import TelegramError, TokenRefused, TooFast
 from channels.telegram.polling import Patience, Polling
-from channels.telegram.recovery import Recovery
 from channels.telegram.sdk import preload
 from channels.telegram.webhook import Webhook
 from gateway.domain.channel import Accept, Capabilities, Drafts, Outgoing, WebhookReply
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.inbound import Address, Attachment
 from gateway.domain.logging import Logger
+from gateway.domain.platform import PlatformError, Recovery, TokenRefused, TooFast
 from gateway.domain.splitting import utf16_tail
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class Telegram:
             max_file=50_000_000,
             silence=silence,
         )
-        self._recovery = Recovery(log, pause)
+        self._recovery = Recovery(self.name, log, pause)
         self._opened: Client | None = None
         self._polling: Polling | None = None
         self._webhook: Webhook | None = None
@@ -122,7 +121,7 @@ class Telegram:
 
     async def typing(self, address: Address) -> None:
         """Lasts five seconds."""
-        with suppress(TelegramError):
+        with suppress(PlatformError):
             await self._client.do("sendChatAction", address, action="typing")
 
     async def draft(self, address: Address, draft: int, text: str) -> bool:
@@ -136,7 +135,7 @@ class Telegram:
         except TooFast as error:
             self._no_drafts_before = now + error.retry_after
             return False
-        except TelegramError:
+        except PlatformError:
             return False
         return True
 
@@ -148,7 +147,7 @@ class Telegram:
         if number is None or not address.chat.startswith("-"):
             return
         eyes = [{"type": "emoji", "emoji": "👀"}] if seen else []
-        with suppress(TelegramError):
+        with suppress(PlatformError):
             await self._client.do("setMessageReaction", chat_id=int(address.chat), message_id=number, reaction=eyes)
 
     def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
@@ -170,5 +169,5 @@ class Telegram:
         try:
             await self._client.username()
             await self._client.do("setMyCommands", commands=menu)
-        except TelegramError as error:
+        except PlatformError as error:
             self._logger.warning("telegram.menu_not_set", why=str(error))
