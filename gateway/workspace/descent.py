@@ -10,8 +10,8 @@ from pathlib import Path
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: opening a pipe must not wait for its writer.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Opening a pipe must not wait for its writer."""
 
 _FULL = "The disk is full; nothing was changed. Ask the owner to free space."
 _DENIED = "The gateway has no permission for {path}; nothing was changed. Ask the owner to correct its mode or owner."
@@ -56,12 +56,12 @@ def open_folder(root: Path, parts: tuple[str, ...], *, create: bool = False) -> 
 
 
 @contextmanager
-def open_file(root: Path, path: WorkspacePath) -> Iterator[int]:
-    """Open a regular file for reading."""
+def open_file(root: Path, path: WorkspacePath, flags: int = READ) -> Iterator[int]:
+    """Open a regular file."""
     if not path.parts:
         raise IsADirectoryError(errno.EISDIR, "is a folder")
     with open_folder(root, path.parents) as folder:
-        file = os.open(path.name, _FILE, dir_fd=folder)
+        file = os.open(path.name, flags, dir_fd=folder)
     try:
         require_regular(os.fstat(file), path)
         yield file

@@ -3,15 +3,14 @@
 import asyncio
 import hashlib
 import os
-import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Set
+from collections.abc import AsyncGenerator, AsyncIterator, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedWriter
 from pathlib import Path
 
-from gateway.workspace.atomic import TEMPORARY
+from gateway.workspace.atomic import NEW, TEMPORARY, temporary_name
 from gateway.workspace.descent import explained, open_folder
 from gateway.workspace.measure import measure
 from gateway.workspace.names import TEXT, candidates, taken
@@ -22,7 +21,6 @@ STALE_SECONDS = 3600.0
 """A temporary file not written to for this long was left by a crash."""
 
 _HERE = WorkspacePath((UPLOADS,))
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ async def received(root: Path, pieces: AsyncIterator[bytes], most: int) -> Async
 
     Raises `WorkspaceError`, with code `too_large` for more than `most` bytes, and any error of `pieces`.
     """
-    temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
+    temporary = temporary_name()
     async with _opened(root, temporary) as file:
         digest, size = hashlib.sha256(), 0
         async for piece in pieces:
@@ -115,18 +113,12 @@ def unchanged(root: Path, path: str, sha256: str) -> bool:
 
 def _begin(root: Path, temporary: str) -> BufferedWriter:
     with explained(_HERE), open_folder(root, _HERE.parts, create=True) as folder:
-        for name in _left_over(folder):
+        stale = time.time() - STALE_SECONDS
+        for name in (each for each in os.listdir(folder) if each.startswith(TEMPORARY)):
             with suppress(OSError):
-                os.unlink(name, dir_fd=folder)
-        return open(os.open(temporary, _NEW, 0o666, dir_fd=folder), "wb")
-
-
-def _left_over(folder: int) -> Iterator[str]:
-    for name in os.listdir(folder):
-        if name.startswith(TEMPORARY):
-            with suppress(OSError):
-                if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < time.time() - STALE_SECONDS:
-                    yield name
+                if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < stale:
+                    os.unlink(name, dir_fd=folder)
+        return open(os.open(temporary, NEW, 0o666, dir_fd=folder), "wb")
 
 
 def _write(file: BufferedWriter, piece: bytes) -> None:

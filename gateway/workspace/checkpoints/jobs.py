@@ -18,7 +18,6 @@ from gateway.workspace.paths import WorkspacePath
 if TYPE_CHECKING:
     from dulwich.objects import Commit, ObjectID
 
-    from gateway.workspace.checkpoints.history import CommitResult
     from gateway.workspace.checkpoints.store import Store
 
 SHORT_ID = 10
@@ -34,7 +33,8 @@ def commit(workspace: str, store: str, last_message: int | None, reason: str) ->
     with _open(workspace, store) as opened:
         result = history.commit(opened, Path(workspace), reason, last_message)
         opened.repack()
-        return _commit_json(result)
+    skipped = ", ".join(f"{count} {reason}" for reason, count in result.state.skipped.items())
+    return {"id": _short(result.id), "changes": result.changes, "left_out": skipped}
 
 
 def listing(store: str, limit: int) -> list[JsonObject]:
@@ -96,11 +96,6 @@ def _below(wanted: WorkspacePath, files: Mapping[str, _File]) -> dict[str, _File
     """The files below `wanted`; names on disk may use another Unicode normalisation."""
     prefix = f"{wanted}/" if wanted.parts else ""
     return {path: file for path, file in files.items() if f"{normalize('NFC', path)}/".startswith(prefix)}
-
-
-def _commit_json(result: "CommitResult") -> JsonObject:
-    skipped = ", ".join(f"{count} {reason}" for reason, count in result.state.skipped.items())
-    return {"id": _short(result.id), "changes": result.changes, "left_out": skipped}
 
 
 def _short(id: "ObjectID | None") -> str | None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from gateway.workspace.atomic import replace_file
-from gateway.workspace.descent import open_file, open_folder, require_regular
+from gateway.workspace.descent import open_file, open_folder
 from gateway.workspace.paths import WorkspacePath
 
 SESSIONS = "sessions"
@@ -90,14 +90,15 @@ def make(place: Place) -> bool:
 
 def append(place: Place, data: bytes) -> None:
     """Write at the end of a file that must be there; what cannot be written whole is taken back."""
-    with open_folder(place.root, place.parts.parents) as folder:
-        file = os.open(place.parts.name, _APPEND, dir_fd=folder)
-    try:
-        status = os.fstat(file)
-        require_regular(status, place.parts)
-        _write(file, data, status.st_size)
-    finally:
-        os.close(file)
+    with open_file(place.root, place.parts, _APPEND) as file:
+        size, left = os.fstat(file).st_size, memoryview(data)
+        try:
+            while left:
+                left = left[os.write(file, left) :]
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(file, size)
+            raise
 
 
 def read(place: Place) -> bytes | None:
@@ -168,17 +169,6 @@ def _exists(place: Place) -> bool:
         os.stat(place.parts.name, dir_fd=folder, follow_symlinks=False)
         return True
     return False
-
-
-def _write(file: int, data: bytes, size: int) -> None:
-    left = memoryview(data)
-    try:
-        while left:
-            left = left[os.write(file, left) :]
-    except OSError:
-        with suppress(OSError):
-            os.ftruncate(file, size)
-        raise
 
 
 def _sync_folders(place: Place) -> None:
