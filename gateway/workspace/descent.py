@@ -42,12 +42,15 @@ def explained(path: WorkspacePath) -> Iterator[None]:
 
 
 @contextmanager
-def open_folder(root: Path, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
-    """Open the folder; creates missing folders if `create` is set."""
+def open_folder(root: Path, parts: tuple[str, ...], *, create: int | None = None) -> Iterator[int]:
+    """Open the folder; creates missing folders if `create`, their mode, is given."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts:
-            below = _step(folder, part, create=create)
+            if create is not None:
+                with suppress(FileExistsError):
+                    os.mkdir(part, create, dir_fd=folder)
+            below = os.open(part, _FOLDER, dir_fd=folder)
             os.close(folder)
             folder = below
         yield folder
@@ -75,10 +78,3 @@ def require_regular(status: os.stat_result, path: WorkspacePath) -> None:
         raise IsADirectoryError(errno.EISDIR, "is a folder")
     if not stat.S_ISREG(status.st_mode):
         raise WorkspaceError("not_a_file", f"{path} is a link or a device, not a plain file; use another name.")
-
-
-def _step(folder: int, part: str, *, create: bool) -> int:
-    if create:
-        with suppress(FileExistsError):
-            os.mkdir(part, dir_fd=folder)
-    return os.open(part, _FOLDER, dir_fd=folder)

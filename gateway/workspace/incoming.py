@@ -41,7 +41,7 @@ class Incoming:
         with (
             explained(folder),
             open_folder(self.root, _HERE.parts) as above,
-            open_folder(self.root, folder.parts, create=True) as below,
+            open_folder(self.root, folder.parts, create=0o777) as below,
         ):
             names = set(os.listdir(below))
             for candidate in candidates(name):
@@ -112,7 +112,7 @@ def unchanged(root: Path, path: str, sha256: str) -> bool:
 
 
 def _begin(root: Path, temporary: str) -> BufferedWriter:
-    with explained(_HERE), open_folder(root, _HERE.parts, create=True) as folder:
+    with explained(_HERE), open_folder(root, _HERE.parts, create=0o777) as folder:
         stale = time.time() - STALE_SECONDS
         for name in (each for each in os.listdir(folder) if each.startswith(TEMPORARY)):
             with suppress(OSError):

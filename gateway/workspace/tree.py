@@ -118,7 +118,7 @@ class Workspace:
 
     def _write(self, path: WorkspacePath, data: bytes) -> Written:
         _check_size(data, path)
-        with explained(path), open_folder(self.root, path.parents, create=True) as folder:
+        with explained(path), open_folder(self.root, path.parents, create=0o777) as folder:
             replace_file(folder, path, data)
         return Written(str(path), len(data), hashlib.sha256(data).hexdigest())
 

@@ -60,7 +60,7 @@ def _remove(root: Path, path: str, seen: Stamp | None) -> None:
 
 def _write(root: Path, path: str, seen: Stamp | None, mode: int, data: bytes) -> None:
     *parents, name = path.split("/")
-    with open_folder(root, tuple(parents), create=True) as folder:
+    with open_folder(root, tuple(parents), create=0o777) as folder:
         _require_unchanged(folder, name, seen)
         with replacing(folder, name) as draft:
             if stat.S_ISLNK(mode):

@@ -78,12 +78,8 @@ def create(root: Path, at: datetime) -> Place:
 def make(place: Place) -> bool:
     """An empty file, and the folders that lead to it; False where one is already, and stays."""
     place.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folders, name = place.parts.parents, place.parts.name
-    for depth, part in enumerate(folders):
-        with open_folder(place.root, folders[:depth]) as above, suppress(FileExistsError):
-            os.mkdir(part, 0o700, dir_fd=above)
-    with open_folder(place.root, folders) as folder, suppress(FileExistsError):
-        os.close(os.open(name, _NEW, 0o600, dir_fd=folder))
+    with open_folder(place.root, place.parts.parents, create=0o700) as folder, suppress(FileExistsError):
+        os.close(os.open(place.parts.name, _NEW, 0o600, dir_fd=folder))
         return True
     return False
 
