@@ -141,11 +141,10 @@ class Streams:
         request = self._client.web.chat_stopStream(
             channel=at.chat, ts=ts, markdown_text=rest or None, metadata=metadata(key)
         )
-        try:
+        with suppress(Refused):
             await self._client.call(request, Payload)
-        except Refused:
-            return False
-        return True
+            return True
+        return False
 
     async def _replace(self, at: Address, ts: str, text: str, key: str, blocks: Sequence[Block]) -> str | None:
         """None when the message is gone, or cannot become this answer and was taken away."""
@@ -156,13 +155,12 @@ class Streams:
         request = web.chat_update(
             channel=at.chat, ts=ts, text=text, blocks=blocks or None, metadata=metadata(key), parse="none"
         )
-        try:
+        with suppress(Refused):
             await self._client.call(request, Posted)
-        except Refused:
-            with suppress(Refused):
-                await self._client.delete(at, ts)
-            return None
-        return ts
+            return ts
+        with suppress(Refused):
+            await self._client.delete(at, ts)
+        return None
 
 
 def _name(at: Address) -> str:

@@ -84,8 +84,10 @@ async def received(root: Path, pieces: AsyncIterator[bytes], most: int) -> Async
             if size > most:
                 raise WorkspaceError("too_large", f"it is larger than {most / 1024**2:g} MB")
             digest.update(piece)
-            await asyncio.to_thread(_write, file, piece)
-        await asyncio.to_thread(_sync, file)
+            with explained(_HERE):
+                await asyncio.to_thread(file.write, piece)
+        with explained(_HERE):
+            await asyncio.to_thread(_sync, file)
         yield Incoming(root, temporary, size, digest.hexdigest())
 
 
@@ -105,10 +107,9 @@ async def _opened(root: Path, temporary: str) -> AsyncGenerator[BufferedWriter, 
 
 def unchanged(root: Path, path: str, sha256: str) -> bool:
     """Whether the file exists with this content. Blocks."""
-    try:
+    with suppress(WorkspaceError, FileNotFoundError):
         return measure(root, path, 2**63).sha256 == sha256
-    except (WorkspaceError, FileNotFoundError):
-        return False
+    return False
 
 
 def _begin(root: Path, temporary: str) -> BufferedWriter:
@@ -121,15 +122,9 @@ def _begin(root: Path, temporary: str) -> BufferedWriter:
         return open(os.open(temporary, NEW, 0o666, dir_fd=folder), "wb")
 
 
-def _write(file: BufferedWriter, piece: bytes) -> None:
-    with explained(_HERE):
-        file.write(piece)
-
-
 def _sync(file: BufferedWriter) -> None:
-    with explained(_HERE):
-        file.flush()
-        os.fsync(file.fileno())
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _discard(root: Path, temporary: str) -> None:

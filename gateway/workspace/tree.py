@@ -143,10 +143,9 @@ def _listed(folder: int, name: str) -> Listed | None:
 
 
 def _reachable(name: str) -> bool:
-    try:
+    with suppress(WorkspaceError):
         return WorkspacePath.parse(name).parts == (name,)
-    except WorkspaceError:
-        return False
+    return False
 
 
 def _writable(text: str) -> WorkspacePath:

@@ -77,7 +77,6 @@ def restore(workspace: str, store: str, id: str, path: str | None, last_message:
 
 @contextmanager
 def _open(workspace: str | None, store: str) -> Iterator["Store"]:
-    """Open the store; converts errors of the store or the workspace to ours."""
     from gateway.workspace.checkpoints.store import open_store
 
     if workspace is not None and Path(store).resolve().is_relative_to(Path(workspace).resolve()):
