@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Set
+from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from pathlib import Path
 
 from channels.slack.client import Block, Client
-from channels.slack.errors import Recovery, Refused, SlackError, TokenRefused, TooFast, Unanswered, Unreachable
+from channels.slack.errors import Refused
 from channels.slack.files import Files
 from channels.slack.intake import Intake
 from channels.slack.kept import Kept, Threads
@@ -15,19 +16,11 @@ from channels.slack.markup import to_mrkdwn
 from channels.slack.reception import Reception
 from channels.slack.replies import Replies
 from channels.slack.streams import Streams
-from gateway.domain.channel import (
-    Accept,
-    Button,
-    Capabilities,
-    Drafts,
-    Outgoing,
-    SendDelayed,
-    SendFailed,
-    SendUncertain,
-)
+from gateway.domain.channel import Accept, Button, Capabilities, Drafts, Outgoing
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.inbound import Address, Attachment
 from gateway.domain.logging import Logger
+from gateway.domain.platform import PlatformError, Recovery, TokenRefused, send_error
 from gateway.domain.splitting import split
 
 
@@ -36,6 +29,7 @@ def preload() -> None:
     import_module("slack_sdk.web.async_client")
 
 
+@dataclass(eq=False, repr=False)
 class Slack:
     """One app in one workspace. `open` comes first."""
 
@@ -51,26 +45,20 @@ class Slack:
         silence=90.0,
     )
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        ping_interval: float,
-        commands: Set[str],
-        log: Logger,
-        data: Path,
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._client = client
-        self._commands = commands
-        self._logger = log
-        self._pause = pause
-        self._kept = Kept(data / "kept.json", log)
+    client: Client
+    _: KW_ONLY
+    ping_interval: float
+    commands: Set[str]
+    log: Logger
+    data: Path
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
+        self._kept = Kept(self.data / "kept.json", self.log)
         self._threads = Threads(self._kept)
-        self._streams = Streams(client, self._threads, self._kept)
-        self._files = Files(client, self._kept)
+        self._streams = Streams(self.client, self._threads, self._kept)
+        self._files = Files(self.client, self._kept)
         self._replies = Replies(self._files, self._kept)
-        self._ping_interval = ping_interval
         self._reception: Reception | None = None
 
     @property
@@ -88,35 +76,29 @@ class Slack:
         """The app's name, by auth.test; the app token is tried, too, and no socket is opened."""
         await asyncio.to_thread(preload)
         try:
-            us = await self._client.us()
-            await self._client.socket_url()
+            us = await self.client.us()
+            await self.client.socket_url()
         except TokenRefused as error:
             raise OwnerMustAct(str(error)) from error
         return f"@{us.user}"
 
     async def receive(self, accept: Accept) -> None:
         """Over one websocket after another, until cancelled."""
-        log = self._logger
-        intake = Intake(self._client, self._threads, self._commands, accept)
-        app = listening(self._client, intake, self._replies, self._commands)
-        dispatch = Dispatch(app, Recovery(log, self._pause), log)
-        self._reception = Reception(self._client, Recovery(log, self._pause), log, self._ping_interval)
+        intake = Intake(self.client, self._threads, self.commands, accept)
+        app = listening(self.client, intake, self._replies, self.commands)
+        dispatch = Dispatch(app, self._recovery(), self.log)
+        self._reception = Reception(self.client, self._recovery(), self.log, self.ping_interval)
         await self._reception.run(dispatch.take)
+
+    def _recovery(self) -> Recovery:
+        return Recovery(self.name, self.log, self.pause, first_pause=0.5)
 
     async def send(self, message: Outgoing) -> str:
         """Show one message, or a file; its text is rendered from Markdown."""
         try:
             sent = await self._send(message)
-        except TooFast as error:
-            raise SendDelayed(str(error), error.retry_after) from error
-        except Unreachable as error:
-            raise SendDelayed(str(error)) from error
-        except TokenRefused as error:
-            raise SendDelayed(str(error), 60.0) from error
-        except Unanswered as error:
-            raise SendUncertain(str(error)) from error
-        except SlackError as error:
-            raise SendFailed(str(error)) from error
+        except PlatformError as error:
+            raise send_error(error) from error
         self._threads.spoke(message.address)
         return sent
 
@@ -125,13 +107,13 @@ class Slack:
         text = await asyncio.to_thread(to_mrkdwn, message.text)
         if message.file is not None:
             return await self._files.send(message, message.file, text)
-        if message.again and (found := await self._client.find(at, key)):
+        if message.again and (found := await self.client.find(at, key)):
             self._streams.forget(at)
             return found
         blocks = tuple(_blocks(text, message.buttons)) if message.buttons else ()
         grown = await self._streams.finish(at, message.text, text, key, blocks)
         try:
-            return grown or await self._client.post(at, text, key, blocks)
+            return grown or await self.client.post(at, text, key, blocks)
         except Refused as refused:
             await self._replies.stand_in(refused, at, text, blocks)
             return key
@@ -139,8 +121,8 @@ class Slack:
     async def typing(self, address: Address) -> None:
         """A status below a thread, until something is said there, for two minutes at most."""
         if address.thread and not self._streams.shows(address):
-            set_status = self._client.web.assistant_threads_setStatus
-            await self._client.attempt(
+            set_status = self.client.web.assistant_threads_setStatus
+            await self.client.attempt(
                 set_status(channel_id=address.chat, thread_ts=address.thread, status="is thinking…")
             )
 
@@ -148,8 +130,8 @@ class Slack:
         """A pair of eyes under the message."""
         ts = platform_id.partition(":")[0]
         if ts.replace(".", "").isdecimal():
-            react = self._client.web.reactions_add if seen else self._client.web.reactions_remove
-            await self._client.attempt(react(channel=address.chat, name="eyes", timestamp=ts))
+            react = self.client.web.reactions_add if seen else self.client.web.reactions_remove
+            await self.client.attempt(react(channel=address.chat, name="eyes", timestamp=ts))
 
     async def draft(self, address: Address, draft: int, text: str) -> bool:
         """Let the answer grow, in a thread."""
@@ -161,7 +143,7 @@ class Slack:
 
     async def close(self) -> None:
         """Close the HTTP session."""
-        await self._client.close()
+        await self.client.close()
 
 
 def _blocks(text: str, buttons: Sequence[Button]) -> Iterator[Block]:

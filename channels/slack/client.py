@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from channels.slack.errors import Refused, SlackError, TokenRefused, TooFast, Unanswered, Unreachable
+from channels.slack.errors import Refused
 from channels.slack.payloads import EVENT_TYPE, Message, Page, Payload, Posted, Socket, Us
 from gateway.domain.inbound import Address
+from gateway.domain.platform import PlatformError, TokenRefused, TooFast, Unanswered, Unreachable
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -32,7 +33,7 @@ _TROUBLE = {"fatal_error", "internal_error", "request_timeout", "service_unavail
 
 
 class Client:
-    """Calls over one HTTP session, without the SDK's own retries; raises `SlackError`."""
+    """Calls over one HTTP session, without the SDK's own retries; raises `PlatformError`."""
 
     def __init__(self, bot_token: str, app_token: str, base_url: str | None) -> None:
         self._app_token = app_token
@@ -71,7 +72,7 @@ class Client:
 
     async def attempt(self, request: Awaitable["AsyncSlackResponse"]) -> None:
         """Something nice to have: Slack may refuse it."""
-        with suppress(SlackError):
+        with suppress(PlatformError):
             await self.call(request, Payload, BRIEF_SECONDS)
 
     async def us(self) -> Us:
@@ -149,7 +150,7 @@ class Client:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """What the SDK and aiohttp raise, as `SlackError`."""
+    """What the SDK and aiohttp raise, as `PlatformError`."""
     from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError, InvalidURL
     from slack_sdk.errors import SlackApiError
 
@@ -163,16 +164,18 @@ def translated() -> Iterator[None]:
         raise Unanswered(f"no answer from Slack: {type(error).__name__}") from None
 
 
-def _refusal(response: Any) -> SlackError:
+def _refusal(response: Any) -> PlatformError:
     """What an answer that is not "ok" means; it is the SDK's, or aiohttp's when it was not even JSON."""
     data = getattr(response, "data", None)
     told: Mapping[str, Any] = data if isinstance(data, dict) else {}
     status, code = getattr(response, "status_code", 0), str(told.get("error") or "")
     if status == 429 or code == "ratelimited":
-        return TooFast(retry_after(response.headers))
+        return TooFast("Slack", retry_after(response.headers))
     if not code or status >= 500 or code in _TROUBLE:
         return Unanswered(f"Slack answered {code or status or 'something unreadable'}")
-    return TokenRefused(code) if code in _TOKEN else Refused(code, str(told.get("needed") or ""))
+    if code in _TOKEN:
+        return TokenRefused(f"a token is wrong or was revoked; api.slack.com/apps shows both ({code})")
+    return Refused(code, str(told.get("needed") or ""))
 
 
 def retry_after(headers: Mapping[str, str]) -> float:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from channels.slack.client import CONNECT_SECONDS, Client, retry_after, translated
-from channels.slack.errors import Refused, SlackError, TooFast, Unanswered, Unreachable
+from channels.slack.errors import Refused
 from channels.slack.kept import Kept
 from channels.slack.payloads import File, FileAnswer, Payload, Upload
 from gateway.domain.channel import FetchDelayed, FetchFailed, Outgoing, OutgoingFile, SendFailed
 from gateway.domain.inbound import Attachment
+from gateway.domain.platform import PlatformError, TooFast, Unanswered, Unreachable
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -31,7 +32,7 @@ class Files:
         self._kept = kept
 
     async def send(self, message: Outgoing, file: OutgoingFile, caption: str) -> str:
-        """Slack's id of the file; raises `SlackError` and `SendFailed`."""
+        """Slack's id of the file; raises `PlatformError` and `SendFailed`."""
         begun = f"file {message.key}"
         id = self._kept.get(begun) if message.again else None
         if id is None:
@@ -63,7 +64,7 @@ class Files:
                     yield piece
         except Refused as error:
             raise FetchFailed(f"Slack does not hand {name} out: {error}") from error
-        except SlackError as error:
+        except PlatformError as error:
             raise FetchDelayed(str(error)) from error
 
     async def _known(self, id: str) -> File:
@@ -100,7 +101,7 @@ class Files:
         with translated():
             async with self._client.http.request(method, url, **about) as response:
                 if response.status == 429:
-                    raise TooFast(retry_after(response.headers))
+                    raise TooFast("Slack", retry_after(response.headers))
                 if response.status >= 500:
                     raise Unanswered(f"Slack answered {response.status}")
                 if response.status != 200:

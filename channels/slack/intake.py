@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
 from channels.slack.client import BRIEF_SECONDS, Client
-from channels.slack.errors import Refused, SlackError
+from channels.slack.errors import Refused
 from channels.slack.events import SAID, Said
 from channels.slack.kept import Threads, put_newest
 from channels.slack.markup import readable
 from channels.slack.payloads import Named, Page, Us
 from gateway.domain.channel import Accept
 from gateway.domain.inbound import Inbound
+from gateway.domain.platform import PlatformError
 from gateway.domain.splitting import utf16_tail
 
 
@@ -58,7 +59,7 @@ class Intake:
         try:
             request = web.conversations_replies(channel=at.chat, ts=at.thread, limit=999)
             page = await self._client.call(request, Page, BRIEF_SECONDS)
-        except SlackError:
+        except PlatformError:
             return ""
         told = [each for each in page.messages if each.ts < said.message.ts and each.text and each.subtype in SAID]
         names = await self._names_of(message.user or "" for message in reversed(told))
@@ -80,6 +81,6 @@ class Intake:
             name = found.display_name or found.real_name or found.name or ""
         except Refused:
             name = ""
-        except SlackError:
+        except PlatformError:
             return
         put_newest(self._names, user, " ".join(name.split())[:80] or user)

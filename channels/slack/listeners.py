@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from channels.slack import events
 from channels.slack.client import Client
-from channels.slack.errors import Recovery
 from channels.slack.intake import Intake
 from channels.slack.payloads import Envelope
 from channels.slack.replies import Replies
 from gateway.domain.errors import SupaclawError
 from gateway.domain.logging import Logger
+from gateway.domain.platform import Recovery
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncBoltContext, AsyncSetSuggestedPrompts

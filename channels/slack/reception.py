@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from channels.slack.client import CONNECT_SECONDS, Client, translated
-from channels.slack.errors import Recovery, SlackError, TooFast, Unanswered, Unreachable
 from channels.slack.payloads import Envelope
 from gateway.domain.logging import Logger
+from gateway.domain.platform import PlatformError, Recovery, TooFast, Unanswered, Unreachable
 
 if TYPE_CHECKING:
     from aiohttp import ClientWebSocketResponse
@@ -45,7 +45,7 @@ class Reception:
             while True:
                 try:
                     await self._stay_connected()
-                except SlackError as error:
+                except PlatformError as error:
                     if not isinstance(error, Unreachable | Unanswered):
                         self._hear(error.retry_after if isinstance(error, TooFast) else 0.0)
                     await self._recovery.after(error)
@@ -59,7 +59,7 @@ class Reception:
                     await self._socket.send_json({"envelope_id": envelope.envelope_id})
 
     async def _stay_connected(self) -> None:
-        """For as long as it lasts; raises `SlackError` when it did not last."""
+        """For as long as it lasts; raises `PlatformError` when it did not last."""
         from aiohttp import ClientWSTimeout
 
         await self._client.us()

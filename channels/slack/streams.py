@@ -7,11 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from channels.slack.client import BRIEF_SECONDS, Block, Client, metadata
-from channels.slack.errors import Refused, SlackError, TooFast, Unanswered
+from channels.slack.errors import Refused
 from channels.slack.kept import Kept, Threads, put_newest
 from channels.slack.markup import defused
 from channels.slack.payloads import Payload, Posted
 from gateway.domain.inbound import Address
+from gateway.domain.platform import PlatformError, TooFast, Unanswered
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ class Streams:
                 raise
             except Refused:
                 stream.growing = False
-            except SlackError:
+            except PlatformError:
                 return False
             return stream.growing
 
@@ -140,11 +141,10 @@ class Streams:
         request = self._client.web.chat_stopStream(
             channel=at.chat, ts=ts, markdown_text=rest or None, metadata=metadata(key)
         )
-        try:
+        with suppress(Refused):
             await self._client.call(request, Payload)
-        except Refused:
-            return False
-        return True
+            return True
+        return False
 
     async def _replace(self, at: Address, ts: str, text: str, key: str, blocks: Sequence[Block]) -> str | None:
         """None when the message is gone, or cannot become this answer and was taken away."""
@@ -155,13 +155,12 @@ class Streams:
         request = web.chat_update(
             channel=at.chat, ts=ts, text=text, blocks=blocks or None, metadata=metadata(key), parse="none"
         )
-        try:
+        with suppress(Refused):
             await self._client.call(request, Posted)
-        except Refused:
-            with suppress(Refused):
-                await self._client.delete(at, ts)
-            return None
-        return ts
+            return ts
+        with suppress(Refused):
+            await self._client.delete(at, ts)
+        return None
 
 
 def _name(at: Address) -> str:

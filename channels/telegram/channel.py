@@ -3,51 +3,40 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from channels.telegram.errors import TelegramError, TokenRefused, TooFast
 from channels.telegram.polling import Patience, Polling
-from channels.telegram.recovery import Recovery
 from channels.telegram.sdk import preload
 from channels.telegram.webhook import Webhook
 from gateway.domain.channel import Accept, Capabilities, Drafts, Outgoing, WebhookReply
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.inbound import Address, Attachment
 from gateway.domain.logging import Logger
+from gateway.domain.platform import PlatformError, Recovery, TokenRefused, TooFast
 from gateway.domain.splitting import utf16_tail
 
 if TYPE_CHECKING:
     from channels.telegram.client import Client
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Telegram:
     """One bot. `open` comes first; `webhook_url` None means polling."""
 
     name = "telegram"
+    token: str
+    api_base: str | None
+    webhook_url: str | None
+    webhook_secret: str
+    commands: Sequence[tuple[str, str]]
+    log: Logger
+    rich: bool = True
+    patience: Patience = field(default_factory=Patience)
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    def __init__(
-        self,
-        *,
-        token: str,
-        api_base: str | None,
-        webhook_url: str | None,
-        webhook_secret: str,
-        commands: Sequence[tuple[str, str]],
-        log: Logger,
-        rich: bool = True,
-        patience: Patience | None = None,
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._token = token
-        self._bot_id = int(token.partition(":")[0])
-        self._api_base = api_base
-        self._webhook_url = webhook_url
-        self._webhook_secret = webhook_secret
-        self._commands = commands
-        self._logger = log
-        self._rich = rich
-        self._patience = patience or Patience()
-        silence = self._patience.silence if webhook_url is None else None
+    def __post_init__(self) -> None:
+        silence = self.patience.silence if self.webhook_url is None else None
         self.capabilities = Capabilities(
             max_text=4096,
             max_marks=100,
@@ -58,7 +47,7 @@ class Telegram:
             max_file=50_000_000,
             silence=silence,
         )
-        self._recovery = Recovery(log, pause)
+        self._recovery = Recovery(self.name, self.log, self.pause)
         self._opened: Client | None = None
         self._polling: Polling | None = None
         self._webhook: Webhook | None = None
@@ -69,7 +58,7 @@ class Telegram:
         await asyncio.to_thread(preload)
         from channels.telegram.client import Client
 
-        self._opened = Client(self._token, self._api_base)
+        self._opened = Client(self.token, self.api_base)
 
     async def probe(self) -> str:
         """The bot's name, by getMe: updates that another connection waits for are left alone."""
@@ -94,21 +83,21 @@ class Telegram:
         """Poll, or have updates pushed, until cancelled."""
         from channels.telegram.intake import Intake
 
-        intake = Intake(self._client, self._bot_id, accept, self._logger)
+        intake = Intake(self._client, int(self.token.partition(":")[0]), accept, self.log)
         async with asyncio.TaskGroup() as group:
             group.create_task(intake.answer_presses())
-            if self._webhook_url is None:
-                self._polling = Polling(self._client, self._recovery, self._logger, self._patience)
+            if self.webhook_url is None:
+                self._polling = Polling(self._client, self._recovery, self.log, self.patience)
                 group.create_task(self._introduce(self._polling.answered))
                 await self._polling.run(intake.take)
             else:
-                self._webhook = Webhook(self._webhook_secret, intake.take)
+                self._webhook = Webhook(self.webhook_secret, intake.take)
                 group.create_task(self._introduce(self._webhook.announced))
-                await self._webhook.announce(self._client, self._webhook_url, self._recovery)
+                await self._webhook.announce(self._client, self.webhook_url, self._recovery)
 
     async def deliver(self, headers: Mapping[str, str], body: bytes) -> WebhookReply:
         """What Telegram pushed to `/webhook/telegram`."""
-        if self._webhook_url is None:
+        if self.webhook_url is None:
             return WebhookReply(404, "this bot polls")
         if self._webhook is None:
             return WebhookReply(503, "not receiving yet")
@@ -118,11 +107,11 @@ class Telegram:
         """Show one message; its text is rendered from Markdown."""
         from channels.telegram.sending import send
 
-        return await send(self._client, message, rich=self._rich)
+        return await send(self._client, message, rich=self.rich)
 
     async def typing(self, address: Address) -> None:
         """Lasts five seconds."""
-        with suppress(TelegramError):
+        with suppress(PlatformError):
             await self._client.do("sendChatAction", address, action="typing")
 
     async def draft(self, address: Address, draft: int, text: str) -> bool:
@@ -136,7 +125,7 @@ class Telegram:
         except TooFast as error:
             self._no_drafts_before = now + error.retry_after
             return False
-        except TelegramError:
+        except PlatformError:
             return False
         return True
 
@@ -148,7 +137,7 @@ class Telegram:
         if number is None or not address.chat.startswith("-"):
             return
         eyes = [{"type": "emoji", "emoji": "👀"}] if seen else []
-        with suppress(TelegramError):
+        with suppress(PlatformError):
             await self._client.do("setMessageReaction", chat_id=int(address.chat), message_id=number, reaction=eyes)
 
     def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
@@ -166,9 +155,9 @@ class Telegram:
 
         await flowing.wait()
         Update.model_rebuild()  # a tenth of a second that would else fall on the first message
-        menu = [{"command": name, "description": description} for name, description in self._commands]
+        menu = [{"command": name, "description": description} for name, description in self.commands]
         try:
             await self._client.username()
             await self._client.do("setMyCommands", commands=menu)
-        except TelegramError as error:
-            self._logger.warning("telegram.menu_not_set", why=str(error))
+        except PlatformError as error:
+            self.log.warning("telegram.menu_not_set", why=str(error))

@@ -5,11 +5,11 @@ from typing import Any
 
 from aiogram.types import File, MessageId, User
 
-from channels.telegram.errors import Refused, TelegramError
 from channels.telegram.session import ANSWER_SECONDS, Session
 from gateway.domain.channel import Button, FetchDelayed, FetchFailed, Outgoing
 from gateway.domain.inbound import Address, Attachment
 from gateway.domain.json import JsonObject
+from gateway.domain.platform import PlatformError, Refused
 
 UPDATE_KINDS = ("message", "edited_message", "callback_query", "stopped_message_generation")
 MAX_TEXT = 4096
@@ -18,7 +18,7 @@ MAX_DOWNLOAD = 20 * 2**20
 
 
 class Client:
-    """Calls of one bot; they raise `TelegramError`."""
+    """Calls of one bot; they raise `PlatformError`."""
 
     def __init__(self, token: str, api_base: str | None) -> None:
         self._session = Session(token, api_base)
@@ -77,7 +77,7 @@ class Client:
         except Refused as error:
             gone = FetchFailed(f"Telegram does not hand out {name} any more; send it again ({error})")
             raise (_too_large(name) if "too big" in str(error) else gone) from error
-        except TelegramError as error:
+        except PlatformError as error:
             raise FetchDelayed(str(error)) from error
 
     async def close(self) -> None:

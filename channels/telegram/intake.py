@@ -7,13 +7,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 from channels.telegram.client import MAX_TEXT, Client
-from channels.telegram.errors import TelegramError
 from channels.telegram.polling import update_id
 from channels.telegram.updates import Unreadable, Us, to_inbound
 from gateway.domain.channel import Accept
 from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.json import JsonObject
 from gateway.domain.logging import Logger
+from gateway.domain.platform import PlatformError
 from gateway.domain.splitting import utf16_len
 
 
@@ -30,7 +30,7 @@ class Intake:
         self._presses: asyncio.Queue[JsonObject] = asyncio.Queue(100)
 
     async def take(self, updates: Sequence[JsonObject]) -> None:
-        """Returning means committed; raises what `accept` raises, and `TelegramError` if our name is unknown yet."""
+        """Returning means committed; raises what `accept` raises, and `PlatformError` if our name is unknown yet."""
         if not updates:
             return
         us = Us(self._bot_id, await self._client.username())
@@ -55,9 +55,9 @@ class Intake:
                     "id": str(press),
                     "message": {"message_id": int(id), "date": int(date), "chat": {"id": int(chat)}},
                 }:
-                    with suppress(TelegramError):
+                    with suppress(PlatformError):
                         await self._client.do("answerCallbackQuery", callback_query_id=press)
-                    with suppress(TelegramError):
+                    with suppress(PlatformError):
                         if date and chat > 0:
                             await self._client.do("editMessageReplyMarkup", chat_id=chat, message_id=id)
 

@@ -75,7 +75,6 @@ def _told(message: Message) -> str | None:
 
 
 def _label(field: str, details: str = "") -> str:
-    """What people call it."""
     return f"[{' '.join(filter(None, (_NAMES.get(field, field.replace('_', ' ')), details)))}]"
 
 

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from channels.telegram.errors import Conflict, Refused, TelegramError, TokenRefused, TooFast
-from channels.telegram.recovery import Recovery
+from channels.telegram.errors import Conflict
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import JsonObject
 from gateway.domain.logging import Logger
+from gateway.domain.platform import PlatformError, Recovery, Refused, TokenRefused, TooFast
 
 if TYPE_CHECKING:
     from channels.telegram.client import Client
@@ -84,7 +84,7 @@ class Polling:
         self._webhook_removed = True
         try:
             return await self._client.do("deleteWebhook")
-        except TelegramError as failure:
+        except PlatformError as failure:
             return await self._recovery.after(failure)
 
 

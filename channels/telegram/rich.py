@@ -5,6 +5,7 @@ and join lines. Everything is escaped, and no tag that loads anything is ever wr
 """
 
 import re
+from contextlib import suppress
 
 from markdown_it.rules_inline import StateInline
 from markdown_it.tree import SyntaxTreeNode
@@ -26,12 +27,10 @@ def to_rich(text: str) -> str | None:
         return None
     markdown = parser()
     markdown.inline.ruler.before("escape", "formula", _formula)
-    try:
+    with suppress(RecursionError):
         page = SyntaxTreeNode(markdown.parse(text))
         if any(node.type in {"table", "formula"} or _is_formula(node) for node in page.walk()):
             return _Page().blocks(page.children, "")
-    except RecursionError:
-        pass
     return None
 
 

@@ -10,11 +10,12 @@ from typing import TypeAlias
 from aiogram.types import FSInputFile
 
 from channels.telegram.client import MAX_TEXT, Client
-from channels.telegram.errors import Forbidden, Refused, TelegramError, TokenRefused, TooFast, Unanswered, Unreachable
+from channels.telegram.errors import Forbidden
 from channels.telegram.markdown import to_html, visible
 from channels.telegram.rich import to_rich
 from channels.telegram.session import ANSWER_SECONDS, CHUNK
-from gateway.domain.channel import Outgoing, OutgoingFile, SendDelayed, SendFailed, SendUncertain
+from gateway.domain.channel import Outgoing, OutgoingFile, SendFailed
+from gateway.domain.platform import PlatformError, Refused, send_error
 from gateway.domain.splitting import utf16_len
 
 MAX_CAPTION = 1024
@@ -60,8 +61,10 @@ async def send(client: Client, message: Outgoing, *, rich: bool) -> str:
     seconds = ANSWER_SECONDS + (message.file.size // SLOWEST_UPLOAD if message.file else 0)
     try:
         return await _show(client, message, forms, seconds)
-    except TelegramError as error:
-        raise _outcome(error) from error
+    except Refused as error:
+        raise SendFailed(_explained(str(error))) from error
+    except PlatformError as error:
+        raise send_error(error) from error
 
 
 async def _show(client: Client, message: Outgoing, forms: Sequence[Form], seconds: float) -> str:
@@ -115,20 +118,6 @@ def _file(kind: str, file: OutgoingFile, caption: str, parse_mode: str | None) -
 def _kind(file: OutgoingFile) -> str:
     kind = _KINDS.get(file.mime.partition(";")[0].strip().lower(), "document")
     return "document" if kind == "photo" and file.size > MAX_PHOTO else kind
-
-
-def _outcome(error: TelegramError) -> SendFailed | SendDelayed | SendUncertain:
-    match error:
-        case TooFast():
-            return SendDelayed(str(error), error.retry_after)
-        case Unreachable():
-            return SendDelayed(str(error))
-        case TokenRefused():
-            return SendDelayed(str(error), 60.0)
-        case Unanswered():
-            return SendUncertain(str(error))
-        case _:
-            return SendFailed(_explained(str(error)))
 
 
 def _explained(refusal: str) -> str:

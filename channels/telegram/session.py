@@ -10,7 +10,8 @@ from aiogram.client.telegram import PRODUCTION, TelegramAPIServer
 from aiogram.methods import Response, TelegramMethod
 from aiohttp import ClientConnectorError, ClientError, ClientTimeout, ConnectionTimeoutError, InvalidURL
 
-from channels.telegram.errors import Conflict, Forbidden, Refused, TokenRefused, TooFast, Unanswered, Unreachable
+from channels.telegram.errors import Conflict, Forbidden
+from gateway.domain.platform import Refused, TokenRefused, TooFast, Unanswered, Unreachable
 
 Result = TypeVar("Result")
 
@@ -32,7 +33,7 @@ class Session(AiohttpSession):
         self._methods: dict[str, type[TelegramMethod[Any]]] = {}
 
     async def call(self, name: str, returning: type[Result], seconds: float, **parameters: object) -> Result:
-        """Ask for a method, once; None leaves a parameter out. Raises `TelegramError`."""
+        """Ask for a method, once; None leaves a parameter out. Raises `PlatformError`."""
         if name not in self._methods:
             self._methods[name] = _method(name, returning)
         method = self._methods[name](**parameters)
@@ -48,9 +49,10 @@ class Session(AiohttpSession):
         try:
             answer: Response[Result] = self.check_response(self._bot, method, status, content)
         except exceptions.TelegramRetryAfter as error:
-            raise TooFast(error.retry_after) from error
+            raise TooFast("Telegram", error.retry_after) from error
         except (exceptions.TelegramUnauthorizedError, exceptions.TelegramNotFound) as error:
-            raise (Refused(error.message) if "method not found" in error.message else TokenRefused()) from error
+            wrong = TokenRefused("the token is wrong or was revoked; @BotFather gives a new one")
+            raise (Refused(error.message) if "method not found" in error.message else wrong) from error
         except exceptions.TelegramMigrateToChat as error:
             raise Forbidden(f"the group became a supergroup with id {error.migrate_to_chat_id}") from error
         except exceptions.TelegramForbiddenError as error:
@@ -64,7 +66,7 @@ class Session(AiohttpSession):
         return cast(Result, answer.result)
 
     async def download(self, path: str) -> AsyncIterator[bytes]:
-        """A file in pieces; raises `TelegramError`."""
+        """A file in pieces; raises `PlatformError`."""
         http = await self.create_session()
         timeout = ClientTimeout(total=DOWNLOAD_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=ANSWER_SECONDS)
         url = self.api.file_url(self._bot.token, path)

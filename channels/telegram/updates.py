@@ -160,9 +160,7 @@ def _is_addressed(message: Message, text: str, us: Us) -> bool:
 
 def _is_mentioned(message: Message, us: Us) -> bool:
     text = message.text or message.caption or ""
-    for entity in message.entities or message.caption_entities or ():
-        if entity.type == "mention" and us.is_called(entity.extract_from(text)):
-            return True
-        if entity.user is not None and entity.user.id == us.id:
-            return True
-    return False
+    return any(
+        us.is_called(entity.extract_from(text)) if entity.type == "mention" else entity.user and entity.user.id == us.id
+        for entity in message.entities or message.caption_entities or ()
+    )

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
-from channels.telegram.errors import TelegramError
 from channels.telegram.polling import Take
-from channels.telegram.recovery import Recovery
 from gateway.domain.channel import WebhookReply
 from gateway.domain.errors import TryAgainLater
+from gateway.domain.platform import PlatformError, Recovery
 
 if TYPE_CHECKING:
     from channels.telegram.client import Client
@@ -32,7 +31,7 @@ class Webhook:
         while True:
             try:
                 await client.push_to(url, self._secret)
-            except TelegramError as error:
+            except PlatformError as error:
                 await recovery.after(error)
             else:
                 recovery.over()
@@ -52,6 +51,6 @@ class Webhook:
         try:
             async with self._turn:
                 await self._take([update])
-        except (TelegramError, TryAgainLater):
+        except (PlatformError, TryAgainLater):
             return WebhookReply(503, "try again later")
         return WebhookReply(200)

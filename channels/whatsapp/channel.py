@@ -152,5 +152,4 @@ class WhatsApp:
 
     @property
     def _client(self) -> "NewAClient | None":
-        """neonize's, while it is connected."""
         return self._link.client if self._link is not None and self._pairing.connected.is_set() else None

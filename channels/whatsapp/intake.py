@@ -39,14 +39,13 @@ async def _hand_over(batch: Sequence[Inbound], link: Link, accept: Accept, log: 
     failures = 0
     while batch:
         try:
-            await accept(batch)
+            return await accept(batch)
         except TryAgainLater as error:
             if not failures:
                 log.warning("whatsapp.not_accepted", why=str(error))
             failures += 1
             await link.patience.after(failures, LONGEST_PAUSE)
-        else:
-            return
+    return None
 
 
 async def _read(data: bytes, us: Us, link: Link, log: Logger) -> Inbound | None:

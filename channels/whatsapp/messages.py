@@ -93,12 +93,9 @@ def _without_our_name(text: str, us: Us) -> str:
 def _unwrap(message: e2e.Message) -> e2e.Message:
     """The message itself. What is wrapped deeper than any client does is left as it is."""
     for _ in range(8):
-        for _, value in message.ListFields():
-            if isinstance(value, e2e.FutureProofMessage | e2e.DeviceSentMessage):
-                message = value.message
-                break
-        else:
-            break
+        values = (value for _, value in message.ListFields())
+        wrapped = (each for each in values if isinstance(each, e2e.FutureProofMessage | e2e.DeviceSentMessage))
+        message = next((each.message for each in wrapped), message)
     return message
 
 

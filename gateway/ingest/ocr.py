@@ -8,12 +8,14 @@ import weakref
 from contextlib import suppress
 from functools import cached_property
 from statistics import mean
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gateway.ingest.output import Output
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from gateway.ingest.rapid import Rapid
 
 SCAN_SIDE = 2400
 """Pixels of the long side of a page that is recognised: 200 dots an inch for A4."""
@@ -33,13 +35,6 @@ _NO_MEMORY = re.compile("bad_?alloc|allocat|insufficient memory|failed to map se
 """How libraries say it that do not raise `MemoryError`."""
 
 log = logging.getLogger(__name__)
-
-
-class Engine(Protocol):
-    """One that is loaded."""
-
-    def read(self, image: "Image") -> str:
-        """The text, top to bottom, whichever way up the picture is; "" when there is none."""
 
 
 class Ocr:
@@ -62,11 +57,11 @@ class Ocr:
             return ""
 
     @cached_property
-    def _engine(self) -> Engine:
+    def _engine(self) -> "Tesseract | Rapid":
         return engine()
 
 
-def engine() -> Engine:
+def engine() -> "Tesseract | Rapid":
     """Tesseract, else RapidOCR, which is imported only then."""
     if found := tesseract():
         return found

@@ -77,7 +77,6 @@ def _upright(words: list[_Words]) -> float:
 
 
 def _lines(words: list[_Words]) -> list[str]:
-    """Words side by side are one line."""
     lines: list[list[_Words]] = []
     for each in sorted(words, key=lambda each: each.top + each.bottom):
         middle = (each.top + each.bottom) / 2

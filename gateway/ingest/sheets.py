@@ -3,37 +3,29 @@
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
 
 from gateway.ingest import archive
 from gateway.ingest.limits import COLUMNS, ROWS
 from gateway.ingest.output import Output
-
-_Rows: TypeAlias = Iterable[Iterable[object]]
 
 
 def read_xlsx(source: Path, out: Output) -> str:
     """The description; a formula is its last value."""
     import openpyxl
 
+    told = []
     with archive.checked(source, office=True), source.open("rb") as file:
         book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
         for sheet in book.worksheets:
             # What it says of its size is not believed: it may say nothing, or a million columns.
             sheet.reset_dimensions()
-        rows = {"max_row": ROWS + 1, "max_col": COLUMNS}
-        return _added(((sheet.title, sheet.iter_rows(**rows, values_only=True)) for sheet in book.worksheets), out)
-
-
-def _added(sheets: Iterable[tuple[str, _Rows]], out: Output) -> str:
-    told = []
-    for name, rows in sheets:
-        found = [_line(row) for row in islice(rows, ROWS + 1)]
-        if len(found) > ROWS:
-            out.problem = f"only the first {ROWS:,} rows of each sheet were read"
-        lines = list(filter(None, found[:ROWS]))
-        told.append(f"{name} ({len(lines):,} rows)")
-        out.add("\n".join([f"## {name}", *lines]))
+            rows = sheet.iter_rows(max_row=ROWS + 1, max_col=COLUMNS, values_only=True)
+            found = [_line(row) for row in islice(rows, ROWS + 1)]
+            if len(found) > ROWS:
+                out.problem = f"only the first {ROWS:,} rows of each sheet were read"
+            lines = list(filter(None, found[:ROWS]))
+            told.append(f"{sheet.title} ({len(lines):,} rows)")
+            out.add("\n".join([f"## {sheet.title}", *lines]))
     return f"spreadsheet: {', '.join(told)}"
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: opening a pipe must not wait for its writer.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Opening a pipe must not wait for its writer."""
 
 _FULL = "The disk is full; nothing was changed. Ask the owner to free space."
 _DENIED = "The gateway has no permission for {path}; nothing was changed. Ask the owner to correct its mode or owner."
@@ -42,12 +42,15 @@ def explained(path: WorkspacePath) -> Iterator[None]:
 
 
 @contextmanager
-def open_folder(root: Path, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
-    """Open the folder; creates missing folders if `create` is set."""
+def open_folder(root: Path, parts: tuple[str, ...], *, create: int | None = None) -> Iterator[int]:
+    """Open the folder; creates missing folders if `create`, their mode, is given."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts:
-            below = _step(folder, part, create=create)
+            if create is not None:
+                with suppress(FileExistsError):
+                    os.mkdir(part, create, dir_fd=folder)
+            below = os.open(part, _FOLDER, dir_fd=folder)
             os.close(folder)
             folder = below
         yield folder
@@ -56,12 +59,12 @@ def open_folder(root: Path, parts: tuple[str, ...], *, create: bool = False) -> 
 
 
 @contextmanager
-def open_file(root: Path, path: WorkspacePath) -> Iterator[int]:
-    """Open a regular file for reading."""
+def open_file(root: Path, path: WorkspacePath, flags: int = READ) -> Iterator[int]:
+    """Open a regular file."""
     if not path.parts:
         raise IsADirectoryError(errno.EISDIR, "is a folder")
     with open_folder(root, path.parents) as folder:
-        file = os.open(path.name, _FILE, dir_fd=folder)
+        file = os.open(path.name, flags, dir_fd=folder)
     try:
         require_regular(os.fstat(file), path)
         yield file
@@ -75,10 +78,3 @@ def require_regular(status: os.stat_result, path: WorkspacePath) -> None:
         raise IsADirectoryError(errno.EISDIR, "is a folder")
     if not stat.S_ISREG(status.st_mode):
         raise WorkspaceError("not_a_file", f"{path} is a link or a device, not a plain file; use another name.")
-
-
-def _step(folder: int, part: str, *, create: bool) -> int:
-    if create:
-        with suppress(FileExistsError):
-            os.mkdir(part, dir_fd=folder)
-    return os.open(part, _FOLDER, dir_fd=folder)

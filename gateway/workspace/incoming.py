@@ -3,15 +3,14 @@
 import asyncio
 import hashlib
 import os
-import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Set
+from collections.abc import AsyncGenerator, AsyncIterator, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedWriter
 from pathlib import Path
 
-from gateway.workspace.atomic import TEMPORARY
+from gateway.workspace.atomic import NEW, TEMPORARY, temporary_name
 from gateway.workspace.descent import explained, open_folder
 from gateway.workspace.measure import measure
 from gateway.workspace.names import TEXT, candidates, taken
@@ -22,7 +21,6 @@ STALE_SECONDS = 3600.0
 """A temporary file not written to for this long was left by a crash."""
 
 _HERE = WorkspacePath((UPLOADS,))
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Incoming:
         with (
             explained(folder),
             open_folder(self.root, _HERE.parts) as above,
-            open_folder(self.root, folder.parts, create=True) as below,
+            open_folder(self.root, folder.parts, create=0o777) as below,
         ):
             names = set(os.listdir(below))
             for candidate in candidates(name):
@@ -78,7 +76,7 @@ async def received(root: Path, pieces: AsyncIterator[bytes], most: int) -> Async
 
     Raises `WorkspaceError`, with code `too_large` for more than `most` bytes, and any error of `pieces`.
     """
-    temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
+    temporary = temporary_name()
     async with _opened(root, temporary) as file:
         digest, size = hashlib.sha256(), 0
         async for piece in pieces:
@@ -86,8 +84,10 @@ async def received(root: Path, pieces: AsyncIterator[bytes], most: int) -> Async
             if size > most:
                 raise WorkspaceError("too_large", f"it is larger than {most / 1024**2:g} MB")
             digest.update(piece)
-            await asyncio.to_thread(_write, file, piece)
-        await asyncio.to_thread(_sync, file)
+            with explained(_HERE):
+                await asyncio.to_thread(file.write, piece)
+        with explained(_HERE):
+            await asyncio.to_thread(_sync, file)
         yield Incoming(root, temporary, size, digest.hexdigest())
 
 
@@ -107,37 +107,24 @@ async def _opened(root: Path, temporary: str) -> AsyncGenerator[BufferedWriter, 
 
 def unchanged(root: Path, path: str, sha256: str) -> bool:
     """Whether the file exists with this content. Blocks."""
-    try:
+    with suppress(WorkspaceError, FileNotFoundError):
         return measure(root, path, 2**63).sha256 == sha256
-    except (WorkspaceError, FileNotFoundError):
-        return False
+    return False
 
 
 def _begin(root: Path, temporary: str) -> BufferedWriter:
-    with explained(_HERE), open_folder(root, _HERE.parts, create=True) as folder:
-        for name in _left_over(folder):
+    with explained(_HERE), open_folder(root, _HERE.parts, create=0o777) as folder:
+        stale = time.time() - STALE_SECONDS
+        for name in (each for each in os.listdir(folder) if each.startswith(TEMPORARY)):
             with suppress(OSError):
-                os.unlink(name, dir_fd=folder)
-        return open(os.open(temporary, _NEW, 0o666, dir_fd=folder), "wb")
-
-
-def _left_over(folder: int) -> Iterator[str]:
-    for name in os.listdir(folder):
-        if name.startswith(TEMPORARY):
-            with suppress(OSError):
-                if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < time.time() - STALE_SECONDS:
-                    yield name
-
-
-def _write(file: BufferedWriter, piece: bytes) -> None:
-    with explained(_HERE):
-        file.write(piece)
+                if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < stale:
+                    os.unlink(name, dir_fd=folder)
+        return open(os.open(temporary, NEW, 0o666, dir_fd=folder), "wb")
 
 
 def _sync(file: BufferedWriter) -> None:
-    with explained(_HERE):
-        file.flush()
-        os.fsync(file.fileno())
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _discard(root: Path, temporary: str) -> None:

@@ -19,7 +19,7 @@ class Page:
 def read_page(file: int, path: WorkspacePath, offset: int, limit: int) -> Page:
     """Read about `limit` (≥ 8) bytes from `offset`, cut between characters; raises `WorkspaceError` if binary."""
     size = os.fstat(file).st_size
-    raw = _pread(file, offset, limit)
+    raw = read_bytes(file, limit, offset)
     skipped = _tail_of_a_character(raw) if offset else 0
     end = offset + len(raw) >= size
     text, used = _decode(raw[skipped:], path, final=end)
@@ -32,12 +32,8 @@ def decode_text(raw: bytes, path: WorkspacePath) -> str:
     return _decode(raw, path, final=True)[0]
 
 
-def read_bytes(file: int, limit: int) -> bytes:
-    """Read at most `limit` bytes from the start."""
-    return _pread(file, 0, limit)
-
-
-def _pread(file: int, offset: int, limit: int) -> bytes:
+def read_bytes(file: int, limit: int, offset: int = 0) -> bytes:
+    """Read at most `limit` bytes from `offset`."""
     chunks: list[bytes] = []
     while limit > 0 and (chunk := os.pread(file, limit, offset)):
         chunks.append(chunk)

@@ -7,9 +7,10 @@ import shutil
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from gateway.workspace.atomic import TEMPORARY, replace_file
 from gateway.workspace.descent import explained, open_file, open_folder
@@ -18,6 +19,8 @@ from gateway.workspace.paths import WorkspaceError, WorkspacePath
 
 MAX_WRITE_BYTES = 5 * 1024 * 1024
 MAX_LISTED = 500
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +62,17 @@ class Workspace:
 
     async def page(self, path: str, offset: int = 0, limit: int = 64 * 1024) -> Page | None:
         """Read about `limit` bytes of a text file from byte `offset`; None if it does not exist."""
-        return await asyncio.to_thread(self._page, WorkspacePath.parse(path), offset, limit)
+        where = WorkspacePath.parse(path)
+        return await asyncio.to_thread(self._read, where, lambda file: read_page(file, where, offset, limit))
 
     def head(self, path: str, limit: int) -> str | None:
         """Read the first `limit` bytes, replacing invalid ones; None if there is no file. Blocks: small files only."""
-        found = self._content(WorkspacePath.parse(path), limit)
+        found = self._read(WorkspacePath.parse(path), lambda file: read_bytes(file, limit))
         return None if found is None else found.decode("utf-8", "replace")
 
     async def content(self, path: str, limit: int) -> bytes | None:
         """Read the first `limit` bytes; None if the file does not exist."""
-        return await asyncio.to_thread(self._content, WorkspacePath.parse(path), limit)
+        return await asyncio.to_thread(self._read, WorkspacePath.parse(path), lambda file: read_bytes(file, limit))
 
     async def copy(self, path: str, target: Path) -> None:
         """Copy a file to a path outside the workspace."""
@@ -92,21 +96,10 @@ class Workspace:
     async def _in_writer(self, work: Callable[[], Written]) -> Written:
         return await asyncio.get_running_loop().run_in_executor(self._writer, work)
 
-    def _page(self, path: WorkspacePath, offset: int, limit: int) -> Page | None:
-        with explained(path):
-            try:
-                with open_file(self.root, path) as file:
-                    return read_page(file, path, offset, limit)
-            except FileNotFoundError:
-                return None
-
-    def _content(self, path: WorkspacePath, limit: int) -> bytes | None:
-        with explained(path):
-            try:
-                with open_file(self.root, path) as file:
-                    return read_bytes(file, limit)
-            except FileNotFoundError:
-                return None
+    def _read(self, path: WorkspacePath, read: Callable[[int], Found]) -> Found | None:
+        with explained(path), suppress(FileNotFoundError), open_file(self.root, path) as file:
+            return read(file)
+        return None
 
     def _copy(self, path: WorkspacePath, target: Path) -> None:
         with (
@@ -125,7 +118,7 @@ class Workspace:
 
     def _write(self, path: WorkspacePath, data: bytes) -> Written:
         _check_size(data, path)
-        with explained(path), open_folder(self.root, path.parents, create=True) as folder:
+        with explained(path), open_folder(self.root, path.parents, create=0o777) as folder:
             replace_file(folder, path, data)
         return Written(str(path), len(data), hashlib.sha256(data).hexdigest())
 
@@ -150,10 +143,9 @@ def _listed(folder: int, name: str) -> Listed | None:
 
 
 def _reachable(name: str) -> bool:
-    try:
+    with suppress(WorkspaceError):
         return WorkspacePath.parse(name).parts == (name,)
-    except WorkspaceError:
-        return False
+    return False
 
 
 def _writable(text: str) -> WorkspacePath:

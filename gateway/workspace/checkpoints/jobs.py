@@ -18,7 +18,6 @@ from gateway.workspace.paths import WorkspacePath
 if TYPE_CHECKING:
     from dulwich.objects import Commit, ObjectID
 
-    from gateway.workspace.checkpoints.history import CommitResult
     from gateway.workspace.checkpoints.store import Store
 
 SHORT_ID = 10
@@ -34,7 +33,8 @@ def commit(workspace: str, store: str, last_message: int | None, reason: str) ->
     with _open(workspace, store) as opened:
         result = history.commit(opened, Path(workspace), reason, last_message)
         opened.repack()
-        return _commit_json(result)
+    skipped = ", ".join(f"{count} {reason}" for reason, count in result.state.skipped.items())
+    return {"id": _short(result.id), "changes": result.changes, "left_out": skipped}
 
 
 def listing(store: str, limit: int) -> list[JsonObject]:
@@ -77,7 +77,6 @@ def restore(workspace: str, store: str, id: str, path: str | None, last_message:
 
 @contextmanager
 def _open(workspace: str | None, store: str) -> Iterator["Store"]:
-    """Open the store; converts errors of the store or the workspace to ours."""
     from gateway.workspace.checkpoints.store import open_store
 
     if workspace is not None and Path(store).resolve().is_relative_to(Path(workspace).resolve()):
@@ -96,11 +95,6 @@ def _below(wanted: WorkspacePath, files: Mapping[str, _File]) -> dict[str, _File
     """The files below `wanted`; names on disk may use another Unicode normalisation."""
     prefix = f"{wanted}/" if wanted.parts else ""
     return {path: file for path, file in files.items() if f"{normalize('NFC', path)}/".startswith(prefix)}
-
-
-def _commit_json(result: "CommitResult") -> JsonObject:
-    skipped = ", ".join(f"{count} {reason}" for reason, count in result.state.skipped.items())
-    return {"id": _short(result.id), "changes": result.changes, "left_out": skipped}
 
 
 def _short(id: "ObjectID | None") -> str | None:

@@ -1,7 +1,6 @@
 """Restores the workspace or a part of it; only overwrites or removes content that a checkpoint holds."""
 
 import os
-import secrets
 import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -10,11 +9,9 @@ from pathlib import Path
 
 from dulwich.objects import ObjectID
 
-from gateway.workspace.atomic import TEMPORARY
+from gateway.workspace.atomic import new_file, replacing
 from gateway.workspace.checkpoints.snapshot import Entry, Files, Stamp, stamp_of
 from gateway.workspace.descent import open_folder
-
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(slots=True)
@@ -63,23 +60,14 @@ def _remove(root: Path, path: str, seen: Stamp | None) -> None:
 
 def _write(root: Path, path: str, seen: Stamp | None, mode: int, data: bytes) -> None:
     *parents, name = path.split("/")
-    draft = f"{TEMPORARY}{secrets.token_hex(8)}"
-    with open_folder(root, tuple(parents), create=True) as folder:
+    with open_folder(root, tuple(parents), create=0o777) as folder:
         _require_unchanged(folder, name, seen)
-        try:
+        with replacing(folder, name) as draft:
             if stat.S_ISLNK(mode):
                 os.symlink(data, os.fsencode(draft), dir_fd=folder)
             else:
-                with open(os.open(draft, _NEW, mode & 0o777, dir_fd=folder), "wb") as file:
+                with new_file(folder, draft, mode & 0o777) as file:
                     file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-            os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(draft, dir_fd=folder)
-            raise
-        os.fsync(folder)
 
 
 def _require_unchanged(folder: int, name: str, seen: Stamp | None) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 from dulwich.objects import Blob, ObjectID
 
 from gateway.workspace.atomic import TEMPORARY
+from gateway.workspace.descent import READ
 from gateway.workspace.paths import READ_ONLY
 
 MAX_FILE_BYTES = 100 * 1024**2
@@ -21,7 +22,6 @@ MAX_DEPTH = 200
 UNSETTLED_NS = 2_000_000_000
 """A file modified this shortly before reading may change again without a change of its timestamps."""
 
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _KNOWN = "known-files.json"
 
 
@@ -112,7 +112,7 @@ def _seen(
 
 
 def _content(folder: int, name: str) -> bytes:
-    with open(os.open(name, _FILE, dir_fd=folder), "rb") as file:
+    with open(os.open(name, READ, dir_fd=folder), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise _Skipped("not a file")

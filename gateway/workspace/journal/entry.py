@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Literal
 
 from gateway.domain.ids import EntryId
-from gateway.domain.inbound import Address, Arrival, Attachment, Earlier, Inbound, Sender
+from gateway.domain.inbound import Address, Arrival, Earlier, Inbound, Sender
 from gateway.domain.routing import parse_command
 from gateway.domain.texts import storable
 
@@ -48,12 +48,10 @@ def _storable(inbound: Inbound) -> Inbound:
         platform_id=storable(inbound.platform_id),
         edits=None if inbound.edits is None else storable(inbound.edits),
         earlier=tuple(Earlier(said.role, storable(said.text)) for said in inbound.earlier),
-        attachments=tuple(map(_file, inbound.attachments)),
+        attachments=tuple(
+            replace(file, ref=storable(file.ref), name=storable(file.name), mime=storable(file.mime))
+            for file in inbound.attachments
+        ),
         album=storable(inbound.album),
         quoted=storable(inbound.quoted),
     )
-
-
-def _file(attachment: Attachment) -> Attachment:
-    ref, name, mime = map(storable, (attachment.ref, attachment.name, attachment.mime))
-    return Attachment(ref, name, mime, attachment.size)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from gateway.workspace.atomic import replace_file
-from gateway.workspace.descent import open_file, open_folder, require_regular
+from gateway.workspace.descent import open_file, open_folder
 from gateway.workspace.paths import WorkspacePath
 
 SESSIONS = "sessions"
@@ -78,26 +78,23 @@ def create(root: Path, at: datetime) -> Place:
 def make(place: Place) -> bool:
     """An empty file, and the folders that lead to it; False where one is already, and stays."""
     place.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folders, name = place.parts.parents, place.parts.name
-    for depth, part in enumerate(folders):
-        with open_folder(place.root, folders[:depth]) as above, suppress(FileExistsError):
-            os.mkdir(part, 0o700, dir_fd=above)
-    with open_folder(place.root, folders) as folder, suppress(FileExistsError):
-        os.close(os.open(name, _NEW, 0o600, dir_fd=folder))
+    with open_folder(place.root, place.parts.parents, create=0o700) as folder, suppress(FileExistsError):
+        os.close(os.open(place.parts.name, _NEW, 0o600, dir_fd=folder))
         return True
     return False
 
 
 def append(place: Place, data: bytes) -> None:
     """Write at the end of a file that must be there; what cannot be written whole is taken back."""
-    with open_folder(place.root, place.parts.parents) as folder:
-        file = os.open(place.parts.name, _APPEND, dir_fd=folder)
-    try:
-        status = os.fstat(file)
-        require_regular(status, place.parts)
-        _write(file, data, status.st_size)
-    finally:
-        os.close(file)
+    with open_file(place.root, place.parts, _APPEND) as file:
+        size, left = os.fstat(file).st_size, memoryview(data)
+        try:
+            while left:
+                left = left[os.write(file, left) :]
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(file, size)
+            raise
 
 
 def read(place: Place) -> bytes | None:
@@ -168,17 +165,6 @@ def _exists(place: Place) -> bool:
         os.stat(place.parts.name, dir_fd=folder, follow_symlinks=False)
         return True
     return False
-
-
-def _write(file: int, data: bytes, size: int) -> None:
-    left = memoryview(data)
-    try:
-        while left:
-            left = left[os.write(file, left) :]
-    except OSError:
-        with suppress(OSError):
-            os.ftruncate(file, size)
-        raise
 
 
 def _sync_folders(place: Place) -> None:

@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from gateway.domain.errors import OwnerMustAct
+from gateway.workspace.atomic import new_file
+from gateway.workspace.descent import open_folder
 
 KEY_BYTES = 32
 
@@ -24,17 +26,12 @@ def _make(path: Path) -> None:
     """Linked into place when it is on disk, so that a crash or a second process never leaves half a key."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
-    try:
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(KEY_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            os.link(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with open_folder(path.parent, ()) as folder:
+        try:
+            with new_file(folder, beside.name, 0o600) as file:
+                file.write(secrets.token_bytes(KEY_BYTES))
+            with suppress(FileExistsError):
+                os.link(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
         os.fsync(folder)
-    finally:
-        os.close(folder)

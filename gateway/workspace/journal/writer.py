@@ -111,7 +111,6 @@ class JournalWriter:
         return True
 
     def _set_aside(self, place: Place, data: bytes | None, held: Content) -> None:
-        """Keep the file if it is damaged."""
         if data is None or held.intact:
             return
         name = f"{place.root.name}-{place.path.replace('/', '-').removesuffix('.md')}"
