@@ -141,4 +141,3 @@ class Model(Protocol):
 
     def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
         """Yield deltas and restarts, then exactly one `Reply`; raises `ModelsExhausted`."""
-        ...
