@@ -110,7 +110,6 @@ class _FromDisk(StreamingResponse):
         super().__init__(_pieces(file, size), media_type=mime, headers={**headers, "Content-Length": str(size)})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the file."""
         with self._file:
             await super().__call__(scope, receive, send)
 
