@@ -142,16 +142,9 @@ def _results(entries: Sequence[Entry]) -> dict[int, str]:
 
 
 def _acceptable(call: ToolCall) -> ToolCall:
-    """Providers refuse a whole conversation over one malformed call, so what the model wrote is kept as an argument."""
+    """Providers refuse a whole conversation over one malformed call."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", call.name)[:64] or "unnamed"
-    try:
-        valid = isinstance(json.loads(call.arguments), dict)
-    except (ValueError, RecursionError):
-        valid = False
-    arguments = (
-        call.arguments if valid else json.dumps({"malformed": call.arguments}) if call.arguments.strip() else "{}"
-    )
-    return ToolCall(call.id, name, arguments)
+    return ToolCall(call.id, name, call.valid_arguments)
 
 
 def _file(name: str, text: str) -> str:

@@ -34,9 +34,9 @@ def fit(
     capped = _shrunk(rest, longest, estimate)
     if _weight((*system, *capped), estimate) <= budget:
         return (*system, *capped)
-    room = budget - _weight(system, estimate) - _marker_weight(estimate)
-    newest = _newest(_rounds(capped), room, pinned, estimate)
-    short, fitting = _squeezed(system, newest, budget - _marker_weight(estimate), estimate)
+    room = budget - message_tokens(UserMessage(f"{LEFT_OUT}\n\n"), estimate)
+    newest = _newest(_rounds(capped), room - _weight(system, estimate), pinned, estimate)
+    short, fitting = _squeezed(system, newest, room, estimate)
     return (*short, *(_marked(fitting) if len(fitting) < len(rest) else fitting))
 
 
@@ -74,7 +74,8 @@ def cut(text: str, limit: int, estimate: Estimate) -> str:
 
 def _newest(rounds: Sequence[Round], room: int, pinned: int, estimate: Estimate) -> list[Round]:
     """What is left when the oldest rounds are dropped; the newest round and the newest user message stay."""
-    needed = _needed(rounds) | set(range(pinned))
+    users = [place for place, part in enumerate(rounds) if isinstance(part[0], UserMessage)]
+    needed = {len(rounds) - 1, *users[-1:], *range(pinned)}
     weights = [_weight(part, estimate) for part in rounds]
     total, dropped = sum(weights), set[int]()
     for place, weight in enumerate(weights):
@@ -84,11 +85,6 @@ def _newest(rounds: Sequence[Round], room: int, pinned: int, estimate: Estimate)
             dropped.add(place)
             total -= weight
     return [part for place, part in enumerate(rounds) if place not in dropped]
-
-
-def _needed(rounds: Sequence[Round]) -> set[int]:
-    users = [place for place, part in enumerate(rounds) if isinstance(part[0], UserMessage)]
-    return {len(rounds) - 1, *users[-1:]}
 
 
 def _squeezed(
@@ -180,10 +176,6 @@ def _marked(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
         case [UserMessage(text, images), *later]:
             return (UserMessage(f"{LEFT_OUT}\n\n{text}", images), *later)
     return (UserMessage(LEFT_OUT), *messages)
-
-
-def _marker_weight(estimate: Estimate) -> int:
-    return message_tokens(UserMessage(f"{LEFT_OUT}\n\n"), estimate)
 
 
 def _flat(rounds: Sequence[Round]) -> tuple[PromptMessage, ...]:

@@ -88,24 +88,23 @@ class Limits:
         if self.purse is not None and (empty := self.purse()):
             return empty
         if spent.model_calls >= self.model_calls:
-            calls = f"this took {spent.model_calls} model calls, the most for one answer"
-            return Stop("model_calls", _stopped(calls))
+            return _stop("model_calls", f"this took {spent.model_calls} model calls, the most for one answer")
         if used_up(spent.usd, self.usd):
             cost = f"this cost {dollars(spent.usd)}, and {dollars(self.usd or 0.0)} is the limit for one answer"
-            return Stop("usd", _stopped(cost))
+            return _stop("usd", cost)
         if self.tokens is not None and spent.tokens >= self.tokens:
             used = f"this used {spent.tokens:,} tokens, and {self.tokens:,} is the limit for one answer"
-            return Stop("tokens", _stopped(used))
+            return _stop("tokens", used)
         return None
 
     def stop_repeating(self, repeats: Repeats) -> Stop | None:
         """Why the calls go in circles, or None."""
         name, times = repeats.most()
         if times >= self.repeats:
-            return Stop("repeats", _stopped(f"I called {name} {times} times in the same way and learned nothing new"))
+            return _stop("repeats", f"I called {name} {times} times in the same way and learned nothing new")
         name, times = repeats.most_changing()
         if times >= self.polls:
-            return Stop("polls", _stopped(f"I called {name} {times} times in the same way"))
+            return _stop("polls", f"I called {name} {times} times in the same way")
         return None
 
 
@@ -126,8 +125,6 @@ def _canonical(call: ToolCall) -> str:
         return call.arguments
 
 
-def _stopped(reason: str) -> str:
-    return (
-        f"I stopped before I was done: {reason}. What I did so far is kept. "
-        'Say "go on" to let me continue, or tell me what to do differently.'
-    )
+def _stop(limit: str, reason: str) -> Stop:
+    kept = 'What I did so far is kept. Say "go on" to let me continue, or tell me what to do differently.'
+    return Stop(limit, f"I stopped before I was done: {reason}. {kept}")

@@ -35,7 +35,6 @@ class _Turn:
     repeats: Repeats = field(default_factory=Repeats)
 
     def stop(self) -> Stop | None:
-        """Why no further model call may be made, or None."""
         return self.limits.stop(self.spent) or self.limits.stop_repeating(self.repeats)
 
     def accept(self, reply: Reply) -> tuple[ToolIntent, ...]:

@@ -70,8 +70,8 @@ def without_model(what: Cut, limit: int) -> Sections:
     asked = [_one_line(row.text, longest) for row in what.covered if row.kind == "user"]
     answers = [row.text for row in what.covered if row.kind == "assistant"]
     last = [f"The latest answer in this part began: {_one_line(text, longest)}" for text in answers[-1:]]
-    threads = [*_lines(before, THREADS), *(f"- Asked: {text}" for text in asked[-RECENT:])]
-    files = dict.fromkeys([*_lines(before, FILES), *_files(what.covered)])
+    threads = [*before.get(THREADS, "").splitlines(), *(f"- Asked: {text}" for text in asked[-RECENT:])]
+    files = dict.fromkeys([*before.get(FILES, "").splitlines(), *_files(what.covered)])
     return before | {
         GOAL: before.get(GOAL) or next(iter(asked), "") or "Not known.",
         THREADS: "\n".join(threads[-MOST_THREADS:]),
@@ -98,10 +98,6 @@ def _filled(sections: Sections) -> dict[str, str]:
 
 def _is_nothing(text: str) -> bool:
     return re.sub(r"\W+", "", text).lower() in _NOTHING
-
-
-def _lines(sections: Sections, title: str) -> list[str]:
-    return sections.get(title, "").splitlines()
 
 
 def _files(rows: Sequence[MessageRow]) -> list[str]:

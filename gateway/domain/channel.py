@@ -119,23 +119,18 @@ class Channel(Protocol):
         What counts are answers and arrivals, never the state of a socket. It may lie ahead for as long as the platform
         asked to be left alone.
         """
-        ...
 
     async def open(self) -> None:
         """Import the SDK and connect; raises `OwnerMustAct` when the settings cannot work."""
-        ...
 
     async def receive(self, accept: Accept) -> None:
         """Hand over what arrives, in platform order, until cancelled; reconnects by itself and for ever."""
-        ...
 
     async def send(self, message: Outgoing) -> str:
         """The platform's id of the sent message; raises `SendFailed`, `SendDelayed` or `SendUncertain`."""
-        ...
 
     async def typing(self, address: Address) -> None:
         """Show that an answer is being written; best effort, never raises for platform errors."""
-        ...
 
     async def draft(self, address: Address, draft: int, text: str) -> bool | None:
         """Show an unfinished answer where `capabilities.drafts` says; never raises for platform errors.
@@ -143,19 +138,15 @@ class Channel(Protocol):
         False: the platform did not take it, and is asked more rarely. May be cancelled. `send` to the same address ends
         it: people see the answer once.
         """
-        ...
 
     async def react(self, address: Address, platform_id: str, *, seen: bool) -> None:
         """Mark a message as seen, or take the mark back; best effort, never raises for platform errors."""
-        ...
 
     def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
         """The bytes of a file, in pieces; raises `FetchFailed` or `FetchDelayed`, also in the middle."""
-        ...
 
     async def close(self) -> None:
         """Let go of every socket."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +163,6 @@ class WebhookChannel(Protocol):
 
     async def deliver(self, headers: Mapping[str, str], body: bytes) -> WebhookReply:
         """Check the secret, accept the update, answer only once it is committed."""
-        ...
 
 
 @runtime_checkable
@@ -184,7 +174,6 @@ class ProbedChannel(Protocol):
 
         Takes nothing in and disturbs no other connection; raises `SupaclawError` when the platform does not know us.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,17 +196,13 @@ class LoginChannel(Protocol):
 
     def login(self) -> Login:
         """How it stands now; without an account, a code is fetched for whoever looks."""
-        ...
 
     @property
     def trouble(self) -> str:
         """Why nothing can arrive, "" when something can; to ask changes nothing."""
-        ...
 
     async def request_code(self, phone: str) -> str:
         """A code to type on the phone with this number (digits, with the country); raises `OwnerMustAct`."""
-        ...
 
     async def logout(self) -> None:
         """Unlink this device and forget the account; a new login starts. Raises `OwnerMustAct`."""
-        ...

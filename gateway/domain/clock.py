@@ -9,12 +9,9 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """The current time, aware, in UTC."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds from an arbitrary start, never going back."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for that long."""
-        ...

@@ -8,16 +8,12 @@ class Logger(Protocol):
 
     def info(self, event: str, /, **facts: object) -> object:
         """A normal event."""
-        ...
 
     def warning(self, event: str, /, **facts: object) -> object:
         """A problem that resolves itself."""
-        ...
 
     def error(self, event: str, /, **facts: object) -> object:
         """A problem that the owner has to fix."""
-        ...
 
     def exception(self, event: str, /, **facts: object) -> object:
         """A bug: logs the current exception with its traceback."""
-        ...

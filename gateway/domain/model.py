@@ -1,6 +1,8 @@
 """The model as the loop sees it: a prompt in, a stream of events out."""
 
+import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -15,6 +17,14 @@ class ToolCall:
     id: str
     name: str
     arguments: str
+
+    @property
+    def valid_arguments(self) -> str:
+        """A JSON object in any case: providers refuse a whole prompt because of one malformed call."""
+        with suppress(ValueError, RecursionError):
+            if isinstance(json.loads(self.arguments), dict):
+                return self.arguments
+        return json.dumps({"malformed": self.arguments}) if self.arguments.strip() else "{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,4 +151,3 @@ class Model(Protocol):
 
     def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
         """Yield deltas and restarts, then exactly one `Reply`; raises `ModelsExhausted`."""
-        ...

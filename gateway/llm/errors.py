@@ -130,10 +130,10 @@ def _by_text(status: int | None, message: str) -> ErrorKind | None:
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
     """Seconds to wait, from `retry-after-ms` or `Retry-After` (seconds or an HTTP date); None if neither is usable."""
     lower = {name.lower(): value.strip() for name, value in headers.items()}
-    if (ms := _number(lower.get("retry-after-ms"))) is not None:
+    if (ms := _number(lower.get("retry-after-ms", ""))) is not None:
         return ms / 1000
-    text = lower.get("retry-after")
-    if (seconds := _number(text)) is not None or text is None:
+    text = lower.get("retry-after", "")
+    if (seconds := _number(text)) is not None:
         return seconds
     try:
         return max(0.0, (parsedate_to_datetime(text) - (now or datetime.now(UTC))).total_seconds())
@@ -141,9 +141,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
         return None
 
 
-def _number(text: str | None) -> float | None:
-    if text is None:
-        return None
+def _number(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:

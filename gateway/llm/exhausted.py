@@ -10,18 +10,14 @@ from gateway.llm.errors import ErrorKind, ModelError
 
 def explain(attempts: Sequence[Attempt], last: ModelError) -> str:
     """List the models in order with their errors, then what to do about the last one."""
-    lines = [f"{place}. {_line(tuple(tries))}" for place, (_, tries) in enumerate(groupby(attempts, _what), start=1)]
+    groups = [(attempt, len(list(same))) for attempt, same in groupby(attempts)]
+    lines = [f"{place}. {_line(*group)}" for place, group in enumerate(groups, start=1)]
     return "\n".join(["**No model could answer.**", *lines, "", _advice(attempts[-1].model, last)])
 
 
-def _what(attempt: Attempt) -> tuple[str, str, str]:
-    return attempt.model, attempt.error, attempt.message
-
-
-def _line(tries: tuple[Attempt, ...]) -> str:
-    first = tries[0]
-    times = f" ({len(tries)} times)" if len(tries) > 1 else ""
-    return f"`{first.model}`: {first.error}{times}: {first.message}"
+def _line(attempt: Attempt, tries: int) -> str:
+    times = f" ({tries} times)" if tries > 1 else ""
+    return f"`{attempt.model}`: {attempt.error}{times}: {attempt.message}"
 
 
 def _advice(model: str, last: ModelError) -> str:

@@ -31,15 +31,12 @@ class Provider(Protocol):
 
     def stream(self, model: str, prompt: Prompt, params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
         """Yield deltas, then exactly one `ProviderReply`; raises `ModelError`. Closing it closes the connection."""
-        ...
 
     async def warm(self) -> None:
         """Do the slow set-up that the first call would otherwise wait for."""
-        ...
 
     async def close(self) -> None:
         """Close every connection; calls in progress fail."""
-        ...
 
 
 @runtime_checkable
@@ -48,4 +45,3 @@ class Transcriber(Protocol):
 
     async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
         """The text of an audio file; the extension of `name` tells its format. Raises `ModelError`."""
-        ...

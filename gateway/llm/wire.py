@@ -3,7 +3,6 @@
 import re
 from base64 import b32encode, b64encode
 from hashlib import sha256
-from json import dumps, loads
 from typing import assert_never
 
 from gateway.domain.json import JsonObject
@@ -72,17 +71,8 @@ def _image(image: Image) -> JsonObject:
 
 
 def _call(call: ToolCall, short_ids: bool) -> JsonObject:
-    function: JsonObject = {"name": call.name, "arguments": _object(call.arguments)}
+    function: JsonObject = {"name": call.name, "arguments": call.valid_arguments}
     return {"id": call_id(call.id, short=short_ids), "type": "function", "function": function}
-
-
-def _object(arguments: str) -> str:
-    """The arguments as valid JSON: many servers refuse a whole prompt because of one malformed call."""
-    try:
-        parsed = loads(arguments)
-    except ValueError:
-        return dumps({"malformed": arguments})
-    return arguments if isinstance(parsed, dict) else dumps({"malformed": arguments})
 
 
 def _tool(spec: ToolSpec) -> JsonObject:

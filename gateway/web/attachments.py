@@ -23,7 +23,8 @@ def chip(file: Attached) -> Chip:
     """The chip for a file. An image is shown itself, so a remark about missing text is left out."""
     picture = bool(file.id and file.view_path) and file.mime.startswith("image/")
     remark = " · ".join(filter(None, (readable(file.size), "" if picture else file.problem)))
-    return Chip(file.id, file.name, _icon(file.mime), remark, file.state == "failed", picture)
+    icon = {"image": "image", "audio": "audio-lines"}.get(file.mime.partition("/")[0], "file")
+    return Chip(file.id, file.name, icon, remark, file.state == "failed", picture)
 
 
 def readable(size: int) -> str:
@@ -47,8 +48,3 @@ def as_json(file: Attached) -> dict[str, Json]:
         "description": file.description,
         "problem": file.problem,
     }
-
-
-def _icon(mime: str) -> str:
-    kind = mime.partition("/")[0]
-    return {"image": "image", "audio": "audio-lines"}.get(kind, "file")

@@ -26,7 +26,6 @@ def add_routes(screen: Screen, draw: Callable[[Site], Awaitable[Mapping[str, str
 
     @screen.router.get(nav.path)
     async def page(request: Request, site: AtSite) -> Response:
-        """The current screen; redirects to the sign-in page without a session."""
         if await by_cookie(request) is None:
             return RedirectResponse("/login", 303)
         pieces = (await draw(site)).values()
@@ -34,7 +33,6 @@ def add_routes(screen: Screen, draw: Callable[[Site], Awaitable[Mapping[str, str
 
     @screen.router.get(f"{nav.path}/events", dependencies=[Depends(signed_in)])
     async def events(site: AtSite) -> Response:
-        """Stream the changes."""
         return EventStream(follow(lambda: draw(site)), site.stopping)
 
 

@@ -3,25 +3,25 @@
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 from urllib.parse import quote
 from uuid import UUID
 
-from fastapi import Request
-from starlette.responses import Response, StreamingResponse
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from gateway.domain.ids import FileId
 from gateway.domain.inbound import Attachment
-from gateway.domain.json import Json
 from gateway.flow.turn.uploads import UploadRefused
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
+from gateway.web.access import Caller
 from gateway.web.errors import Refused
 from gateway.web.multipart import UploadedFile, uploaded_file
-from gateway.web.site import Site
+from gateway.web.site import AtSite, Site
 from gateway.workspace.descent import explained, open_file
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
 
@@ -31,7 +31,11 @@ _CHUNK = 256 * 1024
 _ENVELOPE = 64 * 1024
 """The most bytes of a request besides the file."""
 _MIME = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,90}", re.IGNORECASE)
+_FORM = {"type": "object", "required": ["file"], "properties": {"file": {"type": "string", "format": "binary"}}}
+_ONE_FILE = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}}
 _SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
+
+Admits: TypeAlias = Callable[[Request], Awaitable[Caller]]
 
 
 async def keep(site: Site, file: UploadedFile, origin: str) -> FileRow:
@@ -43,33 +47,38 @@ async def keep(site: Site, file: UploadedFile, origin: str) -> FileRow:
         raise _too_large(refused) from None
 
 
-async def receive(request: Request, site: Site, origin: str) -> dict[str, Json]:
-    """Store the one file of a multipart request and return it as JSON; raises `Refused`."""
-    length = request.headers.get("content-length", "")
-    try:
-        site.backend.uploads.check(int(length) - _ENVELOPE if length.isdecimal() else None)
-    except UploadRefused as refused:
-        raise _too_large(refused) from None
-    row = await keep(site, await uploaded_file(request), origin)
-    return {"id": str(row.id), "name": row.name, "mime": row.mime, "size": row.size, "path": row.path}
-
-
 async def attachments_for(site: Site, ids: Sequence[UUID]) -> tuple[Attachment, ...]:
     """These stored files as attachments of a message; raises `Refused` for one that is not the owner's."""
     return tuple([(await _row(site, id, status=400)).announced for id in dict.fromkeys(ids)])
 
 
-async def download(site: Site, id: UUID) -> Response:
-    """Send the file as a download, never inline, whatever its type; raises `Refused`."""
-    row = await _row(site, id)
-    saved_as = f"attachment; filename*=UTF-8''{quote(row.name, safe='')}"
-    return await _serve(site, row.path, "application/octet-stream", {"Content-Disposition": saved_as})
+def add_routes(router: APIRouter, path: str, origin: str, *, sends: Admits, reads: Admits) -> None:
+    """Add the routes that take a file and give it back."""
 
+    @router.post(path, status_code=201, dependencies=[Depends(sends)], openapi_extra=_ONE_FILE)
+    async def upload(request: Request, site: AtSite) -> Response:
+        """Upload one file; put its `id` into the `files` of a message."""
+        length = request.headers.get("content-length", "")
+        try:
+            site.backend.uploads.check(int(length) - _ENVELOPE if length.isdecimal() else None)
+        except UploadRefused as refused:
+            raise _too_large(refused) from None
+        row = await keep(site, await uploaded_file(request), origin)
+        body = {"id": str(row.id), "name": row.name, "mime": row.mime, "size": row.size, "path": row.path}
+        return JSONResponse(body, 201)
 
-async def view(site: Site, id: UUID) -> Response:
-    """Send the file's preview image; raises `Refused` if there is none."""
-    row = await _row(site, id)
-    return await _serve(site, row.view_path, "image/jpeg", {"Cache-Control": "private, max-age=3600"})
+    @router.get(f"{path}/{{file_id}}", dependencies=[Depends(reads)])
+    async def download(site: AtSite, file_id: UUID) -> Response:
+        """Download the file."""
+        row = await _row(site, file_id)
+        saved_as = f"attachment; filename*=UTF-8''{quote(row.name, safe='')}"
+        return await _serve(site, row.path, "application/octet-stream", {"Content-Disposition": saved_as})
+
+    @router.get(f"{path}/{{file_id}}/view", dependencies=[Depends(reads)])
+    async def view(site: AtSite, file_id: UUID) -> Response:
+        """The file's preview, a JPEG of screen size; 404 if there is none, or not yet."""
+        row = await _row(site, file_id)
+        return await _serve(site, row.view_path, "image/jpeg", {"Cache-Control": "private, max-age=3600"})
 
 
 def _type(claimed: str) -> str:
@@ -110,7 +119,6 @@ class _FromDisk(StreamingResponse):
         super().__init__(_pieces(file, size), media_type=mime, headers={**headers, "Content-Length": str(size)})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the file."""
         with self._file:
             await super().__call__(scope, receive, send)
 

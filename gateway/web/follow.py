@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -91,8 +91,6 @@ class Conversations:
             first = self._first
             if (session := await self._session(address)) is not None:
                 return session
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_SECONDS):
                     await first.wait()
-            except TimeoutError:
-                continue

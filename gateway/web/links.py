@@ -1,8 +1,9 @@
 """One-time sign-in links: printed in a terminal, used once; only their hashes are kept, in memory."""
 
-import hashlib
 import secrets
 from datetime import datetime, timedelta
+
+from gateway.store.people.tokens import sha256
 
 LIFETIME = timedelta(minutes=10)
 _MAX_LINKS = 100
@@ -17,16 +18,12 @@ class LoginLinks:
     def issue(self, base_url: str, now: datetime) -> str:
         """A new link; its secret is in the fragment, which browsers do not send and logs do not contain."""
         secret = secrets.token_urlsafe(32)
-        self._expires_at[_hash(secret)] = now + LIFETIME
+        self._expires_at[sha256(secret)] = now + LIFETIME
         while len(self._expires_at) > _MAX_LINKS:
             del self._expires_at[next(iter(self._expires_at))]
         return f"{base_url.rstrip('/')}/login#t={secret}"
 
     def redeem(self, secret: str, now: datetime) -> bool:
         """Whether the secret is valid; it is used up by this call."""
-        until = self._expires_at.pop(_hash(secret), None)
+        until = self._expires_at.pop(sha256(secret), None)
         return until is not None and now < until
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()

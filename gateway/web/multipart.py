@@ -57,7 +57,6 @@ class _Reader:
                     "on_header_end": self._on_header_end,
                     "on_headers_finished": self._on_headers,
                     "on_part_data": self._on_data,
-                    "on_part_end": self._on_part_end,
                     "on_end": self._on_end,
                 },
             )
@@ -65,7 +64,6 @@ class _Reader:
             raise _invalid("The boundary of the multipart request is not valid.") from None
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The file's bytes."""
         while self._waiting or await self.more():
             waiting, self._waiting = self._waiting, []
             if waiting:
@@ -109,9 +107,6 @@ class _Reader:
     def _on_data(self, data: bytes, start: int, end: int) -> None:
         if self._in_file:
             self._waiting.append(data[start:end])
-
-    def _on_part_end(self) -> None:
-        self._in_file = False
 
     def _on_end(self) -> None:
         self._whole = True

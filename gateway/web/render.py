@@ -70,7 +70,7 @@ class Markdown:
             self._chars -= len(old) + len(was)
 
     def _rendered(self, text: str) -> Markup:
-        head, rest = (text, "") if len(text) <= CAP else (text[:CAP], text[CAP:])
+        head, rest = text[:CAP], text[CAP:]
         safe = nh3.clean(
             self._parser.render(head),
             tags=_TAGS,

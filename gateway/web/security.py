@@ -44,9 +44,8 @@ class RequestGuard:
             return Refused(421, "unknown_host", "This gateway does not answer to that host name.")
         if not _same_origin(scope, headers, host):
             return Refused(403, "foreign_origin", "Requests from other web pages are refused.")
-        if not _small_enough(headers.get("content-length", "0"), limit_of(scope["path"])):
-            return _too_large(limit_of(scope["path"]))
-        return None
+        length, limit = headers.get("content-length", "0"), limit_of(scope["path"])
+        return None if length.isdecimal() and int(length) <= limit else _too_large(limit)
 
     def _serves(self, host: str) -> bool:
         name, port = split_host(host)
@@ -87,10 +86,6 @@ def _same_origin(scope: Scope, headers: Mapping[str, str], host: str) -> bool:
 
 
 _OWN_SITE = frozenset({None, "same-origin", "none"})
-
-
-def _small_enough(length: str, limit: int) -> bool:
-    return length.isdecimal() and int(length) <= limit
 
 
 def _limited(receive: Receive, limit: int) -> Receive:

@@ -9,7 +9,6 @@ import uvicorn
 
 from gateway.web.app import build_app
 from gateway.web.backend import Backend
-from gateway.web.site import Site
 
 GRACE_SECONDS = 5
 CONNECTIONS = 512
@@ -19,14 +18,8 @@ CONNECTIONS = 512
 async def serve(backend: Backend, listener: socket.socket) -> None:
     """Serve on this socket until cancelled; then end the streams, finish open requests, and close it."""
     with listener:
-        await _serve(backend, listener)
-
-
-async def _serve(backend: Backend, listener: socket.socket) -> None:
-    app = await asyncio.to_thread(build_app, backend)
-    site: Site = app.state.site
-    server = _Server(
-        uvicorn.Config(
+        app = await asyncio.to_thread(build_app, backend)
+        config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
@@ -38,14 +31,14 @@ async def _serve(backend: Backend, listener: socket.socket) -> None:
             limit_concurrency=CONNECTIONS,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
-    )
-    running = asyncio.create_task(server.serve([listener]), name="uvicorn")
-    try:
-        await asyncio.shield(running)
-    finally:
-        site.stopping.set()
-        server.request_stop()
-        await running
+        server = _Server(config)
+        running = asyncio.create_task(server.serve([listener]), name="uvicorn")
+        try:
+            await asyncio.shield(running)
+        finally:
+            app.state.site.stopping.set()
+            server.request_stop()
+            await running
 
 
 class _Server(uvicorn.Server):
@@ -56,12 +49,10 @@ class _Server(uvicorn.Server):
         self._left = asyncio.Event()
 
     def request_stop(self) -> None:
-        """Ask the server to stop."""
         self.should_exit = True
         self._left.set()
 
     async def main_loop(self) -> None:
-        """Wait until asked to stop."""
         await self.on_tick(0)
         await self._left.wait()
 

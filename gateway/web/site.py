@@ -37,7 +37,9 @@ class Site:
             await asyncio.wait({done, stop}, return_when=asyncio.FIRST_COMPLETED)
             if done.done():
                 return done.result()
-            raise _stopping()
+            # without a key, a client that retries by itself would send the message twice
+            message = "The gateway is restarting and still working on the answer. Retry with the same Idempotency-Key."
+            raise Refused(503, "restarting", message, type="server_error", headers={"x-should-retry": "false"})
         finally:
             done.cancel()
             stop.cancel()
@@ -51,9 +53,3 @@ def site_of(request: Request) -> Site:
 
 
 AtSite = Annotated[Site, Depends(site_of)]
-
-
-def _stopping() -> Refused:
-    # without a key, a client that retries by itself would send the message twice
-    message = "The gateway is restarting and still working on the answer. Retry with the same Idempotency-Key."
-    return Refused(503, "restarting", message, type="server_error", headers={"x-should-retry": "false"})

@@ -8,18 +8,7 @@ from typing import assert_never
 
 from markupsafe import Markup
 
-from gateway.flow.live import (
-    LiveEvent,
-    MessageStored,
-    Overrun,
-    SessionReplaced,
-    TextDropped,
-    TextWritten,
-    ToolEnded,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-)
+from gateway.flow import live
 from gateway.store.transcript.messages import MessageRow
 from gateway.web.attachments import chip
 from gateway.web.pages import Pages
@@ -57,21 +46,21 @@ class Thread:
         self._done = 0
         self._drawn = 0
 
-    def apply(self, event: LiveEvent) -> bool:
+    def apply(self, event: live.LiveEvent) -> bool:
         """Apply an event; returns whether the rows must be read again."""
         match event:
-            case TextWritten(text):
+            case live.TextWritten(text):
                 self._text += text
                 return False
-            case TextDropped():
+            case live.TextDropped():
                 self._start_over()
                 return False
-            case ToolStarted():
+            case live.ToolStarted():
                 self._start_over()
-            case TurnStarted() | TurnEnded():
-                self._running = isinstance(event, TurnStarted)
+            case live.TurnStarted() | live.TurnEnded():
+                self._running = isinstance(event, live.TurnStarted)
                 self._start_over()
-            case ToolEnded() | MessageStored() | SessionReplaced() | Overrun():
+            case live.ToolEnded() | live.MessageStored() | live.SessionReplaced() | live.Overrun():
                 pass
             case _:
                 assert_never(event)
@@ -166,9 +155,8 @@ def _card(row: MessageRow, result: MessageRow | None, *, running: bool) -> ToolC
     if result is None:
         return card(None, "running", "running") if running else card(None, "unknown", "interrupted")
     took = f"{(result.created_at - row.created_at).total_seconds() * 1000:.0f} ms"
-    if _is_refusal(result.text):
-        return card(_pretty(result.text), "failed", f"failed, {took}")
-    return card(_pretty(result.text), "done", took)
+    shown, refused = _read_result(result.text)
+    return card(shown, "failed", f"failed, {took}") if refused else card(shown, "done", took)
 
 
 def _words(row: MessageRow) -> str:
@@ -182,17 +170,11 @@ def _note(row: MessageRow) -> str:
     return " · ".join(filter(None, (via, stopped)))
 
 
-def _pretty(text: str) -> str:
+def _read_result(text: str) -> tuple[str, bool]:
+    """The tool result as it is shown, and whether it is an error with an explanation."""
     try:
-        return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+        parsed = json.loads(text)
+        shown = json.dumps(parsed, ensure_ascii=False, indent=2)
     except (ValueError, RecursionError):
-        return text
-
-
-def _is_refusal(result: str) -> bool:
-    """Whether a tool result is an error with an explanation."""
-    try:
-        parsed = json.loads(result)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(parsed, dict) and {"error", "message"} <= parsed.keys()
+        return text, False
+    return shown, isinstance(parsed, dict) and {"error", "message"} <= parsed.keys()

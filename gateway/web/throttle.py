@@ -2,7 +2,7 @@
 
 import ipaddress
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.domain.clock import Clock
 from gateway.web.errors import Refused
@@ -18,19 +18,19 @@ class _Bucket:
     at: float
 
 
+@dataclass(slots=True)
 class _Buckets:
     """One bucket per name; drops the oldest if there are too many."""
 
-    def __init__(self, clock: Clock, burst: float, per_second: float) -> None:
-        self._clock = clock
-        self._burst = burst
-        self._per_second = per_second
-        self._buckets: dict[str, _Bucket] = {}
+    clock: Clock
+    burst: float = BURST
+    per_second: float = PER_SECOND
+    _buckets: dict[str, _Bucket] = field(default_factory=dict)
 
     def _filled(self, name: str) -> _Bucket:
-        now = self._clock.monotonic()
-        bucket = self._buckets.setdefault(name, _Bucket(self._burst, now))
-        bucket.level = min(self._burst, bucket.level + (now - bucket.at) * self._per_second)
+        now = self.clock.monotonic()
+        bucket = self._buckets.setdefault(name, _Bucket(self.burst, now))
+        bucket.level = min(self.burst, bucket.level + (now - bucket.at) * self.per_second)
         bucket.at = now
         if len(self._buckets) > _REMEMBERED:
             del self._buckets[next(iter(self._buckets))]
@@ -44,17 +44,14 @@ class RateLimiter(_Buckets):
         """Count a request; raises `Refused` if the caller exceeds its rate."""
         bucket = self._filled(caller)
         if bucket.level < 1:
-            wait = math.ceil((1 - bucket.level) / self._per_second)
-            message = f"Too many requests: the limit is {self._per_second * 60:.0f} a minute."
+            wait = math.ceil((1 - bucket.level) / self.per_second)
+            message = f"Too many requests: the limit is {self.per_second * 60:.0f} a minute."
             raise Refused(429, "rate_limited", message, headers={"Retry-After": str(wait)})
         bucket.level -= 1
 
 
 class Throttle(_Buckets):
     """Limits the failed attempts per client; loopback is not exempt."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock, BURST, PER_SECOND)
 
     def admit(self, client: str) -> None:
         """Raises `Refused` for a client with too many recent failures."""

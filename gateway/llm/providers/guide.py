@@ -109,7 +109,8 @@ def _local(stamp: str, prompt: Prompt) -> datetime | None:
 
 def answer(message: str) -> str:
     """The guide's answer to a message."""
-    named = [vendor for vendor in _CHOICES if vendor.prefix in _words(message)]
+    words = {_NAMES.get(word, word) for word in re.findall(r"[a-z]+", message.lower())}
+    named = [vendor for vendor in _CHOICES if vendor.prefix in words]
     steps = "\n\n".join(map(_steps, named)) if named else _all_steps()
     return f"{_opening(message)}\n\n{steps}\n\n{_COMMANDS}"
 
@@ -120,11 +121,6 @@ def _opening(message: str) -> str:
     if _GREETING.match(message):
         return f"Hello! {_NOTHING} Until then I can only guide you."
     return f"{_NOTHING} Your message is stored, but I cannot answer it."
-
-
-def _words(message: str) -> set[str]:
-    words = re.findall(r"[a-z]+", message.lower())
-    return {_NAMES.get(word, word) for word in words}
 
 
 def _all_steps() -> str:

@@ -35,11 +35,9 @@ class Litellm(Protocol):
 
     async def acompletion(self, **request: Json) -> AsyncGenerator[object, None]:
         """Start one streamed answer."""
-        ...
 
     async def atranscription(self, *, file: tuple[str, bytes], **request: Json) -> object:
         """Transcribe audio."""
-        ...
 
 
 def build(endpoint: Endpoint) -> Provider:

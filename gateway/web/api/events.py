@@ -11,18 +11,7 @@ from gateway.domain.ids import MessageId
 from gateway.domain.inbound import Address
 from gateway.domain.json import Json
 from gateway.domain.scopes import Scope
-from gateway.flow.live import (
-    LiveEvent,
-    MessageStored,
-    Overrun,
-    SessionReplaced,
-    TextDropped,
-    TextWritten,
-    ToolEnded,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-)
+from gateway.flow import live
 from gateway.store.transcript import attachments, messages
 from gateway.store.transcript.messages import MessageRow
 from gateway.web.access import Caller, needs
@@ -81,23 +70,23 @@ def _message(row: MessageRow) -> dict[str, Json]:
     }
 
 
-async def _event(site: Site, event: LiveEvent) -> dict[str, Json] | None:
+async def _event(site: Site, event: live.LiveEvent) -> dict[str, Json] | None:
     match event:
-        case TurnStarted(ids):
+        case live.TurnStarted(ids):
             return {"type": "turn_started", "messages": list(ids)}
-        case TextWritten(text):
+        case live.TextWritten(text):
             return {"type": "text", "text": text}
-        case TextDropped():
+        case live.TextDropped():
             return {"type": "text_dropped"}
-        case ToolStarted(call_id, name, arguments):
+        case live.ToolStarted(call_id, name, arguments):
             return {"type": "tool_started", "call_id": call_id, "name": name, "arguments": arguments}
-        case ToolEnded(call_id, text, failed, ms):
+        case live.ToolEnded(call_id, text, failed, ms):
             return {"type": "tool_ended", "call_id": call_id, "text": text, "failed": failed, "duration_ms": ms}
-        case MessageStored(id):
+        case live.MessageStored(id):
             return await _stored(site, id)
-        case TurnEnded():
+        case live.TurnEnded():
             return {"type": "turn_ended"}
-        case SessionReplaced() | Overrun():
+        case live.SessionReplaced() | live.Overrun():
             return None
         case _:
             assert_never(event)

@@ -63,19 +63,4 @@ async def send(
     return JSONResponse(outcome(accepted), 202)
 
 
-@router.post("/chat/files", dependencies=[Depends(signed_in)], status_code=201)
-async def upload(request: Request, site: AtSite) -> Response:
-    """Keep one file for the message that is being written."""
-    return JSONResponse(await kept.receive(request, site, ADDRESS.channel), 201)
-
-
-@router.get("/chat/files/{file_id}", dependencies=[Depends(signed_in)])
-async def download(site: AtSite, file_id: UUID) -> Response:
-    """A file of the conversation, to be saved."""
-    return await kept.download(site, file_id)
-
-
-@router.get("/chat/files/{file_id}/view", dependencies=[Depends(signed_in)])
-async def view(site: AtSite, file_id: UUID) -> Response:
-    """A picture of it."""
-    return await kept.view(site, file_id)
+kept.add_routes(router, "/chat/files", ADDRESS.channel, sends=signed_in, reads=signed_in)

@@ -3,9 +3,9 @@
 import base64
 import binascii
 import json
-import mimetypes
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from mimetypes import guess_extension
 
 from pydantic import JsonValue
 
@@ -70,7 +70,7 @@ def _file(part: JsonValue, param: str) -> InlineFile:
         case {"type": "file", "file": {"file_data": str(data), **more}}:
             mime, inside = _data(data, f"{param}.file.file_data")
             name = more.get("filename")
-            return InlineFile(name if isinstance(name, str) else f"file{_ending(mime)}", mime, inside)
+            return InlineFile(name if isinstance(name, str) else f"file{guess_extension(mime) or ''}", mime, inside)
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": "wav" | "mp3" as ending}}:
             mime = "audio/wav" if ending == "wav" else "audio/mpeg"
             return InlineFile(f"audio.{ending}", mime, _decoded(data, f"{param}.input_audio.data"))
@@ -85,7 +85,7 @@ def _image(url: str, param: str) -> InlineFile:
         message = "Pictures are not fetched from other addresses; send it as a data: URL."
         raise _refused("invalid_image_url", message, param)
     mime, inside = _data(url, param)
-    return InlineFile(f"picture{_ending(mime)}", mime, inside)
+    return InlineFile(f"picture{guess_extension(mime) or ''}", mime, inside)
 
 
 def _data(text: str, param: str) -> tuple[str, bytes]:
@@ -104,10 +104,6 @@ def _decoded(text: str, param: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise _refused("invalid_base64", "This is not valid base64.", param) from None
-
-
-def _ending(mime: str) -> str:
-    return mimetypes.guess_extension(mime) or ""
 
 
 def _refused(code: str, message: str, param: str) -> Refused:

@@ -40,12 +40,8 @@ Name = Annotated[str | None, Header(min_length=1, max_length=200, pattern=r"^[\x
 class _Named:
     """What the headers say: which session, and which request this is a repeat of."""
 
-    x_session: str | None
-    idempotency_key: str | None
-
-
-def _named(x_session: Name = None, idempotency_key: Name = None) -> _Named:
-    return _Named(x_session, idempotency_key)
+    x_session: Name = None
+    idempotency_key: Name = None
 
 
 @router.get("/v1/models", dependencies=[Depends(needs(Scope.CHAT))])
@@ -64,9 +60,7 @@ async def model(site: AtSite, name: str) -> Response:
 
 
 @router.post("/v1/chat/completions")
-async def complete(
-    request: Request, site: AtSite, caller: Chatter, named: Annotated[_Named, Depends(_named)]
-) -> Response:
+async def complete(request: Request, site: AtSite, caller: Chatter, named: Annotated[_Named, Depends()]) -> Response:
     """Answer the last user message, in one piece or as it is written. The turn goes on when the client leaves."""
     body, models = await request.body(), site.backend.models()
     asked = await asyncio.to_thread(parse, body, models) if len(body) > LARGE else parse(body, models)

@@ -8,26 +8,16 @@ from typing import assert_never
 from gateway.domain.digest import spoken
 from gateway.domain.ids import MessageId
 from gateway.domain.routing import RunCommand
+from gateway.flow import live
 from gateway.flow.inbound.answers import Answer
 from gateway.flow.inbound.persist import Accepted
-from gateway.flow.live import (
-    LiveEvent,
-    MessageStored,
-    Overrun,
-    SessionReplaced,
-    Subscription,
-    TextDropped,
-    TextWritten,
-    ToolEnded,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-)
 from gateway.store.pool import Connection
 from gateway.store.steps import Spent
 from gateway.store.transcript import messages
 from gateway.web.backend import Backend
 from gateway.web.errors import Refused
+
+_DIVERGED = "The answer was started again by another model; ask for it again with the same Idempotency-Key."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +62,7 @@ async def stream(backend: Backend, accepted: Accepted) -> AsyncGenerator[str | S
             whole = waiting.result()
             rest = listener.stitch.finish(whole.text)
             if rest is None:
-                raise _diverged()
+                raise Refused(502, "stream_diverged", _DIVERGED, type="server_error")
             if rest:
                 yield rest
             yield whole
@@ -93,7 +83,7 @@ class Stitch:
     def write(self, text: str) -> str:
         """More text; whitespace waits for what follows it, since the end of a text is trimmed."""
         self._part += text
-        return self._advance(spoken([*self._settled, self._part])) or ""
+        return self.finish(spoken([*self._settled, self._part])) or ""
 
     def settle(self) -> None:
         """What is written stands: a tool call follows, then another text."""
@@ -105,10 +95,7 @@ class Stitch:
         self._part = ""
 
     def finish(self, text: str) -> str | None:
-        """The rest, now that the whole is known; None when something else was sent already."""
-        return self._advance(text)
-
-    def _advance(self, text: str) -> str | None:
+        """What of the whole is not sent yet; None when something else was sent already."""
         if not text.startswith(self._sent):
             return None
         fresh = text[len(self._sent) :]
@@ -125,7 +112,7 @@ class _Listener:
         self.stitch = stitch
 
     @classmethod
-    async def at(cls, backend: Backend, accepted: Accepted, events: Subscription) -> "_Listener":
+    async def at(cls, backend: Backend, accepted: Accepted, events: live.Subscription) -> "_Listener":
         """Take up a turn that may be running already: its text so far is known, what was published so far is in it."""
         message = accepted.message_id
         async with backend.database.connection() as conn:
@@ -137,20 +124,22 @@ class _Listener:
         events.ready()
         return cls(message, mine=True, stitch=Stitch(tuple(settled), backend.live.written(accepted.session_id) or ""))
 
-    def heard(self, event: LiveEvent) -> str:
+    def heard(self, event: live.LiveEvent) -> str:
         match event:
-            case TurnStarted(taken):
+            case live.TurnStarted(taken):
                 self._mine = self._message in taken
                 self.stitch.drop()
-            case TextWritten(text) if self._mine:
+            case live.TextWritten(text) if self._mine:
                 return self.stitch.write(text)
-            case TextDropped() if self._mine:
+            case live.TextDropped() if self._mine:
                 self.stitch.drop()
-            case ToolStarted() if self._mine:
+            case live.ToolStarted() if self._mine:
                 self.stitch.settle()
-            case TurnEnded() | Overrun():
+            case live.TurnEnded() | live.Overrun():
                 self._mine = False
-            case TextWritten() | TextDropped() | ToolStarted() | ToolEnded() | MessageStored() | SessionReplaced():
+            case live.TextWritten() | live.TextDropped() | live.ToolStarted():
+                pass  # of somebody else's turn
+            case live.ToolEnded() | live.MessageStored() | live.SessionReplaced():
                 pass
             case _:
                 assert_never(event)
@@ -166,8 +155,3 @@ async def _texts(conn: Connection, message: MessageId | None, answer: Answer | N
     if last is None or last.seq is None:
         return await messages.said_since(conn, asked.session_id, asked.seq)
     return await messages.said_since(conn, asked.session_id, asked.seq, last.seq)
-
-
-def _diverged() -> Refused:
-    message = "The answer was started again by another model; ask for it again with the same Idempotency-Key."
-    return Refused(502, "stream_diverged", message, type="server_error")
