@@ -254,6 +254,7 @@ async def build(
         instance or InstanceId(uuid4()),
         failpoints or Failpoints(None),
         Starts(),
+        asyncio.Event(),
         SystemClock(),
         model,
         channel or FakeChannel(),
