@@ -150,7 +150,8 @@ class Worker:
             log.exception("run.failed", attempts=run.attempts)
             await self._give_back(run, f"{type(exc).__name__}: {exc}")
         finally:
-            self._forget(run)
+            if self._same(run):
+                del self._running[run.id]
             self.wake()
 
     async def _work(self, run: Claim) -> None:
@@ -170,11 +171,6 @@ class Worker:
             f"{closed}. The log says why, under task {run.id}. Write again to start afresh."
         )
 
-    def _forget(self, run: Claim) -> None:
-        known = self._running.get(run.id)
-        if known is not None and known[0].token == run.token:
-            del self._running[run.id]
-
     async def _give_back(self, run: Claim, error: str) -> None:
         """Back to the queue, however long the database is away; with a delay, unless all that is left is to end it."""
         over = run.attempts - run.max_attempts
@@ -182,11 +178,11 @@ class Worker:
         await self._put_back(run, delay, error, failed=True)
 
     async def _put_back(self, run: Claim, delay: float, error: str, *, failed: bool) -> None:
-        async def requeue(tx: Connection) -> None:
-            await tasks.requeue(tx, run, delay=delay, error=error, failed=failed)
+        def requeue() -> Awaitable[None]:
+            return self.database.run(lambda tx: tasks.requeue(tx, run, delay=delay, error=error, failed=failed))
 
         with suppress(RunLost):
-            await _patiently(lambda: self.database.run(requeue))
+            await _patiently(requeue)
 
     async def _release(self) -> None:
         """Put back what a stop interrupted, so that it waits for no lease; if that fails, the next start does it."""
