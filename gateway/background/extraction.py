@@ -72,13 +72,14 @@ class TextExtraction:
             raise
         except (WorkspaceError, CpuJobFailed, ValueError) as exc:
             log.warning("file.not_read", file=str(id), error=str(exc))
-            problem = f"it could not be read: {exc}"
-            await self._note(run, lambda tx: files.derived(tx, file.id, problem=_line(problem)))
+            problem = _line(f"it could not be read: {exc}")
+            await tasks.step(self.database, run, lambda tx: files.derived(tx, file.id, problem=problem))
             return
         if derived.problem:
             log.info("file.not_all_read", file=str(id), problem=derived.problem)
         self.failpoints.reach(Step.INGEST_READ)
-        await self._note(run, lambda tx: _derived(tx, file, replace(derived, text=text, view=view)))
+        derived = replace(derived, text=text, view=view)
+        await tasks.step(self.database, run, lambda tx: _derived(tx, file, derived))
 
     async def _made(self, workspace: Workspace, file: FileRow, folder: Path) -> tuple["Derived", Workspace]:
         """What came of it, and the folder in which that lies."""
@@ -117,13 +118,6 @@ class TextExtraction:
             return replace(derived, problem="nothing is said in it")
         await asyncio.to_thread((target / "text.txt").write_text, said, "utf-8")
         return replace(derived, text="text.txt", characters=len(said), problem="")
-
-    async def _note(self, run: Claim, store: Callable[[Connection], Awaitable[None]]) -> None:
-        async def note(tx: Connection) -> None:
-            await tasks.progress(tx, run)
-            await store(tx)
-
-        await self.database.run(note)
 
     @asynccontextmanager
     async def _folder(self) -> AsyncIterator[Path]:
