@@ -13,14 +13,14 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import RunLost
 from gateway.domain.events import ModelReplied
 from gateway.domain.ids import MessageId, SessionId
-from gateway.domain.model import ModelsExhausted, Prompt, Reply
+from gateway.domain.model import ModelsExhausted, Reply
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim
 from gateway.domain.transcript import Summary
 from gateway.flow.live import Live, MessageStored, TurnStarted
 from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.sinks import Sink
-from gateway.flow.turn.wiring import LEAST, SizedModel
+from gateway.flow.turn.wiring import LEAST, SizedModel, reply_of
 from gateway.store import sessions, steps, tasks
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import journals, memories, messages
@@ -97,7 +97,7 @@ class Compactor:
             return None
         prompt = await asyncio.to_thread(prompt_for, what, max(model.prompt_budget(), LEAST), limit)
         try:
-            return await _reply(model, prompt)
+            return await reply_of(model, prompt)
         except ModelsExhausted as exc:
             log.warning("summary.no_model", attempts=len(exc.attempts))
         except Exception:
@@ -129,16 +129,6 @@ class Compactor:
         if joined:
             self.live.publish(again.session, TurnStarted(joined, run))
         return again
-
-
-async def _reply(model: SizedModel, prompt: Prompt) -> Reply:
-    reply: Reply | None = None
-    async for event in model.stream(prompt):
-        if isinstance(event, Reply):
-            reply = event
-    if reply is None:
-        raise RuntimeError("the model's stream ended without a reply")
-    return reply
 
 
 async def _remember(tx: Connection, run: Claim, session: SessionId, summary: NewSummary, label: Label) -> None:

@@ -12,7 +12,7 @@ from gateway.agent.limits import Limits
 from gateway.agent.loop import run_turn
 from gateway.domain.events import TurnEvent
 from gateway.domain.ids import MessageId, TaskId
-from gateway.domain.model import Model, Prompt, SystemMessage
+from gateway.domain.model import Model, Prompt, Reply, SystemMessage
 from gateway.domain.tasks import Claim
 from gateway.domain.tokens import estimate
 from gateway.domain.transcript import Entry, Summary, UserText
@@ -36,6 +36,14 @@ class SizedModel(Model, Protocol):
     def prompt_budget(self) -> int:
         """Tokens a prompt may have, tools included, so that it still can be answered."""
         ...
+
+
+async def reply_of(model: Model, prompt: Prompt) -> Reply:
+    """What a model says in the end, for whoever does not follow it."""
+    replies = [event async for event in model.stream(prompt) if isinstance(event, Reply)]
+    if not replies:
+        raise RuntimeError("the model's stream ended without a reply")
+    return replies[-1]
 
 
 @dataclass
