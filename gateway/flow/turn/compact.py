@@ -14,7 +14,6 @@ from gateway.domain.errors import RunLost
 from gateway.domain.events import ModelReplied
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.model import ModelsExhausted, Reply
-from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim
 from gateway.domain.transcript import Summary
 from gateway.flow.live import Live, MessageStored, TurnStarted
@@ -114,7 +113,17 @@ class Compactor:
         if await messages.newest_summary(tx, session) != (what.previous.id if what.previous else None):
             return None
         label = await sessions.label(tx, session)
-        await _remember(tx, run, session, summary, label)
+        for fact in summary.facts:
+            await memories.add(
+                tx,
+                run.principal_id,
+                fact,
+                label=label,
+                origin="compaction",
+                session=session,
+                first_seq=what.first,
+                last_seq=what.last,
+            )
         text = Summary(written(summary.sections, summary.limit))
         row = await messages.say(tx, session, run.principal_id, text, label=label, task=run.id, covers=what.last)
         await journals.close(tx, session, goal(summary.sections))
@@ -129,17 +138,3 @@ class Compactor:
         if joined:
             self.live.publish(again.session, TurnStarted(joined, run))
         return again
-
-
-async def _remember(tx: Connection, run: Claim, session: SessionId, summary: NewSummary, label: Label) -> None:
-    for fact in summary.facts:
-        await memories.add(
-            tx,
-            run.principal_id,
-            fact,
-            label=label,
-            origin="compaction",
-            session=session,
-            first_seq=summary.what.first,
-            last_seq=summary.what.last,
-        )
