@@ -38,6 +38,10 @@ class Runner(Protocol):
         ...
 
 
+async def _nobody(_: str) -> None:
+    """The log alone is told."""
+
+
 @dataclass(slots=True)
 class Worker:
     """One per process; it claims in the lanes given, of the kinds it has runners for.
@@ -49,7 +53,7 @@ class Worker:
     instance: InstanceId
     runners: Mapping[str, Runner]
     lanes: Collection[Lane]
-    tell_owner: Callable[[str], Awaitable[None]]
+    tell_owner: Callable[[str], Awaitable[None]] = _nobody
     _awake: Wakeup = field(default_factory=Wakeup, init=False)
     _draining: bool = field(default=False, init=False)
     _unsure: bool = field(default=False, init=False)
