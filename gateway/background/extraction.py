@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -45,33 +45,25 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True)
 class TextExtraction:
     """Reads one file after another. `scratch` is a folder of its own, emptied at the first use."""
 
-    def __init__(
-        self,
-        database: Database,
-        environments: AgentEnvironments,
-        cpu: Cpu,
-        scratch: Path,
-        hear: Callable[[], Hear | None],
-        failpoints: Failpoints,
-    ) -> None:
-        self._database = database
-        self._environments = environments
-        self._cpu = cpu
-        self._scratch = scratch
-        self._hear = hear
-        self._failpoints = failpoints
-        self._sweeping = asyncio.Lock()
-        self._swept = False
+    database: Database
+    environments: AgentEnvironments
+    cpu: Cpu
+    scratch: Path
+    hear: Callable[[], Hear | None]
+    failpoints: Failpoints
+    _sweeping: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _swept: bool = field(default=False, init=False)
 
     async def read(self, run: Claim, principal: PrincipalId, id: FileId) -> None:
         """Note what is in the file, or why nobody can say; raises `RunLost` and `TryAgainLater`."""
-        async with self._database.connection() as conn:
+        async with self.database.connection() as conn:
             file = await files.by_id(conn, principal, id)
         assert file is not None, "files are never forgotten"
-        workspace = self._environments.of(principal).workspace
+        workspace = self.environments.of(principal).workspace
         try:
             async with self._folder() as folder:
                 derived, read = await self._made(workspace, file, folder)
@@ -80,13 +72,14 @@ class TextExtraction:
             raise
         except (WorkspaceError, CpuJobFailed, ValueError) as exc:
             log.warning("file.not_read", file=str(id), error=str(exc))
-            problem = f"it could not be read: {exc}"
-            await self._note(run, lambda tx: files.derived(tx, file.id, problem=_line(problem)))
+            problem = _line(f"it could not be read: {exc}")
+            await tasks.step(self.database, run, lambda tx: files.derived(tx, file.id, problem=problem))
             return
         if derived.problem:
             log.info("file.not_all_read", file=str(id), problem=derived.problem)
-        self._failpoints.reach(Step.INGEST_READ)
-        await self._note(run, lambda tx: _derived(tx, file, replace(derived, text=text, view=view)))
+        self.failpoints.reach(Step.INGEST_READ)
+        derived = replace(derived, text=text, view=view)
+        await tasks.step(self.database, run, lambda tx: _derived(tx, file, derived))
 
     async def _made(self, workspace: Workspace, file: FileRow, folder: Path) -> tuple["Derived", Workspace]:
         """What came of it, and the folder in which that lies."""
@@ -100,14 +93,14 @@ class TextExtraction:
         await workspace.copy(file.path, source)
         await asyncio.to_thread(target.mkdir)
         arguments = str(source), str(target), file.name, file.mime
-        answer = await self._cpu.run(read, *arguments, seconds=SECONDS, memory=MEMORY)
+        answer = await self.cpu.run(read, *arguments, seconds=SECONDS, memory=MEMORY)
         derived = Derived.from_json(answer)
         if derived.kind == "audio":
             derived = await self._heard(derived, file, source, target)
         return derived, Workspace(target)
 
     async def _heard(self, derived: "Derived", file: FileRow, source: Path, target: Path) -> "Derived":
-        hear = self._hear()
+        hear = self.hear()
         if hear is None:
             return replace(derived, problem=NOBODY_HEARS)
         if file.size > HEARD:
@@ -126,21 +119,14 @@ class TextExtraction:
         await asyncio.to_thread((target / "text.txt").write_text, said, "utf-8")
         return replace(derived, text="text.txt", characters=len(said), problem="")
 
-    async def _note(self, run: Claim, store: Callable[[Connection], Awaitable[None]]) -> None:
-        async def note(tx: Connection) -> None:
-            await tasks.progress(tx, run)
-            await store(tx)
-
-        await self._database.run(note)
-
     @asynccontextmanager
     async def _folder(self) -> AsyncIterator[Path]:
         async with self._sweeping:
             if not self._swept:
-                await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+                await asyncio.to_thread(shutil.rmtree, self.scratch, ignore_errors=True)
                 self._swept = True
-        await asyncio.to_thread(self._scratch.mkdir, mode=0o700, parents=True, exist_ok=True)
-        folder = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self._scratch))
+        await asyncio.to_thread(self.scratch.mkdir, mode=0o700, parents=True, exist_ok=True)
+        folder = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self.scratch))
         try:
             yield folder
         finally:

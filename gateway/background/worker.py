@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -41,30 +42,23 @@ async def _nobody(_: str) -> None:
     """The log alone is told."""
 
 
+@dataclass(slots=True)
 class Worker:
     """One per process; it claims in the lanes given, of the kinds it has runners for.
 
     The owner is told of a task that ended in silence.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        instance: InstanceId,
-        runners: Mapping[str, Runner],
-        lanes: Iterable[Lane],
-        tell_owner: Callable[[str], Awaitable[None]] = _nobody,
-    ) -> None:
-        self._database = database
-        self._instance = instance
-        self._runners = runners
-        self._lanes = tuple(lanes)
-        self._tell_owner = tell_owner
-        self._awake = Wakeup()
-        self._draining = False
-        self._unsure = False
-        self._limit: int | None = None
-        self._running: dict[TaskId, tuple[Claim, asyncio.Task[None]]] = {}
+    database: Database
+    instance: InstanceId
+    runners: Mapping[str, Runner]
+    lanes: Collection[Lane]
+    tell_owner: Callable[[str], Awaitable[None]] = _nobody
+    _awake: Wakeup = field(default_factory=Wakeup, init=False)
+    _draining: bool = field(default=False, init=False)
+    _unsure: bool = field(default=False, init=False)
+    _limit: int | None = field(default=None, init=False)
+    _running: dict[TaskId, tuple[Claim, asyncio.Task[None]]] = field(default_factory=dict, init=False)
 
     def limit(self, runs: int | None) -> None:
         """Claim only while fewer runs than that are under way in a lane; None: as many as a lane has slots."""
@@ -119,11 +113,11 @@ class Worker:
     async def _claim(self, group: asyncio.TaskGroup) -> None:
         """Take what is due; after a claim whose reply was lost, first give back what it may have taken."""
         if self._unsure:
-            await self._database.run(lambda tx: tasks.disown(tx, self._instance, list(self._running)))
+            await self.database.run(lambda tx: tasks.disown(tx, self.instance, list(self._running)))
         self._unsure = True
         if free := self._free():
-            async with self._database.connection() as conn:
-                claimed = await tasks.claim(conn, self._instance, free, self._runners.keys())
+            async with self.database.connection() as conn:
+                claimed = await tasks.claim(conn, self.instance, free, self.runners.keys())
             for run in claimed:
                 self._running[run.id] = (run, group.create_task(self._run(run), name=f"{run.kind} {run.id}"))
         self._unsure = False
@@ -133,7 +127,7 @@ class Worker:
         if self._draining:
             return {}
         used = Counter(run.lane for run, _ in self._running.values())
-        slots = {lane: SLOTS[lane] if self._limit is None else min(SLOTS[lane], self._limit) for lane in self._lanes}
+        slots = {lane: SLOTS[lane] if self._limit is None else min(SLOTS[lane], self._limit) for lane in self.lanes}
         return {lane: n - used[lane] for lane, n in slots.items() if n > used[lane]}
 
     async def _run(self, run: Claim) -> None:
@@ -156,30 +150,26 @@ class Worker:
             log.exception("run.failed", attempts=run.attempts)
             await self._give_back(run, f"{type(exc).__name__}: {exc}")
         finally:
-            self._forget(run)
+            if self._same(run):
+                del self._running[run.id]
             self.wake()
 
     async def _work(self, run: Claim) -> None:
         if run.attempts > run.max_attempts + GIVE_UPS:
             await self._abandon(run)
         elif run.exhausted:
-            await _patiently(lambda: self._runners[run.kind].give_up(run))
+            await _patiently(lambda: self.runners[run.kind].give_up(run))
         else:
-            await self._runners[run.kind].run(run)
+            await self.runners[run.kind].run(run)
 
     async def _abandon(self, run: Claim) -> None:
         """Not even giving up works: the task ends, and what it should have answered is closed, so that others pass."""
-        closed = await self._database.run(lambda tx: _end(tx, run))
+        closed = await self.database.run(lambda tx: _end(tx, run))
         log.error("run.abandoned", kind=run.kind, attempts=run.attempts, closed=closed)
-        await self._tell_owner(
+        await self.tell_owner(
             f"A {run.kind} task failed {run.attempts - 1} times and was ended; messages left without an answer: "
             f"{closed}. The log says why, under task {run.id}. Write again to start afresh."
         )
-
-    def _forget(self, run: Claim) -> None:
-        known = self._running.get(run.id)
-        if known is not None and known[0].token == run.token:
-            del self._running[run.id]
 
     async def _give_back(self, run: Claim, error: str) -> None:
         """Back to the queue, however long the database is away; with a delay, unless all that is left is to end it."""
@@ -188,17 +178,17 @@ class Worker:
         await self._put_back(run, delay, error, failed=True)
 
     async def _put_back(self, run: Claim, delay: float, error: str, *, failed: bool) -> None:
-        async def requeue(tx: Connection) -> None:
-            await tasks.requeue(tx, run, delay=delay, error=error, failed=failed)
+        def requeue() -> Awaitable[None]:
+            return self.database.run(lambda tx: tasks.requeue(tx, run, delay=delay, error=error, failed=failed))
 
         with suppress(RunLost):
-            await _patiently(lambda: self._database.run(requeue))
+            await _patiently(requeue)
 
     async def _release(self) -> None:
         """Put back what a stop interrupted, so that it waits for no lease; if that fails, the next start does it."""
         try:
-            async with self._database.connection() as conn:
-                await tasks.release(conn, self._instance, interrupted=True)
+            async with self.database.connection() as conn:
+                await tasks.release(conn, self.instance, interrupted=True)
         except TryAgainLater as exc:
             log.warning("worker.release_missed", error=str(exc))
 
@@ -208,7 +198,7 @@ class Worker:
         sent = {run.id: run for run, _ in self._running.values()}
         try:
             owned = await self._renewed(sent)
-            if await self._database.run(tasks.recover):
+            if await self.database.run(tasks.recover):
                 self.wake()
         except TryAgainLater as exc:
             log.warning("worker.beat_missed", error=str(exc))
@@ -220,7 +210,7 @@ class Worker:
     async def _renewed(self, sent: Mapping[TaskId, Claim]) -> set[TaskId]:
         if not sent:
             return set()
-        return await self._database.run(lambda tx: tasks.heartbeat(tx, self._instance, sent.values()))
+        return await self.database.run(lambda tx: tasks.heartbeat(tx, self.instance, sent.values()))
 
     def _same(self, run: Claim) -> bool:
         known = self._running.get(run.id)

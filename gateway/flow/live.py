@@ -100,8 +100,7 @@ class Subscription:
     def put(self, event: LiveEvent) -> None:
         """Never blocks and never grows."""
         if self._queue.full():
-            while not self._queue.empty():
-                self._queue.get_nowait()
+            self.ready()
             event = Overrun()
         self._queue.put_nowait(event)
 

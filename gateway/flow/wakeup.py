@@ -1,6 +1,7 @@
 """The rest between two looks at a queue: until somebody calls, or for so long at most."""
 
 import asyncio
+from contextlib import suppress
 
 
 class Wakeup:
@@ -19,8 +20,6 @@ class Wakeup:
 
     async def wait(self, seconds: float) -> None:
         """Returns when called, or after so many seconds."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._called.wait()
-        except TimeoutError:
-            pass

@@ -162,7 +162,8 @@ async def _apply(db: Database, migration: Migration) -> None:
         await take_long(connection)
         await connection.execute("select pg_advisory_xact_lock($1)", _LOCK, timeout=_LONGEST)
         await connection.execute(_LEDGER)
-        if await _done_meanwhile(connection, migration):
+        done = "select exists (select from supaclaw.migrations where number = $1)"
+        if await connection.fetchval(done, migration.number):  # by another process, while we waited
             return
         await connection.execute(migration.sql, timeout=_LONGEST)
         await connection.execute(
@@ -171,11 +172,6 @@ async def _apply(db: Database, migration: Migration) -> None:
             migration.name,
             migration.sha256,
         )
-
-
-async def _done_meanwhile(connection: Connection, migration: Migration) -> bool:
-    found = await connection.fetchval("select true from supaclaw.migrations where number = $1", migration.number)
-    return found is not None
 
 
 def _read(path: Path) -> Migration:

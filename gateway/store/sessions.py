@@ -1,6 +1,6 @@
 """Sessions: one transcript each, from `/new` to `/new`."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from uuid import uuid4
 
@@ -100,10 +100,7 @@ async def current(conn: Connection, address: Address) -> SessionId | None:
     """The session an address is in; None before the first message."""
     found = await conn.fetchval(
         "select session_id from addresses where (channel, account, chat, thread) = ($1, $2, $3, $4)",
-        address.channel,
-        address.account,
-        address.chat,
-        address.thread,
+        *astuple(address),
     )
     return SessionId(found) if found else None
 

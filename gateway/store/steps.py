@@ -74,26 +74,24 @@ async def of_task(conn: Connection, task: TaskId, since: datetime) -> list[StepR
     return [StepRow(**{**row, "failed": tuple(Attempt(**a) for a in row["failed"])}) for row in rows]
 
 
+_SPENT = """
+select count(*)::int as calls, coalesce(sum(tokens_in), 0)::bigint as tokens_in,
+       coalesce(sum(tokens_out), 0)::bigint as tokens_out, coalesce(sum(cost_usd), 0) as cost_usd
+from task_steps where kind = 'model' and created_at >= $1
+"""
+
+
 async def spent_since(conn: Connection, since: datetime) -> Spent:
     """What all model calls since then used."""
-    row = await conn.fetchrow(
-        """select count(*)::int as calls, coalesce(sum(tokens_in), 0)::bigint as tokens_in,
-                  coalesce(sum(tokens_out), 0)::bigint as tokens_out, coalesce(sum(cost_usd), 0) as cost_usd
-           from task_steps where kind = 'model' and created_at >= $1""",
-        since,
-    )
-    assert row is not None, "an aggregate always has one row"
-    return Spent(**row)
+    return await _spent(conn, _SPENT, since)
 
 
 async def spent_on(conn: Connection, task: TaskId, since: datetime) -> Spent:
     """What the model calls of one task used since then."""
-    row = await conn.fetchrow(
-        """select count(*)::int as calls, coalesce(sum(tokens_in), 0)::bigint as tokens_in,
-                  coalesce(sum(tokens_out), 0)::bigint as tokens_out, coalesce(sum(cost_usd), 0) as cost_usd
-           from task_steps where kind = 'model' and task_id = $1 and created_at >= $2""",
-        task,
-        since,
-    )
+    return await _spent(conn, f"{_SPENT} and task_id = $2", since, task)
+
+
+async def _spent(conn: Connection, query: str, *values: object) -> Spent:
+    row = await conn.fetchrow(query, *values)
     assert row is not None, "an aggregate always has one row"
     return Spent(**row)

@@ -1,6 +1,6 @@
 """The engine's statements, as functions; what they promise is written beside them in migrations/0002_engine.sql."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import uuid4
@@ -11,7 +11,7 @@ from gateway.domain.tasks import LEASE_SECONDS, Claim, Lane, Status
 from gateway.domain.texts import storable
 from gateway.store.migrate import known_schema
 from gateway.store.outbox import State
-from gateway.store.pool import Connection
+from gateway.store.pool import Connection, Database
 
 LEASE = timedelta(seconds=LEASE_SECONDS)
 
@@ -148,6 +148,16 @@ async def hold(conn: Connection, run: Claim) -> None:
 async def progress(conn: Connection, run: Claim) -> None:
     """`hold`, for a transaction that commits a step: the attempts start over."""
     await conn.execute("select progress($1, $2)", run.id, run.token)
+
+
+async def step(database: Database, run: Claim, write: Callable[[Connection], Awaitable[None]]) -> None:
+    """Commit what `write` stores as one step of the run; raises `RunLost`."""
+
+    async def work(tx: Connection) -> None:
+        await progress(tx, run)
+        await write(tx)
+
+    await database.run(work)
 
 
 async def finish(

@@ -8,10 +8,11 @@ import structlog
 from gateway.agent.files import one_line
 from gateway.background.jobs import Services
 from gateway.domain.ids import FileId
-from gateway.domain.model import Model, ModelsExhausted, Prompt, Reply, SystemMessage, UserMessage
+from gateway.domain.model import ModelsExhausted, Prompt, Reply, SystemMessage, UserMessage
 from gateway.domain.tasks import Claim, Status
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.prompt_files import content, picture
+from gateway.flow.turn.wiring import reply_of
 from gateway.store import steps, tasks
 from gateway.store.people import principals
 from gateway.store.pool import Connection
@@ -76,7 +77,7 @@ class Describe:
         prompt = await _prompt(self._services.environments.of(run.principal_id).workspace, file)
         try:
             async with asyncio.timeout(SECONDS):
-                return await _reply(model, prompt)
+                return await reply_of(model, prompt)
         except (ModelsExhausted, TimeoutError) as exc:
             log.info("file.not_described", file=str(file.id), error=type(exc).__name__)
         return None
@@ -87,14 +88,6 @@ async def _prompt(workspace: Workspace, file: FileRow) -> Prompt:
     name = one_line(file.name, LONGEST)
     said = f"{name} ({one_line(file.mime, LONGEST)})\n{_MARKER}\n{text.replace(_MARKER, '')}\n{_MARKER}"
     return Prompt((SystemMessage(INSTRUCTIONS), UserMessage(said, await picture(workspace, file.view_path))))
-
-
-async def _reply(model: Model, prompt: Prompt) -> Reply | None:
-    reply: Reply | None = None
-    async for event in model.stream(prompt):
-        if isinstance(event, Reply):
-            reply = event
-    return reply
 
 
 runner = Describe

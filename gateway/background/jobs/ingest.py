@@ -127,25 +127,15 @@ class Ingest:
         pieces = channel.fetch(each.announced)
         try:
             async with asyncio.timeout(FETCH_SECONDS):
-                file = await self._services.uploads.keep(
-                    each.principal_id, each.name, each.mime, pieces, origin=each.channel
-                )
+                file = await uploads.keep(each.principal_id, each.name, each.mime, pieces, origin=each.channel)
         except TimeoutError:
             raise FetchFailed(f"it could not be fetched within {FETCH_SECONDS / 60:g} minutes") from None
         self._services.failpoints.reach(Step.INGEST_KEPT)
-
-        async def note(tx: Connection) -> None:
-            await tasks.progress(tx, run)
-            await attachments.stored(tx, each.id, file.id)
-
-        await self._database.run(note)
+        await tasks.step(self._database, run, lambda tx: attachments.stored(tx, each.id, file.id))
 
     async def _fail(self, run: Claim, each: Incomplete, error: str) -> None:
-        async def note(tx: Connection) -> None:
-            await tasks.progress(tx, run)
-            await attachments.failed(tx, each.id, " ".join(error.split())[:500])
-
-        await self._database.run(note)
+        reason = " ".join(error.split())[:500]
+        await tasks.step(self._database, run, lambda tx: attachments.failed(tx, each.id, reason))
         log.info("ingest.refused", attachment=str(each.id))
 
     def _wait(self, each: Incomplete) -> float:

@@ -1,6 +1,7 @@
 """The scheduler: whatever is due becomes a task, once for each slot, whichever process sees it first."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
@@ -23,57 +24,50 @@ LONGEST_ERROR = 500
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class Scheduler:
     """Several may run on one database.
 
     `woken` is called when there is something to claim. `may_run` says whether a principal is still let in.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        clock: Clock,
-        failpoints: Failpoints,
-        woken: Callable[[], None],
-        may_run: Callable[[Connection, PrincipalId], Awaitable[bool]],
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._failpoints = failpoints
-        self._woken = woken
-        self._may_run = may_run
+    database: Database
+    clock: Clock
+    failpoints: Failpoints
+    woken: Callable[[], None]
+    may_run: Callable[[Connection, PrincipalId], Awaitable[bool]]
 
     async def look(self) -> datetime | None:
         """Queue what is due now; returns when to look again."""
-        began = self._clock.now()
+        began = self.clock.now()
         await self.tick()
-        async with self._database.connection() as conn:
+        async with self.database.connection() as conn:
             next_due = await schedules.next_due(conn)
         if next_due is not None and next_due <= began:  # it waits for the end of its last run, which nobody announces
-            return self._clock.now() + SHORT_REST
+            return self.clock.now() + SHORT_REST
         return next_due
 
     async def tick(self) -> int:
         """Queue what is due now; returns how many tasks."""
         queued = 0
         while True:
-            seen, fired = await self._database.run(self._batch)
+            seen, fired = await self.database.run(self._batch)
             if seen:
-                self._failpoints.reach(Step.SCHEDULE_ENQUEUED)
+                self.failpoints.reach(Step.SCHEDULE_ENQUEUED)
             if fired:
-                self._woken()
+                self.woken()
             queued += fired
             if seen < BATCH:
                 return queued
 
     async def _batch(self, tx: Connection) -> tuple[int, int]:
         """One transaction: how many were due, and how many tasks came of it."""
-        now = self._clock.now()
+        now = self.clock.now()
         rows = await schedules.due(tx, now, BATCH)
         if not rows:
             return 0, 0
-        self._failpoints.reach(Step.SCHEDULE_DUE)
-        allowed = {person: await self._may_run(tx, person) for person in {row.principal_id for row in rows}}
+        self.failpoints.reach(Step.SCHEDULE_DUE)
+        allowed = {person: await self.may_run(tx, person) for person in {row.principal_id for row in rows}}
         firings: list[Firing] = []
         for row in rows:
             planned = _planned(row, now) if allowed[row.principal_id] else NOT_LET_IN

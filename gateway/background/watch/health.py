@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -37,6 +38,7 @@ async def being_the_gateway(database: Database, instance: InstanceId) -> AsyncIt
                 await leases.drop(conn, GATEWAY, instance)
 
 
+@dataclass(slots=True)
 class Health:
     """Keeps the lease and the health file fresh; what watches from outside reads the file's age.
 
@@ -44,23 +46,14 @@ class Health:
     `stop` is set. `stuck` says which channels cannot even try to work, and why.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        instance: InstanceId,
-        file: Path,
-        stuck: Callable[[], Mapping[str, str]],
-        stop: asyncio.Event,
-        clock: Clock,
-    ) -> None:
-        self._database = database
-        self._instance = instance
-        self._file = file
-        self._stuck = stuck
-        self._stop = stop
-        self._clock = clock
-        self.well = True
-        self.lost = False
+    database: Database
+    instance: InstanceId
+    file: Path
+    stuck: Callable[[], Mapping[str, str]]
+    stop: asyncio.Event
+    clock: Clock
+    well: bool = field(default=True, init=False)
+    lost: bool = field(default=False, init=False)
 
     async def look(self) -> None:
         """Renew both; the file only while everything works."""
@@ -69,8 +62,8 @@ class Health:
     async def _holds_lease(self) -> bool:
         """False also while the database cannot be asked; a reason to stop is only a lease that another gateway has."""
         try:
-            async with self._database.connection() as conn:
-                held = await leases.take(conn, GATEWAY, self._instance, LEASE_SECONDS)
+            async with self.database.connection() as conn:
+                held = await leases.take(conn, GATEWAY, self.instance, LEASE_SECONDS)
                 if held:
                     await check_not_outdated(conn)
         except TryAgainLater as exc:
@@ -79,19 +72,19 @@ class Health:
         if not held:
             log.error("health.lease_lost", problem="another gateway has taken over this database")
             self.lost = True
-            self._stop.set()
+            self.stop.set()
         return held
 
     def _channels_work(self) -> bool:
-        stuck = self._stuck()
+        stuck = self.stuck()
         for name, why in stuck.items():
             log.error("health.channel", channel=name, problem=why)
         return not stuck
 
     async def _write(self) -> bool:
-        stamp = f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}\n"
+        stamp = f"{self.clock.now():%Y-%m-%dT%H:%M:%SZ}\n"
         try:
-            await asyncio.to_thread(self._file.write_text, stamp)
+            await asyncio.to_thread(self.file.write_text, stamp)
         except OSError as exc:
             log.warning("health.file", error=str(exc))
             return False

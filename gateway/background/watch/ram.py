@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -17,27 +18,20 @@ RUNS_WHILE_SHEDDING = 4
 log = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True)
 class MemoryCeiling:
     """Looked at now and then. Nothing is lost by shedding: messages are stored, and wait longer for their turn.
 
     `shed` are callbacks that drop caches; `limit` caps the runs claimed at once; `tell` reaches the owner.
     """
 
-    def __init__(
-        self,
-        ceiling: Callable[[], int],
-        shed: Sequence[Callable[[], None]],
-        limit: Callable[[int | None], None],
-        tell: Callable[[str], Awaitable[None]],
-        used: Callable[[], int] = resident,
-    ) -> None:
-        self._ceiling = ceiling
-        self._shed = shed
-        self._limit = limit
-        self._tell = tell
-        self._used = used
-        self._seen: Memory | None = None
-        self._told = False
+    ceiling: Callable[[], int]
+    shed: Sequence[Callable[[], None]]
+    limit: Callable[[int | None], None]
+    tell: Callable[[str], Awaitable[None]]
+    used: Callable[[], int] = resident
+    _seen: Memory | None = field(default=None, init=False)
+    _told: bool = field(default=False, init=False)
 
     @property
     def memory(self) -> Memory | None:
@@ -47,7 +41,7 @@ class MemoryCeiling:
     async def look(self) -> None:
         """Shed at every look above the ceiling; an episode ends well below it."""
         before = self._seen is not None and self._seen.shedding
-        used, ceiling = self._used(), self._ceiling()
+        used, ceiling = self.used(), self.ceiling()
         shedding = used >= ceiling or (before and used >= RELIEVED * ceiling)
         self._seen = now = Memory(used, ceiling, shedding)
         if shedding is not before:
@@ -62,10 +56,10 @@ class MemoryCeiling:
         event = "memory.shedding" if now.shedding else "memory.relieved"
         log.warning(event, used_mb=_mb(now.used), ceiling_mb=_mb(now.ceiling))
         self._told = False
-        self._limit(RUNS_WHILE_SHEDDING if now.shedding else None)
+        self.limit(RUNS_WHILE_SHEDDING if now.shedding else None)
 
     async def _lighten(self, *, thoroughly: bool) -> None:
-        for drop in self._shed:
+        for drop in self.shed:
             try:
                 drop()
             except Exception:  # the others may still make room
@@ -76,7 +70,7 @@ class MemoryCeiling:
 
     async def _tell_owner(self, now: Memory) -> None:
         try:
-            await self._tell(
+            await self.tell(
                 f"I use {_mb(now.used)} MB of memory; my ceiling is {_mb(now.ceiling)} MB (limits.memory_mb). Until I "
                 f"am well below it, {RUNS_WHILE_SHEDDING} chats at most are answered at once; the others wait, none is "
                 "lost."

@@ -3,7 +3,7 @@
 import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
 import structlog
@@ -34,36 +34,26 @@ _ENTRIES = UUID("6f1f7c50-6d6e-4b0f-9a3c-5d2f6a2f0c11")
 log = structlog.get_logger(__name__)
 
 
+@dataclass
 class InboundFlow:
     """The door every channel hands its messages to."""
 
-    def __init__(
-        self,
-        database: Database,
-        people: People,
-        commands: Set[str],
-        run_command: Callable[[InboxId], Awaitable[bool]],
-        wake: Callable[[], None],
-        live: Live,
-        instance: InstanceId,
-        failpoints: Failpoints,
-        journal: Journal,
-        outages: Outages,
-        notices: Notices,
-        clock: Clock,
-    ) -> None:
-        self._database = database
-        self._people = people
-        self._commands = commands
-        self._run_command = run_command
-        self._wake = wake
-        self._live = live
-        self._failpoints = failpoints
-        self._journal = journal
-        self._notices = notices
-        self._clock = clock
-        self._spool = Spool[Accepted](journal, outages, self._store, self._put_aside)
-        self._writer = InboundWriter(people, journal, instance)
+    database: Database
+    people: People
+    commands: Set[str]
+    run_command: Callable[[InboxId], Awaitable[bool]]
+    wake: Callable[[], None]
+    live: Live
+    instance: InstanceId
+    failpoints: Failpoints
+    journal: Journal
+    outages: Outages
+    notices: Notices
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._spool = Spool[Accepted](self.journal, self.outages, self._store, self._put_aside)
+        self._writer = InboundWriter(self.people, self.journal, self.instance)
         self._quarantine = Quarantine()
         self._busy = asyncio.Semaphore(CHATS_AT_ONCE)
         self._seen: OrderedDict[tuple[str, ...], Accepted] = OrderedDict()
@@ -112,7 +102,7 @@ class InboundFlow:
         self._seen.clear()
 
     async def _accept(self, inbound: Inbound) -> Accepted:
-        self._failpoints.reach(Step.INBOUND_RECEIVED)
+        self.failpoints.reach(Step.INBOUND_RECEIVED)
         key = (*_chat(inbound), inbound.platform_id)
         if (seen := self._seen.get(key)) is not None:
             known = seen.later.result() if seen.later is not None and seen.later.done() else seen
@@ -120,7 +110,7 @@ class InboundFlow:
         role, decision = self._decide(inbound)
         if isinstance(decision, Ignore):
             return Accepted(decision)
-        arrival = Arrival(_entry_id(key), inbound, self._clock.now())
+        arrival = Arrival(_entry_id(key), inbound, self.clock.now())
         try:
             accepted = await self._keep(arrival, role, decision)
         except TryAgainLater:
@@ -133,20 +123,20 @@ class InboundFlow:
         return accepted
 
     def _decide(self, inbound: Inbound) -> tuple[Role, Decision]:
-        role = self._people.role(inbound)
-        return role, decide(inbound, role, self._commands)
+        role = self.people.role(inbound)
+        return role, decide(inbound, role, self.commands)
 
     async def _keep(self, arrival: Arrival, role: Role, decision: Decision) -> Accepted:
         """In the journal, then in the database; what meets an outage queues up behind what did before it."""
-        place = await self._journal.write(arrival, role)
-        self._failpoints.reach(Step.INBOUND_JOURNALED)
+        place = await self.journal.write(arrival, role)
+        self.failpoints.reach(Step.INBOUND_JOURNALED)
         if not self._spool.waiting:
             try:
                 return await self._store(arrival, place)
             except TryAgainLater as exc:
                 log.warning("inbound.database", error=str(exc))
         later = await self._spool.add(arrival, place)
-        self._failpoints.reach(Step.INBOUND_SPOOLED)
+        self.failpoints.reach(Step.INBOUND_SPOOLED)
         return Accepted(decision, later=later)
 
     async def _put_aside(self, arrival: Arrival, exc: Exception) -> Accepted:
@@ -154,7 +144,7 @@ class InboundFlow:
         channel = arrival.inbound.address.channel
         log.error("inbound.quarantined", entry=str(arrival.id), channel=channel, error=f"{type(exc).__name__}: {exc}")
         try:
-            await self._notices.tell_owner(
+            await self.notices.tell_owner(
                 f"A message on {channel} could not be stored and is put aside: {type(exc).__name__}. "
                 "Its text is in sessions/, the reason in the log."
             )
@@ -165,11 +155,11 @@ class InboundFlow:
     async def _store(self, arrival: Arrival, place: Place | None) -> Accepted:
         role, decision = self._decide(arrival.inbound)
         if isinstance(decision, Ignore):
-            self._journal.stored(arrival, place, None)
+            self.journal.stored(arrival, place, None)
             return Accepted(decision)
-        accepted = await self._database.run(lambda tx: self._writer.write(tx, arrival, place, role, decision))
-        self._failpoints.reach(Step.INBOUND_COMMITTED)
-        self._journal.stored(arrival, place, accepted.session_id)
+        accepted = await self.database.run(lambda tx: self._writer.write(tx, arrival, place, role, decision))
+        self.failpoints.reach(Step.INBOUND_COMMITTED)
+        self.journal.stored(arrival, place, accepted.session_id)
         await self._follow(accepted, arrival)
         return accepted
 
@@ -177,14 +167,14 @@ class InboundFlow:
         match accepted.decision:
             case RunCommand() if accepted.inbox_id is not None:
                 # Also one that was stored before: whether its effect was committed, only its row knows.
-                if not await self._run_command(accepted.inbox_id):
+                if not await self.run_command(accepted.inbox_id):
                     raise TryAgainLater("a command waits for the database, and what follows it waits with it")
             case StartTurn() | Edit() if accepted.message_id is not None and not accepted.duplicate:
-                self._wake()
+                self.wake()
                 if arrival.inbound.album:
-                    asyncio.get_running_loop().call_later(ALBUM_SECONDS, self._wake)
+                    asyncio.get_running_loop().call_later(ALBUM_SECONDS, self.wake)
                 if accepted.session_id is not None:
-                    self._live.publish(accepted.session_id, MessageStored(accepted.message_id))
+                    self.live.publish(accepted.session_id, MessageStored(accepted.message_id))
             case _:
                 pass
 

@@ -48,41 +48,30 @@ async def _nobody_changes() -> None:
     """The database tells of it."""
 
 
+@dataclass
 class CommandRunner:
     """Runs stored slash commands; a running turn never blocks them."""
 
-    def __init__(
-        self,
-        database: Database,
-        commands: Mapping[str, Command],
-        models: Callable[[], Description],
-        outbound: Outbound,
-        cancel: Callable[[tuple[TaskId, ...]], None],
-        live: Live,
-        clock: Clock,
-        failpoints: Failpoints,
-        vitals: Callable[[], Vitals] = Vitals,
-        limits: Callable[[], Limits] = Limits,
-        admit: Callable[[], Awaitable[None]] = _nobody_changes,
-    ) -> None:
-        self._database = database
-        self._commands = commands
-        self._models = models
-        self._outbound = outbound
-        self._cancel = cancel
-        self._live = live
-        self._clock = clock
-        self._failpoints = failpoints
-        self._vitals = vitals
-        self._limits = limits
-        self._admit = admit
-        self._started_at = clock.now()
+    database: Database
+    commands: Mapping[str, Command]
+    models: Callable[[], Description]
+    outbound: Outbound
+    cancel: Callable[[tuple[TaskId, ...]], None]
+    live: Live
+    clock: Clock
+    failpoints: Failpoints
+    vitals: Callable[[], Vitals] = Vitals
+    limits: Callable[[], Limits] = Limits
+    admit: Callable[[], Awaitable[None]] = _nobody_changes
+
+    def __post_init__(self) -> None:
+        self._started_at = self.clock.now()
         self._unfinished = asyncio.Event()
         self._interrupted: dict[InboxId, SessionId] = {}
 
     async def resume(self) -> None:
         """Run the commands that a crash or a database outage left without an effect."""
-        async with self._database.connection() as conn:
+        async with self.database.connection() as conn:
             left = await inbox.unhandled(conn)
         for arrival in left:
             await self.run(arrival)
@@ -92,7 +81,7 @@ class CommandRunner:
         while True:
             await self._unfinished.wait()
             self._unfinished.clear()
-            await self._clock.sleep(1.0)
+            await self.clock.sleep(1.0)
             try:
                 await self.resume()
             except TryAgainLater:
@@ -100,35 +89,35 @@ class CommandRunner:
 
     async def run(self, arrival: InboxId) -> bool:
         """Run one stored command, once; False while the database is away. What goes wrong in it becomes its reply."""
-        self._failpoints.reach(Step.COMMAND_ACCEPTED)
+        self.failpoints.reach(Step.COMMAND_ACCEPTED)
         try:
             done = await self._committed(arrival)
             if done.admission:
-                await self._admit()
+                await self.admit()
         except TryAgainLater:
             self._unfinished.set()
             return False
         self._interrupted.pop(arrival, None)
-        self._failpoints.reach(Step.COMMAND_COMMITTED)
-        self._cancel(done.cancelled)
+        self.failpoints.reach(Step.COMMAND_COMMITTED)
+        self.cancel(done.cancelled)
         for session, event in done.events:
-            self._live.publish(session, event)
-        self._outbound.wake()
+            self.live.publish(session, event)
+        self.outbound.wake()
         return True
 
     async def _session(self, arrival: InboxId) -> SessionId:
         """Where the command was said: its log lines go there."""
-        async with self._database.connection() as conn:
+        async with self.database.connection() as conn:
             return (await addresses.get(conn, (await inbox.get(conn, arrival)).address_id)).session_id
 
     async def _committed(self, arrival: InboxId) -> Done:
         try:
-            return await self._database.run(lambda tx: self._commit(tx, arrival, self._effect))
+            return await self.database.run(lambda tx: self._commit(tx, arrival, self._effect))
         except TryAgainLater:
             raise
         except Exception:  # a broken command may not take its channel down
             log.exception("command.failed", inbox_id=arrival, session_id=str(await self._session(arrival)))
-            return await self._database.run(lambda tx: self._commit(tx, arrival, _failure))
+            return await self.database.run(lambda tx: self._commit(tx, arrival, _failure))
 
     async def _commit(self, tx: Connection, arrival: InboxId, effect: Effect) -> Done:
         row = await inbox.get(tx, arrival)
@@ -141,7 +130,7 @@ class CommandRunner:
         session = reply.successor or at.session_id
         text = f"{reply.text}\n\n{NOT_TAKEN}" if row.files else reply.text
         notice = await messages.say(tx, session, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
-        await self._outbound.put(tx, at, notice.id, text)
+        await self.outbound.put(tx, at, notice.id, text)
         await inbox.handled(tx, arrival, notice.id)
         moved: Events = () if reply.successor is None else ((at.session_id, SessionReplaced(reply.successor)),)
         return Done(reply.cancelled, (*moved, (session, MessageStored(notice.id))), reply.admission)
@@ -162,14 +151,14 @@ class CommandRunner:
             role=role,
             argument=argument,
             arrival=row,
-            clock=self._clock,
+            clock=self.clock,
             started_at=self._started_at,
-            models=self._models(),
-            limits=self._limits(),
-            vitals=self._vitals(),
-            commands=self._commands,
+            models=self.models(),
+            limits=self.limits(),
+            vitals=self.vitals(),
+            commands=self.commands,
         )
-        command = self._commands[name]
+        command = self.commands[name]
         if command.owner_only and role is not Role.OWNER:
             return CommandReply(f"/{name} is for the owner alone, in a private chat.")
         return await command.run(context)

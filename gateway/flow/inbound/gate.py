@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -48,33 +48,25 @@ JOINED = (
 log = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True)
 class Gate:
     """Looks at who writes before anything is stored. `accept` takes what may pass, batch by batch, in order."""
 
-    def __init__(
-        self,
-        database: Database,
-        people: People,
-        accept: Callable[[Sequence[Inbound]], Awaitable[object]],
-        notices: Notices,
-        outbound: Outbound,
-        live: Live,
-    ) -> None:
-        self._database = database
-        self._people = people
-        self._accept = accept
-        self._notices = notices
-        self._outbound = outbound
-        self._live = live
-        self._changed = Wakeup()
-        self._answers: asyncio.Queue[Outgoing] = asyncio.Queue(WAITING)
+    database: Database
+    people: People
+    accept: Callable[[Sequence[Inbound]], Awaitable[object]]
+    notices: Notices
+    outbound: Outbound
+    live: Live
+    _changed: Wakeup = field(default_factory=Wakeup, init=False)
+    _answers: asyncio.Queue[Outgoing] = field(default_factory=lambda: asyncio.Queue(WAITING), init=False)
 
     async def receive(self, batch: Sequence[Inbound]) -> None:
         """Committed when this returns, but for what nobody may say here; raises `TryAgainLater` as `accept` does."""
         until = asyncio.get_running_loop().time() + LOOK_WITHIN
         passing = [each for inbound in batch if (each := await self._let_by(inbound, until)) is not None]
         if passing:
-            await self._accept(passing)
+            await self.accept(passing)
 
     def people_changed(self) -> None:
         """Another process let somebody in, turned somebody away or joined accounts."""
@@ -93,7 +85,7 @@ class Gate:
     async def _let_by(self, inbound: Inbound, until: float) -> Inbound | None:
         if not inbound.private:
             return self._in_group(inbound)
-        role, code = self._people.role(inbound), _link_code(inbound)
+        role, code = self.people.role(inbound), _link_code(inbound)
         if role is Role.OWNER or inbound.sender.is_bot or (role is Role.MEMBER and code is None):
             return inbound
         try:
@@ -106,18 +98,18 @@ class Gate:
         return None if role is Role.STRANGER else inbound
 
     def _in_group(self, inbound: Inbound) -> Inbound | None:
-        groups = self._people.rule(inbound.address.channel).groups
-        if groups == "off" or self._people.role(inbound) is Role.STRANGER:
+        groups = self.people.rule(inbound.address.channel).groups
+        if groups == "off" or self.people.role(inbound) is Role.STRANGER:
             return None
         return replace(inbound, addressed=True) if groups == "all" else inbound
 
     async def _stranger(self, inbound: Inbound) -> Inbound | None:
-        if self._people.rule(inbound.address.channel).mode != "pairing" or inbound.edits is not None:
+        if self.people.rule(inbound.address.channel).mode != "pairing" or inbound.edits is not None:
             return None
-        async with self._database.connection() as conn:
+        async with self.database.connection() as conn:
             standing = await pairings.standing(conn, inbound)
         if standing == "approved":  # by another process
-            await self._people.refresh(self._database)
+            await self.people.refresh(self.database)
             return inbound
         if standing is None:
             await self._ask(inbound)
@@ -128,13 +120,13 @@ class Gate:
 
         A wrong one is to a stranger like any other word, and leaves a member's account free.
         """
-        joined = await self._database.run(lambda tx: self._join(tx, inbound, code))
+        joined = await self.database.run(lambda tx: self._join(tx, inbound, code))
         if joined is None:
             return None if role is Role.STRANGER else inbound
         if isinstance(joined, MessageRow):
-            await self._people.refresh(self._database)
-            self._live.publish(joined.session_id, MessageStored(joined.id))
-            self._outbound.wake()
+            await self.people.refresh(self.database)
+            self.live.publish(joined.session_id, MessageStored(joined.id))
+            self.outbound.wake()
         elif role is Role.STRANGER:
             return await self._stranger(inbound)
         else:
@@ -150,7 +142,7 @@ class Gate:
         if isinstance(link, Refusal):
             return link
         person = link.principal_id
-        if not self._people.may_join(inbound, person):
+        if not self.people.may_join(inbound, person):
             return Refusal.WRONG
         other = await addresses.lock_joined(tx, link.address_id)
         await sessions.lock(tx, other.session_id)
@@ -158,16 +150,16 @@ class Gate:
             return None
         at = await addresses.place(tx, inbound.address, person, other.session_id)
         said = await messages.say(tx, at.session_id, person, Notice(JOINED), label=Label.OWNER, address=at.id)
-        await self._outbound.put(tx, at, said.id, JOINED)
+        await self.outbound.put(tx, at, said.id, JOINED)
         return said
 
     async def _ask(self, inbound: Inbound) -> None:
-        asked = await self._database.run(lambda tx: pairings.request(tx, inbound, new_code()))
+        asked = await self.database.run(lambda tx: pairings.request(tx, inbound, new_code()))
         if asked is None:
             return
         log.info("gate.asked", channel=asked.channel, request=asked.id)
         self._say(asked.address, ASKED.format(code=asked.code), f"pairing-{asked.id}-{asked.code}")
-        await self._notices.tell_owner(
+        await self.notices.tell_owner(
             f"{asked} asks to be let in. The code they were given is {asked.code}; it is good for {MINUTES} minutes. "
             f"/pairing approve {asked.code} lets them in, /pairing deny {asked.code} turns them away.",
             (Button("Let in", f"/pairing approve {asked.code}"), Button("No", f"/pairing deny {asked.code}")),
@@ -179,7 +171,7 @@ class Gate:
 
     async def _answer(self, message: Outgoing) -> None:
         """Best effort: nothing is owed to a stranger."""
-        channel = self._outbound.channel(message.address)
+        channel = self.outbound.channel(message.address)
         if channel is None:
             return
         try:
@@ -195,7 +187,7 @@ class Gate:
             await self._changed.wait(LOOK_AGAIN)
             self._changed.clear()
             try:
-                await self._people.refresh(self._database)
+                await self.people.refresh(self.database)
             except TryAgainLater as exc:
                 log.info("gate.database", error=str(exc))
             await asyncio.sleep(SETTLE)

@@ -30,23 +30,17 @@ class _Waiting(Generic[Stored]):
     stored: "asyncio.Future[Stored]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
+@dataclass(slots=True)
 class Spool(Generic[Stored]):
     """Acknowledges by the disk, not the database. What a crash leaves in it, the next start finds in the journal."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        outages: Outages,
-        store: Callable[[Arrival, Place], Awaitable[Stored]],
-        put_aside: Callable[[Arrival, Exception], Awaitable[Stored]],
-    ) -> None:
-        self._journal = journal
-        self._outages = outages
-        self._store = store
-        self._put_aside = put_aside
-        self._quarantine = Quarantine()
-        self._waiting: deque[_Waiting[Stored]] = deque()
-        self._filled = asyncio.Event()
+    journal: Journal
+    outages: Outages
+    store: Callable[[Arrival, Place], Awaitable[Stored]]
+    put_aside: Callable[[Arrival, Exception], Awaitable[Stored]]
+    _quarantine: Quarantine = field(default_factory=Quarantine, init=False)
+    _waiting: deque[_Waiting[Stored]] = field(default_factory=deque, init=False)
+    _filled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     @property
     def waiting(self) -> bool:
@@ -57,10 +51,10 @@ class Spool(Generic[Stored]):
         """On disk when this returns; the future tells what became of it. Raises `TryAgainLater` when it is not."""
         if place is None or len(self._waiting) >= LIMIT:
             raise TryAgainLater("the database does not answer, and this message cannot be kept without it")
-        await self._journal.sync(place)
+        await self.journal.sync(place)
         entry: _Waiting[Stored] = _Waiting(arrival, place)
         self._waiting.append(entry)
-        self._outages.note(arrival.inbound.address, private=arrival.inbound.private)
+        self.outages.note(arrival.inbound.address, private=arrival.inbound.private)
         self._filled.set()
         return entry.stored
 
@@ -70,7 +64,7 @@ class Spool(Generic[Stored]):
             if self._waiting:
                 while self._waiting:
                     await self._store_next(self._waiting[0])
-                self._outages.over()
+                self.outages.over()
                 log.info("spool.empty")
             self._filled.clear()
             await self._filled.wait()
@@ -82,7 +76,7 @@ class Spool(Generic[Stored]):
 
     async def _store_next(self, entry: _Waiting[Stored]) -> None:
         try:
-            stored = await self._store(entry.arrival, entry.place)
+            stored = await self.store(entry.arrival, entry.place)
         except TryAgainLater as exc:
             log.warning("spool.waits", entries=len(self._waiting), error=str(exc))
             await asyncio.sleep(AGAIN_AFTER)
@@ -92,7 +86,7 @@ class Spool(Generic[Stored]):
             if not self._quarantine.give_up((str(entry.arrival.id),)):
                 await asyncio.sleep(AGAIN_AFTER)
                 return
-            stored = await self._put_aside(entry.arrival, exc)
+            stored = await self.put_aside(entry.arrival, exc)
         self._waiting.popleft()
         if not entry.stored.cancelled():
             entry.stored.set_result(stored)

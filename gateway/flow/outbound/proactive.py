@@ -1,7 +1,7 @@
 """Proactive messages: sent to a person without being asked for, in one of their own chats and nowhere else."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from gateway.domain.channel import Button
@@ -25,6 +25,7 @@ class HandedOver(SupaclawError):
     """The chat belongs to somebody else now; nothing was stored there."""
 
 
+@dataclass(frozen=True, slots=True)
 class ProactiveMessages:
     """Stores a message in a chat, so that the person can reply to it; it never starts a turn.
 
@@ -32,18 +33,15 @@ class ProactiveMessages:
     first, and locks its own session and task after that.
     """
 
-    def __init__(
-        self, database: Database, outbound: Outbound, live: Live, configured: Callable[[], Collection[str]]
-    ) -> None:
-        self._database = database
-        self._outbound = outbound
-        self._live = live
-        self._configured = configured
+    database: Database
+    outbound: Outbound
+    live: Live
+    configured: Callable[[], Collection[str]]
 
     @property
     def channels(self) -> set[str]:
         """The channels on which people can be reached."""
-        return {PAGE, *self._configured()}
+        return {PAGE, *self.configured()}
 
     async def destination(
         self,
@@ -95,13 +93,13 @@ class ProactiveMessages:
             tx, held.session_id, principal, said, label=label, origin=origin, address=held.id, task=task
         )
         shown = entry.text if sent is None else sent
-        await self._outbound.put(tx, held, row.id, shown, files=files, buttons=buttons)
+        await self.outbound.put(tx, held, row.id, shown, files=files, buttons=buttons)
         return row
 
     def committed(self, row: MessageRow) -> None:
         """Publish a message that was stored, and wake the sender."""
-        self._live.publish(row.session_id, MessageStored(row.id))
-        self._outbound.wake()
+        self.live.publish(row.session_id, MessageStored(row.id))
+        self.outbound.wake()
 
     async def tell(
         self,
@@ -120,7 +118,7 @@ class ProactiveMessages:
                 return None
             return await self.say(tx, at, principal, entry, label=label, origin=origin, buttons=buttons)
 
-        row = await self._database.run(work)
+        row = await self.database.run(work)
         if row is not None:
             self.committed(row)
         return row

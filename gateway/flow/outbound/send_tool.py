@@ -83,7 +83,7 @@ class SendTool:
         ids = [enclosed.id] if enclosed else []
         row = await self._proactive.say(tx, at, principal, said, label=label, origin="agent", sent=text, files=ids)
         if enclosed:
-            await attachments.link(tx, principal, row.id, at.channel, enclosed)
+            await attachments.add_kept(tx, principal, row.id, at.channel, [enclosed.announced])
         return row
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -29,22 +30,20 @@ ANYWHERE = Capabilities(max_text=4000, max_marks=100)
 log = structlog.get_logger(__name__)
 
 
+@dataclass
 class Outbound:
     """The sender: one lane per address, so that a slow chat delays nobody else.
 
     `attempted` is told of the message after each attempt to send a part of it; it must not block.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        failpoints: Failpoints,
-        roots: Roots = no_root,
-        attempted: Callable[[MessageId], None] = lambda _: None,
-    ) -> None:
-        self._database = database
-        self._delivery = Delivery(database, failpoints, roots)
-        self._attempted = attempted
+    database: Database
+    failpoints: Failpoints
+    roots: Roots = no_root
+    attempted: Callable[[MessageId], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        self._delivery = Delivery(self.database, self.failpoints, self.roots)
         self._channels: dict[str, Channel] = {}
         self._met: set[str] = set()
         self._awake = Wakeup()
@@ -91,11 +90,11 @@ class Outbound:
         The first time since the start, what a crash left on its way there is looked at.
         """
         if name not in self._met:
-            async with self._database.connection() as conn:
+            async with self.database.connection() as conn:
                 left = await outbox.left_sending(conn, name)
             for row in left:
                 await self._delivery.resume(channel, row)
-                self._attempted(row.message_id)
+                self.attempted(row.message_id)
             self._met.add(name)
         self._channels[name] = channel
         self.wake()
@@ -129,7 +128,7 @@ class Outbound:
         if len(self._busy) >= LANES:
             return
         busy = list(self._busy)  # one that ends meanwhile may leave more to send
-        async with self._database.connection() as conn:
+        async with self.database.connection() as conn:
             due = await outbox.due(conn, list(self._channels), busy, LANES - len(busy), list(self._left))
         if not due and not busy:
             self._idle.set()
@@ -141,10 +140,10 @@ class Outbound:
         due: OutboxRow | None = row
         self._left.discard(row.id)
         try:
-            async with self._database.connection() as conn:
+            async with self.database.connection() as conn:
                 at = await addresses.get(conn, row.address_id)
             while due and (channel := self.channel(at)) and await self._send(channel, at, due):
-                async with self._database.connection() as conn:
+                async with self.database.connection() as conn:
                     due = await outbox.next_for(conn, at.id)
         except DatabaseDown as exc:
             log.warning("outbound.waits", error=str(exc))
@@ -160,4 +159,4 @@ class Outbound:
         try:
             return await self._delivery.send(channel, at, row)
         finally:
-            self._attempted(row.message_id)
+            self.attempted(row.message_id)

@@ -13,14 +13,13 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import RunLost
 from gateway.domain.events import ModelReplied
 from gateway.domain.ids import MessageId, SessionId
-from gateway.domain.model import ModelsExhausted, Prompt, Reply
-from gateway.domain.principals import Label
+from gateway.domain.model import ModelsExhausted, Reply
 from gateway.domain.tasks import Claim
 from gateway.domain.transcript import Summary
 from gateway.flow.live import Live, MessageStored, TurnStarted
 from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.sinks import Sink
-from gateway.flow.turn.wiring import LEAST, SizedModel
+from gateway.flow.turn.wiring import LEAST, SizedModel, reply_of
 from gateway.store import sessions, steps, tasks
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import journals, memories, messages
@@ -97,7 +96,7 @@ class Compactor:
             return None
         prompt = await asyncio.to_thread(prompt_for, what, max(model.prompt_budget(), LEAST), limit)
         try:
-            return await _reply(model, prompt)
+            return await reply_of(model, prompt)
         except ModelsExhausted as exc:
             log.warning("summary.no_model", attempts=len(exc.attempts))
         except Exception:
@@ -114,7 +113,17 @@ class Compactor:
         if await messages.newest_summary(tx, session) != (what.previous.id if what.previous else None):
             return None
         label = await sessions.label(tx, session)
-        await _remember(tx, run, session, summary, label)
+        for fact in summary.facts:
+            await memories.add(
+                tx,
+                run.principal_id,
+                fact,
+                label=label,
+                origin="compaction",
+                session=session,
+                first_seq=what.first,
+                last_seq=what.last,
+            )
         text = Summary(written(summary.sections, summary.limit))
         row = await messages.say(tx, session, run.principal_id, text, label=label, task=run.id, covers=what.last)
         await journals.close(tx, session, goal(summary.sections))
@@ -129,27 +138,3 @@ class Compactor:
         if joined:
             self.live.publish(again.session, TurnStarted(joined, run))
         return again
-
-
-async def _reply(model: SizedModel, prompt: Prompt) -> Reply:
-    reply: Reply | None = None
-    async for event in model.stream(prompt):
-        if isinstance(event, Reply):
-            reply = event
-    if reply is None:
-        raise RuntimeError("the model's stream ended without a reply")
-    return reply
-
-
-async def _remember(tx: Connection, run: Claim, session: SessionId, summary: NewSummary, label: Label) -> None:
-    for fact in summary.facts:
-        await memories.add(
-            tx,
-            run.principal_id,
-            fact,
-            label=label,
-            origin="compaction",
-            session=session,
-            first_seq=summary.what.first,
-            last_seq=summary.what.last,
-        )

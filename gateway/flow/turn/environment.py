@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -44,29 +44,22 @@ class AgentEnvironment:
         return sum(map(estimate_tool, self.toolbox.specs))
 
 
+@dataclass
 class AgentEnvironments:
     """Builds each environment once. The owner's files are the workspace; a member's lie outside it, under their id."""
 
-    def __init__(
-        self,
-        database: Database,
-        people: People,
-        workspace: Path,
-        others: Path,
-        families: Sequence[Family],
-        send_tool: SendTool | None = None,
-        clock: Clock | None = None,
-        owner_zone: Callable[[], str | None] = lambda: None,
-    ) -> None:
-        self._database = database
-        self._people = people
-        self._workspace = Workspace(workspace)
+    database: Database
+    people: People
+    workspace: Path
+    others: Path
+    families: Sequence[Family]
+    send_tool: SendTool | None = None
+    clock: Clock = field(default_factory=SystemClock)
+    owner_zone: Callable[[], str | None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self._workspace = Workspace(self.workspace)
         self._personas = Persona(self._workspace)
-        self._others = others
-        self._families = families
-        self._send_tool = send_tool
-        self._clock = clock or SystemClock()
-        self._owner_zone = owner_zone
         self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
 
     def of(self, principal: PrincipalId) -> AgentEnvironment:
@@ -83,23 +76,23 @@ class AgentEnvironments:
         self._built.clear()
 
     def _build(self, principal: PrincipalId) -> AgentEnvironment:
-        owner = self._people.is_owner(principal)
+        owner = self.people.is_owner(principal)
         workspace = self._workspace if owner else self._apart(principal)
         # Whoever is not the owner works on a store that holds nothing but their own.
-        database = self._database if owner else self._database.bound(principal)
-        post = self._send_tool.bound(database).of(principal, workspace) if self._send_tool else no_chats
+        database = self.database if owner else self.database.bound(principal)
+        post = self.send_tool.bound(database).of(principal, workspace) if self.send_tool else no_chats
         recorder = _recorder(database, principal, Label.OWNER if owner else Label.KNOWN)
         zone = partial(self._zone, workspace, owner)
-        context = PrincipalContext(principal, Role.OWNER if owner else Role.MEMBER, database.run, self._clock, zone)
+        context = PrincipalContext(principal, Role.OWNER if owner else Role.MEMBER, database.run, self.clock, zone)
         services = Services(workspace, recorder, post, _finder(database, principal), context)
-        tools = [tool for family in self._families for tool in family(services)]
+        tools = [tool for family in self.families for tool in family(services)]
         return AgentEnvironment(workspace, Toolbox(tools, spill=_spill(workspace)), self._personas, zone)
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
-        return (self._owner_zone() if owner else None) or zone_in(self._personas.user(workspace))
+        return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))
 
     def _apart(self, principal: PrincipalId) -> Workspace:
-        root = self._others / str(principal)
+        root = self.others / str(principal)
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         return Workspace(root)
 

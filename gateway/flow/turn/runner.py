@@ -60,27 +60,21 @@ class TurnResult:
         return answer
 
 
+@dataclass
 class TurnRunner:
     """One for all runs, so that they share one count of the spending."""
 
-    def __init__(
-        self,
-        database: Database,
-        models: Callable[[], SizedModel],
-        limits: Callable[[], Limits],
-        environments: AgentEnvironments,
-        live: Live,
-        clock: Clock,
-        failpoints: Failpoints,
-        compactor: Compactor,
-    ) -> None:
-        self._database = database
-        self._models = models
-        self._budgets = Budgets(database, limits, clock)
-        self._environments = environments
-        self._live = live
-        self._failpoints = failpoints
-        self._compactor = compactor
+    database: Database
+    models: Callable[[], SizedModel]
+    limits: Callable[[], Limits]
+    environments: AgentEnvironments
+    live: Live
+    clock: Clock
+    failpoints: Failpoints
+    compactor: Compactor
+
+    def __post_init__(self) -> None:
+        self._budgets = Budgets(self.database, self.limits, self.clock)
 
     async def answer(
         self, run: Claim, opened: OpenedTurn, sinks: Sequence[Sink] = (), model: SizedModel | None = None
@@ -93,9 +87,9 @@ class TurnRunner:
         allowed = await self._budgets.allow(opened.principal.role)
         if allowed.refusal is not None:
             return TurnResult(Notice(allowed.refusal), status=Status.FAILED, error="out of budget")
-        budget, asked = None, model or self._models()
-        stored = StepSink(self._database, run, opened.session, opened.label, self._failpoints)
-        sinks = (stored, LiveSink(self._live, opened.session), self._budgets, *sinks)
+        budget, asked = None, model or self.models()
+        stored = StepSink(self.database, run, opened.session, opened.label, self.failpoints)
+        sinks = (stored, LiveSink(self.live, opened.session), self._budgets, *sinks)
         while True:
             conversation = await self._prepared(run, opened, asked, allowed.limits, budget)
             try:
@@ -115,16 +109,14 @@ class TurnRunner:
         conversation = self._conversation(run, opened, model, limits, budget)
         if budget is None and limits.stop(opened.spent):
             return conversation
-        ready = await self._compactor.prepare(
-            run, opened, conversation.room, self._budgets, overflow=budget is not None
-        )
+        ready = await self.compactor.prepare(run, opened, conversation.room, self._budgets, overflow=budget is not None)
         return conversation if ready is opened else self._conversation(run, ready, model, limits, budget)
 
     def _conversation(
         self, run: Claim, opened: OpenedTurn, model: SizedModel, limits: Limits, budget: int | None
     ) -> LoopWiring:
-        environment = self._environments.of(run.principal_id)
-        return LoopWiring(self._database, self._live, run, opened, environment, model, limits, budget)
+        environment = self.environments.of(run.principal_id)
+        return LoopWiring(self.database, self.live, run, opened, environment, model, limits, budget)
 
     async def _follow(self, conversation: LoopWiring, sinks: Sequence[Sink]) -> TurnResult:
         """The loop, each event in its sinks before the next one is made; raises `ModelsExhausted`."""

@@ -1,6 +1,7 @@
 """Sinks: what a turn emits becomes rows and a live view."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from gateway.config.failpoints import Failpoints, Step
@@ -24,30 +25,28 @@ class Sink(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class StepSink:
     """Commits each step of a run under its fence, before the loop goes on."""
 
-    def __init__(
-        self, database: Database, run: Claim, session: SessionId, label: Label, failpoints: Failpoints
-    ) -> None:
-        self._database = database
-        self._run = run
-        self._session = session
-        self._label = label
-        self._failpoints = failpoints
+    database: Database
+    run: Claim
+    session: SessionId
+    label: Label
+    failpoints: Failpoints
 
     async def take(self, event: TurnEvent) -> None:
         """Raises `RunLost` when the run no longer owns its task."""
         match event:
             case ModelReplied():
-                self._failpoints.reach(Step.MODEL_REPLIED)
+                self.failpoints.reach(Step.MODEL_REPLIED)
                 if event.intents:
                     await self._commit(lambda tx: self._store_step(tx, event))
-                    self._failpoints.reach(Step.STEP_COMMITTED)
+                    self.failpoints.reach(Step.STEP_COMMITTED)
             case ToolFinished():
-                self._failpoints.reach(Step.TOOL_RAN)
+                self.failpoints.reach(Step.TOOL_RAN)
                 await self._commit(lambda tx: self._store_result(tx, event))
-                self._failpoints.reach(Step.RESULT_COMMITTED)
+                self.failpoints.reach(Step.RESULT_COMMITTED)
             case TextDelta() | Restarted() | Steered() | Answered():
                 pass
             case _:
@@ -55,25 +54,25 @@ class StepSink:
 
     async def _commit(self, write: Callable[[Connection], Awaitable[None]]) -> None:
         async def work(tx: Connection) -> None:
-            await sessions.lock(tx, self._session)
-            await tasks.progress(tx, self._run)
+            await sessions.lock(tx, self.session)
+            await tasks.progress(tx, self.run)
             await write(tx)
 
-        await self._database.run(work)
+        await self.database.run(work)
 
     async def _store_step(self, tx: Connection, event: ModelReplied) -> None:
-        run = self._run
+        run = self.run
         if event.reply.text:
             interim = AssistantText(event.reply.text, final=False)
             await messages.say(
-                tx, self._session, run.principal_id, interim, label=self._label, origin="agent", task=run.id
+                tx, self.session, run.principal_id, interim, label=self.label, origin="agent", task=run.id
             )
-        await messages.intend(tx, self._session, run.principal_id, run.id, event.intents, self._label)
+        await messages.intend(tx, self.session, run.principal_id, run.id, event.intents, self.label)
         await steps.model_called(tx, run.id, run.principal_id, event.reply)
 
     async def _store_result(self, tx: Connection, event: ToolFinished) -> None:
-        run = self._run
-        await messages.conclude(tx, self._session, run.principal_id, run.id, event.intent, event.result, self._label)
+        run = self.run
+        await messages.conclude(tx, self.session, run.principal_id, run.id, event.intent, event.result, self.label)
         await steps.tool_ran(tx, run.id, run.principal_id, event.intent.call.name, event.duration_ms)
 
 

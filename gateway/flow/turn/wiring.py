@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence, Set
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.agent.context import system_prompt, to_messages
@@ -11,7 +12,7 @@ from gateway.agent.limits import Limits
 from gateway.agent.loop import run_turn
 from gateway.domain.events import TurnEvent
 from gateway.domain.ids import MessageId, TaskId
-from gateway.domain.model import Model, Prompt, SystemMessage
+from gateway.domain.model import Model, Prompt, Reply, SystemMessage
 from gateway.domain.tasks import Claim
 from gateway.domain.tokens import estimate
 from gateway.domain.transcript import Entry, Summary, UserText
@@ -37,38 +38,38 @@ class SizedModel(Model, Protocol):
         ...
 
 
+async def reply_of(model: Model, prompt: Prompt) -> Reply:
+    """What a model says in the end, for whoever does not follow it."""
+    replies = [event async for event in model.stream(prompt) if isinstance(event, Reply)]
+    if not replies:
+        raise RuntimeError("the model's stream ended without a reply")
+    return replies[-1]
+
+
+@dataclass
 class LoopWiring:
     """One run of the loop; `budget` limits a prompt to fewer tokens than the model takes."""
 
-    def __init__(
-        self,
-        database: Database,
-        live: Live,
-        run: Claim,
-        opened: OpenedTurn,
-        environment: AgentEnvironment,
-        model: SizedModel,
-        limits: Limits,
-        budget: int | None = None,
-    ) -> None:
-        self._database = database
-        self._live = live
-        self._run = run
-        self._opened = opened
-        self._environment = environment
-        self._model = model
-        self._limits = limits
-        self._most = budget
-        listed = index(opened.files, opened.all_files)
+    database: Database
+    live: Live
+    run: Claim
+    opened: OpenedTurn
+    environment: AgentEnvironment
+    model: SizedModel
+    limits: Limits
+    budget: int | None = None
+
+    def __post_init__(self) -> None:
+        listed = index(self.opened.files, self.opened.all_files)
         standing = system_prompt(
-            environment.persona(),
-            opened.principal,
-            zone=environment.zone(),
+            self.environment.persona(),
+            self.opened.principal,
+            zone=self.environment.zone(),
             sections=(listed,),
-            heartbeat=opened.heartbeat,
+            heartbeat=self.opened.heartbeat,
         )
         self._system = SystemMessage(standing)
-        self._pending = opened.pending(run)
+        self._pending = self.opened.pending(self.run)
         self._fresh = not self._pending
         self._asked: Prompt | None = None
 
@@ -82,22 +83,22 @@ class LoopWiring:
     def prompted(self) -> int:
         """Tokens of the last prompt."""
         said = self._asked.messages if self._asked else ()
-        return self._environment.schema_tokens + sum(message_tokens(message, estimate) for message in said)
+        return self.environment.schema_tokens + sum(message_tokens(message, estimate) for message in said)
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """As `run_turn`; raises `ModelsExhausted` and `RunLost`."""
-        rows = (*self._opened.history, *_in_order(self._opened.transcript, self._run.id))
-        entries = await self._shown(rows, set(self._opened.asked_ids))
+        rows = (*self.opened.history, *_in_order(self.opened.transcript, self.run.id))
+        entries = await self._shown(rows, set(self.opened.asked_ids))
         turn = run_turn(
             entries,
-            model=self._model,
-            toolbox=self._environment.toolbox,
+            model=self.model,
+            toolbox=self.environment.toolbox,
             render=self._render,
             steer=self._steer,
-            caller=self._opened.caller(self._run),
-            limits=self._limits,
+            caller=self.opened.caller(self.run),
+            limits=self.limits,
             pending=self._pending,
-            spent=self._opened.spent,
+            spent=self.opened.spent,
         )
         async with aclosing(turn) as events:
             async for event in events:
@@ -106,37 +107,37 @@ class LoopWiring:
     def _render(self, entries: Sequence[Entry]) -> Prompt:
         whole = (self._system, *to_messages(entries))
         summaries = sum(isinstance(entry, Summary) for entry in entries[:1])
-        self._asked = Prompt(fit(whole, self._budget(), estimate, pinned=summaries), self._environment.toolbox.specs)
+        self._asked = Prompt(fit(whole, self._budget(), estimate, pinned=summaries), self.environment.toolbox.specs)
         return self._asked
 
     def _budget(self) -> int:
         """Tokens of a prompt without the tools."""
-        accepted = self._model.prompt_budget()
-        most = accepted if self._most is None else min(accepted, self._most)
-        return max(most - self._environment.schema_tokens, LEAST)
+        accepted = self.model.prompt_budget()
+        most = accepted if self.budget is None else min(accepted, self.budget)
+        return max(most - self.environment.schema_tokens, LEAST)
 
     async def _steer(self) -> Sequence[UserText]:
         """What arrived since the last model call; nothing at the first one, for the turn has just read its messages."""
         if self._fresh:
             self._fresh = False
             return ()
-        async with self._database.connection() as conn:
-            if not await unread.left(conn, self._opened.session):
+        async with self.database.connection() as conn:
+            if not await unread.left(conn, self.opened.session):
                 return ()
-        rows = await self._database.run(self._take)
+        rows = await self.database.run(self._take)
         if rows:
-            self._live.publish(self._opened.session, TurnStarted(tuple(row.id for row in rows), self._run))
+            self.live.publish(self.opened.session, TurnStarted(tuple(row.id for row in rows), self.run))
         entries = await self._shown(rows, {row.id for row in rows})
         return [entry for entry in entries if isinstance(entry, UserText)]
 
     async def _shown(self, rows: Sequence[MessageRow], asked: Set[MessageId]) -> list[Entry]:
-        entries = await shortened(rows, self._environment.workspace)
-        return await with_files(entries, self._environment.workspace, asked)
+        entries = await shortened(rows, self.environment.workspace)
+        return await with_files(entries, self.environment.workspace, asked)
 
     async def _take(self, tx: Connection) -> list[MessageRow]:
-        await sessions.lock(tx, self._opened.session)
-        await tasks.hold(tx, self._run)
-        return await attachments.joined(tx, await unread.take(tx, self._opened.session, joining=True))
+        await sessions.lock(tx, self.opened.session)
+        await tasks.hold(tx, self.run)
+        return await attachments.joined(tx, await unread.take(tx, self.opened.session, joining=True))
 
 
 def _in_order(rows: Sequence[MessageRow], run: TaskId) -> Sequence[MessageRow]:

@@ -3,7 +3,7 @@
 import hashlib
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Literal, NewType
 from uuid import UUID, uuid4
@@ -150,14 +150,5 @@ async def sign_out_everywhere(database: Database, principal: PrincipalId) -> Non
 
 
 def _token(row: asyncpg.Record) -> TokenRow:
-    return TokenRow(
-        id=row["id"],
-        principal_id=row["principal_id"],
-        name=row["name"],
-        kind=row["kind"],
-        scopes=tuple(map(Scope, row["scopes"])),
-        created_at=row["created_at"],
-        last_used_at=row["last_used_at"],
-        expires_at=row["expires_at"],
-        source=row["source"],
-    )
+    known = {each.name: row[each.name] for each in fields(TokenRow)}
+    return TokenRow(**{**known, "scopes": tuple(map(Scope, row["scopes"]))})

@@ -1,7 +1,7 @@
 """Schedules and what became of their slots."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Self
 from uuid import uuid4
@@ -40,16 +40,9 @@ class ScheduleRow:
         """From its row."""
         when: When = Once(row["run_at"]) if row["run_at"] else Recurring(row["cron"]) if row["cron"] else None
         history, misfire = row["include_session_history"], Misfire(row["misfire"])
-        return cls(
-            id=row["id"],
-            principal_id=row["principal_id"],
-            definition=Definition(row["name"], row["prompt"], when, row["zone"], misfire, history),
-            address_id=row["address_id"],
-            label=Label(row["label"]),
-            **{name: row[name] for name in ("origin", "next_run_at", "task_id", "paused_at", "completed_at")},
-            failing_since=row["failing_since"],
-            created_at=row["created_at"],
-        )
+        definition = Definition(row["name"], row["prompt"], when, row["zone"], misfire, history)
+        known = {each.name: row[each.name] for each in fields(cls) if each.name != "definition"}
+        return cls(**{**known, "definition": definition, "label": Label(row["label"])})
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from gateway.domain.ids import FileId, MessageId, PrincipalId, SessionId
 from gateway.domain.inbound import Attachment
 from gateway.domain.texts import storable
 from gateway.store.pool import Connection
-from gateway.store.transcript.files import FileRow
 from gateway.store.transcript.messages import MessageRow
 
 LONGEST = 1_000
@@ -83,11 +82,6 @@ async def add_kept(
         [_uuid(each.ref) for each in announced],
         [storable(each.name[:LONGEST]) for each in announced],
     )
-
-
-async def link(conn: Connection, principal: PrincipalId, message: MessageId, channel: str, file: FileRow) -> None:
-    """A file that is here already goes with a message."""
-    await add_kept(conn, principal, message, channel, [file.announced])
 
 
 async def incomplete(conn: Connection, message: MessageId) -> list[Incomplete]:

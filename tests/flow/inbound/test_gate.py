@@ -218,7 +218,7 @@ async def test_what_may_not_be_acknowledged_is_not(
     async def full(_: object) -> None:
         raise TryAgainLater("the disk is full")
 
-    monkeypatch.setattr(gate, "_accept", full)
+    monkeypatch.setattr(gate, "accept", full)
     await gate.receive([stranger()])
     with pytest.raises(TryAgainLater, match="disk"):
         await gate.receive([stranger(), message("hello")])

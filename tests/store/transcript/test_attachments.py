@@ -205,7 +205,7 @@ class TestShown:
     async def test_a_file_the_agent_sent_is_listed_too(self, world: World) -> None:
         answer, file = await world.answer("here"), await kept(world, "notes/a.md", "agent")
         async with world.database.transaction() as tx:
-            await attachments.link(tx, world.principal, answer, "fake", file)
+            await attachments.add_kept(tx, world.principal, answer, "fake", [file.announced])
             _, listed, _ = await attachments.of_turn(tx, world.session, [], 50)
         assert [(each.name, each.problem) for each in listed] == [("a.md", "")]
 
