@@ -19,7 +19,7 @@ dev: setup  ## The same, started again whenever the code changes.
 
 test: check wheel  ## Every check there is.
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q -n auto --maxprocesses 4 --dist worksteal
+	$(BIN)/coverage run -m pytest -q -n 3 --dist worksteal
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage json -q -o build/coverage.json
 	$(BIN)/python tests/coverage_gate.py build/coverage.json --lines 85 --branches 80

@@ -68,7 +68,7 @@ async def test_an_idle_gateway_shows_that_it_lives_and_asks_no_model(
     health.unlink(missing_ok=True)
 
     async def it_is_back() -> bool:
-        return health.exists()
+        return health.exists() and bool(health.read_text())
 
     await until(it_is_back)
 

@@ -80,10 +80,10 @@ async def test_a_gateway_that_finds_a_newer_schema_claims_nothing_more_and_says_
     telegram.say("hello mk1x", OWNER)
     await gateway.hears("a newer SupaClaw took this database over")
 
-    assert [row["status"] for row in await gateway.rows("select status from tasks")] == ["pending"]
     assert "a newer SupaClaw took this database over" in (await gateway.command("status")).told
     telegram.say("/status", OWNER)
     await telegram.wait_for(lambda tg: any("a newer SupaClaw took this database over" in s.text for s in tg.sent))
+    assert [row["status"] for row in await gateway.rows("select status from tasks")] == ["pending"]
     assert models.count == 0
 
     await gateway.rows("delete from migrations where name = 'later'")

@@ -14,7 +14,7 @@ from gateway.store.pool import Database
 KEPT = "I have kept your message, but my database does not answer. I will reply as soon as it is back."
 PATIENCE = 5.0
 """Seconds: a restart of the database is not worth a word."""
-TELL_WITHIN = 10.0
+ANSWER_WITHIN, TELL_WITHIN = 5.0, 10.0
 REMEMBERED = 10_000
 
 log = structlog.get_logger(__name__)
@@ -57,7 +57,7 @@ class Outages:
     async def _answers(self) -> bool:
         """Whether the database does; perhaps nobody has had a reason to notice."""
         try:
-            async with asyncio.timeout(PATIENCE), self._database.connection() as conn:
+            async with asyncio.timeout(ANSWER_WITHIN), self._database.connection() as conn:
                 return bool(await conn.fetchval("select true"))
         except (TryAgainLater, TimeoutError):
             return False

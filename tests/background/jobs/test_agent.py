@@ -241,13 +241,13 @@ class TestResult:
         self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         heard: list[str] = []
-        monkeypatch.setattr(path.scheduler, "wake", lambda: heard.append("over"))
+        monkeypatch.setattr(path.job_table, "wake", heard.append)
         await greet(path)
         await fire(path, await plan(path))
         await work(path)
         await trigger(path)
         await work(path)
-        assert heard == ["over"]
+        assert heard == ["schedules"]
 
     async def test_its_file_ends_in_a_folder_of_its_own_and_no_index_names_it(self, path: MessagePath) -> None:
         path.model.answer = reply("Time to stretch.")

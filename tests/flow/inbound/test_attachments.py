@@ -48,9 +48,9 @@ class TestOneFile:
         async with path.working():
             await path.ask("what does it say?", attachments=(note(),))
         [prompt] = path.model.prompts
-        [(where,)] = await path.rows("select path from files")
+        [(where, id)] = await path.rows("select path, id from files")
         told = user_texts(prompt)
-        assert f"[file letter.txt: text/plain; 44 bytes; stored as {where}; text in {where}.txt]" in told
+        assert f"[file letter.txt: text/plain; 44 bytes; stored as {where}; id {id}; text in {where}.txt]" in told
         assert LETTER in told
         assert (path.workspace / where).read_text() == LETTER
         assert (path.workspace / f"{where}.txt").read_text().strip() == LETTER

@@ -48,5 +48,5 @@ async def test_a_reminder_is_noted_and_comes_back_where_it_was_asked_for(path: M
 async def test_a_member_is_reminded_too_and_of_nothing_else(path: MessagePath) -> None:
     async with path.working():
         await path.ask("every day at 8:30 feed the owner's cat")
-        assert "took UTC" in await path.ask("remind me tomorrow at 9 to call mum", sender=MEMBER, chat=MEMBER)
+        assert "I used UTC" in await path.ask("remind me tomorrow at 9 to call mum", sender=MEMBER, chat=MEMBER)
         assert "cat" not in await path.ask("my reminders", sender=MEMBER, chat=MEMBER)
