@@ -36,7 +36,7 @@ async def test_it_shows_the_gateway_at_a_glance(path: MessagePath) -> None:
 
 
 async def test_the_owner_also_sees_how_the_gateway_itself_is(path: MessagePath) -> None:
-    path.command_runner._vitals = lambda: CONDITION
+    path.command_runner.vitals = lambda: CONDITION
     assert (await path.ask("/status")).split("\n")[5:] == [
         "Event loop: at most 12 ms late in the last minute, 231 ms ever",
         "Memory: 140 of 128 MB, shedding load",
@@ -51,7 +51,7 @@ async def test_the_owner_also_sees_how_the_gateway_itself_is(path: MessagePath) 
 
 
 async def test_calm_takes_few_words(path: MessagePath) -> None:
-    path.command_runner._vitals = lambda: Vitals(
+    path.command_runner.vitals = lambda: Vitals(
         memory=Memory(100 * 2**20, 2000 * 2**20, shedding=False), unclean_ends=1
     )
     assert (await path.ask("/status")).split("\n")[5:] == [
@@ -61,7 +61,7 @@ async def test_calm_takes_few_words(path: MessagePath) -> None:
 
 
 async def test_a_member_sees_neither_the_owners_queue_nor_costs_nor_the_gateways_condition(path: MessagePath) -> None:
-    path.command_runner._vitals = lambda: CONDITION
+    path.command_runner.vitals = lambda: CONDITION
     async with path.working():
         await path.tell("/status", chat=MEMBER, sender=MEMBER)
         [shown] = await path.channel.until(bool)

@@ -8,7 +8,7 @@ import pytest
 from gateway.config.failpoints import Step
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
-from tests.journeys.process import OWNER, GatewayProcess, Json, configured, said
+from tests.journeys.process import OWNER, GatewayProcess, Json, configured, said, until
 
 NOTICE = "I was restarted while sending my last answer; /last shows it again."
 WITH_TOOLS = {Step.STEP_COMMITTED, Step.TOOL_RAN, Step.RESULT_COMMITTED}
@@ -73,6 +73,12 @@ async def check_transcript(process: GatewayProcess, step: Step) -> None:
 
 
 async def check_delivery(process: GatewayProcess, step: Step) -> None:
+    """Of the newest the receipt may still be on its way to the database."""
+
+    async def receipted() -> bool:
+        return not await process.rows("select from outbox where state in ('pending', 'sending')")
+
+    await until(receipted)
     states = {row["state"] for row in await process.rows("select state from outbox")}
     assert states == ({"sent", "uncertain"} if step in SHOWN else {"sent"})
 
