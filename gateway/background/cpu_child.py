@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from gateway.background.cpu_process import LENGTH
 from gateway.domain.json import JsonObject
+from gateway.sandbox.child import ending
 
 REPLY = 64 * 1024**2
 """The longest reply that is read."""
@@ -43,7 +43,7 @@ class Child:
                 raise Ended(f"answered with {length:,} bytes, more than is taken")
             reply: JsonObject = json.loads(await back.readexactly(length))
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise Ended(_ending(await self.process.wait())) from None
+            raise Ended(ending(await self.process.wait())) from None
         return reply
 
     async def end(self) -> None:
@@ -69,9 +69,3 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """What of ours the child may know: where things are and how to write, nothing that opens a door."""
     allowed = {name: value for name, value in environ.items() if name in _ALLOWED or name.startswith("LC_")}
     return allowed | {"PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), allowed.get("PYTHONPATH"))))}
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"the process ended with code {code}"
-    return f"the process was ended by signal {-code} ({signal.strsignal(-code)}); it may have run out of memory"

@@ -29,6 +29,8 @@ HEAR_SECONDS = 300.0
 HEARD = 25 * 1024**2
 """Bytes of audio that transcription services take."""
 MOST_PAGES = 1_000
+SPARE_SECONDS = 30.0
+"""After the time that reading may take: the child is ended first, and the process stays for the next file."""
 NOBODY_HEARS = (
     "what is said in it is not written down: no transcription model is configured; the owner can name one in "
     "config.json (models.transcription), such as openai/whisper-1"
@@ -85,15 +87,15 @@ class TextExtraction:
         """What came of it, and the folder in which that lies."""
         # Imported for the first file: the start of the gateway does not pay for it.
         from gateway.ingest.derived import Derived
+        from gateway.ingest.jailed import read
         from gateway.ingest.limits import MEMORY, SECONDS
-        from gateway.ingest.reading import read
 
         # A copy: what lies in the workspace may become a link at any time, and the process would follow it.
         source, target = folder / "source", folder / "read"
         await workspace.copy(file.path, source)
         await asyncio.to_thread(target.mkdir)
         arguments = str(source), str(target), file.name, file.mime
-        answer = await self.cpu.run(read, *arguments, seconds=SECONDS, memory=MEMORY)
+        answer = await self.cpu.run(read, *arguments, seconds=SECONDS + SPARE_SECONDS, memory=MEMORY)
         derived = Derived.from_json(answer)
         if derived.kind == "audio":
             derived = await self._heard(derived, file, source, target)

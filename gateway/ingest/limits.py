@@ -1,7 +1,9 @@
 """How much of a file is read. What goes beyond is left out, and said."""
 
 SECONDS = 300.0
-"""For one call of `read` in the CPU process; what was read is lost after it, so readers stop well before."""
+"""For one file; what was read is lost after it, so readers stop well before."""
+SPACE = 256 * 1024**2
+"""Bytes on disk of all that is made of one file."""
 MEMORY = 2 * 1024**3
 """Address space for one call of `read`; OCR is what needs it."""
 OCR_SECONDS = 180.0

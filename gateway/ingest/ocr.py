@@ -6,7 +6,7 @@ import os
 import re
 import weakref
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from statistics import mean
 from typing import TYPE_CHECKING
 
@@ -61,8 +61,9 @@ class Ocr:
         return engine()
 
 
+@cache
 def engine() -> "Tesseract | Rapid":
-    """Tesseract, else RapidOCR, which is imported only then."""
+    """Tesseract, else RapidOCR, which is imported only then; the same for all files of a process and its children."""
     if found := tesseract():
         return found
     from gateway.ingest.rapid import Rapid

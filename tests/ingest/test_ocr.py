@@ -1,4 +1,5 @@
 import ctypes
+from collections.abc import Iterator
 from unittest.mock import Mock
 
 import pytest
@@ -13,6 +14,14 @@ from tests.ingest.pictures import ENGLISH, Picture, error_rate, pictures, writte
 @pytest.fixture(scope="module")
 def engine() -> Rapid:
     return Rapid()
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    """The engine of an earlier test is not found again."""
+    ocr.engine.cache_clear()
+    yield
+    ocr.engine.cache_clear()
 
 
 @pytest.mark.parametrize("picture", [each for each in pictures() if "180" not in each.name], ids=lambda each: each.name)

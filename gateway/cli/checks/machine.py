@@ -1,7 +1,6 @@
 """The machine: Python, memory, the clock, the port, and the kernel's sandbox."""
 
 import ctypes
-import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -10,13 +9,14 @@ from datetime import UTC, datetime
 from gateway.cli.checks.finding import CheckContext, Finding, Level, refused
 from gateway.config.instance import holder
 from gateway.domain.errors import OwnerMustAct
+from gateway.sandbox import landlock, seccomp
 
 _LEAST_MIB, _ENOUGH_MIB = 256, 512
 """The gateway needs 125 MB, 270 with litellm, and the embedded Postgres 35; reading files needs more."""
 _OLDEST_YEAR = 2026
 _UNSYNCHRONISED = 5
-_LANDLOCK_CREATE_RULESET = 444
-_ASK_VERSION = 1
+_LEAST_LANDLOCK = 3
+"""Before it, files outside the jail can be emptied."""
 
 
 def check_python(_patient: CheckContext, version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
@@ -73,19 +73,14 @@ def check_port(context: CheckContext) -> Iterator[Finding]:
         yield Finding(Level.OK, f"{web.host}:{web.port} is free")
 
 
-def landlock() -> bool:
-    """Whether the kernel has Landlock; asks for its version, by a call number that is the same on all architectures."""
-    with suppress(OSError, AttributeError):
-        call, none = ctypes.CDLL(None).syscall, ctypes.c_void_p(None)
-        version = call(ctypes.c_long(_LANDLOCK_CREATE_RULESET), none, ctypes.c_size_t(0), _ASK_VERSION)
-        return platform.system() == "Linux" and int(version) > 0
-    return False
-
-
-def check_jail(_patient: CheckContext, offered: Callable[[], bool] = landlock) -> Iterator[Finding]:
-    """The kernel has Landlock for the sandbox; if so, it has seccomp too."""
-    if offered():
-        yield Finding(Level.OK, "Landlock; this version has no exec tool yet")
+def check_jail(
+    _patient: CheckContext, version: Callable[[], int] = landlock.abi, filters: Callable[[], bool] = seccomp.supported
+) -> Iterator[Finding]:
+    """The kernel can jail what reads the files that people send."""
+    found, filtered = version(), filters()
+    has = f"{f'Landlock {found}' if found else 'no Landlock'}, {'' if filtered else 'no '}seccomp"
+    if found >= _LEAST_LANDLOCK and filtered:
+        yield Finding(Level.OK, f"{has}: each file is read in a jail; this version has no exec tool yet")
     else:
-        fix = "use Linux 5.13 or newer with Landlock; everything else works without it"
-        yield Finding(Level.WARN, "no Landlock: the exec tool is not available", fix)
+        text = f"{has}: code hidden in a file that somebody sends could reach what the gateway can reach"
+        yield Finding(Level.WARN, text, "use Linux 6.2 or newer with Landlock and seccomp")

@@ -13,7 +13,6 @@ from gateway.cli.checks.machine import (
     check_port,
     check_python,
     kernel_clock,
-    landlock,
 )
 from gateway.config.instance import hold_instance
 from tests.cli.checks.contexts import Examine, told
@@ -53,12 +52,23 @@ def test_asking_the_kernel_for_its_clock_changes_nothing() -> None:
     assert kernel_clock() in {None, -1, 0, 1, 2, 3, 4, 5}
 
 
-@pytest.mark.parametrize(("offered", "level"), [(True, "ok"), (False, "warn")])
-def test_without_landlock_no_exec_tool_is_offered(examine: Examine, offered: bool, level: str) -> None:
-    (finding,) = examine(partial(check_jail, offered=lambda: offered))
+@pytest.mark.parametrize(
+    ("version", "filters", "level", "has"),
+    [
+        (7, True, "ok", "Landlock 7, seccomp"),
+        (2, True, "warn", "Landlock 2, seccomp"),
+        (0, True, "warn", "no Landlock, seccomp"),
+        (7, False, "warn", "Landlock 7, no seccomp"),
+        (0, False, "warn", "no Landlock, no seccomp"),
+    ],
+)
+def test_what_the_jail_of_files_is_made_of_is_told(
+    examine: Examine, version: int, filters: bool, level: str, has: str
+) -> None:
+    (finding,) = examine(partial(check_jail, version=lambda: version, filters=lambda: filters))
 
-    assert (finding.level, bool(finding.fix)) == (level, not offered)
-    assert landlock() in {True, False}
+    assert (finding.level, bool(finding.fix)) == (level, level == "warn")
+    assert finding.text.startswith(f"{has}: ")
 
 
 def test_a_port_another_program_has_fails(examine: Examine) -> None:

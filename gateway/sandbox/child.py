@@ -1,0 +1,176 @@
+"""A function in a forked child of its own that has given up what it does not need; it cannot take anything along."""
+
+import json
+import logging
+import os
+import resource
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from gateway.domain.errors import SupaclawError
+from gateway.domain.json import Json
+from gateway.sandbox import landlock, seccomp
+from gateway.sandbox.kernel import die_with, drop_privileges
+from gateway.sandbox.landlock import Access
+
+_REPLY = 1024**2
+_OPEN_FILES = 256
+_LOOK_SECONDS = 0.1
+_BLOCK = 4096
+
+log = logging.getLogger(__name__)
+
+
+class Ended(SupaclawError):
+    """The child came to no good end; the text is how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jail:
+    """What the child may do: read `reads` and what lies beneath, and fill one folder."""
+
+    reads: tuple[str, ...]
+    folder: str
+    memory: int
+    """Bytes of address space."""
+    seconds: float
+    space: int
+    """Bytes in the folder."""
+
+
+def run(jail: Jail, work: Callable[[], Json]) -> Json:
+    """What `work` answers in the child, at most a megabyte of JSON, which is as trusted as what it works on.
+
+    Raises `Ended` when it fails, crashes, or goes beyond a limit. Where a kernel has neither Landlock nor seccomp, the
+    other limits hold alone. One call at a time, from the main thread.
+    """
+    parent, (answers, answer) = os.getpid(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        _inside(jail, work, parent, answer)
+    os.close(answer)
+    try:
+        body = b"".join(_received(answers, jail))
+    finally:
+        os.close(answers)
+        os.kill(child, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return _value(body, code)
+
+
+def _inside(jail: Jail, work: Callable[[], Json], parent: int, answer: int) -> NoReturn:
+    """Never returns into the parent's frames, whatever happens."""
+    try:
+        _keep_only(answer)
+        _limit(jail)
+        _give_up(jail, parent)
+        view = memoryview(json.dumps(_answered(work)).encode())
+        while view:
+            view = view[os.write(3, view) :]
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def _answered(work: Callable[[], Json]) -> Json:
+    try:
+        return {"value": work()}
+    except MemoryError:
+        return {"failed": "needs more memory than it may take"}
+    except Exception as exc:
+        log.exception("sandbox.work_broken")
+        return {"failed": " ".join(f"{type(exc).__name__}: {exc}".split())}
+
+
+def _keep_only(answer: int) -> None:
+    """As 3, beside nothing for what is standard; no terminal, no pipe of the parent."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    kept = os.dup(answer)
+    for descriptor, source in ((3, kept), *((each, nothing) for each in range(3))):
+        if source != descriptor:
+            os.dup2(source, descriptor, inheritable=False)
+    os.closerange(4, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 2**20))
+
+
+def _limit(jail: Jail) -> None:
+    bounds = {
+        resource.RLIMIT_AS: jail.memory,
+        resource.RLIMIT_CPU: int(jail.seconds) + 1,
+        resource.RLIMIT_FSIZE: jail.space,
+        resource.RLIMIT_NOFILE: _OPEN_FILES,
+        resource.RLIMIT_CORE: 0,
+    }
+    for limit, value in bounds.items():
+        # Not every system has every limit.
+        with suppress(ValueError, OSError):
+            resource.setrlimit(limit, (value, value))
+    os.umask(0o077)
+
+
+def _give_up(jail: Jail, parent: int) -> None:
+    """All that this kernel can take; nothing where it is another system's."""
+    if os.uname().sysname != "Linux":
+        return
+    drop_privileges()
+    die_with(parent, signal.SIGKILL)
+    if landlock.abi():
+        nothing = Access.READ_FILE | Access.WRITE_FILE
+        reads = dict.fromkeys(jail.reads, Access.READ)
+        landlock.restrict({**reads, os.devnull: nothing, jail.folder: Access.KEEP_FILES})
+    if seccomp.supported():
+        seccomp.restrict()
+
+
+def _received(answers: int, jail: Jail) -> Iterator[bytes]:
+    """Until the child is gone."""
+    deadline, left = time.monotonic() + jail.seconds, _REPLY
+    poll = select.poll()
+    poll.register(answers, select.POLLIN)
+    while left:
+        if time.monotonic() > deadline:
+            raise Ended(f"took longer than {jail.seconds:g} seconds and was ended")
+        if _size(jail.folder) > jail.space:
+            raise Ended("wrote more than it may")
+        if poll.poll(_LOOK_SECONDS * 1000):
+            if not (piece := os.read(answers, min(left, 2**16))):
+                return
+            left -= len(piece)
+            yield piece
+    raise Ended("answered with more than is taken")
+
+
+def _size(folder: str) -> int:
+    """Bytes on disk; nothing but plain files can lie in it."""
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        return sum(max(_BLOCK, entry.stat(follow_symlinks=False).st_blocks * 512) for entry in entries)
+    return 0
+
+
+def _value(body: bytes, code: int) -> Json:
+    if not body:
+        raise Ended(ending(code))
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Ended("answered with nonsense") from None
+    match answer:
+        case {"value": value}:
+            found: Json = value
+            return found
+        case {"failed": str(text)}:
+            raise Ended(text[:500])
+        case _:
+            raise Ended("answered with nonsense")
+
+
+def ending(code: int) -> str:
+    """How a process ended, by its exit code."""
+    if code >= 0:
+        return f"the process ended with code {code}"
+    return f"the process was ended by signal {-code} ({signal.strsignal(-code)}); it may have run out of memory"
