@@ -44,6 +44,7 @@ class Server:
 
     dsn: str
     maintenance_dsn: str
+    member_password: str
 
     def dsn_of(self, database: str) -> str:
         return self.dsn.replace("@/supaclaw?", f"@/{database}?")
@@ -119,7 +120,7 @@ def _environments() -> Path:
 
 async def _serve(postgres: EmbeddedPostgres) -> Server:
     dsn = await postgres.start()
-    server = Server(dsn, postgres.superuser_dsn("postgres"))
+    server = Server(dsn, postgres.superuser_dsn("postgres"), postgres.member_password)
     await server.maintain(
         "alter system set fsync = off", "alter system set deadlock_timeout = '20ms'", "select pg_reload_conf()"
     )

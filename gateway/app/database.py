@@ -44,7 +44,7 @@ async def postgres(environment: Environment, config: Config, *, mine: bool) -> A
     dsn = await server.start()
     watch = asyncio.create_task(server.supervise(), name="postgres")
     try:
-        yield dsn
+        yield f"{dsn}&member_password={server.member_password}"
     finally:
         watch.cancel()
         with suppress(asyncio.CancelledError):

@@ -1,11 +1,11 @@
 """What a database address tells: where to connect, and whether a transaction pooler stands in between."""
 
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from gateway.domain.errors import OwnerMustAct
 
-_HINTS = {"pgbouncer", "pool_mode"}
+_HINTS = {"pgbouncer", "pool_mode", "member_password"}
 _OF_OTHER_CLIENTS = """
     application_name channel_binding client_encoding connect_timeout fallback_application_name gssencmode
     keepalives keepalives_count keepalives_idle keepalives_interval load_balance_hosts max_protocol_version
@@ -26,6 +26,7 @@ class Dsn:
 
     url: str = field(repr=False)
     direct: bool
+    member_password: str | None = field(default=None, repr=False)
 
 
 def parse_dsn(text: str) -> Dsn:
@@ -42,7 +43,19 @@ def parse_dsn(text: str) -> Dsn:
     dropped = _HINTS.union(_OF_OTHER_CLIENTS.split())
     kept = urlencode([(name, value) for name, value in options if value and name not in dropped])
     url = text.strip().partition("?")[0].partition("#")[0] + (f"?{kept}" if kept else "")
-    return Dsn(url, direct=not _pooled(parts, dict(options)))
+    return Dsn(url, not _pooled(parts, dict(options)), dict(options).get("member_password") or None)
+
+
+def as_user(dsn: Dsn, name: str, password: str) -> Dsn:
+    """The same database for another role; poolers that serve many projects name one behind a dot in the user."""
+    parts = urlsplit(dsn.url)
+    options = dict(parse_qsl(parts.query))
+    login, _, hosts = parts.netloc.rpartition("@")
+    _, dot, project = (options.get("user") or login.partition(":")[0]).partition(".")
+    kept = urlencode({name: value for name, value in options.items() if name not in {"user", "password"}})
+    return Dsn(
+        parts._replace(netloc=f"{name}{dot}{project}:{quote(password)}@{hosts}", query=kept).geturl(), dsn.direct
+    )
 
 
 def _pooled(parts: SplitResult, options: dict[str, str]) -> bool:

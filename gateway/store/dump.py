@@ -11,8 +11,8 @@ from asyncpg.exceptions import InsufficientPrivilegeError, UndefinedTableError
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.pool import Connection, Database, take_long
 
-NOT_KEPT = ("migrations", "leases")
-"""The one is known by its number, the other would be held by who is not there."""
+NOT_KEPT = ("migrations", "leases", "member_keys")
+"""Known by its number; held by who is not there; a key of one database."""
 
 LONGEST = 24 * 3600.0
 

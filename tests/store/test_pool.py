@@ -232,11 +232,11 @@ async def test_a_connection_is_nobodys_again_after_a_member_used_it(dsn: str, di
         member = PrincipalId(uuid4())
         for bound in (database.bound(member).connection, database.bound(member).transaction):
             async with bound() as conn:
-                who = await conn.fetchrow("select current_user::text, current_setting('supaclaw.principal')")
-                assert tuple(who or ()) == ("supaclaw_member", str(member))
+                who = await conn.fetchrow("select current_user::text, supaclaw.member()")
+                assert tuple(who or ()) == ("supaclaw_member", member)
             async with database.connection() as conn:
-                who = await conn.fetchrow("select current_user::text, current_setting('supaclaw.principal', true)")
-                assert tuple(who or ()) == ("supaclaw", "")
+                who = await conn.fetchrow("select current_user::text, supaclaw.member()")
+                assert tuple(who or ()) == ("supaclaw", None)
 
 
 async def test_a_member_who_is_nobody_sees_nothing(database: Database) -> None:

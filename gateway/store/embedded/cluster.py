@@ -15,7 +15,7 @@ from gateway.store.embedded.serverlog import reason
 SUPERUSER = "postgres"
 ROLE = "supaclaw"
 MEMBERS = "supaclaw_member"
-"""The role of members' tools; our own may take it on. The migrations say what it may do."""
+"""The role of members' tools. The migrations say what it may do."""
 DATABASE = "supaclaw"
 SOCKETS = "socket"
 
@@ -88,7 +88,7 @@ class _Draft:
             data = self._folder / "data"
             shutil.copyfile(_SETTINGS, data / "postgresql.conf")
             (data / "pg_hba.conf").write_text(_ACCESS, encoding="utf-8")
-            self._sql(where, "postgres", _roles(self._passwords.role), folder)
+            self._sql(where, "postgres", _roles(self._passwords), folder)
             self._sql(
                 where, DATABASE, ["create extension vector", "revoke create on schema public from public"], folder
             )
@@ -127,15 +127,20 @@ def _initdb_arguments(where: str) -> list[str]:
     ]
 
 
-def _roles(password: str) -> list[str]:
+def _roles(passwords: Passwords) -> list[str]:
     return [
-        f"create role {ROLE} login password '{password}'",
-        *member_role(),
+        f"create role {ROLE} login password '{passwords.role}'",
         f"create database {DATABASE} owner {ROLE}",
         f"revoke all on database {DATABASE}, postgres, template1 from public",
+        *member_role(passwords.members),
     ]
 
 
-def member_role() -> list[str]:
-    """What a superuser has to run; clusters of older versions lack it."""
-    return [f"create role {MEMBERS} nologin", f"grant {MEMBERS} to {ROLE}"]
+def member_role(password: str) -> list[str]:
+    """What a superuser has to run, also in a cluster of an older version, which lacks the role or its login."""
+    return [
+        f"do $$ begin create role {MEMBERS}; exception when duplicate_object then null; end $$",
+        f"alter role {MEMBERS} login password '{password}'",
+        f"grant {MEMBERS} to {ROLE}",
+        f"grant connect on database {DATABASE} to {MEMBERS}",
+    ]

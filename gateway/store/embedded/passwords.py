@@ -10,16 +10,17 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Passwords:
-    """One for the server's superuser, one for the role that the gateway works as."""
+    """One for the server's superuser, one for the role that the gateway works as, one for that of members' tools."""
 
     superuser: str = field(repr=False)
     role: str = field(repr=False)
+    members: str = field(repr=False)
 
 
 def read_passwords(folder: Path) -> Passwords:
     """The passwords kept in `folder`, made when there are none."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Passwords(_password(folder / "postgres.superuser"), _password(folder / "postgres.supaclaw"))
+    return Passwords(*(_password(folder / f"postgres.{name}") for name in ("superuser", "supaclaw", "supaclaw_member")))
 
 
 def _password(path: Path) -> str:

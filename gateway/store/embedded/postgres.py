@@ -10,7 +10,7 @@ import asyncpg
 import structlog
 from asyncpg.exceptions import (
     CannotConnectNowError,
-    DuplicateObjectError,
+    InternalServerError,
     PostgresConnectionError,
     TooManyConnectionsError,
     UniqueViolationError,
@@ -25,6 +25,7 @@ from gateway.store.embedded.sockets import socket_folder
 
 log = structlog.get_logger()
 
+_COMPLETE = "select exists (select from pg_roles where rolname = $1 and rolcanlogin)"
 _POLL = 0.01
 _WATCH = 0.5
 _SLOW = 5.0
@@ -86,6 +87,11 @@ class EmbeddedPostgres:
         """For maintenance only; the gateway itself uses what `start` returns."""
         return self._dsn(SUPERUSER, read_passwords(self._keys).superuser, database)
 
+    @property
+    def member_password(self) -> str:
+        """Of the role of members' tools."""
+        return read_passwords(self._keys).members
+
     def _dsn(self, user: str, password: str, database: str) -> str:
         host = urlencode({"host": str(socket_folder(self._folder / SOCKETS))})
         return f"postgresql://{user}:{quote(password)}@/{database}?{host}"
@@ -126,7 +132,7 @@ class EmbeddedPostgres:
         except asyncpg.PostgresError as error:
             raise OwnerMustAct(f"{self._keys} does not fit the database in {self._folder}: {error}") from error
         try:
-            complete = await connection.fetchval("select exists (select from pg_roles where rolname = $1)", MEMBERS)
+            complete = await connection.fetchval(_COMPLETE, MEMBERS)
             await connection.close()
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             return False  # it died meanwhile
@@ -137,15 +143,15 @@ class EmbeddedPostgres:
         return True
 
     async def _add_member_role(self) -> None:
-        """A cluster of an older version has none; of two processes that see that, one makes it."""
+        """A cluster of an older version has none that logs in; of two processes that see that, one makes it."""
         try:
             connection = await asyncpg.connect(self.superuser_dsn(), timeout=_LOGIN_WITHIN)
             try:
-                await connection.execute("; ".join(member_role()))
+                await connection.execute("; ".join(member_role(self.member_password)))
             finally:
                 await connection.close()
-        except (DuplicateObjectError, UniqueViolationError):
-            pass
+        except (InternalServerError, UniqueViolationError):
+            pass  # two that write the same row at once
         except asyncpg.PostgresError as error:
             raise OwnerMustAct(f"The database in {self._folder} cannot be brought up to date: {error}") from error
 

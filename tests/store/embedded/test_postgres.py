@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 
 from gateway.domain.errors import DatabaseDown, OwnerMustAct
 from gateway.domain.ids import PrincipalId
+from gateway.store.dsn import as_user, parse_dsn
 from gateway.store.embedded import postgres as postgres_module
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.embedded.postmaster import Postmaster
@@ -358,20 +359,28 @@ async def test_a_server_that_will_not_end_is_reported(
 TAKES_IT_ON = "select set_config('role', 'supaclaw_member', false)"
 
 
-async def test_a_cluster_of_an_older_version_gets_the_role_of_members(data: Path) -> None:
+NO_ROLE = ("drop owned by supaclaw_member", "drop role supaclaw_member")
+NO_LOGIN = ("alter role supaclaw_member nologin password null",)
+
+
+@pytest.mark.parametrize("lacks", [NO_ROLE, NO_LOGIN])
+async def test_a_cluster_of_an_older_version_gets_the_role_of_members(data: Path, lacks: tuple[str, ...]) -> None:
     server = EmbeddedPostgres(data)
     dsn = await server.start()
-    await ask(server.superuser_dsn(), "drop role supaclaw_member")
+    for statement in lacks:
+        await ask(server.superuser_dsn(), statement)
     await asyncio.gather(*(EmbeddedPostgres(data).start() for _ in range(4)))
     assert await ask(dsn, TAKES_IT_ON) == "supaclaw_member"
-    assert await ask(dsn, "select rolcanlogin or rolsuper from pg_roles where rolname = 'supaclaw_member'") is False
+    assert await ask(dsn, "select rolsuper from pg_roles where rolname = 'supaclaw_member'") is False
+    assert await ask(as_user(parse_dsn(dsn), "supaclaw_member", server.member_password).url, "select 1") == 1
 
 
 async def test_on_a_server_of_others_the_role_is_made_by_who_may_and_asked_for_by_who_may_not(
     server: EmbeddedPostgres,
 ) -> None:
     dsn, administrator = await server.start(), server.superuser_dsn("postgres")
-    await ask(administrator, "drop role supaclaw_member")
+    for statement in NO_ROLE:
+        await ask(server.superuser_dsn(), statement)
     for name, may in (("plain", "nocreaterole"), ("able", "createrole")):
         await ask(administrator, f"create role {name} login password 'x' {may}")
         await ask(administrator, f"create database {name} owner {name}")
@@ -380,15 +389,18 @@ async def test_on_a_server_of_others_the_role_is_made_by_who_may_and_asked_for_b
         with pytest.raises(OwnerMustAct) as told:
             await migrate(database)
         [_, statements] = str(told.value).split("let an administrator run once: ")
-        await migrated(able)
+        await migrated(able, logs_in=True)
         for statement in statements.split(";")[1:-1]:
             await ask(administrator, statement)
-        await migrated(plain)
+        await migrated(plain, logs_in=False)
+    await ask(administrator, "alter role supaclaw_member login password 'chosen'")
+    await migrated(f"{plain}&member_password=chosen", logs_in=True)
 
 
-async def migrated(dsn: str) -> None:
+async def migrated(dsn: str, *, logs_in: bool) -> None:
     async with await Database.connect(dsn) as database:
         await migrate(database)
         async with database.bound(PrincipalId(uuid4())).connection() as conn:
             assert await conn.fetchval("select current_user::text") == "supaclaw_member"
             assert await conn.fetch("select * from files") == []
+        assert await database.members_log_in() is logs_in

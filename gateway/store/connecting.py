@@ -1,0 +1,83 @@
+"""Opening pools of connections, as direct servers and transaction poolers need them."""
+
+import json
+from collections.abc import Awaitable, Callable
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.store.dsn import Dsn
+
+SEARCH_PATH = "supaclaw, public, extensions"
+ANSWER_WITHIN = 30.0
+_AT_MOST = "set {scope} transaction_timeout to '2min'"
+"""Whoever is frozen in a transaction, or is gone without a word, holds its locks no longer. Postgres from 17 on."""
+
+
+async def open_pool(target: Dsn, size: int) -> asyncpg.Pool:
+    """Connections of the gateway itself."""
+    return await _open(target, size, statements=100 if target.direct else 0, reset=_leave_as_it_is)
+
+
+async def open_cleared_pool(target: Dsn, size: int) -> asyncpg.Pool:
+    """Connections on which nothing is left of their last use: settings, temporary tables, prepared statements."""
+    return await _open(target, size, statements=0, reset=_clear if target.direct else _leave_as_it_is)
+
+
+def settings(connection: PoolConnectionProxy) -> str:
+    """What behind a pooler holds for one transaction only."""
+    limit = f"; {_AT_MOST.format(scope='local')}" if ends_transactions(connection) else ""
+    return f"set local search_path to {SEARCH_PATH}{limit}"
+
+
+def ends_transactions(connection: PoolConnectionProxy | asyncpg.Connection) -> bool:
+    """Whether the server limits their time."""
+    return connection.get_server_version().major >= 17
+
+
+async def _open(
+    target: Dsn, size: int, *, statements: int, reset: Callable[[asyncpg.Connection], Awaitable[None]]
+) -> asyncpg.Pool:
+    settings = {"application_name": "supaclaw"}
+    if target.direct:
+        settings["search_path"] = SEARCH_PATH
+    return await asyncpg.create_pool(
+        target.url,
+        min_size=1,
+        max_size=size,
+        max_inactive_connection_lifetime=60.0,
+        timeout=ANSWER_WITHIN,
+        command_timeout=ANSWER_WITHIN,
+        statement_cache_size=statements,
+        server_settings=settings,
+        init=_set_up if target.direct else _speak_json,
+        reset=reset,
+    )
+
+
+async def _speak_json(connection: asyncpg.Connection) -> None:
+    encoding = getattr(connection.get_settings(), "server_encoding", "UTF8")  # a pooler may keep it to itself
+    if encoding != "UTF8":
+        raise OwnerMustAct(
+            f"The database is encoded in {encoding}, which cannot hold every message: name one in the database URL "
+            "that was made with `create database … encoding 'UTF8' template template0`"
+        )
+    for kind in ("json", "jsonb"):
+        await connection.set_type_codec(kind, schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
+
+
+async def _set_up(connection: asyncpg.Connection) -> None:
+    await _speak_json(connection)
+    if ends_transactions(connection):
+        await connection.execute(_AT_MOST.format(scope="session"))
+
+
+async def _clear(connection: asyncpg.Connection) -> None:
+    await connection.execute("discard all")
+    if ends_transactions(connection):
+        await connection.execute(_AT_MOST.format(scope="session"))
+
+
+async def _leave_as_it_is(connection: asyncpg.Connection) -> None:
+    """Spare a round trip per use: nothing here leaves session state, and asyncpg rolls back by itself."""
