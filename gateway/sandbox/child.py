@@ -90,11 +90,10 @@ def _answered(work: Callable[[], Json]) -> Json:
 def _keep_only(answer: int) -> None:
     """As 3, beside nothing for what is standard; no terminal, no pipe of the parent."""
     os.setsid()
-    nothing = os.open(os.devnull, os.O_RDWR)
-    kept = os.dup(answer)
-    for descriptor, source in ((3, kept), *((each, nothing) for each in range(3))):
-        if source != descriptor:
-            os.dup2(source, descriptor, inheritable=False)
+    nothing, kept = os.open(os.devnull, os.O_RDWR), os.dup(answer)
+    for descriptor in range(3):
+        os.dup2(nothing, descriptor)
+    os.dup2(kept, 3)
     os.closerange(4, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 2**20))
 
 
@@ -146,27 +145,25 @@ def _received(answers: int, jail: Jail) -> Iterator[bytes]:
 
 
 def _size(folder: str) -> int:
-    """Bytes on disk; nothing but plain files can lie in it."""
+    """Bytes on disk; where the jail holds, nothing but plain files lies in it."""
+    size = 0
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
-        return sum(max(_BLOCK, entry.stat(follow_symlinks=False).st_blocks * 512) for entry in entries)
-    return 0
+        for entry in entries:
+            size += max(_BLOCK, entry.stat(follow_symlinks=False).st_blocks * 512)
+    return size
 
 
 def _value(body: bytes, code: int) -> Json:
     if not body:
         raise Ended(ending(code))
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        raise Ended("answered with nonsense") from None
-    match answer:
-        case {"value": value}:
-            found: Json = value
-            return found
-        case {"failed": str(text)}:
-            raise Ended(text[:500])
-        case _:
-            raise Ended("answered with nonsense")
+    with suppress(ValueError, RecursionError):
+        answer: Json = json.loads(body)
+        match answer:
+            case {"value": value}:
+                return value
+            case {"failed": str(text)}:
+                raise Ended(text[:500])
+    raise Ended("answered with nonsense")
 
 
 def ending(code: int) -> str:

@@ -53,9 +53,8 @@ def as_user(dsn: Dsn, name: str, password: str) -> Dsn:
     login, _, hosts = parts.netloc.rpartition("@")
     _, dot, project = (options.get("user") or login.partition(":")[0]).partition(".")
     kept = urlencode({name: value for name, value in options.items() if name not in {"user", "password"}})
-    return Dsn(
-        parts._replace(netloc=f"{name}{dot}{project}:{quote(password)}@{hosts}", query=kept).geturl(), dsn.direct
-    )
+    netloc = f"{name}{dot}{project}:{quote(password, safe='')}@{hosts}"
+    return Dsn(parts._replace(netloc=netloc, query=kept).geturl(), dsn.direct)
 
 
 def _pooled(parts: SplitResult, options: dict[str, str]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import asyncpg
 import structlog
-from asyncpg.exceptions import InsufficientPrivilegeError, PostgresError
+from asyncpg.exceptions import PostgresError
 from asyncpg.pool import PoolConnectionProxy
 
 from gateway.domain.ids import PrincipalId
@@ -28,6 +28,8 @@ LET_IT_LOG_IN = (
 _REFUSED = ("08P01", "28", "3D", "42501", "XX")
 """SQLSTATE beginnings of a login that is not to be had; poolers have their own for users they do not know."""
 _KEY = "select key, extract(epoch from clock_timestamp())::float8 as now from supaclaw.member_keys"
+_LOGIN = """select theirs.rolcanlogin as able, ours.rolcreaterole as may from pg_roles theirs, pg_roles ours
+            where theirs.rolname = $1 and ours.rolname = current_user"""
 _BIND = """select set_config('role', $1, true), set_config('search_path', $2, true),
                   set_config('supaclaw.member', $3, true)"""
 
@@ -65,7 +67,11 @@ class Members:
         await connection.execute(_BIND, way.role, path, token)
 
     async def log_in(self) -> bool:
-        """Whether they have a login of their own."""
+        """Whether they have a login of their own, or will at the first use. Changes nothing."""
+        async with self._own.acquire() as connection:
+            row = await connection.fetchrow(_LOGIN, MEMBERS)
+        if row is None or not row["able"]:
+            return row is not None and bool(row["may"])
         return (await self._found()).pool is not self._own
 
     async def close(self) -> None:
@@ -79,14 +85,13 @@ class Members:
                 async with self._own.acquire() as connection:
                     row = await connection.fetchrow(_KEY)
                     assert row is not None, "the migration made one"
-                    ahead = row["now"] - time.time()
-                    password = self._target.member_password or await _password(connection, row["key"])
-                pool = await self._logged_in(password) if password else None
-                self._way = _Way(pool or self._own, "none" if pool else MEMBERS, row["key"], ahead)
+                    pool = await self._logged_in(connection, row["key"])
+                self._way = _Way(pool or self._own, "none" if pool else MEMBERS, row["key"], row["now"] - time.time())
             return self._way
 
-    async def _logged_in(self, password: str) -> asyncpg.Pool | None:
+    async def _logged_in(self, connection: PoolConnectionProxy, key: bytes) -> asyncpg.Pool | None:
         try:
+            password = self._target.member_password or await _password(connection, key)
             return await open_cleared_pool(as_user(self._target, MEMBERS, password), CONNECTIONS)
         except PostgresError as error:
             if not str(error.sqlstate).startswith(_REFUSED):
@@ -101,13 +106,9 @@ def sealed(key: bytes, principal: PrincipalId, until: float) -> str:
     return (said + hashlib.sha256(key + hashlib.sha256(key + said).digest()).digest()).hex()
 
 
-async def _password(connection: PoolConnectionProxy, key: bytes) -> str | None:
-    """Ours for the role, which may log in with it from now on if that is up to us; None if it is not."""
+async def _password(connection: PoolConnectionProxy, key: bytes) -> str:
+    """Ours for the role, which has it from now on unless it could log in before."""
     password = hashlib.sha256(b"password" + key).hexdigest()
     if not await connection.fetchval("select rolcanlogin from pg_roles where rolname = $1", MEMBERS):
-        try:
-            await connection.execute(f"alter role {MEMBERS} login password '{password}'")
-        except InsufficientPrivilegeError as error:
-            log.warning("members.no_login", error=str(error), effect=NO_LOGIN, hint=LET_IT_LOG_IN)
-            return None
+        await connection.execute(f"alter role {MEMBERS} login password '{password}'")
     return password

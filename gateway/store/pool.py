@@ -59,7 +59,7 @@ class Database:
         return Database(self._pool, self._members, direct=self.direct, principal=principal)
 
     async def members_log_in(self) -> bool:
-        """Whether members' tools have a login of their own."""
+        """Whether members' tools have a login of their own, or will at their first use."""
         with translated(OSError):
             return await self._members.log_in()
 

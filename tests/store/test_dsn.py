@@ -1,7 +1,7 @@
 import pytest
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.store.dsn import parse_dsn
+from gateway.store.dsn import as_user, parse_dsn
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,27 @@ def test_a_password_is_not_shown() -> None:
 def test_what_is_no_address_is_refused_without_repeating_it(text: str) -> None:
     with pytest.raises(OwnerMustAct, match="database URL"):
         parse_dsn(text)
+
+
+@pytest.mark.parametrize(
+    ("url", "other"),
+    [
+        ("postgresql://u:p@h:5432/app?sslmode=require", "postgresql://tools:a%2Fb@h:5432/app?sslmode=require"),
+        ("postgresql://u:p@/app?host=/run/pg", "postgresql://tools:a%2Fb@/app?host=%2Frun%2Fpg"),
+        ("postgresql://h/app?user=u&password=p", "postgresql://tools:a%2Fb@h/app"),
+        (
+            "postgresql://postgres.abcd:p@eu.pooler.supabase.com:6543/postgres",
+            "postgresql://tools.abcd:a%2Fb@eu.pooler.supabase.com:6543/postgres",
+        ),
+    ],
+)
+def test_another_role_reaches_the_same_database(url: str, other: str) -> None:
+    dsn = parse_dsn(url)
+    assert as_user(dsn, "tools", "a/b").url == other
+    assert as_user(dsn, "tools", "a/b").direct is dsn.direct
+
+
+def test_the_password_of_members_is_ours_and_never_shown() -> None:
+    dsn = parse_dsn("postgresql://u:p@h/app?member_password=hush&sslmode=require")
+    assert (dsn.url, dsn.member_password) == ("postgresql://u:p@h/app?sslmode=require", "hush")
+    assert "hush" not in repr(dsn)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from gateway.cli.checks.finding import CheckContext, Finding, Level, refused
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.store.embedded.postgres import EmbeddedPostgres
+from gateway.store.members import LET_IT_LOG_IN, NO_LOGIN
 from gateway.store.migrate import check_server, read_migrations, schema_of
 from gateway.store.pool import Database
 from gateway.store.server import Server, look
@@ -54,10 +55,14 @@ def judge(server: Server) -> Iterator[Finding]:
 
 async def _check_channel(url: str | None, embedded: EmbeddedPostgres) -> list[Finding]:
     """The embedded server runs already, so that starting it is only a login."""
-    async with await Database.connect(url or await embedded.start(), size=1) as database:
+    dsn = url or f"{await embedded.start()}&member_password={embedded.member_password}"
+    async with await Database.connect(dsn, size=1) as database:
         try:
             await check_server(database)
             await schema_of(database)
         except OwnerMustAct as error:
             return [refused(error)]
-        return list(judge(await look(database)))
+        findings = list(judge(server := await look(database)))
+        if server.migrations == len(read_migrations()) and not await database.members_log_in():
+            findings.append(Finding(Level.WARN, NO_LOGIN, LET_IT_LOG_IN))
+        return findings

@@ -41,32 +41,35 @@ create trigger schedules_label_kept before update of label on schedules
 -- Looking one up is what the policies below do.
 grant select (id) on tasks to supaclaw_member;
 
+-- Every policy of theirs: one's own rows are seen; written are only rows that refer, by each foreign key, to rows that
+-- one sees, and that are not trusted as the owner's. A row of its own table none may name, for its policy asks itself.
 do $$
 declare
-  mine constant text := '%I = (select supaclaw.member())';
   t record; f record; checks text; r text;
 begin
-  for t in select c.oid, c.relname, case c.relname when 'principals' then 'id' else 'principal_id' end as whose
+  for t in select c.oid, c.relname, case c.relname when 'principals' then 'id' else 'principal_id' end as whose,
+                  has_any_column_privilege('supaclaw_member', c.oid, 'insert, update') as written
            from pg_policy p join pg_class c on c.oid = p.polrelid
            where c.relnamespace = 'supaclaw'::regnamespace and p.polname = 'own' loop
-    checks := format(mine, t.whose);
-    for f in select a.attname, k.confrelid = t.oid as itself, r.relname, i.attname as key
+    checks := format('%I = (select supaclaw.member())', t.whose);
+    execute format('alter policy own on supaclaw.%I using (%s)', t.relname, checks);
+    continue when not t.written;
+    for f in select a.attname as column, k.confrelid = t.oid as itself, r.relname as other, i.attname as key
              from pg_constraint k join pg_class r on r.oid = k.confrelid
              join pg_attribute a on a.attrelid = t.oid and a.attnum = k.conkey[1]
              join pg_attribute i on i.attrelid = r.oid and i.attnum = k.confkey[1]
-             where k.conrelid = t.oid and k.contype = 'f' and r.relname <> 'principals'
-               and (has_any_column_privilege('supaclaw_member', t.oid, 'insert, update')) loop
-      checks := checks || case when f.itself then format(' and %I is null', f.attname) else
+             where k.conrelid = t.oid and k.contype = 'f' and r.relname <> 'principals' loop
+      checks := checks || case when f.itself then format(' and %I is null', f.column) else
         format(' and (%2$I.%1$I is null or exists (select from supaclaw.%3$I theirs where theirs.%4$I = %2$I.%1$I))',
-          f.attname, t.relname, f.relname, f.key) end;
+          f.column, t.relname, f.other, f.key) end;
     end loop;
-    if t.relname in ('sessions', 'messages', 'files', 'schedules') then
+    if exists (select from pg_attribute where attrelid = t.oid and attname = 'label') then
       checks := checks || ' and label >= 1';            -- 0 is the owner's
     end if;
     if t.relname = 'messages' then
       checks := checks || ' and kind in (''assistant'', ''notice'')';
     end if;
-    execute format('alter policy own on supaclaw.%I using (' || mine || ') with check (%s)', t.relname, t.whose, checks);
+    execute format('alter policy own on supaclaw.%I with check (%s)', t.relname, checks);
   end loop;
   revoke all on function member(), label_kept() from public;
   foreach r in array array['anon', 'authenticated'] loop

@@ -12,6 +12,7 @@ from gateway.store.migrate import read_migrations
 from gateway.store.pool import Connection, Database
 from gateway.store.server import Server
 from tests.cli.checks.contexts import Examine, told
+from tests.conftest import Server as RealServer
 
 KNOWN = {migration.number: migration.sha256 for migration in read_migrations()}
 WELL = Server("18.4", False, len(KNOWN), 0.4, 0.0)
@@ -60,12 +61,21 @@ def test_a_lost_password_is_told_and_no_new_one_is_made(examine: Examine, tmp_pa
     assert not (tmp_path / "data" / "keys").exists()
 
 
-def test_a_real_database_that_fits_is_found_so(examine: Examine, dsn: str) -> None:
-    findings = told(examine(check_database, SUPACLAW_DATABASE_URL=dsn))
+def test_a_real_database_that_fits_is_found_so(examine: Examine, dsn: str, server: RealServer) -> None:
+    url = f"{dsn}&member_password={server.member_password}"
+    findings = told(examine(check_database, SUPACLAW_DATABASE_URL=url))
 
     assert [level for level, _ in findings] == ["ok", "ok"]
     assert findings[0][1].startswith("PostgreSQL 18")
     assert findings[1][1] == f"migrations: {len(KNOWN)} of {len(KNOWN)} applied"
+
+
+def test_members_without_a_login_of_their_own_are_told(examine: Examine, dsn: str) -> None:
+    *_, finding = examine(check_database, SUPACLAW_DATABASE_URL=f"{dsn}&member_password=not-it")
+
+    assert finding.level == "warn"
+    assert finding.text.startswith("members' tools cannot log in as supaclaw_member")
+    assert "alter role supaclaw_member login" in finding.fix
 
 
 def test_an_empty_database_is_only_looked_at(examine: Examine, empty_dsn: str) -> None:
