@@ -134,6 +134,25 @@ async def test_row_level_security_is_on_for_every_table_and_a_policy_opens_ones_
     assert await names(database, "select policyname from pg_policies where roles <> '{supaclaw_member}'") == []
 
 
+async def test_what_a_member_writes_is_checked_for_all_that_it_refers_to(database: Database) -> None:
+    unchecked = """select c.relname || '.' || a.attname
+                   from pg_constraint k join pg_class c on c.oid = k.conrelid
+                   join pg_attribute a on a.attrelid = c.oid and a.attnum = any(k.conkey)
+                   left join pg_policy p on p.polrelid = c.oid
+                   where c.relnamespace = 'supaclaw'::regnamespace and k.contype = 'f'
+                     and k.confrelid <> 'principals'::regclass
+                     and has_any_column_privilege('supaclaw_member', c.oid, 'insert, update')
+                     and coalesce(pg_get_expr(p.polwithcheck, c.oid), '') !~ ('\\m' || a.attname || ' (=|IS NULL)')
+                   order by 1"""
+    labelled = """select c.relname from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'label'
+                  join pg_policy p on p.polrelid = c.oid
+                  where c.relnamespace = 'supaclaw'::regnamespace and c.relkind = 'r'
+                    and has_any_column_privilege('supaclaw_member', c.oid, 'insert, update')
+                    and coalesce(pg_get_expr(p.polwithcheck, c.oid), '') not like '%label >= 1%'"""
+    assert await names(database, unchecked) == []
+    assert await names(database, labelled) == []
+
+
 async def test_nothing_is_granted_to_everybody(database: Database) -> None:
     to_public = "(select from aclexplode(coalesce({acl}, acldefault('{kind}', {owner}))) g where g.grantee = 0)"
     for table, name, of, kind, acl, owner in (

@@ -41,8 +41,8 @@ create trigger schedules_label_kept before update of label on schedules
 -- Looking one up is what the policies below do.
 grant select (id) on tasks to supaclaw_member;
 
--- Every policy of theirs: one's own rows are seen; written are only rows that refer, by each foreign key, to rows that
--- one sees, and that are not trusted as the owner's. A row of its own table none may name, for its policy asks itself.
+-- A member sees their own rows, and writes only rows that refer, by each foreign key, to rows they see, and that are not
+-- trusted as the owner's. A key into the same table stays empty: a policy that asks its own table never ends.
 do $$
 declare
   t record; f record; checks text; r text;
