@@ -77,7 +77,7 @@ async def test_a_stranger_leaves_no_trace(gate: Gate, path: MessagePath, access:
     async with path.database.connection() as conn:
         tables = [r[0] for r in await conn.fetch("select tablename from pg_tables where schemaname = 'supaclaw'")]
         found = {t for t in tables if await conn.fetchval(f"select exists (select from {t})")}
-    assert found == {"principals", "migrations", "guesses"}
+    assert found == {"principals", "migrations", "guesses", "member_keys"}
     assert path.channel.asked == 0
 
 
