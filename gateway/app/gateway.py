@@ -25,6 +25,7 @@ from gateway.config.watch import ConfigWatch
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import TaskId
 from gateway.flow.channels.manager import ChannelSpec, channel_specs
+from gateway.flow.turn.older import list_older
 from gateway.llm.client import ModelClient, build_client
 from gateway.logs import SecretMask
 from gateway.store import tasks
@@ -127,6 +128,7 @@ class Gateway:
             "web": partial(web.serve, backend, socket),
             "config": self._watch(group).run,
             "models": self._warm,
+            "older files": partial(list_older, self._parts.database, self._parts.environments, self._parts.clock),
             "jobs": self._parts.job_table.run,
         }
         started = [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]

@@ -3,9 +3,10 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -18,8 +19,12 @@ from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.ids import MessageId
 from gateway.domain.json import Json
+from gateway.store import contents
+from gateway.store.people import principals
+from gateway.store.pool import Connection
 from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
+from gateway.workspace.template import template_hashes
 
 SECONDS = 600.0
 
@@ -92,7 +97,9 @@ def restore(
             raise OwnerMustAct("this changes files of the workspace; add --yes to confirm")
         question = f"Restore {path or 'all files'} from {id}? The current state is saved as a checkpoint first."
         typer.confirm(question, abort=True)
-    result = _run_job(jobs.restore, *_paths(), id, path, _last_message())
+    found = TypeAdapter(dict[str, str]).validate_python(_run_job(jobs.arriving, *_paths(), id, path))
+    with_connection(partial(_label, found.values()))
+    result = _run_job(jobs.restore, *_paths(), id, path, _last_message(), list(found))
     done = TypeAdapter(Restored).validate_python(result)
     kept = f"; the previous state is {done.before}" if done.before else ""
     print_json(result) if as_json else print(f"restored {id}: {done.written} written, {done.removed} removed{kept}")
@@ -100,6 +107,12 @@ def restore(
         print(f"supaclaw: {left} was not restored: its current content is in no checkpoint", file=sys.stderr)
     if done.left:
         raise typer.Exit(1)
+
+
+async def _label(hashes: Iterable[str], conn: Connection) -> None:
+    """What was vouched for stays so; what nobody knows was written by nobody knows whom."""
+    if owner := await principals.owner(conn):
+        await contents.distrust(conn, owner.id, {*hashes} - template_hashes(), "restore")
 
 
 def _at_a_terminal() -> bool:
@@ -112,7 +125,7 @@ def _paths() -> tuple[str, str]:
 
 
 def _last_message() -> MessageId | None:
-    """None without the database: saving and restoring files does not need it."""
+    """None without the database: saving files does not need it."""
     try:
         return with_connection(messages.last_id)
     except SupaclawError as exc:
