@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -13,18 +13,19 @@ import typer
 from pydantic import TypeAdapter
 
 from gateway.background.cpu import run_alone
-from gateway.cli.database import with_connection
+from gateway.cli.database import with_connection, with_database
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
+from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.ids import MessageId
 from gateway.domain.json import Json
-from gateway.store import contents
+from gateway.domain.principals import Label
+from gateway.flow.vouching import expect_older, list_older
 from gateway.store.people import principals
-from gateway.store.pool import Connection
+from gateway.store.pool import Database
 from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
-from gateway.workspace.template import template_hashes
 
 SECONDS = 600.0
 
@@ -97,9 +98,7 @@ def restore(
             raise OwnerMustAct("this changes files of the workspace; add --yes to confirm")
         question = f"Restore {path or 'all files'} from {id}? The current state is saved as a checkpoint first."
         typer.confirm(question, abort=True)
-    found = TypeAdapter(dict[str, str]).validate_python(_run_job(jobs.arriving, *_paths(), id, path))
-    with_connection(partial(_label, found.values()))
-    result = _run_job(jobs.restore, *_paths(), id, path, _last_message(), list(found))
+    result = with_database(partial(_restored, id, path))
     done = TypeAdapter(Restored).validate_python(result)
     kept = f"; the previous state is {done.before}" if done.before else ""
     print_json(result) if as_json else print(f"restored {id}: {done.written} written, {done.removed} removed{kept}")
@@ -109,10 +108,16 @@ def restore(
         raise typer.Exit(1)
 
 
-async def _label(hashes: Iterable[str], conn: Connection) -> None:
-    """What was vouched for stays so; what nobody knows was written by nobody knows whom."""
-    if owner := await principals.owner(conn):
-        await contents.distrust(conn, owner.id, {*hashes} - template_hashes(), "restore")
+async def _restored(id: str, path: str | None, database: Database) -> Json:
+    """What comes back and has no label is nobody's until somebody vouches for it; what is there now is the owner's."""
+    root, clock = Environment.read(os.environ).workspace, SystemClock()
+    async with database.connection() as conn:
+        owner, last = await principals.owner(conn), await messages.last_id(conn)
+    if owner is not None:
+        await expect_older(database, owner.id, root)
+    result = await run_alone(jobs.restore, *_paths(), id, path, last, seconds=SECONDS)
+    await list_older(database, lambda _: (root, Label.OWNER), clock)
+    return result
 
 
 def _at_a_terminal() -> bool:

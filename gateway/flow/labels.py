@@ -12,13 +12,13 @@ from gateway.workspace.atomic import TEMPORARY
 from gateway.workspace.incoming import UPLOADS
 from gateway.workspace.journal.files import INDEX
 from gateway.workspace.paths import WorkspacePath
-from gateway.workspace.tree import Written
+from gateway.workspace.tree import Labels, Written
 
 REMEMBERED = 4_096
 
 
 @dataclass(slots=True)
-class ContentLabels:
+class ContentLabels(Labels):
     """The `Labels` of a workspace; `own` is the label of its person, `harmless` are hashes of nobody's words.
 
     A label belongs to the content, not to its place. What no writer of ours has labelled was put there by the person's
@@ -33,7 +33,7 @@ class ContentLabels:
     """Contents that need no look: what was vouched for stays so."""
 
     async def of(self, path: str, sha256: str) -> Label:
-        """The label of a content that was found at `path`; that of a journal is its session's."""
+        """As `Labels` says; that of a journal is its session's."""
         where = WorkspacePath.parse(path)
         if where.read_only:
             async with self.database.connection() as conn:
@@ -58,7 +58,7 @@ class ContentLabels:
         return self.own
 
     async def of_names(self, folder: str) -> Label:
-        """The label of the names in a folder: who sends a file names it, and so does whoever writes one."""
+        """As `Labels` says: who sends a file names it, and so does whoever writes one."""
         where = WorkspacePath.parse(folder)
         if where.read_only:
             return self.own
@@ -68,7 +68,7 @@ class ContentLabels:
             return await files.names_label(conn, self.principal, f"{where}/" if where.parts else "")
 
     async def note(self, file: Written, label: Label, mime: str) -> None:
-        """Commit the label of what is about to be written; with a `mime` it becomes one of the listed files."""
+        """As `Labels` says, in one transaction."""
         label = max(self.own, label)
 
         async def work(tx: Connection) -> None:

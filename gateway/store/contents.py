@@ -32,14 +32,14 @@ async def label(conn: Connection, principal: PrincipalId, sha256: str) -> Label 
     return labels.get(sha256, labels.get("before"))
 
 
-async def distrust(conn: Connection, principal: PrincipalId, contents: Iterable[str], source: str) -> None:
-    """Label contents that nobody has labelled as untrusted."""
+async def add(conn: Connection, principal: PrincipalId, contents: Iterable[str], label: Label, source: str) -> None:
+    """Label those contents that nobody has labelled."""
     await conn.execute(
         """insert into contents (principal_id, sha256, label, source)
            select $1, each, $3, $4 from unnest($2::text[]) each on conflict do nothing""",
         principal,
         sorted(set(contents)),
-        Label.UNTRUSTED,
+        label,
         source,
     )
 
@@ -55,12 +55,14 @@ async def above(conn: Connection, principal: PrincipalId, contents: Iterable[str
     return {row["sha256"] for row in rows}
 
 
-async def expect_older(conn: Connection) -> None:
-    """Every workspace may hold files that came in unlabelled; until `listed_older` what is unknown is untrusted."""
+async def expect_older(conn: Connection, principal: PrincipalId | None = None) -> None:
+    """A workspace, or each one, may get files without labels; until `listed_older` what is unknown is untrusted."""
     await conn.execute(
         """insert into contents (principal_id, sha256, label, source)
-           select id, 'before', $1, 'before' from principals on conflict do nothing""",
+           select id, 'before', $1, 'before' from principals where $2::uuid is null or id = $2
+           on conflict do nothing""",
         Label.UNTRUSTED,
+        principal,
     )
 
 

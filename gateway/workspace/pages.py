@@ -3,22 +3,12 @@
 import codecs
 import hashlib
 import os
-import time
-from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from gateway.domain.principals import Label
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
 
-LARGE = 2 * 1024 * 1024
-"""Bytes; the hash of a larger file is remembered, so that its pages need not read all of it again and again."""
-REMEMBERED = 256
-UNSETTLED_NS = 2_000_000_000
-"""A file changed this shortly before it is read may change again without a change of its timestamps."""
-
 _CHUNK = 1024 * 1024
-_Stamp: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,34 +31,8 @@ class Page:
     label: Label = Label.UNTRUSTED
 
 
-class PieceReader:
-    """Reads pieces of open files, each together with the hash of the whole."""
-
-    def __init__(self) -> None:
-        self._hashes: OrderedDict[_Stamp, str] = OrderedDict()
-
-    def read(self, file: int, limit: int, offset: int = 0) -> Piece:
-        """At most `limit` bytes from `offset`. They are hashed as they are read: no change comes in between."""
-        stamp = _stamp(file)
-        if known := self._hashes.get(stamp):
-            data = read_bytes(file, limit, offset)
-            if _stamp(file) == stamp:
-                return Piece(data, os.fstat(file).st_size, known)
-        piece = _read_all(file, limit, offset)
-        if piece.size > LARGE and _stamp(file) == stamp and stamp[0] < time.time_ns() - UNSETTLED_NS:
-            self._hashes[stamp] = piece.sha256
-            if len(self._hashes) > REMEMBERED:
-                self._hashes.popitem(last=False)
-        return piece
-
-
-def _stamp(file: int) -> _Stamp:
-    """Changes whenever the file does."""
-    status = os.fstat(file)
-    return status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev
-
-
-def _read_all(file: int, limit: int, offset: int) -> Piece:
+def read_piece(file: int, limit: int, offset: int = 0) -> Piece:
+    """At most `limit` bytes from `offset`. They are hashed as they are read: no change comes in between."""
     digest, kept, at = hashlib.sha256(), [], 0
     while chunk := os.pread(file, _CHUNK, at):
         digest.update(chunk)

@@ -33,7 +33,7 @@ class PersonaText:
     user: str = ""
     heartbeat: str = ""
     shared: tuple[PersonaFile, ...] = field(default=(), compare=False)
-    own: tuple[PersonaFile, ...] = field(default=(), compare=False)
+    own: PersonaFile = field(default=PersonaFile(), compare=False)
 
 
 class Persona:
@@ -51,7 +51,7 @@ class Persona:
         shared = tuple(self._file(self._workspace, f"{name}.md") for name in ("AGENTS", "SOUL", "TOOLS", "HEARTBEAT"))
         own = self._file(user or self._workspace, "USER.md")
         agents, soul, tools, heartbeat = (file.text for file in shared)
-        return PersonaText(agents, soul, tools, own.text, heartbeat, shared, (own,))
+        return PersonaText(agents, soul, tools, own.text, heartbeat, shared, own)
 
     def user(self, user: Workspace) -> str:
         """USER.md alone."""

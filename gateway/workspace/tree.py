@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 from gateway.domain.principals import Label
 from gateway.workspace.atomic import TEMPORARY, replace_file
 from gateway.workspace.descent import explained, open_file, open_folder
-from gateway.workspace.pages import Page, Piece, PieceReader, decode_text, page_of, read_bytes
+from gateway.workspace.pages import Page, Piece, decode_text, page_of, read_bytes, read_piece
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
 
 MAX_WRITE_BYTES = 5 * 1024 * 1024
@@ -51,35 +51,19 @@ class Written:
     sha256: str
 
 
-class Labels(Protocol):
-    """Whose words the files of a workspace are."""
-
-    async def of(self, path: str, sha256: str) -> Label:
-        """The label of a content that was found at `path`."""
-        ...
-
-    async def of_names(self, folder: str) -> Label:
-        """The label of the names in a folder."""
-        ...
-
-    async def note(self, file: Written, label: Label, mime: str) -> None:
-        """Commit the label of what is about to be written; with a `mime` it becomes one of the listed files."""
-        ...
-
-
-class OwnersLabels:
-    """Of a folder in which no agent works: all of it is its owner's."""
+class Labels:
+    """Whose words the files of a workspace are; where no agent works, all of them are their owner's."""
 
     async def of(self, _path: str, _sha256: str) -> Label:
-        """As the protocol says."""
+        """The label of a content that was found at this path."""
         return Label.OWNER
 
     async def of_names(self, _folder: str) -> Label:
-        """As the protocol says."""
+        """The label of the names in a folder."""
         return Label.OWNER
 
     async def note(self, _file: Written, _label: Label, _mime: str) -> None:
-        """As the protocol says."""
+        """Commit the label of what is about to be written; with a `mime` it becomes one of the listed files."""
 
 
 class Workspace:
@@ -91,8 +75,7 @@ class Workspace:
 
     def __init__(self, root: Path, labels: Labels | None = None) -> None:
         self.root = root
-        self.labels: Labels = labels or OwnersLabels()
-        self._pieces = PieceReader()
+        self.labels = labels or Labels()
         self._writing = asyncio.Lock()
         # One thread: parallel edits of one file must not overwrite each other, even if one is cancelled half-way.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="workspace-write")
@@ -102,14 +85,14 @@ class Workspace:
         where = WorkspacePath.parse(path)
 
         def read(file: int) -> Page:
-            return page_of(self._pieces.read(file, limit, offset), where, offset)
+            return page_of(read_piece(file, limit, offset), where, offset)
 
         page = await asyncio.to_thread(self._read, where, read)
         return page and replace(page, label=await self.labels.of(str(where), page.sha256))
 
     def head(self, path: str, limit: int) -> Piece | None:
         """Read the first `limit` bytes; None if there is no file. Blocks: small files only."""
-        return self._read(WorkspacePath.parse(path), lambda file: self._pieces.read(file, limit))
+        return self._read(WorkspacePath.parse(path), lambda file: read_piece(file, limit))
 
     async def content(self, path: str, limit: int) -> bytes | None:
         """Read the first `limit` bytes; None if the file does not exist."""

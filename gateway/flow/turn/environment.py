@@ -26,15 +26,6 @@ from gateway.workspace.zone import zone_in
 KEPT = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Doubtful:
-    """A persona file that is trusted less than the conversation it goes into; `shared`: it is the owner's."""
-
-    file: PersonaFile
-    label: Label
-    shared: bool
-
-
 @dataclass(frozen=True)
 class AgentEnvironment:
     """Everything a turn of one principal works with; `home` are the owner's files, in which `personas` lie."""
@@ -50,15 +41,12 @@ class AgentEnvironment:
         """The persona files as they are now; USER.md is the principal's own."""
         return self.personas.load(self.workspace)
 
-    async def doubtful(self, persona: PersonaText, above: Label, *, heartbeat: bool) -> list[Doubtful]:
-        """The files of a prompt that are trusted less than `above`. Costs nothing once they are known to be trusted."""
-        found: list[Doubtful] = []
-        for workspace, read in ((self.home, persona.shared), (self.workspace, persona.own)):
-            for file in read:
-                if file.sha256 and (heartbeat or not file.path.endswith("HEARTBEAT.md")):
-                    label = await workspace.labels.of(file.path, file.sha256)
-                    found += [Doubtful(file, label, shared=read is persona.shared)] if label > above else []
-        return found
+    async def labelled(self, persona: PersonaText, *, heartbeat: bool) -> dict[PersonaFile, Label]:
+        """The files of a prompt with their labels. Costs nothing once they are known to be trusted."""
+        files = [file for file in (*persona.shared, persona.own) if file.sha256]
+        used = [file for file in files if heartbeat or not file.path.endswith("HEARTBEAT.md")]
+        homes = {file: self.workspace if file is persona.own else self.home for file in used}
+        return {file: await home.labels.of(file.path, file.sha256) for file, home in homes.items()}
 
     @cached_property
     def schema_tokens(self) -> int:
@@ -98,6 +86,10 @@ class AgentEnvironments:
     def forget(self) -> None:
         """Drop all environments; each is built again when it is needed."""
         self._built.clear()
+
+    def place(self, principal: PrincipalId) -> tuple[Path, Label]:
+        """Where this person's files are, and the label of what they write."""
+        return self.of(principal).workspace.root, self.own_label(principal)
 
     def own_label(self, principal: PrincipalId) -> Label:
         """The label of what this person writes, here or with an editor."""

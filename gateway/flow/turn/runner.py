@@ -113,22 +113,22 @@ class TurnRunner:
         self, run: Claim, opened: OpenedTurn, environment: AgentEnvironment, persona: PersonaText
     ) -> OpenedTurn:
         """The turn with the label of the persona files that go into its prompt; whose they are is asked once."""
-        doubtful = await environment.doubtful(persona, opened.label, heartbeat=opened.heartbeat)
-        if not doubtful:
+        labels = await environment.labelled(persona, heartbeat=opened.heartbeat)
+        label = max(labels.values(), default=Label.OWNER)
+        if label <= opened.label:
             return opened
-        label = max(each.label for each in doubtful)
+        doubtful = [file for file, label in labels.items() if label > opened.label]
 
         async def taint(tx: Connection) -> None:
             await sessions.lock(tx, opened.session)
             await tasks.hold(tx, run)
             await sessions.taint(tx, opened.session, label)
-            for principal, shared in ((self.environments.people.owner.id, True), (run.principal_id, False)):
-                files = {each.file.path: each.file.sha256 for each in doubtful if each.shared is shared}
-                if files:
-                    await ask_to_vouch(tx, principal, files, self.clock)
+            for file in doubtful:
+                whose = run.principal_id if file is persona.own else self.environments.people.owner.id
+                await ask_to_vouch(tx, whose, {file.path: file.sha256}, self.clock)
 
         await self.database.run(taint)
-        log.info("turn.follows_others", files=[each.file.path for each in doubtful])
+        log.info("turn.follows_others", files=[file.path for file in doubtful])
         return replace(opened, label=label)
 
     async def _prepared(

@@ -4,10 +4,9 @@ Their imports are deferred, so that referring to a job does not load Git.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from unicodedata import normalize
@@ -58,28 +57,12 @@ def diff(workspace: str, store: str, old: str, new: str | None) -> list[JsonObje
         return [{"change": what, "path": _printable(path)} for what, path in history.compare(opened, before, after)]
 
 
-def arriving(workspace: str, store: str, id: str, path: str | None) -> JsonObject:
-    """The contents that a restore would put into the workspace: their hashes by their Git ids."""
-    from gateway.workspace.checkpoints import history
-
-    with _open(workspace, store) as opened:
-        target = _below(WorkspacePath.parse(path or "."), history.contents(opened, opened.find(id)))
-        now = history.read_workspace(opened, Path(workspace), lambda _: None).files
-        changed = {entry.id for path, entry in target.items() if path not in now or now[path][0] != entry}
-        return {id.decode(): sha256(opened.objects[id].as_raw_string()).hexdigest() for id in changed}
-
-
-def restore(
-    workspace: str, store: str, id: str, path: str | None, last_message: int | None, labelled: Sequence[str]
-) -> JsonObject:
-    """Restore the workspace, or only `path`, from a checkpoint; first saves the current state as a checkpoint.
-
-    Leaves files whose contents, by Git id, are not among those `labelled`: they changed since `arriving` looked.
-    """
+def restore(workspace: str, store: str, id: str, path: str | None, last_message: int | None) -> JsonObject:
+    """Restore the workspace, or only `path`, from a checkpoint; first saves the current state as a checkpoint."""
     from gateway.workspace.checkpoints import history
     from gateway.workspace.checkpoints.restore import make_equal
 
-    wanted, known = WorkspacePath.parse(path or "."), frozenset(labelled)
+    wanted = WorkspacePath.parse(path or ".")
     with _open(workspace, store) as opened:
         found = opened.find(id)
         target = _below(wanted, history.contents(opened, found))
@@ -87,13 +70,7 @@ def restore(
         now = _below(wanted, result.state.files)
         if wanted.parts and not target and not now:
             raise OwnerMustAct(f"neither the checkpoint nor the workspace has {wanted}; `diff {id}` lists what differs")
-
-        def content(id: "ObjectID") -> bytes:
-            if id.decode() not in known:
-                raise OSError("nobody has labelled it")
-            return opened.objects[id].as_raw_string()
-
-        done = make_equal(Path(workspace), now, target, content)
+        done = make_equal(Path(workspace), now, target, lambda id: opened.objects[id].as_raw_string())
     left = [_printable(path) for path in done.left]
     return {"before": _short(result.id), "written": done.written, "removed": done.removed, "left": left}
 
