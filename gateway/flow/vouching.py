@@ -11,7 +11,6 @@ from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
-from gateway.domain.texts import printable
 from gateway.store import contents, reviews
 from gateway.store.pool import Connection, Database
 from gateway.store.reviews import Question
@@ -43,7 +42,7 @@ async def ask(tx: Connection, principal: PrincipalId, paths: Mapping[str, str], 
 def _preview(paths: Mapping[str, str]) -> str:
     """What I follow comes first."""
     ordered = sorted(paths, key=lambda path: (not WorkspacePath.parse(path).is_instructions, path))
-    lines = [f"- {printable(path, keep='')}" for path in ordered[:SHOWN]]
+    lines = [f"- {path}" for path in ordered[:SHOWN]]
     more = [f"- and {len(ordered) - SHOWN:,} more"] if len(ordered) > SHOWN else []
     return "\n".join(
         [

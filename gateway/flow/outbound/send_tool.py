@@ -78,7 +78,8 @@ class SendTool:
         self, tx: Connection, principal: PrincipalId, at: AddressRow, text: str, file: Written | None, of: Label
     ) -> MessageRow:
         """One transaction: the message, its file, of this label, its outbox rows."""
-        label = await sessions.label_at_work(tx, principal)
+        # Its name and what is known of it are in the prompts of the chat from now on.
+        label = max(await sessions.label_at_work(tx, principal), of)
         enclosed = await _known(tx, principal, file, of) if file else None
         said = AssistantText(text or (f"[{enclosed.path}]" if enclosed else ""))
         ids = [enclosed.id] if enclosed else []
