@@ -77,10 +77,7 @@ def test_every_slash_command() -> None:
 
 
 def test_every_tool(tmp_path: Path) -> None:
-    async def record(path: str, size: int, mime: str, sha256: str) -> None:
-        """Nothing is kept."""
-
-    services = Services(Workspace(tmp_path), record)
+    services = Services(Workspace(tmp_path))
 
     assert undescribed(tool.name for family in tools.discover() for tool in family(services)) == []
 

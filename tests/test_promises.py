@@ -92,9 +92,6 @@ def test_a_proof_is_a_test_that_exists(what: str, proof: str) -> None:
 def test_the_only_tools_work_on_files_or_schedules_or_speak_to_the_user(tmp_path: Path) -> None:
     """What could act outside, run commands or make requests has to prove its own promises first."""
 
-    async def record(path: str, size: int, mime: str, sha256: str) -> None:
-        """Nothing is kept."""
-
-    services = Services(Workspace(tmp_path), record)
+    services = Services(Workspace(tmp_path))
 
     assert {tool.name for family in tools.discover() for tool in family(services)} == FILE_TOOLS | OWN_CHATS | OWN_TIME

@@ -63,7 +63,7 @@ class Toolbox:
             found = _labelled(await _guarded(tool, arguments, caller))
             text = _to_json(found.result)
         except ToolFailed as failure:
-            return _refusal(failure.error, failure.message)
+            return _refusal(failure.error, failure.message, failure.label)
         if len(text) > tool.max_result:
             text = await self._spilled(tool, text, max(caller.label, found.label))
         return ToolOutcome(text, label=found.label)
@@ -124,8 +124,8 @@ def _explanation(tool: AnyTool, error: ValidationError) -> str:
     return f"{faults}. {tool.name} takes: {', '.join(tool.arguments.model_fields) or 'nothing'}."
 
 
-def _refusal(error: str, message: str) -> ToolOutcome:
-    return ToolOutcome(_to_json({"error": error, "message": message}), failed=True)
+def _refusal(error: str, message: str, label: Label = Label.OWNER) -> ToolOutcome:
+    return ToolOutcome(_to_json({"error": error, "message": message}), failed=True, label=label)
 
 
 def _words(error: BaseException) -> str:

@@ -25,6 +25,7 @@ from gateway.config.watch import ConfigWatch
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import TaskId
 from gateway.flow.channels.manager import ChannelSpec, channel_specs
+from gateway.flow.vouching import list_older
 from gateway.llm.client import ModelClient, build_client
 from gateway.logs import SecretMask
 from gateway.store import tasks
@@ -121,12 +122,14 @@ class Gateway:
 
     async def _after_ready(self, group: asyncio.TaskGroup, socket: socket.socket) -> list[asyncio.Task[None]]:
         """What the first poll does not need: the web, the model's SDK, watching the configuration."""
+        environments = self._parts.environments
         web = await asyncio.to_thread(import_module, "gateway.web.server")
         backend = build_backend(self._parts)
         work: dict[str, Callable[[], Awaitable[None]]] = {
             "web": partial(web.serve, backend, socket),
             "config": self._watch(group).run,
             "models": self._warm,
+            "older files": partial(list_older, self._parts.database, environments.place, self._parts.clock),
             "jobs": self._parts.job_table.run,
         }
         started = [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]

@@ -15,6 +15,7 @@ from gateway.background.cpu import Cpu, CpuJobFailed
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import FileId, PrincipalId
+from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Lane
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.store import tasks
@@ -143,13 +144,13 @@ async def _laid(workspace: Workspace, path: str, derived: "Derived", found: Work
         pages = []  # the one page is the whole text
     for name in pages:
         if (page := await found.content(name, MAX_WRITE_BYTES)) is not None:
-            await workspace.write(f"{path}{PAGES}/{name}", page)
+            await workspace.write(f"{path}{PAGES}/{name}", page, Label.UNTRUSTED)
     text = view = ""
     if derived.text and (words := await found.content(derived.text, MAX_WRITE_BYTES)):
         whole = words.decode("utf-8", "ignore")
-        text = (await workspace.write(f"{path}{TEXT}", whole)).path
+        text = (await workspace.write(f"{path}{TEXT}", whole, Label.UNTRUSTED)).path
     if derived.view and (picture := await found.content(derived.view, MAX_WRITE_BYTES)):
-        view = (await workspace.write(f"{path}{PAGES}/{_VIEW}", picture)).path
+        view = (await workspace.write(f"{path}{PAGES}/{_VIEW}", picture, Label.UNTRUSTED)).path
     return text, view
 
 

@@ -6,18 +6,24 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 import typer
 from pydantic import TypeAdapter
 
 from gateway.background.cpu import run_alone
-from gateway.cli.database import with_connection
+from gateway.cli.database import with_connection, with_database
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
+from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.ids import MessageId
 from gateway.domain.json import Json
+from gateway.domain.principals import Label
+from gateway.flow.vouching import expect_older, list_older
+from gateway.store.people import principals
+from gateway.store.pool import Database
 from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
 
@@ -92,7 +98,7 @@ def restore(
             raise OwnerMustAct("this changes files of the workspace; add --yes to confirm")
         question = f"Restore {path or 'all files'} from {id}? The current state is saved as a checkpoint first."
         typer.confirm(question, abort=True)
-    result = _run_job(jobs.restore, *_paths(), id, path, _last_message())
+    result = with_database(partial(_restored, id, path))
     done = TypeAdapter(Restored).validate_python(result)
     kept = f"; the previous state is {done.before}" if done.before else ""
     print_json(result) if as_json else print(f"restored {id}: {done.written} written, {done.removed} removed{kept}")
@@ -100,6 +106,18 @@ def restore(
         print(f"supaclaw: {left} was not restored: its current content is in no checkpoint", file=sys.stderr)
     if done.left:
         raise typer.Exit(1)
+
+
+async def _restored(id: str, path: str | None, database: Database) -> Json:
+    """What comes back and has no label is nobody's until somebody vouches for it; what is there now is the owner's."""
+    root, clock = Environment.read(os.environ).workspace, SystemClock()
+    async with database.connection() as conn:
+        owner, last = await principals.owner(conn), await messages.last_id(conn)
+    if owner is not None:
+        await expect_older(database, owner.id, root)
+    result = await run_alone(jobs.restore, *_paths(), id, path, last, seconds=SECONDS)
+    await list_older(database, lambda _: (root, Label.OWNER), clock)
+    return result
 
 
 def _at_a_terminal() -> bool:
@@ -112,7 +130,7 @@ def _paths() -> tuple[str, str]:
 
 
 def _last_message() -> MessageId | None:
-    """None without the database: saving and restoring files does not need it."""
+    """None without the database: saving files does not need it."""
     try:
         return with_connection(messages.last_id)
     except SupaclawError as exc:

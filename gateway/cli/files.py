@@ -3,33 +3,82 @@
 import os
 import shutil
 import sys
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, BinaryIO
 from uuid import UUID
 
 import typer
 
-from gateway.cli.database import with_connection
+from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, Limit, print_rows
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import FileId
+from gateway.domain.principals import Label
+from gateway.domain.texts import printable
+from gateway.flow.vouching import vouch as vouch_for
 from gateway.store.people import principals
 from gateway.store.pool import Connection
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
 from gateway.workspace.descent import explained, open_file
 from gateway.workspace.paths import WorkspacePath
+from gateway.workspace.tree import Workspace
+
+TRUST = {Label.OWNER: "yours", Label.KNOWN: "known", Label.UNTRUSTED: "not vouched for"}
+HEAD = 3
+"""Lines of a file that are shown before it is vouched for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(FileRow):
+    """A file, and how far it is trusted, in words."""
+
+    trust: str
 
 
 def show(limit: Limit = 20, as_json: AsJson = False) -> None:
-    """List files that were received or written, newest first."""
+    """List files that were received or written, newest first, and whether you vouch for them."""
 
     async def recent(conn: Connection) -> list[FileRow]:
         owner = await principals.owner(conn)
         return await files.recent(conn, owner.id, limit) if owner else []
 
-    print_rows(with_connection(recent), ("id", "path", "size"), as_json=as_json)
+    rows = [Listed(**asdict(row), trust=TRUST[row.label]) for row in with_connection(recent)]
+    print_rows(rows, ("id", "path", "size", "trust"), as_json=as_json)
+
+
+def vouch(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, from the workspace root.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Take files for your own words, as they are now: what reads them may act on them without asking you."""
+    workspace = Workspace(Environment.read(os.environ).workspace)
+    found = {path: _shown(workspace, path) for path in paths}
+    if not yes:
+        if not sys.stdin.isatty():
+            raise OwnerMustAct("look at the files; then add --yes to vouch for them")
+        typer.confirm("Do you vouch for what is in them?", abort=True)
+
+    async def store(conn: Connection) -> None:
+        await vouch_for(conn, (await require_owner(conn)).id, found, Label.OWNER)
+
+    with_connection(store)
+    print(f"vouched for {len(found)} file{'s' * (len(found) != 1)}; a new conversation (/new) trusts them")
+
+
+def _shown(workspace: Workspace, path: str) -> str:
+    """Print what a file is; its hash."""
+    head = workspace.head(path, 2_000)
+    if head is None:
+        raise OwnerMustAct(f"there is no file {printable(path)} in {workspace.root}")
+    changed = datetime.fromtimestamp((workspace.root / str(WorkspacePath.parse(path))).stat().st_mtime, UTC)
+    print(f"{printable(path)}: {head.size} bytes, changed {changed:%Y-%m-%d %H:%M} UTC")
+    for line in head.data.decode("utf-8", "replace").splitlines()[:HEAD]:
+        print(f"    {printable(line)[:120]}")
+    return head.sha256
 
 
 def get(

@@ -80,7 +80,10 @@ COMMANDS: Mapping[str, Run | Group] = {
     ),
     "heartbeat": heartbeat.heartbeat,
     "sessions": sessions.sessions,
-    "files": Group("List and fetch the files of your conversations.", {"list": files.show, "get": files.get}),
+    "files": Group(
+        "List, fetch and vouch for files of the workspace.",
+        {"list": files.show, "get": files.get, "vouch": files.vouch},
+    ),
     "checkpoints": Group(
         "Save, compare and restore versions of the workspace.",
         {

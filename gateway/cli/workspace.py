@@ -1,15 +1,20 @@
 """`supaclaw workspace`: what a new version has for files that you edited."""
 
-import asyncio
 import os
 from typing import Annotated
 
 import typer
 
+from gateway.cli.database import with_database
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.principals import Label
+from gateway.flow.labels import ContentLabels
+from gateway.store.people import principals
+from gateway.store.pool import Database
 from gateway.workspace.renewal import Renewal, renewals
 from gateway.workspace.renewal import merge as merge_file
+from gateway.workspace.template import template_hashes
 from gateway.workspace.tree import Workspace
 
 
@@ -27,10 +32,18 @@ def diff() -> None:
 
 def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGENTS.md.")]) -> None:
     """Take over what this version changed in a file that you edited."""
-    workspace, found = _edited()
+    _, found = _edited()
     if file not in found:
         raise OwnerMustAct(f"there is nothing to merge into {file}; `supaclaw workspace diff` shows what there is")
-    asyncio.run(merge_file(workspace, found[file]))
+
+    async def merge_labelled(database: Database) -> None:
+        """As far as the text was trusted before, it is after."""
+        async with database.connection() as conn:
+            owner = await principals.owner(conn)
+        labels = ContentLabels(database, owner.id, Label.OWNER, template_hashes()) if owner else None
+        await merge_file(Workspace(Environment.read(os.environ).workspace, labels), found[file])
+
+    with_database(merge_labelled)
     print(f"{file} is merged")
 
 

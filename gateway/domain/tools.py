@@ -23,12 +23,13 @@ class Effect(StrEnum):
 
 
 class ToolFailed(Exception):
-    """The call failed; the text tells the model what was wrong and what would work."""
+    """The call failed; the text tells the model what was wrong and what would work. `label` is that of the text."""
 
-    def __init__(self, error: str, message: str) -> None:
+    def __init__(self, error: str, message: str, label: Label = Label.OWNER) -> None:
         super().__init__(message)
         self.error = error
         self.message = message
+        self.label = label
 
 
 @dataclass(frozen=True, slots=True)

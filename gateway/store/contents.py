@@ -1,5 +1,7 @@
 """How far contents are trusted, by their hash: wherever the bytes turn up again, the label is theirs."""
 
+from collections.abc import Iterable
+
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.store.pool import Connection
@@ -19,6 +21,56 @@ async def note(conn: Connection, principal: PrincipalId, sha256: str, label: Lab
 
 
 async def label(conn: Connection, principal: PrincipalId, sha256: str) -> Label | None:
-    """The label of a content; None if nobody has labelled it."""
-    found = await conn.fetchval("select label from contents where principal_id = $1 and sha256 = $2", principal, sha256)
-    return None if found is None else Label(found)
+    """The label of a content; None if nobody has labelled it, and its writer may be told from where it lies.
+
+    While there are files older than labels, nothing can be told of what has none.
+    """
+    found = await conn.fetch(
+        "select sha256, label from contents where principal_id = $1 and sha256 in ($2, 'before')", principal, sha256
+    )
+    labels = {row["sha256"]: Label(row["label"]) for row in found}
+    return labels.get(sha256, labels.get("before"))
+
+
+async def add(conn: Connection, principal: PrincipalId, contents: Iterable[str], label: Label, source: str) -> None:
+    """Label those contents that nobody has labelled."""
+    await conn.execute(
+        """insert into contents (principal_id, sha256, label, source)
+           select $1, each, $3, $4 from unnest($2::text[]) each on conflict do nothing""",
+        principal,
+        sorted(set(contents)),
+        label,
+        source,
+    )
+
+
+async def above(conn: Connection, principal: PrincipalId, contents: Iterable[str], label: Label) -> set[str]:
+    """Those that are trusted less than `label`."""
+    rows = await conn.fetch(
+        "select sha256 from contents where principal_id = $1 and sha256 = any($2::text[]) and label > $3",
+        principal,
+        list(contents),
+        label,
+    )
+    return {row["sha256"] for row in rows}
+
+
+async def expect_older(conn: Connection, principal: PrincipalId | None = None) -> None:
+    """A workspace, or each one, may get files without labels; until `listed_older` what is unknown is untrusted."""
+    await conn.execute(
+        """insert into contents (principal_id, sha256, label, source)
+           select id, 'before', $1, 'before' from principals where $2::uuid is null or id = $2
+           on conflict do nothing""",
+        Label.UNTRUSTED,
+        principal,
+    )
+
+
+async def with_older(conn: Connection) -> list[PrincipalId]:
+    """Whose workspaces those are."""
+    return [row["principal_id"] for row in await conn.fetch("select * from contents where sha256 = 'before'")]
+
+
+async def listed_older(conn: Connection, principal: PrincipalId) -> None:
+    """What they hold has a label now."""
+    await conn.execute("delete from contents where principal_id = $1 and sha256 = 'before'", principal)

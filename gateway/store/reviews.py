@@ -35,6 +35,20 @@ class Question:
         return sha256(exact.encode()).hexdigest()
 
 
+async def asked(conn: Connection, question: Question) -> bool:
+    """Whether the person has been asked for all of this before, perhaps together with more."""
+    return bool(
+        await conn.fetchval(
+            """select exists (select from reviews where (principal_id, asked_id, tool) = ($1, $2, $3)
+                                                    and arguments @> $4::jsonb)""",
+            question.principal,
+            question.asked,
+            question.tool,
+            question.arguments,
+        )
+    )
+
+
 async def ask(conn: Connection, question: Question, now: datetime) -> ReviewId:
     """Store a question, once for each tool call; the gateway puts it to the person after the commit."""
     found = await conn.fetchval(

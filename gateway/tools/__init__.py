@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId
-from gateway.domain.principals import Label, Role
+from gateway.domain.principals import Role
 from gateway.domain.tools import AnyTool, ToolFailed
 from gateway.store.pool import Connection
 from gateway.workspace.tree import Workspace
@@ -33,14 +33,6 @@ FindRead: TypeAlias = Callable[[str], Awaitable[ReadFile | None]]
 async def no_extracted_text(_path: str) -> ReadFile | None:
     """A `FindRead` for agents without text extraction."""
     return None
-
-
-class RecordFile(Protocol):
-    """Records a workspace file in the database; `size` is in bytes, `label` is its writer's."""
-
-    async def __call__(self, path: str, size: int, mime: str, sha256: str, label: Label) -> None:
-        """Insert or replace the record."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +79,6 @@ class Services:
     """What the tools of one principal may use."""
 
     workspace: Workspace
-    record_file: RecordFile
     post: Post = no_chats
     find_read: FindRead = no_extracted_text
     context: PrincipalContext | None = None

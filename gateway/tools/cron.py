@@ -8,9 +8,9 @@ from typing import Literal, assert_never
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gateway.agent.scheduling.schedules import MOST, SHOWN, Asking, Schedules
-from gateway.domain.json import Json, JsonObject
+from gateway.domain.json import Json
 from gateway.domain.principals import Label, Role
-from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolFailed
+from gateway.domain.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolFailed
 from gateway.store import addresses
 from gateway.store.pool import Connection
 from gateway.store.scheduling.schedules import ScheduleRow
@@ -74,7 +74,7 @@ class CronArguments(BaseModel):
         )
 
 
-async def _run(context: PrincipalContext | None, arguments: CronArguments, caller: Caller) -> JsonObject:
+async def _run(context: PrincipalContext | None, arguments: CronArguments, caller: Caller) -> Labelled:
     if context is None:
         raise ToolFailed("unavailable", "There are no schedules here.")
     if arguments.action != "list" and caller.address is None and caller.label is Label.UNTRUSTED:
@@ -85,7 +85,7 @@ async def _run(context: PrincipalContext | None, arguments: CronArguments, calle
         raise ToolFailed("refused", str(refusal)) from refusal
 
 
-async def _act(tx: Connection, context: PrincipalContext, arguments: CronArguments, caller: Caller) -> JsonObject:
+async def _act(tx: Connection, context: PrincipalContext, arguments: CronArguments, caller: Caller) -> Labelled:
     most = None if context.role is Role.OWNER else MOST
     schedules = Schedules(tx, context.principal, context.clock.now(), context.zone(), most)
     match arguments.action:
@@ -96,18 +96,21 @@ async def _act(tx: Connection, context: PrincipalContext, arguments: CronArgumen
         case "update":
             row = await schedules.update(arguments.which, arguments.changes, caller.label)
         case "remove":
-            return {"removed": (gone := await schedules.remove(arguments.which)).id, "name": gone.definition.name}
+            gone = await schedules.remove(arguments.which)
+            return Labelled({"removed": gone.id, "name": gone.definition.name}, gone.label)
         case unreachable:
             assert_never(unreachable)
     if arguments.enabled is not None:
         row = await (schedules.resume if arguments.enabled else schedules.pause)(str(row.id))
-    return {**_schedule_json(row, schedules), **({"note": UTC_ASSUMED} if _zone_assumed(arguments, schedules) else {})}
+    note = {"note": UTC_ASSUMED} if _zone_assumed(arguments, schedules) else {}
+    return Labelled({**_schedule_json(row, schedules), **note}, row.label)
 
 
-async def _list(schedules: Schedules, *, everything: bool) -> JsonObject:
+async def _list(schedules: Schedules, *, everything: bool) -> Labelled:
     rows, more = await schedules.shown(everything=everything)
     items = [{**_schedule_json(row, schedules), "prompt": row.definition.prompt[:PROMPT_PREVIEW_CHARS]} for row in rows]
-    return {"schedules": items, **({"more": more} if more else {})}
+    label = max((row.label for row in rows), default=Label.OWNER)
+    return Labelled({"schedules": items, **({"more": more} if more else {})}, label)
 
 
 async def _request_of(tx: Connection, caller: Caller) -> Asking:

@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolFailed
+from gateway.domain.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolFailed
 from gateway.tools import Services
 from gateway.workspace.names import PAGES
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
-from gateway.workspace.tree import MAX_WRITE_BYTES, Written
+from gateway.workspace.tree import MAX_WRITE_BYTES
 
 PAGE_BYTES = 20_000
 
@@ -66,16 +66,17 @@ class EditArguments(_Arguments):
 class _Files:
     services: Services
 
-    async def list_files(self, arguments: ListArguments, _caller: Caller) -> JsonObject:
+    async def list_files(self, arguments: ListArguments, _caller: Caller) -> Labelled:
         with _tool_errors():
             listing = await self.services.workspace.listing(arguments.path)
         entries = [
             {"name": entry.name, "type": entry.kind} | ({"size": entry.size} if entry.kind == "file" else {})
             for entry in listing.entries
         ]
-        return {"entries": entries} | ({"left_out": listing.left_out} if listing.left_out else {})
+        left_out: JsonObject = {"left_out": listing.left_out} if listing.left_out else {}
+        return Labelled({"entries": entries, **left_out}, listing.label)
 
-    async def read_file(self, arguments: ReadArguments, _caller: Caller) -> JsonObject:
+    async def read_file(self, arguments: ReadArguments, _caller: Caller) -> Labelled:
         try:
             if arguments.offset:  # a later page of a binary file may look like text
                 await self._page(arguments.path, ReadArguments(path=arguments.path))
@@ -85,33 +86,37 @@ class _Files:
                 raise
             return await self._extracted_page(arguments, failure)
 
-    async def _page(self, path: str, arguments: ReadArguments) -> JsonObject:
+    async def _page(self, path: str, arguments: ReadArguments) -> Labelled:
         with _tool_errors():
             page = await self.services.workspace.page(path, arguments.offset, arguments.limit)
         if page is None:
-            return {"exists": False, "content": None}
+            return Labelled({"exists": False, "content": None}, Label.OWNER)
         answer: JsonObject = {"exists": True, "content": page.text, "size": page.size}
-        return answer if page.next_offset is None else {**answer, "next_offset": page.next_offset}
+        more = {} if page.next_offset is None else {"next_offset": page.next_offset}
+        return Labelled({**answer, **more}, page.label)
 
-    async def _extracted_page(self, arguments: ReadArguments, failure: ToolFailed) -> JsonObject:
-        """A page of the text extracted from a binary file; sizes and offsets refer to that text."""
+    async def _extracted_page(self, arguments: ReadArguments, failure: ToolFailed) -> Labelled:
+        """A page of the text extracted from a binary file; sizes and offsets refer to that text.
+
+        What went wrong with the file may be told in words of the file.
+        """
         path = str(WorkspacePath.parse(arguments.path))
         read = await self.services.find_read(path)
         if read is None:
             raise failure
         if not read.text_path:
-            raise ToolFailed(
-                "binary", f"{path} is not a text file, and no text was found in it: {read.problem or 'it has none'}."
-            )
+            message = f"{path} is not a text file, and no text was found in it: {read.problem or 'it has none'}."
+            raise ToolFailed("binary", message, Label.UNTRUSTED)
         pages = f", {read.pages} pages, each also in {path}{PAGES}/001.txt and so on" if read.pages > 1 else ""
         found = f"text of {path}{pages}{f'; {read.problem}' if read.problem else ''}"
-        return {"what": found, **await self._page(read.text_path, arguments)}
+        page = await self._page(read.text_path, arguments)
+        return Labelled({"what": found, **page.result}, Label.UNTRUSTED if read.problem else page.label)
 
     async def write_file(self, arguments: WriteArguments, caller: Caller) -> JsonObject:
         with _tool_errors():
             _check_writable(arguments.path, caller)
-            written = await self.services.workspace.write(arguments.path, arguments.content)
-        await self._record(written, arguments.mime_type, caller)
+            mime = arguments.mime_type or _mime(arguments.path)
+            written = await self.services.workspace.write(arguments.path, arguments.content, caller.label, mime)
         return {"ok": True, "path": written.path}
 
     async def edit_file(self, arguments: EditArguments, caller: Caller) -> JsonObject:
@@ -124,13 +129,12 @@ class _Files:
 
         with _tool_errors():
             _check_writable(arguments.path, caller)
-            written = await self.services.workspace.update(arguments.path, change)
-        await self._record(written, None, caller)
+            written = await self.services.workspace.update(arguments.path, change, caller.label, _mime(arguments.path))
         return {"ok": True, "path": written.path, "replaced": counts}
 
-    async def _record(self, written: Written, mime: str | None, caller: Caller) -> None:
-        mime = mime or mimetypes.guess_type(written.path)[0] or "text/plain"
-        await self.services.record_file(written.path, written.size, mime, written.sha256, caller.label)
+
+def _mime(path: str) -> str:
+    return mimetypes.guess_type(path)[0] or "text/plain"
 
 
 def _check_writable(path: str, caller: Caller) -> None:

@@ -1,30 +1,54 @@
 """Reads text in pages of bytes, so that a file of any size needs one page of memory."""
 
 import codecs
+import hashlib
 import os
 from dataclasses import dataclass
 
+from gateway.domain.principals import Label
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
+
+_CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some bytes of a file; `size` and `sha256` are those of the whole file, as it was when these were read."""
+
+    data: bytes
+    size: int
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a text file. `size` is the whole file's, in bytes; `next_offset` is None at its end."""
+    """A page of a text file. `size` and `sha256` are the whole file's; `next_offset` is None at its end."""
 
     text: str
     size: int
     next_offset: int | None
+    sha256: str
+    label: Label = Label.UNTRUSTED
 
 
-def read_page(file: int, path: WorkspacePath, offset: int, limit: int) -> Page:
-    """Read about `limit` (≥ 8) bytes from `offset`, cut between characters; raises `WorkspaceError` if binary."""
-    size = os.fstat(file).st_size
-    raw = read_bytes(file, limit, offset)
+def read_piece(file: int, limit: int, offset: int = 0) -> Piece:
+    """At most `limit` bytes from `offset`. They are hashed as they are read: no change comes in between."""
+    digest, kept, at = hashlib.sha256(), [], 0
+    while chunk := os.pread(file, _CHUNK, at):
+        digest.update(chunk)
+        kept.append(chunk[max(0, offset - at) : max(0, offset + limit - at)])
+        at += len(chunk)
+    return Piece(b"".join(kept), at, digest.hexdigest())
+
+
+def page_of(piece: Piece, path: WorkspacePath, offset: int) -> Page:
+    """The text of a piece (≥ 8 bytes) from `offset`, cut between characters; raises `WorkspaceError` if binary."""
+    raw, size = piece.data, piece.size
     skipped = _tail_of_a_character(raw) if offset else 0
     end = offset + len(raw) >= size
     text, used = _decode(raw[skipped:], path, final=end)
     after = offset + skipped + used
-    return Page(text, size, after if after < size and used else None)
+    return Page(text, size, after if after < size and used else None, piece.sha256)
 
 
 def decode_text(raw: bytes, path: WorkspacePath) -> str:

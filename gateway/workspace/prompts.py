@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -15,14 +15,25 @@ _Stamp: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class PersonaFile:
+    """One of the files as it was read; without a hash there is none, or it could not be read."""
+
+    path: str = ""
+    text: str = ""
+    sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PersonaText:
-    """The files' texts; empty where there is no file."""
+    """The files' texts; empty where there is no file. `shared` and `own` are what they came from."""
 
     agents: str = ""
     soul: str = ""
     tools: str = ""
     user: str = ""
     heartbeat: str = ""
+    shared: tuple[PersonaFile, ...] = field(default=(), compare=False)
+    own: PersonaFile = field(default=PersonaFile(), compare=False)
 
 
 class Persona:
@@ -30,31 +41,27 @@ class Persona:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._read: Callable[[Workspace, str, _Stamp], str] = lru_cache(maxsize=64)(_read)
+        self._read: Callable[[Workspace, str, _Stamp], PersonaFile] = lru_cache(maxsize=64)(_read)
 
     def load(self, user: Workspace | None = None) -> PersonaText:
         """The texts as they are now; a member's USER.md comes from the member's own files, given as `user`.
 
         Never raises: a file that cannot be read says so in its text.
         """
-        home = self._workspace
-        return PersonaText(
-            agents=self._text(home, "AGENTS.md"),
-            soul=self._text(home, "SOUL.md"),
-            tools=self._text(home, "TOOLS.md"),
-            user=self.user(user or home),
-            heartbeat=self._text(home, "HEARTBEAT.md"),
-        )
+        shared = tuple(self._file(self._workspace, f"{name}.md") for name in ("AGENTS", "SOUL", "TOOLS", "HEARTBEAT"))
+        own = self._file(user or self._workspace, "USER.md")
+        agents, soul, tools, heartbeat = (file.text for file in shared)
+        return PersonaText(agents, soul, tools, own.text, heartbeat, shared, own)
 
     def user(self, user: Workspace) -> str:
         """USER.md alone."""
-        return self._text(user, "USER.md")
+        return self._file(user, "USER.md").text
 
-    def _text(self, workspace: Workspace, name: str) -> str:
+    def _file(self, workspace: Workspace, name: str) -> PersonaFile:
         for path in (name, f".agents/{name}"):
             if stamp := _stamp(workspace, path):
                 return self._read(workspace, path, stamp)
-        return ""
+        return PersonaFile()
 
 
 def clipped(text: str, path: str, most: int) -> str:
@@ -72,9 +79,12 @@ def _stamp(workspace: Workspace, path: str) -> _Stamp | None:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _read(workspace: Workspace, path: str, _stamp: _Stamp) -> str:
+def _read(workspace: Workspace, path: str, _stamp: _Stamp) -> PersonaFile:
     try:
-        text = (workspace.head(path, MAX_CHARS * 4) or "").strip()
+        found = workspace.head(path, MAX_CHARS * 4)
     except WorkspaceError as error:
-        return f"[{path} could not be read: {error}]"
-    return clipped(text, path, MAX_CHARS)
+        return PersonaFile(path, f"[{path} could not be read: {error}]")
+    if found is None:
+        return PersonaFile()
+    text = found.data.decode("utf-8", "replace").strip()
+    return PersonaFile(path, clipped(text, path, MAX_CHARS), found.sha256)

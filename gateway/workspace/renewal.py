@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.principals import Label
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.template import RELEASED, TEMPLATE, template_files
 from gateway.workspace.tree import Workspace
@@ -64,7 +65,7 @@ async def renew(workspace: Workspace, template: Path = TEMPLATE) -> None:
     """Replace each file that is an earlier version of the template's, word for word."""
     for renewal in [each for each in renewals(workspace, template) if not each.edited]:
         try:
-            await workspace.write(renewal.path, renewal.new)
+            await workspace.write(renewal.path, renewal.new, Label.OWNER)
         except WorkspaceError as error:
             log.warning("workspace.not_renewed", file=renewal.path, error=str(error))
         else:
@@ -80,7 +81,7 @@ async def merge(workspace: Workspace, renewal: Renewal) -> None:
             raise OwnerMustAct(f"you and the template changed the same lines of {renewal.path}: edit it by hand")
         return text
 
-    await workspace.update(renewal.path, merged)
+    await workspace.update(renewal.path, merged, Label.OWNER)
 
 
 def renewals(workspace: Workspace, template: Path = TEMPLATE) -> Iterator[Renewal]:
@@ -89,7 +90,7 @@ def renewals(workspace: Workspace, template: Path = TEMPLATE) -> Iterator[Renewa
         for path in (str(source), f".agents/{source}"):
             with suppress(WorkspaceError):
                 if (mine := workspace.head(path, _LONGEST)) is not None:
-                    yield from _renewal(template, source, path, mine)
+                    yield from _renewal(template, source, path, mine.data.decode("utf-8", "replace"))
                     break
 
 

@@ -1,5 +1,6 @@
 """The first files of a new workspace."""
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -37,3 +38,9 @@ def template_files(template: Path = TEMPLATE) -> Iterator[Path]:
     """What a new workspace gets, by path."""
     found = (path.relative_to(template) for path in sorted(template.rglob("*")) if path.is_file())
     return (path for path in found if path.parts[0] != RELEASED)
+
+
+def template_hashes(template: Path = TEMPLATE) -> frozenset[str]:
+    """Of every file that any release put into new workspaces, and of an empty one: nobody else's words are in them."""
+    texts = (path.read_bytes() for path in template.rglob("*") if path.is_file())
+    return frozenset(hashlib.sha256(text).hexdigest() for text in (b"", *texts))

@@ -8,13 +8,14 @@ import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from gateway.domain.principals import Label
 from gateway.workspace.atomic import TEMPORARY, replace_file
 from gateway.workspace.descent import explained, open_file, open_folder
-from gateway.workspace.pages import Page, decode_text, read_bytes, read_page
+from gateway.workspace.pages import Page, Piece, decode_text, page_of, read_bytes, read_piece
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
 
 MAX_WRITE_BYTES = 5 * 1024 * 1024
@@ -34,10 +35,11 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A folder's entries, sorted; `left_out` counts those beyond the first `MAX_LISTED`."""
+    """A folder's entries, sorted; `left_out` counts those beyond the first `MAX_LISTED`, `label` is of the names."""
 
     entries: tuple[Listed, ...]
     left_out: int
+    label: Label = Label.UNTRUSTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +51,48 @@ class Written:
     sha256: str
 
 
+class Labels:
+    """Whose words the files of a workspace are; where no agent works, all of them are their owner's."""
+
+    async def of(self, _path: str, _sha256: str) -> Label:
+        """The label of a content that was found at this path."""
+        return Label.OWNER
+
+    async def of_names(self, _folder: str) -> Label:
+        """The label of the names in a folder."""
+        return Label.OWNER
+
+    async def note(self, _file: Written, _label: Label, _mime: str) -> None:
+        """Commit the label of what is about to be written; with a `mime` it becomes one of the listed files."""
+
+
 class Workspace:
     """Files below `root`, by relative path; nothing outside is accessible, no link is followed.
 
-    Every method raises `WorkspaceError`. Writes run one at a time, in the order of the calls.
+    Every method raises `WorkspaceError`. Writes run one at a time, in the order of the calls. The label of a content
+    is committed before the content is there to be read: what a crash breaks off is trusted no more than it should be.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, labels: Labels | None = None) -> None:
         self.root = root
+        self.labels = labels or Labels()
+        self._writing = asyncio.Lock()
         # One thread: parallel edits of one file must not overwrite each other, even if one is cancelled half-way.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="workspace-write")
 
     async def page(self, path: str, offset: int = 0, limit: int = 64 * 1024) -> Page | None:
         """Read about `limit` bytes of a text file from byte `offset`; None if it does not exist."""
         where = WorkspacePath.parse(path)
-        return await asyncio.to_thread(self._read, where, lambda file: read_page(file, where, offset, limit))
 
-    def head(self, path: str, limit: int) -> str | None:
-        """Read the first `limit` bytes, replacing invalid ones; None if there is no file. Blocks: small files only."""
-        found = self._read(WorkspacePath.parse(path), lambda file: read_bytes(file, limit))
-        return None if found is None else found.decode("utf-8", "replace")
+        def read(file: int) -> Page:
+            return page_of(read_piece(file, limit, offset), where, offset)
+
+        page = await asyncio.to_thread(self._read, where, read)
+        return page and replace(page, label=await self.labels.of(str(where), page.sha256))
+
+    def head(self, path: str, limit: int) -> Piece | None:
+        """Read the first `limit` bytes; None if there is no file. Blocks: small files only."""
+        return self._read(WorkspacePath.parse(path), lambda file: read_piece(file, limit))
 
     async def content(self, path: str, limit: int) -> bytes | None:
         """Read the first `limit` bytes; None if the file does not exist."""
@@ -80,20 +104,43 @@ class Workspace:
 
     async def listing(self, path: str = ".") -> Listing:
         """List the direct entries of a folder."""
-        return await asyncio.to_thread(self._listing, WorkspacePath.parse(path))
+        where = WorkspacePath.parse(path)
+        found = await asyncio.to_thread(self._listing, where)
+        return replace(found, label=await self.labels.of_names(str(where)))
 
-    async def write(self, path: str, content: str | bytes) -> Written:
-        """Create or replace a file and the folders above it; at most `MAX_WRITE_BYTES`."""
+    async def write(self, path: str, content: str | bytes, label: Label, mime: str = "") -> Written:
+        """Create or replace a file and the folders above it; at most `MAX_WRITE_BYTES`.
+
+        `label` is that of whose words it is; with a `mime` it becomes one of the listed files.
+        """
         where = _writable(path)
         data = content if isinstance(content, bytes) else _encode(content, where)
-        return await self._in_writer(lambda: self._write(where, data))
+        async with self._writing:
+            return await self._put(where, data, label, mime)
 
-    async def update(self, path: str, change: Callable[[str], str]) -> Written:
-        """Replace a text file with the result of `change`; if it raises, nothing is written."""
+    async def update(self, path: str, change: Callable[[str], str], label: Label, mime: str = "") -> Written:
+        """Replace a text file with the result of `change`, trusted no more than the text before and `label`.
+
+        If `change` raises, nothing is written.
+        """
         where = _writable(path)
-        return await self._in_writer(lambda: self._write(where, _encode(change(self._whole(where)), where)))
 
-    async def _in_writer(self, work: Callable[[], Written]) -> Written:
+        def changed() -> tuple[bytes, str]:
+            text, sha256 = self._whole(where)
+            return _encode(change(text), where), sha256
+
+        async with self._writing:
+            data, before = await self._in_writer(changed)
+            return await self._put(where, data, max(label, await self.labels.of(str(where), before)), mime)
+
+    async def _put(self, path: WorkspacePath, data: bytes, label: Label, mime: str) -> Written:
+        _check_size(data, path)
+        written = Written(str(path), len(data), hashlib.sha256(data).hexdigest())
+        await self.labels.note(written, label, mime)
+        await self._in_writer(lambda: self._write(path, data))
+        return written
+
+    async def _in_writer(self, work: Callable[[], Found]) -> Found:
         return await asyncio.get_running_loop().run_in_executor(self._writer, work)
 
     def _read(self, path: WorkspacePath, read: Callable[[int], Found]) -> Found | None:
@@ -110,17 +157,16 @@ class Workspace:
         ):
             shutil.copyfileobj(stream, copy)
 
-    def _whole(self, path: WorkspacePath) -> str:
+    def _whole(self, path: WorkspacePath) -> tuple[str, str]:
+        """Its text and its hash."""
         with explained(path), open_file(self.root, path) as file:
             raw = read_bytes(file, MAX_WRITE_BYTES + 1)
         _check_size(raw, path)
-        return decode_text(raw, path)
+        return decode_text(raw, path), hashlib.sha256(raw).hexdigest()
 
-    def _write(self, path: WorkspacePath, data: bytes) -> Written:
-        _check_size(data, path)
+    def _write(self, path: WorkspacePath, data: bytes) -> None:
         with explained(path), open_folder(self.root, path.parents, create=0o777) as folder:
             replace_file(folder, path, data)
-        return Written(str(path), len(data), hashlib.sha256(data).hexdigest())
 
     def _listing(self, path: WorkspacePath) -> Listing:
         with explained(path), open_folder(self.root, path.parts) as folder:

@@ -60,12 +60,10 @@ class TestSystemPrompt:
         assert "can change neither schedules nor the files below" in prompt
 
     def test_the_fixed_prompt_is_small(self) -> None:
-        async def record(path: str, size: int, mime: str, sha256: str) -> None: ...
-
         async def spill(name: str, text: str, label: Label) -> str:
             return name + text
 
-        services = Services(Workspace(TEMPLATE), record)
+        services = Services(Workspace(TEMPLATE))
         specs = Toolbox([tool for family in discover() for tool in family(services)], spill).specs
         schemas = "".join(json.dumps([spec.name, spec.description, spec.parameters]) for spec in specs)
         fixed = system_prompt(Persona(Workspace(TEMPLATE)).load(), ADA, heartbeat=True) + schemas

@@ -173,7 +173,7 @@ def test_a_program_at_work_is_waited_for(supaclaw: Supaclaw, workspace: Path, st
     assert done.out.startswith("made ")
 
 
-def test_without_a_database_files_can_still_be_kept_and_restored(
+def test_without_a_database_files_can_still_be_kept(
     supaclaw: Supaclaw, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SUPACLAW_DATABASE_URL", "postgresql://127.0.0.1:1/none")

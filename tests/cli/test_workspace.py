@@ -10,8 +10,9 @@ BEFORE = (TEMPLATE / RELEASED / "1" / "TOOLS.md").read_text()
 
 
 @pytest.fixture
-def tools(place: Path) -> Path:
+def tools(place: Path, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """TOOLS.md of the version before, in which somebody wrote a line."""
+    monkeypatch.setenv("SUPACLAW_DATABASE_URL", dsn)
     root = place / "data" / "workspace"
     fill_new_workspace(root)
     (root / "TOOLS.md").write_text(BEFORE + OWN)

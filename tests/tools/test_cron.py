@@ -19,7 +19,7 @@ from gateway.agent.toolbox import Toolbox, ToolOutcome
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label, Role
-from gateway.domain.tools import Caller, Effect, ToolFailed
+from gateway.domain.tools import Caller, Effect, Labelled, ToolFailed
 from gateway.llm.tokens import estimate_tool
 from gateway.store.people import principals
 from gateway.store.pool import Database
@@ -45,9 +45,6 @@ class Clock:
         self.at += timedelta(seconds=seconds)
 
 
-async def nothing(*_: object) -> None: ...
-
-
 async def spill(name: str, _text: str, _label: Label) -> str:
     return name
 
@@ -63,7 +60,7 @@ class Person:
 
     @property
     def toolbox(self) -> Toolbox:
-        return Toolbox(tools(Services(Workspace(Path()), nothing, context=self.context)), spill)
+        return Toolbox(tools(Services(Workspace(Path()), context=self.context)), spill)
 
     async def run(self, caller: Caller, **arguments: object) -> ToolOutcome:
         return await self.toolbox.run(ToolCall("1", "cron", json.dumps(arguments)), caller)
@@ -407,7 +404,7 @@ def test_garbage_is_answered_and_breaks_nothing(dsn: str, given_arguments: Seque
             async with database.transaction() as tx:
                 principal = await principals.add(tx, Role.MEMBER, "Eve", [str(uuid4())])
             context = PrincipalContext(principal, Role.MEMBER, database.bound(principal).run, Clock(), lambda: None)
-            [tool] = tools(Services(Workspace(Path()), nothing, context=context))
+            [tool] = tools(Services(Workspace(Path()), context=context))
             for ordinal, arguments in enumerate(given_arguments):
                 caller = Caller(TaskId(uuid4()), ordinal, SessionId(UUID(int=1)), None, Label.KNOWN)
                 try:
@@ -415,7 +412,9 @@ def test_garbage_is_answered_and_breaks_nothing(dsn: str, given_arguments: Seque
                 except ValueError:
                     continue
                 with suppress(ToolFailed):
-                    json.dumps(await tool.run(said, caller))
+                    found = await tool.run(said, caller)
+                    assert isinstance(found, Labelled)
+                    json.dumps(found.result)
 
     asyncio.run(tried())
 
@@ -435,7 +434,7 @@ def test_how_long_until_then() -> None:
 
 async def test_where_there_is_no_store_it_says_so() -> None:
     caller = Caller(TaskId(UUID(int=1)), 0, SessionId(UUID(int=1)), None, Label.OWNER)
-    toolbox = Toolbox(tools(Services(Workspace(Path()), nothing)), spill)
+    toolbox = Toolbox(tools(Services(Workspace(Path()))), spill)
     assert (
         json.loads((await toolbox.run(ToolCall("1", "cron", '{"action": "list"}'), caller)).text)["error"]
         == "unavailable"
@@ -443,5 +442,5 @@ async def test_where_there_is_no_store_it_says_so() -> None:
 
 
 def test_it_takes_little_of_the_prompt() -> None:
-    [spec] = Toolbox(tools(Services(Workspace(Path()), nothing)), spill).specs
+    [spec] = Toolbox(tools(Services(Workspace(Path()))), spill).specs
     assert estimate_tool(spec) <= 350

@@ -7,10 +7,6 @@ from gateway.tools import Services, discover
 from gateway.workspace.tree import Workspace
 
 
-async def record_nothing(path: str, size: int, mime: str, sha256: str) -> None:
-    """A gateway without a database."""
-
-
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, source: str) -> str:
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").touch()
@@ -20,7 +16,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, source: 
 
 
 def test_every_family_of_the_gateway_offers_described_tools(tmp_path: Path) -> None:
-    services = Services(Workspace(tmp_path), record_nothing)
+    services = Services(Workspace(tmp_path))
     tools = [tool for family in discover() for tool in family(services)]
     assert {"list_files", "read_file", "write_file", "edit_file"} <= {tool.name for tool in tools}
     assert all(tool.description.endswith(".") for tool in tools)
@@ -28,7 +24,7 @@ def test_every_family_of_the_gateway_offers_described_tools(tmp_path: Path) -> N
 
 def test_a_file_is_all_a_tool_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [family] = discover(package(tmp_path, monkeypatch, "good_tools", "def tools(services): return ()"))
-    assert family(Services(Workspace(tmp_path), record_nothing)) == ()
+    assert family(Services(Workspace(tmp_path))) == ()
 
 
 @pytest.mark.parametrize(

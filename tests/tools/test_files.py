@@ -10,10 +10,10 @@ import pytest
 from gateway.agent.toolbox import Toolbox, ToolOutcome
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller, Effect, ToolFailed
+from gateway.domain.tools import Caller, Effect, Labelled, ToolFailed
 from gateway.tools import ReadFile, Services
 from gateway.tools.files import PAGE_BYTES, Edit, apply_edits, tools
-from gateway.workspace.tree import MAX_WRITE_BYTES, Workspace
+from gateway.workspace.tree import MAX_WRITE_BYTES, Workspace, Written
 from tests.fakes.caller import CALLER
 
 
@@ -25,15 +25,22 @@ class Desk:
     read: dict[str, ReadFile] = field(default_factory=dict)
     recorded: list[tuple[str, int, str, str]] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
+    trusted: dict[str, Label] = field(default_factory=dict)
     spilled: list[str] = field(default_factory=list)
     caller: Caller = CALLER
 
     def __post_init__(self) -> None:
-        services = Services(Workspace(self.root), self.record, find_read=self.find_read)
+        services = Services(Workspace(self.root, self), find_read=self.find_read)
         self.toolbox = Toolbox(tools(services), self.spill)
 
-    async def record(self, path: str, size: int, mime: str, sha256: str, label: Label) -> None:
-        self.recorded.append((path, size, mime, sha256))
+    async def of(self, path: str, sha256: str) -> Label:
+        return self.trusted.get(path, Label.OWNER)
+
+    async def of_names(self, folder: str) -> Label:
+        return self.trusted.get(folder, Label.OWNER)
+
+    async def note(self, file: Written, label: Label, mime: str) -> None:
+        self.recorded.append((file.path, file.size, mime, file.sha256))
         self.labels.append(label)
 
     async def find_read(self, path: str, /) -> ReadFile | None:
@@ -78,8 +85,10 @@ async def test_list_shows_one_folder(desk: Desk) -> None:
 async def test_list_counts_what_it_leaves_out(desk: Desk) -> None:
     for number in range(501):
         (desk.root / f"{number}").touch()
-    [tool, *_] = tools(Services(Workspace(desk.root), desk.record))
-    assert (await tool.run(tool.arguments(), CALLER))["left_out"] == 1
+    [tool, *_] = tools(Services(Workspace(desk.root)))
+    found = await tool.run(tool.arguments(), CALLER)
+    assert isinstance(found, Labelled)
+    assert found.result["left_out"] == 1
 
 
 async def test_list_of_a_missing_folder_is_an_error(desk: Desk) -> None:

@@ -16,9 +16,6 @@ from gateway.workspace.tree import Workspace
 from tests.fakes.caller import CALLER
 
 
-async def nothing(*_: object) -> None: ...
-
-
 async def spill(name: str, _text: str, _label: Label) -> str:
     return name
 
@@ -31,7 +28,7 @@ class Chats:
     said: list[tuple[str, str | None, str | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.toolbox = Toolbox(tools(Services(Workspace(self.root), nothing, self.post)), spill)
+        self.toolbox = Toolbox(tools(Services(Workspace(self.root), self.post)), spill)
 
     async def post(self, text: str, to: str | None, path: str | None = None) -> Posted:
         self.said.append((text, to, path))
@@ -80,7 +77,7 @@ async def test_what_cannot_be_said_is_refused_and_nothing_is_sent(
 
 
 async def test_without_chats_it_is_said_so(tmp_path: Path) -> None:
-    toolbox = Toolbox(tools(Services(Workspace(tmp_path), nothing)), spill)
+    toolbox = Toolbox(tools(Services(Workspace(tmp_path))), spill)
     outcome = await toolbox.run(ToolCall("1", "send_message", '{"text": "hi"}'), CALLER)
     assert json.loads(outcome.text) == {"error": "unavailable", "message": "Nothing can be sent from here."}
 

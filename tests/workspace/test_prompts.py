@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.workspace.pages import Piece
 from gateway.workspace.prompts import MAX_CHARS, Persona, PersonaText
 from gateway.workspace.tree import Workspace
 
@@ -14,7 +15,7 @@ class Reads(Workspace):
         super().__init__(root)
         self.paths: list[str] = []
 
-    def head(self, path: str, limit: int) -> str | None:
+    def head(self, path: str, limit: int) -> Piece | None:
         self.paths.append(path)
         return super().head(path, limit)
 

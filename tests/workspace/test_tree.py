@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.principals import Label
 from gateway.workspace.descent import explained
+from gateway.workspace.pages import Piece
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
 from gateway.workspace.tree import MAX_LISTED, MAX_WRITE_BYTES, Listed, Workspace
+
+OWN = Label.OWNER
 
 
 @pytest.fixture
@@ -81,9 +85,9 @@ class TestReading:
         (root / "a.bin").write_bytes(content)
         assert await code_of(workspace.page("a.bin")) == "binary"
 
-    async def test_head_replaces_what_is_not_text(self, workspace: Workspace, root: Path) -> None:
+    async def test_the_head_comes_with_the_hash_of_the_whole(self, workspace: Workspace, root: Path) -> None:
         (root / "a.md").write_bytes(b"ab\xffcd")
-        assert workspace.head("a.md", 4) == "ab\ufffdc"
+        assert workspace.head("a.md", 4) == Piece(b"ab\xffc", 5, hashlib.sha256(b"ab\xffcd").hexdigest())
 
     async def test_a_folder_is_not_read(self, workspace: Workspace, root: Path) -> None:
         (root / "notes").mkdir()
@@ -95,21 +99,21 @@ class TestEscape:
     async def test_a_linked_file_is_refused(self, workspace: Workspace, root: Path) -> None:
         (root / "link").symlink_to(root.parent / "secret.txt")
         assert await code_of(workspace.page("link")) == "not_a_file"
-        assert await code_of(workspace.write("link", "x")) == "not_a_file"
-        assert await code_of(workspace.update("link", str.upper)) == "not_a_file"
+        assert await code_of(workspace.write("link", "x", OWN)) == "not_a_file"
+        assert await code_of(workspace.update("link", str.upper, OWN)) == "not_a_file"
         assert (root.parent / "secret.txt").read_text() == "outside"
 
     async def test_a_linked_folder_is_refused(self, workspace: Workspace, root: Path) -> None:
         (root / "out").symlink_to(root.parent)
         assert await code_of(workspace.page("out/secret.txt")) == "not_a_folder"
-        assert await code_of(workspace.write("out/new.txt", "x")) == "not_a_folder"
+        assert await code_of(workspace.write("out/new.txt", "x", OWN)) == "not_a_folder"
         assert await code_of(workspace.listing("out")) == "not_a_folder"
         assert not (root.parent / "new.txt").exists()
 
     async def test_a_pipe_is_refused_without_waiting_for_it(self, workspace: Workspace, root: Path) -> None:
         os.mkfifo(root / "pipe")
         assert await code_of(workspace.page("pipe")) == "not_a_file"
-        assert await code_of(workspace.write("pipe", "x")) == "not_a_file"
+        assert await code_of(workspace.write("pipe", "x", OWN)) == "not_a_file"
 
     async def test_the_root_itself_may_be_a_link(self, root: Path) -> None:
         (root / "a.md").write_text("a")
@@ -121,46 +125,46 @@ class TestEscape:
 
 class TestWriting:
     async def test_write_makes_folders_and_tells_what_is_on_disk(self, workspace: Workspace, root: Path) -> None:
-        written = await workspace.write("./a/b/c.md", "grüße")
+        written = await workspace.write("./a/b/c.md", "grüße", OWN)
         data = "grüße".encode()
         assert (root / "a/b/c.md").read_bytes() == data
         assert (written.path, written.size) == ("a/b/c.md", len(data))
         assert written.sha256 == hashlib.sha256(data).hexdigest()
 
     async def test_bytes_are_written_as_they_are(self, workspace: Workspace, root: Path) -> None:
-        await workspace.write("a.bin", b"\0\xff")
+        await workspace.write("a.bin", b"\0\xff", OWN)
         assert (root / "a.bin").read_bytes() == b"\0\xff"
 
     async def test_replacing_keeps_the_mode(self, workspace: Workspace, root: Path) -> None:
         (root / "run.sh").write_text("old")
         (root / "run.sh").chmod(0o750)
-        await workspace.write("run.sh", "new")
+        await workspace.write("run.sh", "new", OWN)
         assert (root / "run.sh").read_text() == "new"
         assert stat.S_IMODE((root / "run.sh").stat().st_mode) == 0o750
 
     @pytest.mark.parametrize("path", ["sessions/a.md", "memory/a.md", "memory"])
     async def test_the_gateways_folders_cannot_be_written(self, workspace: Workspace, root: Path, path: str) -> None:
-        assert await code_of(workspace.write(path, "x")) == "read_only"
-        assert await code_of(workspace.update(path, str.upper)) == "read_only"
+        assert await code_of(workspace.write(path, "x", OWN)) == "read_only"
+        assert await code_of(workspace.update(path, str.upper, OWN)) == "read_only"
         assert os.listdir(root) == []
 
     async def test_the_root_and_folders_are_no_files_to_write(self, workspace: Workspace, root: Path) -> None:
         (root / "notes").mkdir()
-        assert await code_of(workspace.write(".", "x")) == "bad_path"
-        assert await code_of(workspace.write("notes", "x")) == "not_a_file"
+        assert await code_of(workspace.write(".", "x", OWN)) == "bad_path"
+        assert await code_of(workspace.write("notes", "x", OWN)) == "not_a_file"
 
     async def test_a_file_cannot_serve_as_a_folder(self, workspace: Workspace, root: Path) -> None:
         (root / "a").write_text("x")
-        assert await code_of(workspace.write("a/b", "x")) == "not_a_folder"
+        assert await code_of(workspace.write("a/b", "x", OWN)) == "not_a_folder"
 
     async def test_five_megabytes_are_the_most(self, workspace: Workspace, root: Path) -> None:
-        assert (await workspace.write("a", b"x" * MAX_WRITE_BYTES)).size == MAX_WRITE_BYTES
-        assert await code_of(workspace.write("b", b"x" * (MAX_WRITE_BYTES + 1))) == "too_large"
+        assert (await workspace.write("a", b"x" * MAX_WRITE_BYTES, OWN)).size == MAX_WRITE_BYTES
+        assert await code_of(workspace.write("b", b"x" * (MAX_WRITE_BYTES + 1), OWN)) == "too_large"
         (root / "c").write_bytes(b"x" * (MAX_WRITE_BYTES + 1))
-        assert await code_of(workspace.update("c", str.upper)) == "too_large"
+        assert await code_of(workspace.update("c", str.upper, OWN)) == "too_large"
 
     async def test_a_lone_surrogate_is_refused(self, workspace: Workspace) -> None:
-        assert await code_of(workspace.write("a.md", "\ud800")) == "binary"
+        assert await code_of(workspace.write("a.md", "\ud800", OWN)) == "binary"
 
     async def test_a_full_disk_changes_nothing_and_says_so(
         self, workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
@@ -172,7 +176,7 @@ class TestWriting:
 
         monkeypatch.setattr("gateway.workspace.atomic.os.fsync", full)
         with pytest.raises(WorkspaceError, match="disk is full") as caught:
-            await workspace.write("a.md", "new")
+            await workspace.write("a.md", "new", OWN)
         assert caught.value.code == "disk_full"
         assert os.listdir(root) == ["a.md"]
         assert (root / "a.md").read_text() == "old"
@@ -181,14 +185,14 @@ class TestWriting:
 class TestUpdating:
     async def test_update_replaces_by_the_changed_text(self, workspace: Workspace, root: Path) -> None:
         (root / "a.md").write_text("abc")
-        assert (await workspace.update("a.md", str.upper)).size == 3
+        assert (await workspace.update("a.md", str.upper, OWN)).size == 3
         assert (root / "a.md").read_text() == "ABC"
 
     async def test_updates_at_once_lose_nothing_and_keep_their_order(self, workspace: Workspace, root: Path) -> None:
         (root / "a.md").write_text("")
 
         def appending(number: int) -> asyncio.Task[object]:
-            return asyncio.create_task(workspace.update("a.md", lambda text: f"{text}{number},"))
+            return asyncio.create_task(workspace.update("a.md", lambda text: f"{text}{number},", OWN))
 
         await asyncio.gather(*map(appending, range(20)))
         assert (root / "a.md").read_text() == "".join(f"{number}," for number in range(20))
@@ -200,13 +204,13 @@ class TestUpdating:
             raise KeyError(text)
 
         with pytest.raises(KeyError, match="abc"):
-            await workspace.update("a.md", refuse)
+            await workspace.update("a.md", refuse, OWN)
         assert (root / "a.md").read_text() == "abc"
 
     async def test_only_existing_text_can_be_updated(self, workspace: Workspace, root: Path) -> None:
         (root / "a.bin").write_bytes(b"\xff")
-        assert await code_of(workspace.update("nothing.md", str.upper)) == "not_found"
-        assert await code_of(workspace.update("a.bin", str.upper)) == "binary"
+        assert await code_of(workspace.update("nothing.md", str.upper, OWN)) == "not_found"
+        assert await code_of(workspace.update("a.bin", str.upper, OWN)) == "binary"
 
 
 class TestListing:

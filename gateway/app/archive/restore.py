@@ -17,7 +17,7 @@ from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
 from gateway.domain.transcript import Notice
-from gateway.store import addresses, outbox, sessions
+from gateway.store import addresses, contents, outbox, sessions
 from gateway.store.loading import addresses_in_doubt, lacks_rows, load
 from gateway.store.migrate import migrate
 from gateway.store.outbox import Part
@@ -41,6 +41,7 @@ async def restore(
         stage.begun = config.database.url is None  # from here on an embedded server is made
         async with reached as database:
             await _fill(database, manifest, stage)
+            await database.run(contents.expect_older)
             await database.run(_tell_about_doubts)
         return manifest, await asyncio.to_thread(put_in_place, environment, stage.folder)
 

@@ -64,7 +64,9 @@ class ChatTurns:
 
     async def _commit(self, run: Claim, opened: OpenedChat, result: TurnResult) -> None:
         channel, environment = self._outbound.channel(opened.at), self._services.environments.of(run.principal_id)
-        sent = await abridged(result.entry.text, channel, environment.workspace, self._services.clock.now())
+        sent = await abridged(
+            result.entry.text, result.label, channel, environment.workspace, self._services.clock.now()
+        )
 
         async def store(tx: Connection, answer: MessageRow, _to: AddressRow | None) -> Finished:
             """Its outbox rows; the task goes back to the queue if messages came meanwhile."""

@@ -35,8 +35,8 @@ class Abridged:
         return () if self.whole is None else ((await recorded(tx, principal, self.whole, label)).id,)
 
 
-async def abridged(text: str, channel: Channel | None, workspace: Workspace, now: datetime) -> Abridged:
-    """The answer as its channel can show it; a file that goes with it is on disk already."""
+async def abridged(text: str, label: Label, channel: Channel | None, workspace: Workspace, now: datetime) -> Abridged:
+    """The answer as its channel can show it; a file that goes with it is on disk already, with the run's `label`."""
     if channel is None or utf16_len(text) <= channel.capabilities.max_text:
         return Abridged(text)
     limit, data = channel.capabilities.max_text, storable(text).encode()
@@ -45,7 +45,7 @@ async def abridged(text: str, channel: Channel | None, workspace: Workspace, now
     # Two answers of one second may not overwrite each other.
     name = f"answer-{now:%Y-%m-%d-%H%M%S}-{hashlib.sha256(data).hexdigest()[:6]}.md"
     try:
-        whole = await workspace.write(f"answers/{name}", data)
+        whole = await workspace.write(f"answers/{name}", data, label)
     except WorkspaceError as exc:
         log.warning("answer.not_filed", error=str(exc))
         return Abridged(text)

@@ -42,8 +42,9 @@ class SendTool:
         async def post(text: str, to: str | None, path: str | None) -> Posted:
             at = await self._chosen(principal, to.lower() if to else None)
             file = await self._measured(workspace, path, at) if path is not None else None
+            of = await workspace.labels.of(file.path, file.sha256) if file else Label.OWNER
             try:
-                row = await self._database.run(lambda tx: self._store(tx, principal, at, text, file))
+                row = await self._database.run(lambda tx: self._store(tx, principal, at, text, file, of))
             except HandedOver as error:
                 raise ToolFailed("no_such_chat", str(error)) from error
             self._proactive.committed(row)
@@ -74,11 +75,12 @@ class SendTool:
         return file
 
     async def _store(
-        self, tx: Connection, principal: PrincipalId, at: AddressRow, text: str, file: Written | None
+        self, tx: Connection, principal: PrincipalId, at: AddressRow, text: str, file: Written | None, of: Label
     ) -> MessageRow:
-        """One transaction: the message, its file, its outbox rows."""
-        label = await sessions.label_at_work(tx, principal)
-        enclosed = await _known(tx, principal, file, label) if file else None
+        """One transaction: the message, its file, of this label, its outbox rows."""
+        # Its name and what is known of it are in the prompts of the chat from now on.
+        label = max(await sessions.label_at_work(tx, principal), of)
+        enclosed = await _known(tx, principal, file, of) if file else None
         said = AssistantText(text or (f"[{enclosed.path}]" if enclosed else ""))
         ids = [enclosed.id] if enclosed else []
         row = await self._proactive.say(tx, at, principal, said, label=label, origin="agent", sent=text, files=ids)

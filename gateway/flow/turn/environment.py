@@ -11,13 +11,15 @@ from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label, Role
+from gateway.flow.labels import ContentLabels
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
 from gateway.llm.tokens import estimate_tool
 from gateway.store.pool import Database
 from gateway.store.transcript import files
-from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, RecordFile, Services, no_chats
-from gateway.workspace.prompts import Persona, PersonaText
+from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, Services, no_chats
+from gateway.workspace.prompts import Persona, PersonaFile, PersonaText
+from gateway.workspace.template import template_hashes
 from gateway.workspace.tree import Workspace
 from gateway.workspace.zone import zone_in
 
@@ -26,8 +28,9 @@ KEPT = 256
 
 @dataclass(frozen=True)
 class AgentEnvironment:
-    """Everything a turn of one principal works with."""
+    """Everything a turn of one principal works with; `home` are the owner's files, in which `personas` lie."""
 
+    home: Workspace
     workspace: Workspace
     toolbox: Toolbox
     personas: Persona
@@ -37,6 +40,13 @@ class AgentEnvironment:
     def persona(self) -> PersonaText:
         """The persona files as they are now; USER.md is the principal's own."""
         return self.personas.load(self.workspace)
+
+    async def labelled(self, persona: PersonaText, *, heartbeat: bool) -> dict[PersonaFile, Label]:
+        """The files of a prompt with their labels. Costs nothing once they are known to be trusted."""
+        files = [file for file in (*persona.shared, persona.own) if file.sha256]
+        used = [file for file in files if heartbeat or not file.path.endswith("HEARTBEAT.md")]
+        homes = {file: self.workspace if file is persona.own else self.home for file in used}
+        return {file: await home.labels.of(file.path, file.sha256) for file, home in homes.items()}
 
     @cached_property
     def schema_tokens(self) -> int:
@@ -58,7 +68,9 @@ class AgentEnvironments:
     owner_zone: Callable[[], str | None] = lambda: None
 
     def __post_init__(self) -> None:
-        self._workspace = Workspace(self.workspace)
+        self.harmless = template_hashes()
+        """Hashes of texts that are nobody's words."""
+        self._workspace = Workspace(self.workspace, self._labels(self.database, self.people.owner.id))
         self._personas = Persona(self._workspace)
         self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
 
@@ -75,34 +87,38 @@ class AgentEnvironments:
         """Drop all environments; each is built again when it is needed."""
         self._built.clear()
 
+    def place(self, principal: PrincipalId) -> tuple[Path, Label]:
+        """Where this person's files are, and the label of what they write."""
+        return self.of(principal).workspace.root, self.own_label(principal)
+
+    def own_label(self, principal: PrincipalId) -> Label:
+        """The label of what this person writes, here or with an editor."""
+        return Label.OWNER if self.people.is_owner(principal) else Label.KNOWN
+
+    def _labels(self, database: Database, principal: PrincipalId) -> ContentLabels:
+        return ContentLabels(database, principal, self.own_label(principal), self.harmless)
+
     def _build(self, principal: PrincipalId) -> AgentEnvironment:
         owner = self.people.is_owner(principal)
-        workspace = self._workspace if owner else self._apart(principal)
         # Whoever is not the owner works on a store that holds nothing but their own.
         database = self.database if owner else self.database.bound(principal)
+        workspace = self._workspace if owner else self._apart(principal, self._labels(database, principal))
         post = self.send_tool.bound(database).of(principal, workspace) if self.send_tool else no_chats
-        recorder = _recorder(database, principal, Label.OWNER if owner else Label.KNOWN)
         zone = partial(self._zone, workspace, owner)
         context = PrincipalContext(principal, Role.OWNER if owner else Role.MEMBER, database.run, self.clock, zone)
-        services = Services(workspace, recorder, post, _finder(database, principal), context)
+        services = Services(workspace, post, _finder(database, principal), context)
         tools = [tool for family in self.families for tool in family(services)]
-        return AgentEnvironment(workspace, Toolbox(tools, spill=_spill(workspace)), self._personas, zone)
+        return AgentEnvironment(
+            self._workspace, workspace, Toolbox(tools, spill=_spill(workspace)), self._personas, zone
+        )
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))
 
-    def _apart(self, principal: PrincipalId) -> Workspace:
+    def _apart(self, principal: PrincipalId, labels: ContentLabels) -> Workspace:
         root = self.others / str(principal)
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return Workspace(root)
-
-
-def _recorder(database: Database, principal: PrincipalId, least: Label) -> RecordFile:
-    async def record(path: str, size: int, mime: str, sha256: str, label: Label) -> None:
-        async with database.connection() as conn:
-            await files.record(conn, principal, path, size=size, mime=mime, sha256=sha256, label=max(least, label))
-
-    return record
+        return Workspace(root, labels)
 
 
 def _finder(database: Database, principal: PrincipalId) -> FindRead:
@@ -115,7 +131,7 @@ def _finder(database: Database, principal: PrincipalId) -> FindRead:
 
 
 def _spill(workspace: Workspace) -> Spill:
-    async def spill(path: str, text: str, _label: Label) -> str:
-        return (await workspace.write(path, text)).path
+    async def spill(path: str, text: str, label: Label) -> str:
+        return (await workspace.write(path, text, label)).path
 
     return spill

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -18,14 +18,16 @@ from gateway.domain.transcript import AssistantText, Notice
 from gateway.flow.live import Live
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.compact import Compactor
-from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
 from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
 from gateway.flow.turn.wiring import LoopWiring, SizedModel
-from gateway.store import steps
+from gateway.flow.vouching import ask as ask_to_vouch
+from gateway.store import sessions, steps, tasks
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
+from gateway.workspace.prompts import PersonaText
 
 AFTER_OVERFLOW = 0.6
 """What of a prompt that was too long for its model the next one may have."""
@@ -45,6 +47,8 @@ class TurnResult:
     error: str | None = None
     problem: ModelsExhausted | None = None
     """Why no model answered."""
+    label: Label = Label.UNTRUSTED
+    """Of all that the run had read."""
 
     async def store(
         self, tx: Connection, run: Claim, session: SessionId, *, label: Label, address: AddressId | None = None
@@ -87,13 +91,16 @@ class TurnRunner:
         allowed = await self._budgets.allow(opened.principal.role)
         if allowed.refusal is not None:
             return TurnResult(Notice(allowed.refusal), status=Status.FAILED, error="out of budget")
-        budget, asked = None, model or self.models()
+        budget, asked, environment = None, model or self.models(), self.environments.of(run.principal_id)
+        persona = environment.persona()
+        opened = await self._following(run, opened, environment, persona)
         stored = StepSink(self.database, run, opened.session, opened.label, self.failpoints)
         sinks = (stored, LiveSink(self.live, opened.session), self._budgets, *sinks)
         while True:
-            conversation = await self._prepared(run, opened, asked, allowed.limits, budget)
+            conversation = await self._prepared(run, opened, persona, asked, allowed.limits, budget)
             try:
-                return await self._follow(conversation, sinks)
+                result = await self._follow(conversation, sinks)
+                return replace(result, label=stored.label)
             except ModelsExhausted as exc:
                 if not exc.overflow or budget is not None:
                     log.warning("turn.no_model", attempts=len(exc.attempts))
@@ -102,21 +109,44 @@ class TurnRunner:
             budget = int(conversation.prompted * AFTER_OVERFLOW)
             log.warning("turn.too_long", tokens=conversation.prompted)
 
+    async def _following(
+        self, run: Claim, opened: OpenedTurn, environment: AgentEnvironment, persona: PersonaText
+    ) -> OpenedTurn:
+        """The turn with the label of the persona files that go into its prompt; whose they are is asked once."""
+        labels = await environment.labelled(persona, heartbeat=opened.heartbeat)
+        label = max(labels.values(), default=Label.OWNER)
+        if label <= opened.label:
+            return opened
+        doubtful = [file for file, label in labels.items() if label > opened.label]
+
+        async def taint(tx: Connection) -> None:
+            await sessions.lock(tx, opened.session)
+            await tasks.hold(tx, run)
+            await sessions.taint(tx, opened.session, label)
+            for file in doubtful:
+                whose = run.principal_id if file is persona.own else self.environments.people.owner.id
+                await ask_to_vouch(tx, whose, {file.path: file.sha256}, self.clock)
+
+        await self.database.run(taint)
+        log.info("turn.follows_others", files=[file.path for file in doubtful])
+        return replace(opened, label=label)
+
     async def _prepared(
-        self, run: Claim, opened: OpenedTurn, model: SizedModel, limits: Limits, budget: int | None
+        self,
+        run: Claim,
+        opened: OpenedTurn,
+        persona: PersonaText,
+        model: SizedModel,
+        limits: Limits,
+        budget: int | None,
     ) -> LoopWiring:
         """Compacted if it is too long, and always when a provider said so, in which case `budget` is set."""
-        conversation = self._conversation(run, opened, model, limits, budget)
+        environment = self.environments.of(run.principal_id)
+        conversation = LoopWiring(self.database, self.live, run, opened, environment, persona, model, limits, budget)
         if budget is None and limits.stop(opened.spent):
             return conversation
         ready = await self.compactor.prepare(run, opened, conversation.room, self._budgets, overflow=budget is not None)
-        return conversation if ready is opened else self._conversation(run, ready, model, limits, budget)
-
-    def _conversation(
-        self, run: Claim, opened: OpenedTurn, model: SizedModel, limits: Limits, budget: int | None
-    ) -> LoopWiring:
-        environment = self.environments.of(run.principal_id)
-        return LoopWiring(self.database, self.live, run, opened, environment, model, limits, budget)
+        return conversation if ready is opened else replace(conversation, opened=ready)
 
     async def _follow(self, conversation: LoopWiring, sinks: Sequence[Sink]) -> TurnResult:
         """The loop, each event in its sinks before the next one is made; raises `ModelsExhausted`."""

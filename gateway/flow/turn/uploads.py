@@ -10,6 +10,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.texts import storable
 from gateway.flow.turn.environment import AgentEnvironments
+from gateway.store import contents
 from gateway.store.pool import Database
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
@@ -72,10 +73,12 @@ class Uploads:
         return None
 
     async def _settle(self, principal: PrincipalId, incoming: Incoming, name: str, mime: str, origin: str) -> FileRow:
-        path = await asyncio.to_thread(incoming.settle, f"{self._clock.now():%Y-%m-%d}", name)
         size, sha256 = incoming.size, incoming.sha256
         async with self._database.connection() as conn:
             # Its content may have been written by anybody, no matter who sent it.
+            await contents.note(conn, principal, sha256, Label.UNTRUSTED, "upload")
+        path = await asyncio.to_thread(incoming.settle, f"{self._clock.now():%Y-%m-%d}", name)
+        async with self._database.connection() as conn:
             return await files.keep(
                 conn,
                 principal,

@@ -26,6 +26,7 @@ from gateway.store import sessions, tasks
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import attachments, unread
 from gateway.store.transcript.messages import MessageRow
+from gateway.workspace.prompts import PersonaText
 
 LEAST = 200
 """Tokens of the shortest prompt that can hold a question."""
@@ -56,6 +57,7 @@ class LoopWiring:
     run: Claim
     opened: OpenedTurn
     environment: AgentEnvironment
+    persona: PersonaText
     model: SizedModel
     limits: Limits
     budget: int | None = None
@@ -63,7 +65,7 @@ class LoopWiring:
     def __post_init__(self) -> None:
         listed = index(self.opened.files, self.opened.all_files)
         standing = system_prompt(
-            self.environment.persona(),
+            self.persona,
             self.opened.principal,
             zone=self.environment.zone(),
             sections=(listed,),

@@ -81,7 +81,7 @@ class UnattendedFinisher:
         at = await self.database.run(lambda tx: self._destination(tx, ended))
         channel = self.outbound.channel(at) if at else None
         workspace = self.environments.of(ended.run.principal_id).workspace
-        return await abridged(ended.result.entry.text, channel, workspace, self.clock.now())
+        return await abridged(ended.result.entry.text, ended.result.label, channel, workspace, self.clock.now())
 
     async def _destination(self, tx: Connection, ended: UnattendedResult) -> AddressRow | None:
         asked = ended.assignment

@@ -1,8 +1,9 @@
 """What is known about the files of a principal; the bytes are in the workspace."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
 
 from asyncpg import Record
 
@@ -45,19 +46,19 @@ class FileRow:
         return Attachment(str(self.id), self.name, self.mime, self.size)
 
     @classmethod
-    def of(cls, row: Record) -> Self:
+    def of(cls, row: Record | Mapping[str, Any]) -> Self:
         """From its row."""
-        return cls(**{**row, "label": Label(row["label"])})
+        return cls(**{each.name: row[each.name] for each in fields(cls)} | {"label": Label(row["label"])})
 
 
 async def record(
     conn: Connection, principal: PrincipalId, path: str, *, size: int, mime: str, sha256: str, label: Label
 ) -> None:
-    """Note that a file was written; its trust label never falls."""
+    """Note that a file is written; `label` is that of the new content, as in `contents`."""
     await conn.execute(
         """insert into files (principal_id, path, size, mime, sha256, label) values ($1, $2, $3, $4, $5, $6)
            on conflict (principal_id, path) do update set size = excluded.size, mime = excluded.mime,
-             sha256 = excluded.sha256, label = greatest(files.label, excluded.label), updated_at = now()""",
+             sha256 = excluded.sha256, label = excluded.label, updated_at = now()""",
         principal,
         path,
         size,
@@ -80,11 +81,34 @@ async def by_id(conn: Connection, principal: PrincipalId, file: FileId) -> FileR
 
 
 async def recent(conn: Connection, principal: PrincipalId, limit: int) -> list[FileRow]:
-    """A principal's files, the last written first."""
+    """A principal's files, the last written first, with the labels that their contents have by now."""
     rows = await conn.fetch(
-        "select * from files where principal_id = $1 order by updated_at desc, path limit $2", principal, limit
+        """select f.*, coalesce(c.label, f.label) as known
+           from files f left join contents c using (principal_id, sha256)
+           where principal_id = $1 order by f.updated_at desc, path limit $2""",
+        principal,
+        limit,
     )
-    return [FileRow.of(row) for row in rows]
+    return [FileRow.of({**row, "label": row["known"]}) for row in rows]
+
+
+async def names_label(conn: Connection, principal: PrincipalId, folder: str) -> Label:
+    """The highest label of the names in a folder; each is trusted like the most trusted file that has it.
+
+    Folders that the gateway names itself do not count.
+    """
+    return Label(
+        await conn.fetchval(
+            """select coalesce(max(label), 0) from (
+                 select split_part(substr(path, length($2) + 1), '/', 1) as name,
+                        min(coalesce(c.label, f.label)) as label
+                 from files f left join contents c using (principal_id, sha256)
+                 where principal_id = $1 and starts_with(path, $2) group by 1) each
+               where name not in ('uploads', 'answers')""",
+            principal,
+            folder,
+        )
+    )
 
 
 async def same(conn: Connection, principal: PrincipalId, sha256: str, folder: str) -> list[FileRow]:
@@ -107,7 +131,7 @@ async def keep(
         """insert into files as f (principal_id, path, size, mime, sha256, label, origin)
            values ($1, $2, $3, $4, $5, $6, $7)
            on conflict (principal_id, path) do update set size = excluded.size, mime = excluded.mime,
-             sha256 = excluded.sha256, label = greatest(f.label, excluded.label),
+             sha256 = excluded.sha256, label = excluded.label,
              derived_at = case when f.sha256 = excluded.sha256 then f.derived_at end, updated_at = now()
            returning *""",
         principal,

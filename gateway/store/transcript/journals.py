@@ -6,6 +6,7 @@ from datetime import datetime
 
 from gateway.domain.ids import EntryId, JournalId, PrincipalId, SessionId
 from gateway.domain.inbound import Address
+from gateway.domain.principals import Label
 from gateway.store.pool import Connection
 
 
@@ -179,3 +180,15 @@ async def listed(conn: Connection, journal: JournalRow, *, others: bool = True) 
 async def file_away(conn: Connection, journal: JournalId, path: str) -> None:
     """The file is where it stays."""
     await conn.execute("update journals set path = $2, filed_at = now() where id = $1", journal, path)
+
+
+async def label(conn: Connection, principal: PrincipalId, path: str, *, index: bool) -> Label | None:
+    """The label of the session a file copies; with `index` the highest of all sessions that have been filed."""
+    found = await conn.fetchval(
+        """select max(s.label) from journals j join sessions s on s.id = j.session_id
+           where j.principal_id = $1 and (j.path = $2 or ($3 and j.filed_at is not null))""",
+        principal,
+        path,
+        index,
+    )
+    return None if found is None else Label(found)

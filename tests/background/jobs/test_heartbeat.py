@@ -221,9 +221,11 @@ class TestFiles:
         await beating.kept()
         workspace, path = Workspace(beating.path.workspace), "sessions/heartbeat/2026-11-21/12-30.md"
 
-        assert "news" in (workspace.head(path, 1000) or "")
+        found = workspace.head(path, 1000)
+        assert found is not None
+        assert b"news" in found.data
         with pytest.raises(WorkspaceError, match="read-only"):
-            await workspace.write(path, "nothing happened")
+            await workspace.write(path, "nothing happened", Label.OWNER)
 
     async def test_a_workspace_that_takes_no_file_stops_nothing(self, beating: Heart, beat: Beat) -> None:
         (beating.path.workspace / "sessions" / "heartbeat").write_text("in the way")

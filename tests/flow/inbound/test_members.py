@@ -14,6 +14,7 @@ from gateway.agent.toolbox import Toolbox
 from gateway.domain.ids import PrincipalId
 from gateway.domain.model import Attempt, ModelsExhausted, ToolCall
 from gateway.domain.principals import Label
+from gateway.flow.vouching import ask
 from gateway.store.pool import Database
 from gateway.store.transcript import files
 from tests.fakes.caller import CALLER
@@ -48,6 +49,7 @@ async def lived_in(path: MessagePath) -> MessagePath:
         await path.ask(f"{SECRET} question")
         await path.ask("hello", sender=MEMBER, chat=MEMBER)
         await path.journal.catch_up()
+    await path.database.run(lambda tx: ask(tx, path.people.owner.id, {"USER.md": "its hash"}, path.clock))
     return path
 
 
@@ -275,6 +277,7 @@ async def test_a_bound_store_may_do_what_tools_need_and_nothing_else(lived_in: M
         "tasks",
         "schedules",
         "schedule_runs",
+        "contents",
     }
     for secret in ("select text from inbox", "select input from tasks", "update addresses set session_id = null"):
         assert await passes(bound, secret) is None

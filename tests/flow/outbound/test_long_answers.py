@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.channel import Capabilities
+from gateway.domain.principals import Label
 from gateway.flow.outbound.long_answers import TO_BE_CONTINUED, Abridged, abridged
 from gateway.store.pool import Database
 from gateway.workspace.tree import Workspace
@@ -69,17 +70,19 @@ class TestDeciding:
         ids=["the transcript is read itself", "no files", "too large a file", "five messages are enough"],
     )
     async def test_as_it_is(self, workspace: Path, channel: FakeChannel | None) -> None:
-        assert await abridged(LONG, channel, Workspace(workspace), NOW) == Abridged(LONG)
+        assert await abridged(LONG, Label.OWNER, channel, Workspace(workspace), NOW) == Abridged(LONG)
         assert files_in(workspace) == []
 
     async def test_when_the_file_cannot_be_written_it_goes_in_parts(self, workspace: Path) -> None:
         (workspace / "answers").write_text("in the way")
-        assert await abridged(LONG, FakeChannel(capabilities=FILES), Workspace(workspace), NOW) == Abridged(LONG)
+        assert await abridged(
+            LONG, Label.OWNER, FakeChannel(capabilities=FILES), Workspace(workspace), NOW
+        ) == Abridged(LONG)
 
     async def test_two_answers_of_one_second_keep_out_of_each_others_way(self, workspace: Path) -> None:
         channel, files = FakeChannel(capabilities=FILES), Workspace(workspace)
         for text in (LONG, LONG, LONG + "!"):
-            await abridged(text, channel, files, NOW)
+            await abridged(text, Label.OWNER, channel, files, NOW)
         first, second = files_in(workspace)
         assert {first.read_text(), second.read_text()} == {LONG, LONG + "!"}
         assert first.name.startswith("answer-2026-11-21-190803-")

@@ -21,10 +21,10 @@ async def test_a_file_is_known_by_its_path_in_its_owners_root(world: World) -> N
     assert isinstance(found.label, Label)
 
 
-async def test_a_rewritten_file_keeps_the_least_trusted_label_it_had(world: World) -> None:
+async def test_a_rewritten_file_has_the_label_of_its_new_content(world: World) -> None:
     async with world.database.transaction() as tx:
         for size, label in ((1, Label.KNOWN), (2, Label.OWNER)):
             await files.record(tx, world.principal, "a.md", size=size, mime="text/plain", sha256="x", label=label)
         found = await files.get(tx, world.principal, "a.md")
     assert found is not None
-    assert (found.size, found.label) == (2, Label.KNOWN)
+    assert (found.size, found.label) == (2, Label.OWNER)

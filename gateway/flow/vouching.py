@@ -1,0 +1,107 @@
+"""Vouching: a person takes contents of their workspace for their own words, once and for exactly these bytes."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from gateway.domain.clock import Clock
+from gateway.domain.ids import PrincipalId
+from gateway.domain.json import Json
+from gateway.domain.principals import Label
+from gateway.store import contents, reviews
+from gateway.store.pool import Connection, Database
+from gateway.store.reviews import Question
+from gateway.workspace.incoming import UPLOADS
+from gateway.workspace.measure import measure
+from gateway.workspace.paths import READ_ONLY, WorkspaceError, WorkspacePath
+from gateway.workspace.template import template_hashes
+
+VOUCH = "vouch_files"
+"""The stored call that a yes runs, with `paths`: hashes by path."""
+SHOWN = 60
+"""Files that a question names."""
+
+
+async def vouch(tx: Connection, principal: PrincipalId, paths: Mapping[str, str], label: Label) -> None:
+    """Give exactly these contents (hashes by path) the label of the person who vouches for them."""
+    for sha256 in paths.values():
+        await contents.note(tx, principal, sha256, label, "owner")
+
+
+async def ask(tx: Connection, principal: PrincipalId, paths: Mapping[str, str], clock: Clock) -> None:
+    """Ask the person whether these contents are their own words, unless they were asked before, or are about to be."""
+    arguments: dict[str, Json] = {"paths": dict(paths)}
+    question = Question(principal, principal, VOUCH, arguments, _preview(paths), Label.UNTRUSTED, lasts=None)
+    if principal not in await contents.with_older(tx) and not await reviews.asked(tx, question):
+        await reviews.ask(tx, question, clock.now())
+
+
+def _preview(paths: Mapping[str, str]) -> str:
+    """What I follow comes first."""
+    ordered = sorted(paths, key=lambda path: (not WorkspacePath.parse(path).is_instructions, path))
+    lines = [f"- {path}" for path in ordered[:SHOWN]]
+    more = [f"- and {len(ordered) - SHOWN:,} more"] if len(ordered) > SHOWN else []
+    return "\n".join(
+        [
+            "I cannot tell who wrote these files. Until you vouch for them, a conversation that reads one counts as "
+            "one in which a stranger wrote, and asks you before it changes anything that lasts:",
+            *lines,
+            *more,
+            "If they are yours, say yes, then /new; for single ones run `supaclaw files vouch PATH`.",
+        ]
+    )
+
+
+async def expect_older(database: Database, principal: PrincipalId, root: Path) -> None:
+    """Before files come back that may have no label: what is there without one is the person's own, what comes is not.
+
+    Until `list_older` has seen them.
+    """
+    here = await asyncio.to_thread(_hashes, root)
+
+    async def work(tx: Connection) -> None:
+        if principal not in await contents.with_older(tx):
+            await contents.add(tx, principal, here.values(), Label.OWNER, "owner")
+        await contents.expect_older(tx, principal)
+
+    await database.run(work)
+
+
+async def list_older(database: Database, place: Callable[[PrincipalId], tuple[Path, Label]], clock: Clock) -> None:
+    """Label what workspaces hold from before there were labels, or from a backup, and ask whose it is, once.
+
+    `place` says where somebody's files are, and the label of their own words.
+    """
+    async with database.connection() as conn:
+        waiting = await contents.with_older(conn)
+    for principal in waiting:
+        root, own = place(principal)
+        await database.run(
+            partial(_list, principal=principal, own=own, found=await asyncio.to_thread(_hashes, root), clock=clock)
+        )
+
+
+async def _list(tx: Connection, principal: PrincipalId, own: Label, found: Mapping[str, str], clock: Clock) -> None:
+    await contents.add(tx, principal, found.values(), Label.UNTRUSTED, "before")
+    doubtful = await contents.above(tx, principal, found.values(), own)
+    await contents.listed_older(tx, principal)
+    if asked := {path: sha256 for path, sha256 in found.items() if sha256 in doubtful}:
+        await ask(tx, principal, asked, clock)
+
+
+def _hashes(root: Path) -> dict[str, str]:
+    """The hash of every file a tool can read, by path; what others send, our own copies and template texts aside."""
+    found: dict[str, str] = {}
+    for folder, folders, names in os.walk(root):
+        inside = Path(folder).relative_to(root)
+        if not inside.parts:
+            folders[:] = [name for name in folders if name.casefold() not in {*READ_ONLY, UPLOADS}]
+        for name in names:
+            with suppress(WorkspaceError, OSError):
+                file = measure(root, str(inside / name), 2**63)
+                found[file.path] = file.sha256
+    harmless = template_hashes()
+    return {path: sha256 for path, sha256 in found.items() if sha256 not in harmless}
