@@ -2,13 +2,13 @@
 
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Annotated, BinaryIO
 from uuid import UUID
 
 import typer
 
+from gateway.cli.console import copy_out, echo
 from gateway.cli.database import with_connection
 from gateway.cli.output import AsJson, Limit, print_rows
 from gateway.config.environment import Environment
@@ -56,7 +56,7 @@ def get(
 
 def _copy(file: BinaryIO, output: str, name: str) -> None:
     if output == "-":
-        shutil.copyfileobj(file, sys.stdout.buffer)
+        copy_out(file)
         return
     to = Path(output) / name if Path(output).is_dir() else Path(output)
     try:
@@ -66,4 +66,4 @@ def _copy(file: BinaryIO, output: str, name: str) -> None:
         raise OwnerMustAct(f"{to} already exists; choose another name with --output") from None
     except OSError as error:
         raise OwnerMustAct(f"{to} cannot be written: {error.strerror}") from None
-    print(to)
+    echo(to)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.console import echo
 from gateway.cli.database import with_connection
 from gateway.cli.output import AsJson, print_rows
 from gateway.config.channels import channel_names, known_channel
@@ -26,7 +27,7 @@ def set(
     """Say which id on a messenger is the owner's. It takes the place of the one before."""
     identity = f"{known_channel(channel, channel_names())}:{id}"
     with_connection(lambda connection: _set(connection, channel, identity))
-    print(f"the owner on {channel} is now {id}; restart a running gateway")
+    echo(f"the owner on {channel} is now {id}; restart a running gateway")
 
 
 async def _set(connection: Connection, channel: str, identity: str) -> None:

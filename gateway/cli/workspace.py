@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.console import echo
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.workspace.renewal import Renewal, renewals
@@ -20,9 +21,9 @@ def diff() -> None:
         how = (
             f"supaclaw workspace merge {path}" if renewal.merged is not None else "edit it by hand: same lines changed"
         )
-        print(f"# {path}: {how}\n{renewal.diff()}")
+        echo(f"# {path}: {how}\n{renewal.diff()}")
     if not found:
-        print("nothing to merge: every file is as new as this version")
+        echo("nothing to merge: every file is as new as this version")
 
 
 def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGENTS.md.")]) -> None:
@@ -31,7 +32,7 @@ def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGEN
     if file not in found:
         raise OwnerMustAct(f"there is nothing to merge into {file}; `supaclaw workspace diff` shows what there is")
     asyncio.run(merge_file(workspace, found[file]))
-    print(f"{file} is merged")
+    echo(f"{file} is merged")
 
 
 def _edited() -> tuple[Workspace, dict[str, Renewal]]:

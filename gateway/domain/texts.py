@@ -14,4 +14,19 @@ def one_line(text: str, limit: int) -> str:
     return " ".join("".join(seen).split())[:limit]
 
 
+def printable(text: str, keep: str = "\n\t") -> str:
+    """The text for a terminal: controls, bidirectional marks and invisible characters, except `keep`, as escapes."""
+    if text.isprintable():
+        return text
+    kept = f"{keep}{_JOINERS}"
+    shown = (char if char in kept or unicodedata.category(char) not in _UNSEEN else _escaped(char) for char in text)
+    return "".join(shown)
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
 _UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
+_JOINERS = "\u200c\u200d"
+"""Persian words and many emoji are made with them."""
