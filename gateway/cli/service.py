@@ -49,6 +49,7 @@ def install(
         _make(environment.workspace)
     systemd.file.parent.mkdir(parents=True, exist_ok=True)
     systemd.file.write_text(unit, encoding="utf-8")
+    systemd.file.chmod(0o644)
     for request in ("daemon-reload",), ("enable", UNIT), ("restart", UNIT):
         systemd.ask(*request)
     echo(f"{systemd.file} is installed and started; `{systemd.command} status supaclaw` shows how it is")
