@@ -57,7 +57,7 @@ async def _upgrade(
     async with database.connection() as conn:
         if await leases.work_elsewhere(conn, instance):
             raise OwnerMustAct("a worker runs tasks of this database; stop it, or wait 30 seconds if it has just died")
-        used = await principals.owner(conn) is not None
+        used = await principals.has_owner(conn)
     if used:
         await _save(environment, config, database, schema)
     await migrate(database)

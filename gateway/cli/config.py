@@ -27,7 +27,7 @@ def schema() -> None:
 def validate() -> None:
     """Check config.json."""
     environment = Environment.read(os.environ)
-    check_channels(load(environment.config, os.environ).channels)
+    check_channels(load(environment.config, os.environ))
     echo(f"{environment.config}: {'valid' if environment.config.exists() else 'not there; the defaults are used'}")
 
 
@@ -45,7 +45,7 @@ def set(key: Key, value: Annotated[str, typer.Argument(help="JSON; anything else
     path = Environment.read(os.environ).config
 
     def check(text: str) -> None:
-        check_channels(parse(text, os.environ, source=path.name).channels)
+        check_channels(parse(text, os.environ, source=path.name))
 
     edit.set(path, key, _json(value), check)
     echo(f"{key} is set")

@@ -4,9 +4,13 @@ import asyncio
 from collections.abc import Iterator
 
 from gateway.cli.checks.finding import CheckContext, Finding, Level, refused
+from gateway.config.channels import enabled_channels
+from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.ownership import unsettled
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import check_server, read_migrations, schema_of
+from gateway.store.people import principals
 from gateway.store.pool import Database
 from gateway.store.server import Server, look
 
@@ -15,7 +19,7 @@ _SKEW_SECONDS = 5.0
 
 
 def check_database(context: CheckContext) -> Iterator[Finding]:
-    """Connection, server, migrations, and the clock of a server elsewhere."""
+    """Connection, server, migrations, the clock of a server elsewhere, and whose gateway it is."""
     data, url = context.environment.data, context.config.database.url
     embedded, password = EmbeddedPostgres(data), data / "keys" / "postgres.supaclaw"
     if url is None and not embedded.is_running:
@@ -26,7 +30,7 @@ def check_database(context: CheckContext) -> Iterator[Finding]:
         yield Finding(Level.FAIL, text, "put it back from a backup; without it nobody can log in")
         return
     try:
-        yield from asyncio.run(_check_channel(url.get_secret_value() if url else None, embedded))
+        yield from asyncio.run(_check_server(context.config, embedded))
     except SupaclawError as error:
         log = data / "logs" / "postgres.log"
         fix = "check database.url, and that this server runs" if url else f"see {log}; `supaclaw down`, `supaclaw up`"
@@ -52,12 +56,20 @@ def judge(server: Server) -> Iterator[Finding]:
         yield Finding(Level.WARN, text, "let NTP set both clocks")
 
 
-async def _check_channel(url: str | None, embedded: EmbeddedPostgres) -> list[Finding]:
+async def _check_server(config: Config, embedded: EmbeddedPostgres) -> list[Finding]:
     """The embedded server runs already, so that starting it is only a login."""
-    async with await Database.connect(url or await embedded.start(), size=1) as database:
+    url = config.database.url
+    async with await Database.connect(url.get_secret_value() if url else await embedded.start(), size=1) as database:
         try:
             await check_server(database)
             await schema_of(database)
         except OwnerMustAct as error:
             return [refused(error)]
-        return list(judge(await look(database)))
+        findings = list(judge(server := await look(database)))
+        if server.migrations < len(read_migrations()):
+            return findings
+        async with database.connection() as conn:
+            owner = await principals.owner(conn)
+        ids = (owner.identities, owner.unconfirmed) if owner else ((), ())
+        lines = unsettled(config.owner.ids, enabled_channels(config.channels), *ids)
+        return [*findings, *(Finding(Level.WARN, *line.split("; ", 1)) for line in lines)]
