@@ -50,7 +50,7 @@ async def run_calls(
             started = perf_counter()
             outcome = await _run(intent.call, toolbox, replace(caller, ordinal=intent.ordinal), resumed=resumed)
             took = round((perf_counter() - started) * 1000)
-        return ToolFinished(intent, ToolResult(intent.call.id, outcome.text), outcome.failed, took)
+        return ToolFinished(intent, ToolResult(intent.call.id, outcome.text), outcome.failed, took, outcome.label)
 
     running = [asyncio.create_task(finish(intent), name=f"tool {intent.call.name}") for intent in intents]
     try:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from gateway.agent.calls import number, run_calls
@@ -10,11 +10,12 @@ from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent, Stop
 from gateway.agent.toolbox import Toolbox
 from gateway.domain.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
 from gateway.domain.model import Model, ModelEvent, Prompt, Reply
+from gateway.domain.principals import Label
 from gateway.domain.tools import Caller
-from gateway.domain.transcript import AssistantText, Entry, ToolIntent, UserText
+from gateway.domain.transcript import AssistantText, Entry, ToolIntent
 
-Steer: TypeAlias = Callable[[], Awaitable[Sequence[UserText]]]
-"""Takes the messages that arrived since the last model call."""
+Steer: TypeAlias = Callable[[], Awaitable[Steered]]
+"""Takes the messages that arrived since the last model call; there may be none."""
 
 Render: TypeAlias = Callable[[Sequence[Entry]], Prompt]
 """Makes the next prompt of a transcript; it always fits the model."""
@@ -51,6 +52,12 @@ class _Turn:
         """Take over one round's results, in the order of their calls."""
         self.transcript.extend(event.result for event in sorted(finished, key=lambda event: event.intent.ordinal))
         self.repeats.note(finished)
+        for event in finished:
+            self.trust(event.label)
+
+    def trust(self, label: Label) -> None:
+        """From here on the run has read something of this trust level."""
+        self.caller = replace(self.caller, label=max(self.caller.label, label))
 
 
 async def run_turn(
@@ -76,9 +83,10 @@ async def run_turn(
         async for result in results:
             yield result
     while not (stop := turn.stop()):
-        if messages := tuple(await steer()):
-            turn.transcript.extend(messages)
-            yield Steered(messages)
+        if (steered := await steer()).messages:
+            turn.transcript.extend(steered.messages)
+            turn.trust(steered.label)
+            yield steered
         async with aclosing(_round(turn, model, render)) as events:
             async for event in events:
                 yield event

@@ -14,12 +14,13 @@ from pydantic import BaseModel, ValidationError
 from gateway.agent.schema import parameters_of
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.model import ToolCall, ToolSpec
-from gateway.domain.tools import AnyTool, Caller, Effect, ToolFailed
+from gateway.domain.principals import Label
+from gateway.domain.tools import AnyTool, Caller, Effect, Labelled, ToolFailed
 
 T = TypeVar("T")
 
-Spill = Callable[[str, str], Awaitable[str]]
-"""Stores a text under a proposed path and answers the path a tool can read it at."""
+Spill = Callable[[str, str, Label], Awaitable[str]]
+"""Stores a text of this trust level under a proposed path and answers the path a tool can read it at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class ToolOutcome:
 
     text: str
     failed: bool = False
+    label: Label = Label.OWNER
 
 
 class Toolbox:
@@ -58,30 +60,31 @@ class Toolbox:
             return _refusal("unknown_tool", self._suggestion(call.name))
         try:
             arguments = _parse(tool, call.arguments)
-            text = _to_json(await _guarded(tool, arguments, caller))
+            found = _labelled(await _guarded(tool, arguments, caller))
+            text = _to_json(found.result)
         except ToolFailed as failure:
             return _refusal(failure.error, failure.message)
         if len(text) > tool.max_result:
-            return await self._spilled(tool, text)
-        return ToolOutcome(text)
+            text = await self._spilled(tool, text, max(caller.label, found.label))
+        return ToolOutcome(text, label=found.label)
 
     def _suggestion(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._tools, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
         return f"There is no tool {name[:64]!r}.{hint} The tools are: {', '.join(self._tools) or 'none'}."
 
-    async def _spilled(self, tool: AnyTool, text: str) -> ToolOutcome:
+    async def _spilled(self, tool: AnyTool, text: str, label: Label) -> str:
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        path = await _attempt(self._spill(f"tool-results/{tool.name}-{digest}.json", text))
+        path = await _attempt(self._spill(f"tool-results/{tool.name}-{digest}.json", text, label))
         whole: dict[str, Json] = (
             {"message": f"The whole result could not be stored: {_words(path)}"}
             if isinstance(path, BaseException)
             else {"path": path, "message": "The result is long; the whole of it is in the file at path."}
         )
-        return ToolOutcome(_to_json({"truncated": True, **whole, "head": text[: tool.max_result // 2]}))
+        return _to_json({"truncated": True, **whole, "head": text[: tool.max_result // 2]})
 
 
-async def _guarded(tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject:
+async def _guarded(tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject | Labelled:
     try:
         async with asyncio.timeout(tool.timeout):
             result = await _attempt(tool.run(arguments, caller))
@@ -93,6 +96,10 @@ async def _guarded(tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonO
     if isinstance(result, BaseException):
         raise ToolFailed(type(result).__name__, _words(result)) from result
     return result
+
+
+def _labelled(result: JsonObject | Labelled) -> Labelled:
+    return result if isinstance(result, Labelled) else Labelled(result, Label.OWNER)
 
 
 async def _attempt(work: Awaitable[T]) -> T | BaseException:

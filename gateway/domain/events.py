@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.domain.model import Reply, Restarted, TextDelta
+from gateway.domain.principals import Label
 from gateway.domain.transcript import ToolIntent, ToolResult, UserText
 
 
@@ -23,13 +24,16 @@ class ToolFinished:
     result: ToolResult
     failed: bool
     duration_ms: int
+    label: Label = Label.OWNER
+    """How far what it returned is trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steered:
-    """Messages that arrived during the turn and join it."""
+    """Messages that arrived during the turn and join it; `label` is that of the least trusted."""
 
     messages: tuple[UserText, ...]
+    label: Label = Label.OWNER
 
 
 @dataclass(frozen=True, slots=True)

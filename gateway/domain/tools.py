@@ -32,10 +32,19 @@ class ToolFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Labelled:
+    """A result with content from elsewhere; `label` is its trust level, to which the run's rises."""
+
+    result: JsonObject
+    label: Label
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
     """The run that calls a tool; (`task`, `ordinal`) is the call's key, unchanged if a resumed run repeats it.
 
-    `address` is where the run answers; None if it is unattended. `label` is the trust level of what it has read.
+    `address` is where the run answers; None if it is unattended. `label` is the trust level of what it had read when
+    the model asked for the call.
     """
 
     task: TaskId
@@ -49,13 +58,14 @@ class Caller:
 class Tool(Generic[Arguments]):
     """A tool; `run` returns a JSON object or raises `ToolFailed`. `timeout` is in seconds.
 
-    A result of more than `max_result` characters is stored as a file, and the model sees its beginning.
+    A tool that returns content, in whatever field, says how far it is trusted by returning it `Labelled`. A result of
+    more than `max_result` characters is stored as a file, and the model sees its beginning.
     """
 
     name: str
     description: str
     arguments: type[Arguments]
-    run: Callable[[Arguments, Caller], Awaitable[JsonObject]]
+    run: Callable[[Arguments, Caller], Awaitable[JsonObject | Labelled]]
     effect: Effect = Effect.SAFE
     timeout: float = 30.0
     max_result: int = 8_000

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from gateway.agent.toolbox import Toolbox
 from gateway.domain.json import JsonObject
 from gateway.domain.model import ModelEvent, Prompt, Reply, SystemMessage, ToolCall, Usage
+from gateway.domain.principals import Label
 from gateway.domain.tools import Caller, Effect, Tool
 from gateway.domain.transcript import Entry, UserText
 
@@ -112,5 +113,5 @@ class Workshop:
             raise
         return await self.look(word, caller)
 
-    async def _spill(self, name: str, _text: str) -> str:
+    async def _spill(self, name: str, _text: str, _label: Label) -> str:
         return name

@@ -1,22 +1,21 @@
 """A run that goes in circles ends, with the limits every installation has."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
 from gateway.agent.limits import Limits
 from gateway.agent.loop import run_turn
-from gateway.domain.events import Answered
+from gateway.domain.events import Answered, Steered
 from gateway.domain.model import ToolCall
-from gateway.domain.transcript import UserText
 from tests.fakes.caller import CALLER
 
 from .scripted import ScriptedModel, Workshop, call, reply, said, stringify
 
 
-async def nobody() -> Sequence[UserText]:
+async def nobody() -> Steered:
     """No message arrives during the turn."""
-    return ()
+    return Steered(())
 
 
 async def end(calls: Callable[[int], ToolCall]) -> tuple[Answered, int]:

@@ -12,7 +12,7 @@ from gateway.agent.toolbox import Toolbox
 from gateway.domain.attachments import Attached
 from gateway.domain.ids import MessageId, PrincipalId
 from gateway.domain.model import AssistantMessage, Image, PromptMessage, ToolCall, ToolMessage, UserMessage
-from gateway.domain.principals import Principal, Role
+from gateway.domain.principals import Label, Principal, Role
 from gateway.domain.transcript import AssistantText, Entry, Notice, Summary, ToolIntent, ToolResult, UserText
 from gateway.tools import Services, discover
 from gateway.workspace.paths import READ_ONLY
@@ -62,7 +62,7 @@ class TestSystemPrompt:
     def test_the_fixed_prompt_is_small(self) -> None:
         async def record(path: str, size: int, mime: str, sha256: str) -> None: ...
 
-        async def spill(name: str, text: str) -> str:
+        async def spill(name: str, text: str, label: Label) -> str:
             return name + text
 
         services = Services(Workspace(TEMPLATE), record)

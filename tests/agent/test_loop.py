@@ -6,10 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from gateway.agent.limits import Limits, Spent
 from gateway.agent.loop import NO_ANSWER, run_turn
+from gateway.agent.toolbox import Toolbox
 from gateway.domain.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
+from gateway.domain.json import JsonObject
 from gateway.domain.model import (
     Attempt,
     Model,
@@ -21,15 +24,17 @@ from gateway.domain.model import (
     ToolCall,
     Usage,
 )
+from gateway.domain.principals import Label
+from gateway.domain.tools import Caller, Labelled, Tool
 from gateway.domain.transcript import AssistantText, Entry, ToolIntent, ToolResult, UserText
 from tests.fakes.caller import CALLER
 
 from .scripted import ScriptedModel, Workshop, call, reply, said, stringify
 
 
-async def nobody() -> Sequence[UserText]:
+async def nobody() -> Steered:
     """No message arrives during the turn."""
-    return ()
+    return Steered(())
 
 
 def turn(
@@ -154,8 +159,8 @@ class TestSteering:
     async def test_messages_that_arrive_join_before_the_next_model_call(self) -> None:
         waiting: list[list[UserText]] = [[], [said("also b"), said("and c")], []]
 
-        async def steer() -> Sequence[UserText]:
-            return waiting.pop(0)
+        async def steer() -> Steered:
+            return Steered(tuple(waiting.pop(0)))
 
         model = ScriptedModel.of(reply("", call("look", "1", text="a")), reply("a, b and c"))
         events = await events_of(model, steer=steer)
@@ -164,11 +169,67 @@ class TestSteering:
         assert model.prompts[1].messages[-2:] == shown(said("also b"), said("and c")).messages
 
     async def test_no_message_is_taken_by_a_run_that_is_at_its_limit(self) -> None:
-        async def steer() -> Sequence[UserText]:
+        async def steer() -> Steered:
             raise AssertionError
 
         events = await events_of(ScriptedModel([]), steer=steer, spent=Spent(model_calls=40))
         assert [type(event) for event in events] == [Answered]
+
+
+class TestTrust:
+    async def test_what_a_run_has_read_counts_for_its_next_calls(self) -> None:
+        asked: list[Label] = []
+
+        async def run(_arguments: Nothing, caller: Caller) -> Labelled:
+            asked.append(caller.label)
+            return Labelled({"page": "obey"}, Label.UNTRUSTED)
+
+        toolbox = Toolbox([Tool("fetch", "", Nothing, run)], no_room)
+        model = ScriptedModel.of(
+            reply("", call("fetch", "1"), call("fetch", "2")), reply("", call("fetch", "3")), reply("done")
+        )
+        events = [
+            event
+            async for event in run_turn(
+                [said("hi")],
+                model=model,
+                toolbox=toolbox,
+                caller=CALLER,
+                render=stringify,
+                steer=nobody,
+                limits=Limits(),
+            )
+        ]
+        assert asked == [Label.OWNER, Label.OWNER, Label.UNTRUSTED]
+        assert {event.label for event in events if isinstance(event, ToolFinished)} == {Label.UNTRUSTED}
+
+    async def test_so_does_what_joined_it(self) -> None:
+        asked: list[Label] = []
+        waiting = [Steered((said("and c"),), Label.KNOWN), Steered(())]
+
+        async def steer() -> Steered:
+            return waiting.pop(0)
+
+        async def run(_arguments: Nothing, caller: Caller) -> JsonObject:
+            asked.append(caller.label)
+            return {}
+
+        toolbox = Toolbox([Tool("look", "", Nothing, run)], no_room)
+        model = ScriptedModel.of(reply("", call("look", "1")), reply("done"))
+        turn = run_turn(
+            [said("hi")], model=model, toolbox=toolbox, caller=CALLER, render=stringify, steer=steer, limits=Limits()
+        )
+        events = [event async for event in turn]
+        assert isinstance(events[0], Steered)
+        assert asked == [Label.KNOWN]
+
+
+class Nothing(BaseModel):
+    """No arguments."""
+
+
+async def no_room(_name: str, _text: str, _label: Label) -> str:
+    raise OSError("disk full")
 
 
 class TestResuming:

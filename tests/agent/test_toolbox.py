@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gateway.agent.toolbox import Toolbox
 from gateway.domain.json import JsonObject
 from gateway.domain.model import ToolCall
+from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolFailed
 from tests.fakes.caller import CALLER
 
@@ -62,12 +63,12 @@ def tool(name: str, run: Any, **settings: Any) -> AnyTool:
 class Spilled(dict[str, str]):
     """Where long results go."""
 
-    async def __call__(self, name: str, text: str) -> str:
+    async def __call__(self, name: str, text: str, label: Label) -> str:
         self[name] = text
         return f"files/{name}"
 
 
-async def no_room(_name: str, _text: str) -> str:
+async def no_room(_name: str, _text: str, _label: Label) -> str:
     raise OSError("disk full")
 
 

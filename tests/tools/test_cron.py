@@ -48,7 +48,7 @@ class Clock:
 async def nothing(*_: object) -> None: ...
 
 
-async def spill(name: str, _text: str) -> str:
+async def spill(name: str, _text: str, _label: Label) -> str:
     return name
 
 

@@ -39,7 +39,7 @@ class Desk:
     async def find_read(self, path: str, /) -> ReadFile | None:
         return self.read.get(path)
 
-    async def spill(self, name: str, text: str) -> str:
+    async def spill(self, name: str, text: str, _label: Label) -> str:
         self.spilled.append(text)
         return name
 

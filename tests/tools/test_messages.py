@@ -8,6 +8,7 @@ import pytest
 from gateway.agent.toolbox import Toolbox
 from gateway.domain.ids import MessageId
 from gateway.domain.model import ToolCall
+from gateway.domain.principals import Label
 from gateway.domain.tools import Effect
 from gateway.tools import Posted, Services
 from gateway.tools.messages import MAX_MESSAGE, tools
@@ -18,7 +19,7 @@ from tests.fakes.caller import CALLER
 async def nothing(*_: object) -> None: ...
 
 
-async def spill(name: str, _text: str) -> str:
+async def spill(name: str, _text: str, _label: Label) -> str:
     return name
 
 

@@ -115,7 +115,7 @@ def _finder(database: Database, principal: PrincipalId) -> FindRead:
 
 
 def _spill(workspace: Workspace) -> Spill:
-    async def spill(path: str, text: str) -> str:
+    async def spill(path: str, text: str, _label: Label) -> str:
         return (await workspace.write(path, text)).path
 
     return spill

@@ -25,9 +25,12 @@ class Sink(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepSink:
-    """Commits each step of a run under its fence, before the loop goes on."""
+    """Commits each step of a run under its fence, before the loop goes on.
+
+    `label` is the session's: it rises with what the run reads, in the transaction that stores it.
+    """
 
     database: Database
     run: Claim
@@ -46,8 +49,11 @@ class StepSink:
             case ToolFinished():
                 self.failpoints.reach(Step.TOOL_RAN)
                 await self._commit(lambda tx: self._store_result(tx, event))
+                self.label = max(self.label, event.label)
                 self.failpoints.reach(Step.RESULT_COMMITTED)
-            case TextDelta() | Restarted() | Steered() | Answered():
+            case Steered():
+                self.label = max(self.label, event.label)
+            case TextDelta() | Restarted() | Answered():
                 pass
             case _:
                 assert_never(event)
@@ -72,7 +78,10 @@ class StepSink:
 
     async def _store_result(self, tx: Connection, event: ToolFinished) -> None:
         run = self.run
-        await messages.conclude(tx, self.session, run.principal_id, run.id, event.intent, event.result, self.label)
+        label = max(self.label, event.label)
+        if label > self.label:
+            await sessions.taint(tx, self.session, label)
+        await messages.conclude(tx, self.session, run.principal_id, run.id, event.intent, event.result, label)
         await steps.tool_ran(tx, run.id, run.principal_id, event.intent.call.name, event.duration_ms)
 
 

@@ -10,9 +10,10 @@ from gateway.agent.files import index
 from gateway.agent.fit import fit, message_tokens
 from gateway.agent.limits import Limits
 from gateway.agent.loop import run_turn
-from gateway.domain.events import TurnEvent
+from gateway.domain.events import Steered, TurnEvent
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.model import Model, Prompt, Reply, SystemMessage
+from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim
 from gateway.domain.tokens import estimate
 from gateway.domain.transcript import Entry, Summary, UserText
@@ -116,19 +117,20 @@ class LoopWiring:
         most = accepted if self.budget is None else min(accepted, self.budget)
         return max(most - self.environment.schema_tokens, LEAST)
 
-    async def _steer(self) -> Sequence[UserText]:
+    async def _steer(self) -> Steered:
         """What arrived since the last model call; nothing at the first one, for the turn has just read its messages."""
         if self._fresh:
             self._fresh = False
-            return ()
+            return Steered(())
         async with self.database.connection() as conn:
             if not await unread.left(conn, self.opened.session):
-                return ()
+                return Steered(())
         rows = await self.database.run(self._take)
         if rows:
             self.live.publish(self.opened.session, TurnStarted(tuple(row.id for row in rows), self.run))
         entries = await self._shown(rows, {row.id for row in rows})
-        return [entry for entry in entries if isinstance(entry, UserText)]
+        label = max((row.label for row in rows), default=Label.OWNER)
+        return Steered(tuple(entry for entry in entries if isinstance(entry, UserText)), label)
 
     async def _shown(self, rows: Sequence[MessageRow], asked: Set[MessageId]) -> list[Entry]:
         entries = await shortened(rows, self.environment.workspace)

@@ -54,4 +54,6 @@ def _storable(inbound: Inbound) -> Inbound:
         ),
         album=storable(inbound.album),
         quoted=storable(inbound.quoted),
+        quoted_id=storable(inbound.quoted_id),
+        forwarded=storable(inbound.forwarded),
     )
