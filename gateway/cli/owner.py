@@ -31,7 +31,7 @@ def set(
     """Say which id on a messenger is the owner's. It takes the place of the one before, at once."""
     check_owner({channel: id})
     owner, former = with_connection(lambda connection: ownership.set_owner(connection, channel, id))
-    echo(f"the owner on {channel} is {id}{', no longer ' if former else ''}{', '.join(former)}")
+    echo(f"the owner on {channel} is {id}" + (f", no longer {', '.join(former)}" if former else ""))
     _print_unsettled(owner)
 
 

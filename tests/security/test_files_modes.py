@@ -25,7 +25,7 @@ def careless() -> Iterator[None]:
 
 
 def shared(*roots: Path) -> dict[str, int]:
-    """What others than its owner may touch, with its mode; but packs, which dulwich opens, in a folder that is closed."""
+    """What others may touch, with its mode; not packs, which dulwich opens within a folder that is closed."""
     modes = {path: path.lstat().st_mode for root in roots for path in (root, *root.rglob("*")) if not path.is_symlink()}
     return {str(path): stat.S_IMODE(mode) for path, mode in modes.items() if mode & 0o077 and path.suffix != ".pack"}
 

@@ -10,7 +10,7 @@ from gateway.store.pool import Connection
 
 
 async def set_owner(conn: Connection, channel: str, id: str) -> tuple[PrincipalRow, list[str]]:
-    """Make this id the owner's only one on the channel; returns the owner, and the identities that were before.
+    """Make this id the owner's only one on the channel; returns the owner and the ids that no longer are.
 
     Private chats there go to the first of those as a member: what the gateway tells the owner must not reach them.
     """
@@ -28,4 +28,4 @@ async def set_owner(conn: Connection, channel: str, id: str) -> tuple[PrincipalR
         member = await principals.ensure_member(conn, former[0], former[0])
         for at in private:
             await addresses.hand_over(conn, at.id, member, await sessions.start(conn, member, Label.KNOWN))
-    return changed, former
+    return changed, [known.removeprefix(f"{channel}:") for known in former]
