@@ -16,6 +16,7 @@ from gateway.workspace.atomic import TEMPORARY, replace_file
 from gateway.workspace.descent import explained, open_file, open_folder
 from gateway.workspace.pages import Page, decode_text, read_bytes, read_page
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
+from gateway.workspace.quota import Quota
 
 MAX_WRITE_BYTES = 5 * 1024 * 1024
 MAX_LISTED = 500
@@ -57,6 +58,7 @@ class Workspace:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.quota: Quota | None = None
         # One thread: parallel edits of one file must not overwrite each other, even if one is cancelled half-way.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="workspace-write")
 
@@ -119,6 +121,8 @@ class Workspace:
     def _write(self, path: WorkspacePath, data: bytes) -> Written:
         _check_size(data, path)
         with explained(path), open_folder(self.root, path.parents, create=0o777) as folder:
+            if self.quota:
+                self.quota.reserve(len(data))
             replace_file(folder, path, data)
         return Written(str(path), len(data), hashlib.sha256(data).hexdigest())
 

@@ -18,6 +18,7 @@ from gateway.store.pool import Database
 from gateway.store.transcript import files
 from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, RecordFile, Services, no_chats
 from gateway.workspace.prompts import Persona, PersonaText
+from gateway.workspace.quota import Quota
 from gateway.workspace.tree import Workspace
 from gateway.workspace.zone import zone_in
 
@@ -56,10 +57,13 @@ class AgentEnvironments:
     send_tool: SendTool | None = None
     clock: Clock = field(default_factory=SystemClock)
     owner_zone: Callable[[], str | None] = lambda: None
+    member_mb: Callable[[], int | None] = lambda: None
+    """How much the files of one other than the owner may take."""
 
     def __post_init__(self) -> None:
         self._workspace = Workspace(self.workspace)
         self._personas = Persona(self._workspace)
+        self._quotas: dict[PrincipalId, Quota] = {}
         self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
 
     def of(self, principal: PrincipalId) -> AgentEnvironment:
@@ -78,6 +82,8 @@ class AgentEnvironments:
     def _build(self, principal: PrincipalId) -> AgentEnvironment:
         owner = self.people.is_owner(principal)
         workspace = self._workspace if owner else self._apart(principal)
+        if not owner:
+            workspace.quota = self._quotas.setdefault(principal, Quota(workspace.root, self._member_bytes))
         # Whoever is not the owner works on a store that holds nothing but their own.
         database = self.database if owner else self.database.bound(principal)
         post = self.send_tool.bound(database).of(principal, workspace) if self.send_tool else no_chats
@@ -87,6 +93,10 @@ class AgentEnvironments:
         services = Services(workspace, recorder, post, _finder(database, principal), context)
         tools = [tool for family in self.families for tool in family(services)]
         return AgentEnvironment(workspace, Toolbox(tools, spill=_spill(workspace)), self._personas, zone)
+
+    def _member_bytes(self) -> int | None:
+        most = self.member_mb()
+        return most and most << 20
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))

@@ -72,6 +72,8 @@ class Uploads:
         return None
 
     async def _settle(self, principal: PrincipalId, incoming: Incoming, name: str, mime: str, origin: str) -> FileRow:
+        if quota := self._environments.of(principal).workspace.quota:
+            await asyncio.to_thread(quota.reserve, incoming.size)
         path = await asyncio.to_thread(incoming.settle, f"{self._clock.now():%Y-%m-%d}", name)
         size, sha256 = incoming.size, incoming.sha256
         async with self._database.connection() as conn:
