@@ -38,11 +38,6 @@ class Cron:
         if self._wall.first_day(_SOME_DAY) is None:
             raise ValueError(f'"{self.fields}" never runs: those months have no such day')
 
-    @property
-    def shortest_gap(self) -> timedelta:
-        """The least time between two slots, on a clock without changes."""
-        return self._wall.shortest_gap
-
     def after(self, moment: datetime) -> datetime | None:
         """The next slot after `moment`, in UTC; None at the end of the calendar."""
         return _in_utc(self._after, moment)

@@ -16,8 +16,8 @@ from gateway.domain.principals import Role
 from gateway.flow.turn.uploads import UploadRefused
 from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
-from gateway.timetable.cron import Cron
 from gateway.timetable.definition import Refused
+from gateway.timetable.wall import Wall
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.quota import MEASURE_SECONDS, Quota
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, in_turn, results, said
@@ -56,7 +56,7 @@ async def test_what_does_not_fit_is_refused_in_words(path: MessagePath, who: str
     assert last["error"] == "quota"
     assert "may take 1 MB (limits.member_mb)" in last["message"]
     [(member,)] = await path.rows("select id from principals where role = 'member'")
-    with pytest.raises(UploadRefused, match=r"^There is no room: .*ask the owner to delete "):
+    with pytest.raises(UploadRefused, match=r"^The files here may take 1 MB .*ask the owner to delete "):
         await path.uploads.keep(member, "a.bin", "", pieces(b"x" * 300_000), origin="fake")
     root = path.environments.of(member).workspace.root
     assert sum(file.stat().st_size for file in root.rglob("*") if file.is_file()) < MB
@@ -82,7 +82,7 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root, self.now = root, 0.0
-        self.quota = Quota(root, lambda: MB, lambda: self.now)
+        self.quota = Quota(root, lambda: 1, lambda: self.now)
 
     def put(self, name: str, size: int) -> None:
         self.quota.reserve(size)
@@ -142,7 +142,7 @@ def test_the_folder_is_not_walked_for_each_write(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_the_shortest_time_between_two_runs_is_known(cron: str, minutes: int) -> None:
-    assert Cron(cron, "Europe/Berlin").shortest_gap == timedelta(minutes=minutes)
+    assert Wall(cron).shortest_gap == timedelta(minutes=minutes)
 
 
 async def schedules(tx: Connection, most: int | None) -> Schedules:
@@ -153,7 +153,7 @@ async def schedules(tx: Connection, most: int | None) -> Schedules:
 async def test_a_member_cannot_have_it_run_every_minute_by_any_way(database: Database) -> None:
     async with database.transaction() as tx:
         theirs = await schedules(tx, MOST)
-        often, words = {"cron_expr": "* * * * *"}, r"5 minutes or more between two runs; take a cron_expr"
+        often, words = {"cron_expr": "* * * * *"}, r"5 minutes or more apart; take a cron_expr"
         with pytest.raises(Refused, match=words):
             await theirs.add(Asking("fake"), {"name": "a", "prompt": "p", **often})
         row = await theirs.add(Asking("fake"), {"name": "a", "prompt": "p", "cron_expr": "*/5 * * * *"})

@@ -11,9 +11,9 @@ from gateway.domain.texts import one_line
 from gateway.store.pool import Connection
 from gateway.store.scheduling import schedules
 from gateway.store.scheduling.schedules import ScheduleRow
-from gateway.timetable.cron import Cron
 from gateway.timetable.definition import LONGEST_NAME, Changes, Refused, amend, define
 from gateway.timetable.planning import next_slot
+from gateway.timetable.wall import Wall
 from gateway.timetable.wording import in_words, moment
 
 MOST = 20
@@ -149,9 +149,8 @@ class Schedules:
     def _allowed(self, definition: Definition) -> Definition:
         if self.most is not None and isinstance(definition.when, Recurring):
             self._next_slot(definition)
-            if Cron(definition.when.cron, definition.zone).shortest_gap < LEAST_GAP:
-                words = 'There must be 5 minutes or more between two runs; take a cron_expr such as "*/5 * * * *".'
-                raise Refused(words)
+            if Wall(definition.when.cron).shortest_gap < LEAST_GAP:
+                raise Refused('Two runs must be 5 minutes or more apart; take a cron_expr such as "*/5 * * * *".')
         return definition
 
     def _next_slot(self, definition: Definition) -> datetime | None:

@@ -83,7 +83,7 @@ class AgentEnvironments:
         owner = self.people.is_owner(principal)
         workspace = self._workspace if owner else self._apart(principal)
         if not owner:
-            workspace.quota = self._quotas.setdefault(principal, Quota(workspace.root, self._member_bytes))
+            workspace.quota = self._quotas.setdefault(principal, Quota(workspace.root, self.member_mb))
         # Whoever is not the owner works on a store that holds nothing but their own.
         database = self.database if owner else self.database.bound(principal)
         post = self.send_tool.bound(database).of(principal, workspace) if self.send_tool else no_chats
@@ -93,10 +93,6 @@ class AgentEnvironments:
         services = Services(workspace, recorder, post, _finder(database, principal), context)
         tools = [tool for family in self.families for tool in family(services)]
         return AgentEnvironment(workspace, Toolbox(tools, spill=_spill(workspace)), self._personas, zone)
-
-    def _member_bytes(self) -> int | None:
-        most = self.member_mb()
-        return most and most << 20
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))
