@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 import typer
 
 from gateway.cli.console import echo, echo_log_line
-from gateway.cli.output import json_text
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.texts import json_text
 from gateway.logs.files import Trail, gateway_trail, session_trails
 from gateway.logs.lines import Event, at_least, event_of, looks, readable
 

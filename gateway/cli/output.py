@@ -1,6 +1,5 @@
 """Command output: JSON for programs, tables for people; never a secret. And the options of several commands."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.console import echo
-from gateway.domain.texts import printable
+from gateway.domain.texts import json_text, printable
 from gateway.logs import SecretMask
 
 if TYPE_CHECKING:
@@ -22,12 +21,6 @@ UNWRAPPED_WIDTH = 10_000
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[int, typer.Option(min=1, metavar="N", help="How many.")]
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait.")]
-
-
-def json_text(value: object, indent: int | None = None) -> str:
-    """`value` as JSON; in plain ASCII if it holds anything that a terminal would obey."""
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
-    return text if printable(text) == text else json.dumps(value, indent=indent)
 
 
 def print_json(value: object) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from pydantic import JsonValue
 
 from gateway.cli.console import echo
-from gateway.cli.output import AsJson, Timeout, json_text, print_json
+from gateway.cli.output import AsJson, Timeout, print_json
 from gateway.cli.running import ask
-from gateway.domain.texts import printable
+from gateway.domain.texts import json_text, printable
 
 
 def status(as_json: AsJson = False, timeout: Timeout = 10) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.cli.checks.database import check_database
 from gateway.config.channels import check_channels, check_owner, parse_channel, settings_model
 from gateway.config.model import Config
 from gateway.domain.access import Access
@@ -18,6 +19,7 @@ from gateway.flow.people import meet
 from gateway.store.migrate import migrate
 from gateway.store.people import ownership
 from gateway.store.pool import Database
+from tests.cli.checks.contexts import examine_with
 from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
 from tests.flow.path import MEMBER, OWNER, FakeModel, build, message
@@ -201,3 +203,8 @@ async def test_a_start_with_a_name_in_place_of_an_id_is_refused(process: Gateway
     ended = await process.refused()
     assert ended.code == 1
     assert "supaclaw: owner.telegram: must be your own id; a person's is a number" in ended.told
+
+
+def test_doctor_tells_before_the_first_start_too(tmp_path: Path) -> None:
+    findings = examine_with(tmp_path)(check_database, '{"channels": {"telegram": {"token": "1:a", "allow": ["5"]}}}')
+    assert [each.text for each in findings][1:] == ["nobody on telegram is known to be you"]

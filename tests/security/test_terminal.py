@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import structlog
 
 from gateway.cli import console
 from gateway.cli.console import Style, copy_out, echo, redraw, show_progress
@@ -20,6 +21,7 @@ from gateway.cli.output import confirm, print_json, print_rows
 from gateway.cli.screen import Screen
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.texts import printable
+from gateway.logs import SecretMask, logging_to
 from gateway.logs.lines import readable
 
 CLI = Path(console.__file__).parent
@@ -196,3 +198,13 @@ def test_another_way_would_be_found(code: str) -> None:
 
 def test_asking_whether_it_is_a_terminal_is_no_printing() -> None:
     assert not set(breaches(ast.parse("import sys\nsys.stdout.isatty()")))
+
+
+def test_a_log_file_is_safe_to_look_at(tmp_path: Path) -> None:
+    with logging_to(tmp_path, SecretMask(), io.StringIO()):
+        structlog.get_logger().warning(EVIL, fact=EVIL, name="Zoë")
+        structlog.get_logger().warning("plain", name="Zoë")
+    [evil, plain] = next(tmp_path.glob("gateway-*.log")).read_text().splitlines()
+    assert is_tame(evil)
+    assert json.loads(evil)["fact"] == EVIL
+    assert '"Zoë"' in plain

@@ -11,6 +11,7 @@ from gateway.domain.ownership import unsettled
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import check_server, read_migrations, schema_of
 from gateway.store.people import principals
+from gateway.store.people.principals import PrincipalRow
 from gateway.store.pool import Database
 from gateway.store.server import Server, look
 
@@ -24,6 +25,8 @@ def check_database(context: CheckContext) -> Iterator[Finding]:
     embedded, password = EmbeddedPostgres(data), data / "keys" / "postgres.supaclaw"
     if url is None and not embedded.is_running:
         yield Finding(Level.OK, "the embedded Postgres is not running; `supaclaw up` starts it")
+        if not (data / "postgres").exists():
+            yield from _judge_owner(context.config, None)
         return
     if url is None and not password.exists():
         text = f"the embedded Postgres runs, but {password} is gone"
@@ -69,7 +72,10 @@ async def _check_server(config: Config, embedded: EmbeddedPostgres) -> list[Find
         if server.migrations < len(read_migrations()):
             return findings
         async with database.connection() as conn:
-            owner = await principals.owner(conn)
-        ids = (owner.identities, owner.unconfirmed) if owner else ((), ())
-        lines = unsettled(config.owner.ids, enabled_channels(config.channels), *ids)
-        return [*findings, *(Finding(Level.WARN, *line.split("; ", 1)) for line in lines)]
+            return [*findings, *_judge_owner(config, await principals.owner(conn))]
+
+
+def _judge_owner(config: Config, owner: PrincipalRow | None) -> Iterator[Finding]:
+    ids = (owner.identities, owner.unconfirmed) if owner else ((), ())
+    for line in unsettled(config.owner.ids, enabled_channels(config.channels), *ids):
+        yield Finding(Level.WARN, *line.split("; ", 1))
