@@ -3,13 +3,13 @@
 import os
 import sys
 
-from gateway.cli.errors import explain
+from gateway.cli.errors import explain, trace
 
 
 def main() -> None:
-    """Run one command; `up` starts without loading the command-line parser."""
-    if not os.environ.get("SUPACLAW_DEBUG"):
-        sys.excepthook = explain
+    """Run one command; `up` starts without loading the command-line parser. What it creates is private."""
+    os.umask(0o077)
+    sys.excepthook = trace if os.environ.get("SUPACLAW_DEBUG") else explain
     if sys.argv[1:] == ["up"]:
         from gateway.cli.up import up
 

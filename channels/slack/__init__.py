@@ -19,6 +19,12 @@ __all__ = ["Settings", "create", "preload"]
 class Settings(ChannelSettings):
     """The `channels.slack` section of config.json."""
 
+    PERSON = "[UW][A-Z0-9]+"
+    GROUP = "[CG][A-Z0-9]+"
+    IDS = (
+        "a person's is a member ID like U012AB3CD, from *Copy member ID* in the profile, a channel's one like C012AB3CD"
+    )
+
     bot_token: SecretStr = Field(description="The app's bot token, xoxb-…, from OAuth & Permissions.")
     app_token: SecretStr = Field(description="An app-level token, xapp-…, with connections:write.")
     base_url: HttpUrl | None = Field(None, description="A Slack API of your own; null means Slack's.")

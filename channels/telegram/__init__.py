@@ -22,6 +22,10 @@ __all__ = ["Settings", "create", "preload"]
 class Settings(ChannelSettings):
     """The `channels.telegram` section of config.json."""
 
+    PERSON = r"[1-9]\d{0,18}"
+    GROUP = r"-[1-9]\d{0,18}"
+    IDS = "a person's is a number like 123456789, which @userinfobot tells, a group's one like -1001234567890"
+
     token: SecretStr = Field(description="The bot's token, from @BotFather.")
     mode: Literal["polling", "webhook"] = Field("polling", description="How updates arrive.")
     api_base: HttpUrl | None = Field(None, description="A Bot API server of your own; null means Telegram's.")

@@ -16,6 +16,12 @@ __all__ = ["Settings", "backup_files", "create", "preload"]
 class Settings(ChannelSettings):
     """The `channels.whatsapp` section of config.json: what every channel has; an account is linked by a login."""
 
+    PERSON = r"[1-9]\d{4,14}|\d+@lid"
+    GROUP = r"[\d-]+@g\.us"
+    IDS = (
+        "a person's is the phone number with its country code, digits only, like 4915112345678, a group's ends in @g.us"
+    )
+
 
 def create(settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path) -> Channel:
     """The channel, not yet open; the session of the linked device is kept in `data`. WhatsApp has no menus."""

@@ -1,10 +1,12 @@
 """What the web is given of a running gateway."""
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from gateway.app.local import local_token
 from gateway.app.wiring import Parts
+from gateway.config.channels import enabled_channels
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
@@ -27,6 +29,10 @@ def build_backend(parts: Parts) -> "Backend":
         await parts.people.refresh(database)
         parts.outbound.wake()
 
+    def unsettled() -> Sequence[str]:
+        config = parts.current.config
+        return parts.people.unsettled(config.owner.ids, enabled_channels(config.channels))
+
     async def status() -> StatusReport:
         now = parts.clock.now()
         async with database.connection() as conn:
@@ -42,6 +48,7 @@ def build_backend(parts: Parts) -> "Backend":
             today=today,
             vitals=parts.vitals(),
             outdated=older or None,
+            unsettled=unsettled(),
         )
 
     return Backend(
@@ -59,6 +66,7 @@ def build_backend(parts: Parts) -> "Backend":
         files=parts.environment.workspace,
         public_url=parts.current.config.web.public_url,
         pairing=Pairing(database, decided),
+        unsettled=unsettled,
         beat=parts.heartbeat.beat,
         triggers=Triggers(
             database,

@@ -14,11 +14,11 @@ from uuid import UUID
 import structlog
 
 from gateway.app.backend import build_backend
-from gateway.app.local import announce, is_secret, owner_ids, url
+from gateway.app.local import announce, is_secret, url
 from gateway.app.wiring import Parts
 from gateway.background.upkeep import kept_up
 from gateway.background.watch.systemd import notify
-from gateway.config.channels import check_channels
+from gateway.config.channels import check_channels, check_owner
 from gateway.config.load import parse
 from gateway.config.model import Config
 from gateway.config.watch import ConfigWatch
@@ -148,7 +148,7 @@ class Gateway:
     def _watch(self, group: asyncio.TaskGroup) -> ConfigWatch:
         def parsed(text: str) -> Config:
             config = parse(text, os.environ)
-            check_channels(config.channels)
+            check_channels(config)
             return config
 
         async def rejected(problem: str) -> None:
@@ -184,6 +184,7 @@ class Gateway:
     async def _admit(self, config: Config) -> Mapping[str, ChannelSpec]:
         """Know who may come in; by which doors."""
         menu = [(command.name, command.summary) for command in self._parts.commands.values()]
+        check_owner(config.owner.ids)
         opened = channel_specs(config.channels, menu, self._parts.environment.data)
         for part in (config, *(spec.settings for spec in opened.values())):
             self._mask.learn(part)
@@ -193,7 +194,9 @@ class Gateway:
             if spec.access.anyone:
                 log.warning("channel.open_to_all", channel=name, hint=f'"*" or "open" lets anyone use {name}')
         self._parts.people.allow({name: spec.access for name, spec in opened.items()})
-        await self._parts.people.learn(self._parts.database, config.owner.name, owner_ids(config))
+        await self._parts.people.learn(self._parts.database, config.owner.name, config.owner.ids)
+        for line in self._parts.people.unsettled(config.owner.ids, opened):
+            log.warning("owner.unsettled", hint=line)
         return opened
 
     def listening(self) -> None:

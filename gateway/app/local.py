@@ -8,9 +8,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_urlsafe
 
-from pydantic import JsonValue
-
-from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
 from gateway.llm.client import Description
 
@@ -49,16 +46,6 @@ def url(listening: socket.socket) -> str:
     """Where the socket can be reached from this machine."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def owner_ids(config: Config) -> dict[str, str]:
-    """The owner's id by channel: as `owner` says, else the first of a channel's allow-list."""
-    first = {name: allow[0] for name, raw in config.channels.items() if (allow := _allowed(raw.get("allow")))}
-    return {**first, **config.owner.ids}
-
-
-def _allowed(allow: JsonValue) -> list[str]:
-    return [str(entry) for entry in allow if entry != "*"] if isinstance(allow, list) else []
 
 
 def local_token(data: Path) -> str:

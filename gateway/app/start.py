@@ -10,7 +10,7 @@ from gateway.app.archive.place import check_finished
 from gateway.app.current import Current
 from gateway.app.database import postgres
 from gateway.app.gateway import TOLD, Gateway
-from gateway.app.local import listening, owner_ids, url
+from gateway.app.local import listening, url
 from gateway.app.upgrade import taken_over
 from gateway.app.wiring import Parts
 from gateway.config.channels import enabled_channels
@@ -64,7 +64,7 @@ async def _serve(
         instance = instance_id(environment.data)
         await stack.enter_async_context(taken_over(environment, config, database, instance))
         await renew(Workspace(environment.workspace))
-        people = await meet(database, config.owner.name, owner_ids(config))
+        people = await meet(database, config.owner.name, config.owner.ids)
         current = Current(config, await build_client(config.models, os.environ, clock))
         await preloaded
         parts = Parts(environment, current, database, people, instance, failpoints, starts, stop, clock)

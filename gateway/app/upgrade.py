@@ -1,12 +1,10 @@
 """Upgrades: the schema of a database in use is brought up to this program's, with a way back."""
 
 import asyncio
-import os
 import shutil
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext, suppress
 from itertools import chain, repeat
-from pathlib import Path
 
 import structlog
 
@@ -22,6 +20,7 @@ from gateway.store.migrate import Schema, migrate, schema_of
 from gateway.store.people import principals
 from gateway.store.pool import Database
 from gateway.store.server import size_of_tables
+from gateway.workspace.quota import size_of
 
 BACKUPS = "backups"
 KEPT = 2
@@ -57,7 +56,7 @@ async def _upgrade(
     async with database.connection() as conn:
         if await leases.work_elsewhere(conn, instance):
             raise OwnerMustAct("a worker runs tasks of this database; stop it, or wait 30 seconds if it has just died")
-        used = await principals.owner(conn) is not None
+        used = await principals.has_owner(conn)
     if used:
         await _save(environment, config, database, schema)
     await migrate(database)
@@ -71,7 +70,7 @@ async def _save(environment: Environment, config: Config, database: Database, sc
     if kept and kept[-1].name in {_NAME.format(older, schema.newest) for older in range(schema.number)}:
         return
     roots = (environment.workspace, *(environment.data / name for name in (PRINCIPALS, KEYS, CHANNELS)))
-    need = await asyncio.to_thread(_size, roots) + 2 * await size_of_tables(database)
+    need = await asyncio.to_thread(lambda: sum(map(size_of, roots))) + 2 * await size_of_tables(database)
     if (free := shutil.disk_usage(folder).free) < need:
         raise OwnerMustAct(
             f"the backup before this upgrade takes up to {need / 1e6:.0f} MB in {folder}, where {free / 1e6:.0f} MB "
@@ -93,13 +92,3 @@ async def _renew(database: Database, instance: InstanceId) -> None:
             async with database.connection() as conn:
                 if not await leases.take(conn, GATEWAY, instance, LEASE_SECONDS):
                     raise OwnerMustAct("another gateway took this database over during the upgrade; stop one of them")
-
-
-def _size(roots: Iterable[Path]) -> int:
-    """Bytes of the files below; what is gone meanwhile does not count."""
-    size = 0
-    for folder, _, names in (entry for root in roots for entry in os.walk(root)):
-        for name in names:
-            with suppress(OSError):
-                size += os.lstat(os.path.join(folder, name)).st_size
-    return size

@@ -85,6 +85,7 @@ class Parts:
             SendTool(self.database, self.outbound, self.proactive),
             self.clock,
             owner_zone=lambda: self.current.config.owner.timezone,
+            member_mb=lambda: self.current.config.limits.member_mb,
         )
 
     @cached_property

@@ -36,6 +36,7 @@ class Request(NamedTuple):
 
 def main() -> None:
     """Work until standard input ends, or the parent is gone."""
+    os.umask(0o077)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
     requests, replies = _private_pipes()

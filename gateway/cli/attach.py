@@ -3,11 +3,11 @@
 import glob
 import os
 import shlex
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gateway.cli.console import echo
 from gateway.domain.errors import OwnerMustAct
 
 COMMAND = "/attach"
@@ -26,7 +26,7 @@ class PendingFiles:
             return False
         self.add(_paths(rest.strip()))
         names = ", ".join(file.name for file in self._files) or "nothing yet; write /attach PATH"
-        print(f"Sent with your next message: {names}", file=sys.stderr)
+        echo(f"Sent with your next message: {names}", error=True)
         return True
 
     def add(self, files: Iterable[Path]) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.console import echo
 from gateway.config.environment import Environment
 from gateway.config.load import load, parse, parse_json, read
 from gateway.config.model import Config
@@ -34,13 +35,13 @@ def backup(
     with logging_to(None, SecretMask(), level=logging.WARNING):
         reached = reach(environment, config, mine=False)
         saved = asyncio.run(back_up(environment, config, file, reached, force=force, with_secrets=with_secrets))
-    print(f"{file}: {saved}, {file.stat().st_size / 1e6:.1f} MB")
+    echo(f"{file}: {saved}, {file.stat().st_size / 1e6:.1f} MB")
     if saved.skipped:
-        print(f"{saved.skipped} entries were skipped: links that point outside their folder, pipes and sockets")
+        echo(f"{saved.skipped} entries were skipped: links that point outside their folder, pipes and sockets")
     if saved.left_out:
-        print(f"secrets not included: {', '.join(saved.left_out)}")
+        echo(f"secrets not included: {', '.join(saved.left_out)}")
     if with_secrets:
-        print("it contains secrets: keep it where only you can read it")
+        echo("it contains secrets: keep it where only you can read it")
 
 
 def restore(
@@ -56,19 +57,19 @@ def restore(
 
     environment = Environment.read(os.environ)
     if verify:
-        print(f"{file} is intact: {unpack(file, None)}")
+        echo(f"{file} is intact: {unpack(file, None)}")
         return
     config = _only_database(environment.config)
     with logging_to(None, SecretMask(), level=logging.WARNING):
         saved, path = asyncio.run(put_back(environment, config, file, reach(environment, config, mine=True)))
-    print(f"restored {saved}")
+    echo(f"restored {saved}")
     if path not in {None, environment.config}:
-        print(f"{environment.config} already exists and was kept; the saved one is {path}")
+        echo(f"{environment.config} already exists and was kept; the saved one is {path}")
     if saved.left_out:
-        print(f"put these into {path} before you start: {', '.join(saved.left_out)}")
+        echo(f"put these into {path} before you start: {', '.join(saved.left_out)}")
     for name in saved.logins:
         anew = f"`supaclaw channel logout {name}`, then `supaclaw channel login {name}`"
-        print(f"{name} is linked by the keys in the backup; if the old gateway ran after it, link it anew: {anew}")
+        echo(f"{name} is linked by the keys in the backup; if the old gateway ran after it, link it anew: {anew}")
 
 
 def _only_database(path: Path) -> Config:

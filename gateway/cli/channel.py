@@ -1,7 +1,6 @@
 """`supaclaw channel`: link an account of yours to the running gateway, and unlink it."""
 
 import io
-import sys
 import time
 from typing import Annotated
 from urllib.parse import quote
@@ -9,6 +8,7 @@ from urllib.parse import quote
 import typer
 from pydantic import BaseModel, ConfigDict
 
+from gateway.cli.console import echo, redraw
 from gateway.cli.output import AsJson, print_json
 from gateway.cli.running import ask
 from gateway.domain.errors import OwnerMustAct
@@ -40,12 +40,12 @@ def login(name: Name, phone: Phone = None, timeout: Patience = 300) -> None:
     """Link an account by a code that its phone scans."""
     if phone is not None and _look(name).state != "connected":
         code = ask(_path(name, "login"), method="POST", body={"phone": phone}, timeout=CODE_SECONDS)["code"]
-        print(f"On the phone: Linked devices > Link a device > Link with phone number instead, then type {code}")
+        echo(f"On the phone: Linked devices > Link a device > Link with phone number instead, then type {code}")
     shown, deadline = "", time.monotonic() + timeout
     while time.monotonic() < deadline:
         told = _look(name)
         if told.state == "connected":
-            print(f"Linked to +{told.account}." if told.account else "Linked.")
+            echo(f"Linked to +{told.account}." if told.account else "Linked.")
             return
         new = "" if told.state == "logged out" else told.problem or (told.qr if phone is None else "")
         if new and new != shown:
@@ -58,7 +58,7 @@ def login(name: Name, phone: Phone = None, timeout: Patience = 300) -> None:
 def logout(name: Name) -> None:
     """Unlink the account and forget it."""
     ask(_path(name, "logout"), method="POST", timeout=CODE_SECONDS)
-    print("Unlinked.")
+    echo("Unlinked.")
 
 
 def status(name: Name, as_json: AsJson = False) -> None:
@@ -68,7 +68,7 @@ def status(name: Name, as_json: AsJson = False) -> None:
         print_json(told.model_dump(exclude={"qr", "code"}))
     else:
         parts = (told.state, f"+{told.account}" if told.account else "", told.problem)
-        print(": ".join(filter(None, parts)))
+        echo(": ".join(filter(None, parts)))
 
 
 def _look(name: str) -> Login:
@@ -82,12 +82,9 @@ def _path(name: str, what: str) -> str:
 def _show(told: Login) -> None:
     """On a terminal a code takes the place of the one before, so that no camera sees two."""
     if told.problem:
-        print(told.problem, file=sys.stderr)
+        echo(told.problem, error=True)
     else:
-        from rich.console import Console
-
-        Console().clear()
-        print(qr_picture(told.qr))
+        redraw(qr_picture(told.qr))
 
 
 def qr_picture(text: str) -> str:

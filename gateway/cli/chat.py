@@ -12,6 +12,7 @@ import typer
 
 from gateway.cli.attach import PendingFiles
 from gateway.cli.chat_client import ChatAnswer, ChatClient
+from gateway.cli.console import echo
 from gateway.cli.local_gateway import ensure_gateway
 from gateway.cli.prompt import Prompt
 from gateway.cli.screen import Screen
@@ -44,7 +45,7 @@ def chat(
 
 def _converse(runner: asyncio.Runner, client: ChatClient, prompt: Prompt) -> None:
     """Run turns until Ctrl-D; an error with one message does not end the session."""
-    print("Ctrl-C stops an answer, Ctrl-D exits, /help lists the commands, /attach PATH adds a file.", file=sys.stderr)
+    echo("Ctrl-C stops an answer, Ctrl-D exits, /help lists the commands, /attach PATH adds a file.", error=True)
     pending = PendingFiles()
     for text in prompt.lines():
         if text in QUIT_COMMANDS:
@@ -55,7 +56,7 @@ def _converse(runner: asyncio.Runner, client: ChatClient, prompt: Prompt) -> Non
                     files = () if parse_command(text)[0] else pending.take()
                     runner.run(_turn(client, Screen(interactive=True), text, files))
             except SupaclawError as exc:
-                print(f"supaclaw: {exc}", file=sys.stderr)
+                echo(f"supaclaw: {exc}", error=True)
 
 
 async def _turn(client: ChatClient, screen: Screen, text: str, files: Sequence[Path]) -> ChatAnswer:

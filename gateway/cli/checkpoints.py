@@ -13,8 +13,9 @@ import typer
 from pydantic import TypeAdapter
 
 from gateway.background.cpu import run_alone
+from gateway.cli.console import echo
 from gateway.cli.database import with_connection, with_database
-from gateway.cli.output import AsJson, Limit, print_json, print_rows
+from gateway.cli.output import AsJson, Limit, confirm, print_json, print_rows
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, SupaclawError
@@ -83,7 +84,7 @@ def create(as_json: AsJson = False) -> None:
     made = TypeAdapter(dict[str, str | None]).validate_python(result)
     done = f"made {made['id']}: {made['changes']}" if made["id"] else "nothing has changed since the last checkpoint"
     left_out = f" (left out: {made['left_out']})" if made["left_out"] else ""
-    print_json(result) if as_json else print(f"{done}{left_out}")
+    print_json(result) if as_json else echo(f"{done}{left_out}")
 
 
 def restore(
@@ -97,13 +98,13 @@ def restore(
         if not _at_a_terminal():
             raise OwnerMustAct("this changes files of the workspace; add --yes to confirm")
         question = f"Restore {path or 'all files'} from {id}? The current state is saved as a checkpoint first."
-        typer.confirm(question, abort=True)
+        confirm(question)
     result = with_database(partial(_restored, id, path))
     done = TypeAdapter(Restored).validate_python(result)
     kept = f"; the previous state is {done.before}" if done.before else ""
-    print_json(result) if as_json else print(f"restored {id}: {done.written} written, {done.removed} removed{kept}")
+    print_json(result) if as_json else echo(f"restored {id}: {done.written} written, {done.removed} removed{kept}")
     for left in done.left:
-        print(f"supaclaw: {left} was not restored: its current content is in no checkpoint", file=sys.stderr)
+        echo(f"supaclaw: {left} was not restored: its current content is in no checkpoint", error=True)
     if done.left:
         raise typer.Exit(1)
 
@@ -134,7 +135,7 @@ def _last_message() -> MessageId | None:
     try:
         return with_connection(messages.last_id)
     except SupaclawError as exc:
-        print(f"supaclaw: without the database the checkpoint names no message: {exc}", file=sys.stderr)
+        echo(f"supaclaw: without the database the checkpoint names no message: {exc}", error=True)
         return None
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
+from gateway.cli.console import echo
 from gateway.cli.output import print_json
 from gateway.config import edit
 from gateway.config.channels import check_channels
@@ -26,15 +27,15 @@ def schema() -> None:
 def validate() -> None:
     """Check config.json."""
     environment = Environment.read(os.environ)
-    check_channels(load(environment.config, os.environ).channels)
-    print(f"{environment.config}: {'valid' if environment.config.exists() else 'not there; the defaults are used'}")
+    check_channels(load(environment.config, os.environ))
+    echo(f"{environment.config}: {'valid' if environment.config.exists() else 'not there; the defaults are used'}")
 
 
 def get(key: Key) -> None:
     """Print one setting, or its default. Keys and passwords written in the file are masked."""
     value = edit.masked(key, edit.get(Environment.read(os.environ).config, key))
     if isinstance(value, str):
-        print(SecretMask().text(value))
+        echo(SecretMask().text(value))
     else:
         print_json(value)
 
@@ -44,10 +45,10 @@ def set(key: Key, value: Annotated[str, typer.Argument(help="JSON; anything else
     path = Environment.read(os.environ).config
 
     def check(text: str) -> None:
-        check_channels(parse(text, os.environ, source=path.name).channels)
+        check_channels(parse(text, os.environ, source=path.name))
 
     edit.set(path, key, _json(value), check)
-    print(f"{key} is set")
+    echo(f"{key} is set")
 
 
 def _json(text: str) -> JsonValue:

@@ -3,7 +3,6 @@
 import logging
 import os
 import shutil
-import sys
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
@@ -13,13 +12,14 @@ from typing import Annotated
 import typer
 
 from gateway.cli.checks import Finding, Level, load_context, run_checks
+from gateway.cli.console import Style, echo, show_progress
 from gateway.cli.output import AsJson, print_json
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Step
 from gateway.logs import SecretMask, logging_to
 
 _WIDEST = 110
-_COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
+_COLOURS = {Level.OK: Style.GREEN, Level.WARN: Style.YELLOW, Level.FAIL: Style.RED}
 
 
 def doctor(
@@ -50,25 +50,23 @@ def doctor(
 
 def _progress(check: str) -> None:
     """Show the current check on a terminal, in one line that is overwritten."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{f'checking {check} …' if check else ''}", end="", file=sys.stderr, flush=True)
+    show_progress(f"checking {check} …" if check else "")
 
 
 def _print_findings(findings: Sequence[tuple[str, Finding]]) -> None:
     """Print the level, the check and the finding; below it the fix."""
     mask, width = SecretMask(), min(shutil.get_terminal_size().columns, _WIDEST)
     wrap = textwrap.TextWrapper(max(width, 50), "", " " * 16, break_long_words=False, break_on_hyphens=False)
-    coloured = False if os.environ.get("NO_COLOR") else None
     for name, finding in findings:
         fix = [] if not finding.fix else wrap.wrap(f"{'':16}→ {finding.fix}")
         text = "\n".join([*wrap.wrap(f"{finding.level:4}  {name:9} {finding.text}"), *fix])
-        typer.echo(typer.style(text[:4], fg=_COLOURS[finding.level]) + mask.text(text[4:]), color=coloured)
+        echo(mask.text(text[4:]), lead=text[:4], style=_COLOURS[finding.level])
     counts = Counter(finding.level for _, finding in findings)
-    print(f"\n{counts[Level.FAIL]} failed, {counts[Level.WARN]} warnings, {counts[Level.OK]} ok")
+    echo(f"\n{counts[Level.FAIL]} failed, {counts[Level.WARN]} warnings, {counts[Level.OK]} ok")
 
 
 def _print_failpoints(*, as_json: bool) -> None:
     if as_json:
         print_json({step.value: step.about for step in Step})
     else:
-        print("\n".join(f"{step.value:18} {step.about}" for step in Step))
+        echo("\n".join(f"{step.value:18} {step.about}" for step in Step))

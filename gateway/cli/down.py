@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+from gateway.cli.console import echo
 from gateway.cli.output import Timeout
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
@@ -25,7 +26,7 @@ def down(timeout: Timeout = 30) -> None:
 
         with logging_to(None, SecretMask(), level=logging.WARNING):
             asyncio.run(EmbeddedPostgres(environment.data).stop())
-    print("nothing was running" if pid is None else "stopped")
+    echo("nothing was running" if pid is None else "stopped")
 
 
 def _stop(pid: int, data: Path, timeout: float) -> None:

@@ -1,10 +1,11 @@
 """How a command reports an error."""
 
 import errno
-import sys
 from collections.abc import Iterator
+from traceback import format_exception
 from types import TracebackType
 
+from gateway.cli.console import echo
 from gateway.domain.errors import SupaclawError
 
 _NO_ROOM = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES})
@@ -25,6 +26,11 @@ def explain(_kind: type[BaseException], error: BaseException, _trace: TracebackT
                 _say(f"{type(leaf).__name__}: {leaf} (a defect; SUPACLAW_DEBUG=1 shows where)")
 
 
+def trace(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
+    """Print the error to stderr with its traceback."""
+    echo("".join(format_exception(error)), end="", error=True)
+
+
 def _leaves(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
@@ -35,4 +41,4 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 def _say(text: str) -> None:
     for line in text.splitlines():
-        print(f"supaclaw: {line}", file=sys.stderr)
+        echo(f"supaclaw: {line}", error=True)

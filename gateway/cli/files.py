@@ -11,13 +11,13 @@ from uuid import UUID
 
 import typer
 
+from gateway.cli.console import copy_out, echo
 from gateway.cli.database import require_owner, with_connection
-from gateway.cli.output import AsJson, Limit, print_rows
+from gateway.cli.output import AsJson, Limit, confirm, print_rows
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import FileId
 from gateway.domain.principals import Label
-from gateway.domain.texts import printable
 from gateway.flow.vouching import vouch as vouch_for
 from gateway.store.people import principals
 from gateway.store.pool import Connection
@@ -60,24 +60,24 @@ def vouch(
     if not yes:
         if not sys.stdin.isatty():
             raise OwnerMustAct("look at the files; then add --yes to vouch for them")
-        typer.confirm("Do you vouch for what is in them?", abort=True)
+        confirm("Do you vouch for what is in them?")
 
     async def store(conn: Connection) -> None:
         await vouch_for(conn, (await require_owner(conn)).id, found, Label.OWNER)
 
     with_connection(store)
-    print(f"vouched for {len(found)} file{'s' * (len(found) != 1)}; a new conversation (/new) trusts them")
+    echo(f"vouched for {len(found)} file{'s' * (len(found) != 1)}; a new conversation (/new) trusts them")
 
 
 def _shown(workspace: Workspace, path: str) -> str:
     """Print what a file is; its hash."""
     head = workspace.head(path, 2_000)
     if head is None:
-        raise OwnerMustAct(f"there is no file {printable(path)} in {workspace.root}")
+        raise OwnerMustAct(f"there is no file {path} in {workspace.root}")
     changed = datetime.fromtimestamp((workspace.root / str(WorkspacePath.parse(path))).stat().st_mtime, UTC)
-    print(f"{printable(path)}: {head.size} bytes, changed {changed:%Y-%m-%d %H:%M} UTC")
+    echo(f"{path}: {head.size} bytes, changed {changed:%Y-%m-%d %H:%M} UTC")
     for line in head.data.decode("utf-8", "replace").splitlines()[:HEAD]:
-        print(f"    {printable(line)[:120]}")
+        echo(f"    {line[:120]}")
     return head.sha256
 
 
@@ -105,7 +105,7 @@ def get(
 
 def _copy(file: BinaryIO, output: str, name: str) -> None:
     if output == "-":
-        shutil.copyfileobj(file, sys.stdout.buffer)
+        copy_out(file)
         return
     to = Path(output) / name if Path(output).is_dir() else Path(output)
     try:
@@ -115,4 +115,4 @@ def _copy(file: BinaryIO, output: str, name: str) -> None:
         raise OwnerMustAct(f"{to} already exists; choose another name with --output") from None
     except OSError as error:
         raise OwnerMustAct(f"{to} cannot be written: {error.strerror}") from None
-    print(to)
+    echo(to)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter
 
+from gateway.cli.console import echo
 from gateway.cli.output import AsJson, print_json
 from gateway.cli.running import ask
 from gateway.domain.errors import TryAgainLater
@@ -38,7 +39,7 @@ def heartbeat(as_json: AsJson = False, timeout: Timeout = 600) -> None:
     if as_json:
         print_json(asdict(beat) | {"at": beat.at.isoformat()})
     else:
-        print(_line(beat))
+        echo(_line(beat))
     if beat.outcome is Outcome.FAILED:
         raise typer.Exit(1)
 

@@ -1,6 +1,5 @@
 """`supaclaw logs`."""
 
-import json
 import os
 import sys
 import time
@@ -8,14 +7,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from gateway.cli.console import echo, echo_log_line
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.texts import json_text
 from gateway.logs.files import Trail, gateway_trail, session_trails
 from gateway.logs.lines import Event, at_least, event_of, looks, readable
 
@@ -41,7 +41,7 @@ def logs(
     folder = Environment.read(os.environ).data / "logs"
     trail = _of_session(folder, session) if session else gateway_trail(folder)
     look = looks(trail, _first_day(trail, day.date() if day else None, follow=follow), _today)
-    show = partial(json.dumps, ensure_ascii=False) if as_json else _readable(without="session_id" if session else "")
+    show = json_text if as_json else _readable(without="session_id" if session else "")
     with suppress(KeyboardInterrupt):
         _print(next(look), level, show, last)
         while follow:
@@ -57,8 +57,7 @@ def _readable(without: str) -> Callable[[Event], str]:
 def _print(lines: Sequence[str], level: Level, show: Callable[[Event], str], last: int | None = None) -> None:
     events = (event for line in lines if at_least(event := event_of(line), level))
     for event in deque(events, maxlen=last):
-        print(show(event))
-    sys.stdout.flush()
+        echo_log_line(show(event))
 
 
 def _of_session(logs: Path, prefix: str) -> Trail:
@@ -82,7 +81,7 @@ def _first_day(trail: Trail, wanted: date | None, *, follow: bool) -> date:
     if day not in days:
         raise OwnerMustAct(f"nothing was logged on {day} (UTC); there are logs from {days[0]} to {days[-1]}")
     if wanted is None and day != _today():
-        print(f"nothing was logged today; this is {day} (UTC)", file=sys.stderr)
+        echo(f"nothing was logged today; this is {day} (UTC)", error=True)
     return day
 
 

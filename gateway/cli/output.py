@@ -1,6 +1,5 @@
 """Command output: JSON for programs, tables for people; never a secret. And the options of several commands."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -9,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gateway.cli.console import echo
+from gateway.domain.texts import json_text, printable
 from gateway.logs import SecretMask
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wai
 
 def print_json(value: object) -> None:
     """Print `value`, indented."""
-    print(json.dumps(SecretMask().value(value), indent=2, ensure_ascii=False))
+    echo(json_text(SecretMask().value(value), indent=2))
 
 
 def print_rows(rows: Sequence["DataclassInstance"], columns: Sequence[str], *, as_json: bool) -> None:
@@ -34,6 +35,11 @@ def print_rows(rows: Sequence["DataclassInstance"], columns: Sequence[str], *, a
         print_json(facts)
     else:
         _print_table(facts, columns)
+
+
+def confirm(question: str) -> None:
+    """Ask on the terminal; anything but yes ends the command."""
+    typer.confirm(printable(question), abort=True)
 
 
 def _print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
@@ -46,7 +52,7 @@ def _print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -
     for column in columns:
         table.add_column(column.replace("_", " ").removesuffix(" at"), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(row[column])) for column in columns))
+        table.add_row(*(Text(printable(_cell(row[column]), keep="")) for column in columns))
     Console(width=None if sys.stdout.isatty() else UNWRAPPED_WIDTH).print(table)
 
 

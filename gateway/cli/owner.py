@@ -1,38 +1,41 @@
 """`supaclaw owner`: the only way to change whom the gateway belongs to."""
 
-from dataclasses import replace
+import os
 from typing import Annotated
 
 import typer
 
+from gateway.cli.console import echo
 from gateway.cli.database import with_connection
 from gateway.cli.output import AsJson, print_rows
-from gateway.config.channels import channel_names, known_channel
-from gateway.domain.principals import Role
-from gateway.store.people import principals
-from gateway.store.pool import Connection
+from gateway.config.channels import check_owner, enabled_channels
+from gateway.config.environment import Environment
+from gateway.config.load import load
+from gateway.domain.ownership import unsettled
+from gateway.store.people import ownership, principals
+from gateway.store.people.principals import PrincipalRow
 
 
 def show(as_json: AsJson = False) -> None:
     """Show the owner and the owner's ids."""
     owner = with_connection(principals.owner)
     print_rows([owner] if owner else [], ("name", "identities"), as_json=as_json)
+    if owner:
+        _print_unsettled(owner)
 
 
 def set(
     channel: Annotated[str, typer.Argument(help="The messenger, such as telegram.")],
     id: Annotated[str, typer.Argument(help="Your own id there, as the messenger knows it.")],
 ) -> None:
-    """Say which id on a messenger is the owner's. It takes the place of the one before."""
-    identity = f"{known_channel(channel, channel_names())}:{id}"
-    with_connection(lambda connection: _set(connection, channel, identity))
-    print(f"the owner on {channel} is now {id}; restart a running gateway")
+    """Say which id on a messenger is the owner's. It takes the place of the one before, at once."""
+    check_owner({channel: id})
+    owner, former = with_connection(lambda connection: ownership.set_owner(connection, channel, id))
+    echo(f"the owner on {channel} is {id}" + (f", no longer {', '.join(former)}" if former else ""))
+    _print_unsettled(owner)
 
 
-async def _set(connection: Connection, channel: str, identity: str) -> None:
-    if await principals.owner(connection) is None:
-        await principals.add(connection, Role.OWNER, "Owner", [identity])
-        return
-    owner = await principals.lock_owner(connection)
-    others = [known for known in owner.identities if not known.startswith(f"{channel}:")]
-    await principals.update(connection, replace(owner, identities=(*others, identity)))
+def _print_unsettled(owner: PrincipalRow) -> None:
+    config = load(Environment.read(os.environ).config, os.environ)
+    for line in unsettled(config.owner.ids, enabled_channels(config.channels), owner.identities, owner.unconfirmed):
+        echo(f"supaclaw: {line}", error=True)

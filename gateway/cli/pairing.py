@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.console import echo
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.flow.inbound.pairing import Pairing
@@ -26,10 +27,10 @@ def show(as_json: AsJson = False) -> None:
 def approve(code: Annotated[str, typer.Argument(help="The code that the stranger received.")]) -> None:
     """Give a stranger access."""
     row = with_database(lambda database: Pairing(database).approve(code))
-    print(f"{row} has access")
+    echo(f"{row} has access")
 
 
 def deny(which: Annotated[str, typer.Argument(metavar="CODE|ID", help="The code, or the number in the list.")]) -> None:
     """Deny a request, or revoke access."""
     row = with_database(lambda database: Pairing(database).deny(which))
-    print(f"{row} has no access")
+    echo(f"{row} has no access")

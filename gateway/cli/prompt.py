@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.cli.attach import completions
+from gateway.cli.console import echo
 
 HISTORY_LINES = 1000
 
@@ -32,7 +33,7 @@ class Prompt:
                 if text := input("› ").strip():
                     yield text
         except (EOFError, KeyboardInterrupt):
-            print()
+            echo()
         finally:
             self._save_history()
 

@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from gateway.agent.scheduling.schedules import Asking, Schedules, line
+from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, print_json, print_rows
 from gateway.config.environment import Environment
@@ -73,7 +74,7 @@ def show_all(
     if rows or as_json:
         print_rows(rows, COLUMNS, as_json=as_json)
     else:
-        print(NONE)
+        echo(NONE)
 
 
 def show(which: Which, as_json: AsJson = False) -> None:
@@ -91,7 +92,7 @@ def show(which: Which, as_json: AsJson = False) -> None:
     for name, value in asdict(row).items():
         if value not in {None, ""}:
             # Third-party text must stay on one line and must not control the terminal.
-            print(f"{name.replace('_', ' ').removesuffix(' at')}: {one_line(str(value), MAX_TEXT)}")
+            echo(f"{name.replace('_', ' ').removesuffix(' at')}: {one_line(str(value), MAX_TEXT)}")
     if runs:
         print_rows(runs, RUN_COLUMNS, as_json=False)
 
@@ -134,7 +135,7 @@ def add(
 
     _change(write, "added", as_json, _when_it_runs)
     if not as_json and (at or cron) and not (zone or _own_zone()):
-        print(UTC_ASSUMED)
+        echo(UTC_ASSUMED)
 
 
 def run(which: Which, as_json: AsJson = False) -> None:
@@ -176,7 +177,7 @@ def _change(
     if as_json:
         print_json(asdict(shown))
     else:
-        print(f"{done}: {line(row)}{more()}")
+        echo(f"{done}: {line(row)}{more()}")
 
 
 def _done(work: Callable[[Schedules], Awaitable[Result]]) -> Result:

@@ -1,16 +1,13 @@
 """Streams an answer to the terminal."""
 
-import os
-import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+from gateway.cli.console import Style, echo
+
 _MAX_ARGUMENTS = 100
-_CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(slots=True)
@@ -47,28 +44,16 @@ class Screen:
 
     def _write(self, text: str) -> None:
         self._part += text
-        sys.stdout.write(_printable(text) if self.interactive else text)
-        sys.stdout.flush()
+        echo(text.replace("\r", ""), end="")
 
     def _end_part(self) -> None:
         if self._part and not self._part.endswith("\n"):
-            sys.stdout.write("\n")
-            sys.stdout.flush()
+            echo()
         self._part = ""
 
     def note(self, text: str) -> None:
         """Print a note that is not part of the answer."""
-        text = _printable(text)
-        print(f"{_DIM}{text}{_PLAIN}" if _in_colour() else text, file=sys.stderr, flush=True)
-
-
-def _printable(text: str) -> str:
-    """Strip control characters: a model may repeat what strangers wrote."""
-    return _CONTROL_CHARS.sub("", text)
-
-
-def _in_colour() -> bool:
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and "NO_COLOR" not in os.environ
+        echo(lead=text, style=Style.DIM, error=True)
 
 
 def _short(arguments: str) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.console import echo
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
 from gateway.domain.errors import OwnerMustAct
@@ -38,7 +39,7 @@ def install(
     account = None if systemd.user else _account(environment.data)
     unit = unit_text(environment, account, systemd.version())
     if show:
-        print(unit, end="")
+        echo(unit, end="")
         return
     systemd.check()
     if holder(environment.data) and not systemd.runs():
@@ -48,24 +49,25 @@ def install(
         _make(environment.workspace)
     systemd.file.parent.mkdir(parents=True, exist_ok=True)
     systemd.file.write_text(unit, encoding="utf-8")
+    systemd.file.chmod(0o644)
     for request in ("daemon-reload",), ("enable", UNIT), ("restart", UNIT):
         systemd.ask(*request)
-    print(f"{systemd.file} is installed and started; `{systemd.command} status supaclaw` shows how it is")
+    echo(f"{systemd.file} is installed and started; `{systemd.command} status supaclaw` shows how it is")
     if systemd.user and not Path("/var/lib/systemd/linger", _name(os.geteuid())).exists():
-        print("it ends when you log out; `sudo loginctl enable-linger $USER` lets it stay and start with the machine")
+        echo("it ends when you log out; `sudo loginctl enable-linger $USER` lets it stay and start with the machine")
 
 
 def uninstall(user: ForUser = None) -> None:
     """Stop the gateway and start it no more. The data stays."""
     systemd = _Systemd(os.geteuid() != 0 if user is None else user)
     if not systemd.file.exists():
-        print("nothing was installed")
+        echo("nothing was installed")
         return
     systemd.check()
     systemd.ask("disable", "--now", UNIT)
     systemd.file.unlink()
     systemd.ask("daemon-reload")
-    print(f"{systemd.file} is removed; what the gateway knows is kept")
+    echo(f"{systemd.file} is removed; what the gateway knows is kept")
 
 
 def unit_text(environment: Environment, account: str | None, version: int) -> str:

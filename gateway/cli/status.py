@@ -1,12 +1,13 @@
 """`supaclaw status`."""
 
-import json
 from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
 
+from gateway.cli.console import echo
 from gateway.cli.output import AsJson, Timeout, print_json
 from gateway.cli.running import ask
+from gateway.domain.texts import json_text, printable
 
 
 def status(as_json: AsJson = False, timeout: Timeout = 10) -> None:
@@ -15,7 +16,7 @@ def status(as_json: AsJson = False, timeout: Timeout = 10) -> None:
     if as_json:
         print_json(told)
     else:
-        print("\n".join(_lines(told)))
+        echo("\n".join(_lines(told)))
 
 
 def _lines(value: Mapping[str, JsonValue], indent: str = "") -> Iterator[str]:
@@ -31,4 +32,4 @@ def _lines(value: Mapping[str, JsonValue], indent: str = "") -> Iterator[str]:
 
 
 def _word(value: JsonValue) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return printable(value if isinstance(value, str) else json_text(value), keep="")

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.domain.errors import OwnerMustAct
@@ -21,7 +22,7 @@ def create(
     scope: Annotated[Scopes, typer.Option(metavar="SCOPE", help=f"What it may do: {', '.join(Scope)}; repeatable.")],
 ) -> None:
     """Create a token and print it. It is not stored and cannot be shown again."""
-    print(with_database(lambda database: create_token(database, name, scope)))
+    echo(with_database(lambda database: create_token(database, name, scope)))
 
 
 async def create_token(database: Database, name: str, scopes: Scopes, source: str | None = None) -> str:
@@ -41,4 +42,4 @@ def revoke(name: Name) -> None:
     """Revoke a token. It stops working at once."""
     if not with_database(lambda database: tokens.revoke(database, name)):
         raise OwnerMustAct(f"there is no token named {name}; `supaclaw token list` shows them")
-    print(f"{name} is revoked")
+    echo(f"{name} is revoked")

@@ -2,7 +2,9 @@
 
 from importlib.metadata import version as installed
 
+from gateway.cli.console import echo
+
 
 def version() -> None:
     """Print the version."""
-    print(installed("supaclaw"))
+    echo(installed("supaclaw"))

@@ -1,8 +1,9 @@
 """`supaclaw web`."""
 
+from gateway.cli.console import echo
 from gateway.cli.running import ask
 
 
 def web() -> None:
     """Print a new sign-in link to the web page. It works once, for ten minutes."""
-    print(ask("/api/login-links", method="POST", timeout=10)["url"])
+    echo(ask("/api/login-links", method="POST", timeout=10)["url"])

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.console import echo
 from gateway.cli.database import with_connection, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.cli.running import web_address
@@ -28,7 +29,7 @@ def register(source: Source) -> None:
     token = with_database(lambda database: create_token(database, _token_of(source), [Scope.TRIGGER], source))
     web = load(Environment.read(os.environ).config, os.environ).web
     address = web.public_url or web_address(web)
-    print(f"{token}\n\ncurl {address}/trigger/{source} -H 'Authorization: Bearer {token}' -d 'This is a test.'")
+    echo(f"{token}\n\ncurl {address}/trigger/{source} -H 'Authorization: Bearer {token}' -d 'This is a test.'")
 
 
 def show(as_json: AsJson = False) -> None:
@@ -42,7 +43,7 @@ def revoke(source: Source) -> None:
     """Revoke a source's token. It stops working at once."""
     if not with_database(lambda database: tokens.revoke(database, _token_of(source))):
         raise OwnerMustAct(f"{source} is not registered; `supaclaw webhooks list` shows what is")
-    print(f"{source} is revoked")
+    echo(f"{source} is revoked")
 
 
 def _token_of(source: str) -> str:

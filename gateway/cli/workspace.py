@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.console import echo
 from gateway.cli.database import with_database
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
@@ -25,9 +26,9 @@ def diff() -> None:
         how = (
             f"supaclaw workspace merge {path}" if renewal.merged is not None else "edit it by hand: same lines changed"
         )
-        print(f"# {path}: {how}\n{renewal.diff()}")
+        echo(f"# {path}: {how}\n{renewal.diff()}")
     if not found:
-        print("nothing to merge: every file is as new as this version")
+        echo("nothing to merge: every file is as new as this version")
 
 
 def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGENTS.md.")]) -> None:
@@ -44,7 +45,7 @@ def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGEN
         await merge_file(Workspace(Environment.read(os.environ).workspace, labels), found[file])
 
     with_database(merge_labelled)
-    print(f"{file} is merged")
+    echo(f"{file} is merged")
 
 
 def _edited() -> tuple[Workspace, dict[str, Renewal]]:

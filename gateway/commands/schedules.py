@@ -1,7 +1,9 @@
 """/schedules: one-time and recurring work of the agent."""
 
-from gateway.agent.scheduling.schedules import Schedules, line
+from gateway.agent.scheduling.schedules import MOST, Schedules, line
 from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.principals import Role
+from gateway.store.people import principals
 from gateway.timetable.definition import Refused
 
 USAGE = (
@@ -13,7 +15,9 @@ NONE = "Nothing is scheduled here. Say what you want and when, such as: remind m
 
 async def run(ctx: CommandContext) -> CommandReply:
     """List the schedules of this person or group; `pause`, `resume`, `run` or `remove` acts on one."""
-    mine = Schedules(ctx.tx, ctx.at.principal_id, ctx.clock.now())
+    person = await principals.get(ctx.tx, ctx.at.principal_id)
+    most = None if person.role is Role.OWNER else MOST
+    mine = Schedules(ctx.tx, person.id, ctx.clock.now(), most=most)
     action, _, which = ctx.argument.partition(" ")
     try:
         return CommandReply(await _done(mine, action.casefold(), which.strip()))

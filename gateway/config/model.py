@@ -105,6 +105,9 @@ class Limits(Section):
         None, ge=128, description="Megabytes from which it sheds load; null: half of what the machine or container has."
     )
     file_mb: int = Field(50, ge=1, le=2_000, description="The largest accepted file, in megabytes.")
+    member_mb: int | None = Field(
+        500, ge=1, description="Megabytes that the files of a member or a group may take; null: no limit."
+    )
 
 
 class Logs(Section):

@@ -1,8 +1,9 @@
 """The settings common to all channels: who may talk to the agent."""
 
-from typing import Annotated
+import re
+from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from gateway.domain.access import AccessMode, GroupMode
 
@@ -16,7 +17,11 @@ PlatformId = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str
 
 
 class ChannelSettings(BaseModel):
-    """Base of every channel's settings."""
+    """Base of every channel's settings; patterns match the ids of a person and a group, `IDS` says how they look."""
+
+    PERSON: ClassVar[str] = ".+"
+    GROUP: ClassVar[str] = ".+"
+    IDS: ClassVar[str] = ""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -29,3 +34,11 @@ class ChannelSettings(BaseModel):
         "mention",
         description='In groups: "mention" answers what names or replies to the agent, "all" everything, "off" nothing.',
     )
+
+    @field_validator("allow")
+    @classmethod
+    def _are_ids(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
+        for number, id in enumerate(allow, start=1):
+            if id != "*" and not re.fullmatch(f"{cls.PERSON}|{cls.GROUP}", id):
+                raise ValueError(f"entry {number} is not an id; {cls.IDS}")
+        return allow

@@ -1,12 +1,13 @@
 """Who is talking: principals by their platform identities, under each channel's access rule."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from gateway.domain.access import Access, Known, admitted, group_identity_of, identity_of, role_of
 from gateway.domain.ids import PrincipalId
 from gateway.domain.inbound import Inbound
+from gateway.domain.ownership import unsettled
 from gateway.domain.principals import Principal, Role
 from gateway.store.people import pairings, principals
 from gateway.store.people.principals import PrincipalRow
@@ -62,6 +63,10 @@ class People:
         """Whether an account on this channel can become one more of this person's."""
         return self.is_owner(principal) or self.rule(inbound.address.channel).mode != "owner"
 
+    def unsettled(self, named: Mapping[str, str], enabled: Collection[str]) -> list[str]:
+        """What the owner has to settle about their own ids, a line each."""
+        return list(unsettled(named, enabled, self._owner.identities, self._owner.unconfirmed))
+
     def is_owner(self, principal: PrincipalId) -> bool:
         """Whether this is the owner's data."""
         return principal == self._owner.id
@@ -76,7 +81,9 @@ class People:
             stored = await principals.lock_owner(tx)
             fixed = {identity.partition(":")[0] for identity in stored.identities}
             new = tuple(f"{channel}:{id}" for channel, id in identities.items() if channel not in fixed)
-            owner = replace(stored, name=name, identities=(*stored.identities, *new))
+            named = {f"{channel}:{id}" for channel, id in identities.items()}
+            unconfirmed = tuple(known for known in stored.unconfirmed if known not in named)
+            owner = replace(stored, name=name, identities=(*stored.identities, *new), unconfirmed=unconfirmed)
             if owner != stored:
                 await principals.update(tx, owner)
         await self.refresh(database)

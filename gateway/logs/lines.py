@@ -11,6 +11,7 @@ from typing import TextIO, TypeAlias
 from pydantic import JsonValue
 from structlog.dev import ConsoleRenderer, plain_traceback
 
+from gateway.domain.texts import printable
 from gateway.logs.files import Trail
 
 Event: TypeAlias = Mapping[str, JsonValue]
@@ -24,14 +25,15 @@ def readable(target: TextIO) -> Callable[[Mapping[str, object]], str]:
     """
     colours = target.isatty() and not os.environ.get("NO_COLOR")
     render = ConsoleRenderer(colors=colours, exception_formatter=plain_traceback, sort_keys=False)
-    return lambda event: str(render(None, "", {key: _tame(key, value) for key, value in event.items()}))
+    return lambda event: str(
+        render(None, "", {printable(key, keep=""): _tame(key, value) for key, value in event.items()})
+    )
 
 
 def _tame(key: str, value: object) -> object:
     if not isinstance(value, str):
         return value
-    kept = "\n\t" if key in {"exception", "stack"} else ""
-    return "".join(char if char.isprintable() or char in kept else repr(char)[1:-1] for char in value)
+    return printable(value, keep="\n\t" if key in {"exception", "stack"} else "")
 
 
 def looks(trail: Trail, day: date, today: Callable[[], date]) -> Iterator[list[str]]:

@@ -1,6 +1,5 @@
 """Where log lines go: structlog's and those of other libraries, through one sink."""
 
-import json
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from structlog.contextvars import merge_contextvars
 from structlog.processors import TimeStamper, add_log_level, format_exc_info
 from structlog.typing import EventDict, WrappedLogger
 
+from gateway.domain.texts import json_text
 from gateway.logs.files import LogFiles, gateway_trail, session_trail
 from gateway.logs.lines import readable
 from gateway.logs.mask import SecretMask
@@ -69,7 +69,7 @@ class _Sink:
 
     def _write(self, event: EventDict) -> None:
         if self._folder:
-            line = json.dumps(event, ensure_ascii=False)
+            line = json_text(event)
             session = session_trail(self._folder, event.get("session_id"))
             for trail in filter(None, (gateway_trail(self._folder), session)):
                 with suppress(OSError):

@@ -44,6 +44,16 @@ async def reserve(conn: Connection, address: Address) -> None:
     await conn.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", name)
 
 
+async def lock_private(conn: Connection, principal: PrincipalId, channel: str) -> list[AddressRow]:
+    """The principal's private chats on this channel, held."""
+    rows = await conn.fetch(
+        "select * from addresses where principal_id = $1 and channel = $2 and private order by id for no key update",
+        principal,
+        channel,
+    )
+    return [AddressRow(**row) for row in rows]
+
+
 async def lock_by_id(conn: Connection, address: AddressId) -> AddressRow:
     """The same, by its id."""
     row = await conn.fetchrow("select * from addresses where id = $1 for no key update", address)

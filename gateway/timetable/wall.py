@@ -30,6 +30,12 @@ class Wall:
         self._ahead = deque[tuple[date, date]](maxlen=4)  # cached ranges whose only match is at the end
         self._behind = deque[tuple[date, date]](maxlen=4)  # cached ranges whose only match is at the start
 
+    @property
+    def shortest_gap(self) -> timedelta:
+        """The least time between two matches; over midnight as if every day matched."""
+        later = [*self._times[1:], self._times[0] + 24 * 60]
+        return min(end - start for start, end in zip(self._times, later, strict=True)) * _MINUTE
+
     def after(self, wall: datetime) -> datetime | None:
         """The first match after `wall`."""
         day, later = wall.date(), bisect_right(self._times, _minute(wall))

@@ -33,6 +33,8 @@ class StatusReport:
     vitals: Vitals = field(default_factory=Vitals)
     outdated: str | None = None
     """Why it leaves the work to a newer program."""
+    unsettled: Sequence[str] = ()
+    """What the owner has to settle about their own ids on the messengers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,8 @@ class Backend:
     `local_token` is the admin credential for programs on this machine. `public_url` is the address of a reverse proxy
     in front. `models` are agent names; `commands` maps a slash command to its summary. `on_shed` registers a callback
     that frees caches when memory runs low. `files` is the owner's file root. `channels` describes the state of each
-    configured channel in words; `logins` are the channels that a person has to log in to. `jobs` says when each is due.
+    configured channel in words; `logins` are the channels that a person has to log in to.
+    `unsettled` is what the owner has to settle about their own ids. `jobs` says when each is due.
     """
 
     database: Database
@@ -65,6 +68,7 @@ class Backend:
     public_url: str | None = None
     on_shed: Callable[[Callable[[], None]], None] = lambda _drop: None
     channels: Callable[[], Mapping[str, str]] = dict
+    unsettled: Callable[[], Sequence[str]] = tuple
     logins: Callable[[], Mapping[str, LoginChannel]] = dict
     jobs: Callable[[], Mapping[str, datetime | None]] = dict
     links: LoginLinks = field(default_factory=LoginLinks)

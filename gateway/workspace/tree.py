@@ -17,6 +17,7 @@ from gateway.workspace.atomic import TEMPORARY, replace_file
 from gateway.workspace.descent import explained, open_file, open_folder
 from gateway.workspace.pages import Page, Piece, decode_text, page_of, read_bytes, read_piece
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
+from gateway.workspace.quota import Quota
 
 MAX_WRITE_BYTES = 5 * 1024 * 1024
 MAX_LISTED = 500
@@ -76,6 +77,7 @@ class Workspace:
     def __init__(self, root: Path, labels: Labels | None = None) -> None:
         self.root = root
         self.labels = labels or Labels()
+        self.quota: Quota | None = None
         self._writing = asyncio.Lock()
         # One thread: parallel edits of one file must not overwrite each other, even if one is cancelled half-way.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="workspace-write")
@@ -166,6 +168,8 @@ class Workspace:
 
     def _write(self, path: WorkspacePath, data: bytes) -> None:
         with explained(path), open_folder(self.root, path.parents, create=0o777) as folder:
+            if self.quota:
+                self.quota.reserve(len(data))
             replace_file(folder, path, data)
 
     def _listing(self, path: WorkspacePath) -> Listing:

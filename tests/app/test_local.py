@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.local import is_secret, listening, local_token, owner_ids, url
-from gateway.config.model import Config
+from gateway.app.local import is_secret, listening, local_token, url
 from gateway.domain.errors import OwnerMustAct
 
 
@@ -22,12 +21,6 @@ def test_an_address_other_machines_can_reach_is_refused(host: str) -> None:
 def test_who_connects_before_anyone_answers_waits() -> None:
     with listening("127.0.0.1", 0) as waiting, socket.create_connection(waiting.getsockname(), timeout=5) as early:
         assert url(waiting) == f"http://127.0.0.1:{early.getpeername()[1]}"
-
-
-def test_the_owner_is_named_or_the_first_one_let_in() -> None:
-    channels = {"telegram": {"allow": ["*", 7, "8"]}, "slack": {"allow": ["U1"]}, "other": {}}
-    config = Config.model_validate({"owner": {"slack": "U9"}, "channels": channels})
-    assert owner_ids(config) == {"telegram": "7", "slack": "U9"}
 
 
 def test_the_local_token_is_for_our_eyes_and_new_at_every_start(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
+import io
 import json
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from gateway.cli import channel
 from gateway.cli.channel import qr_picture
+from gateway.cli.console import redraw
 from tests.cli.conftest import Gateway, Supaclaw
 
 LOGIN = "GET /api/channels/whatsapp/login"
@@ -107,14 +110,15 @@ def test_programs_learn_how_the_link_is_but_no_codes(supaclaw: Supaclaw, running
     }
 
 
-def test_on_a_terminal_a_code_takes_the_place_of_the_one_before(
-    supaclaw: Supaclaw, running: dict[str, str], phases: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
-    begin(running, phases, *({"state": "waiting", "qr": qr} for qr in ("2@first", "2@second")), CONNECTED)
+def test_on_a_terminal_a_code_takes_the_place_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", screen)
+    for qr in ("2@first", "2@second"):
+        redraw(qr_picture(qr))
 
-    assert supaclaw("channel", "login", "whatsapp").out.count("\x1b[2J") == 2
+    assert screen.getvalue().count("\x1b[2J") == 2
+    assert screen.getvalue().endswith(f"\x1b[2J{qr_picture('2@second')}\n")
 
 
 def test_a_picture_is_square_and_has_a_light_border() -> None:

@@ -349,11 +349,11 @@ async def test_a_retry_is_seen_at_the_terminal(web: Web, held: Path):
         assert await person.leaves() == 0
 
 
-def test_what_a_terminal_would_obey_is_left_out_on_one_and_kept_elsewhere(capsys: pytest.CaptureFixture[str]):
+def test_what_a_terminal_would_obey_is_escaped_wherever_it_goes(capsys: pytest.CaptureFixture[str]):
     said = "one\x1b]52;c;cm0gLXJm\x07\ttwo\x9b2J\r\nthree"
     for interactive in (True, False):
         Screen(interactive=interactive).finish(said)
     Screen(interactive=True).note("\x1b[2Jnote")
     shown = capsys.readouterr()
-    assert shown.out == f"one]52;c;cm0gLXJm\ttwo2J\nthree\n{said}\n"
-    assert shown.err == "[2Jnote\n"
+    assert shown.out == "one\\x1b]52;c;cm0gLXJm\\x07\ttwo\\x9b2J\nthree\n" * 2
+    assert shown.err == "\\x1b[2Jnote\n"

@@ -24,7 +24,7 @@ def test_an_owners_id_replaces_the_one_before_on_that_channel(supaclaw: Supaclaw
     supaclaw("owner", "set", "telegram", "1")
     done = supaclaw("owner", "set", "telegram", "2")
 
-    assert done.out == "the owner on telegram is now 2; restart a running gateway\n"
+    assert done.out == "the owner on telegram is 2, no longer 1\n"
     (owner,) = supaclaw("owner", "show", "--json").json
     assert owner["identities"] == ["telegram:2"]
     assert "telegram:2" in supaclaw("owner", "show").out

@@ -12,6 +12,7 @@ from gateway.config.channels import (
     parse_channel,
     settings_model,
 )
+from gateway.config.model import Config
 from gateway.domain.errors import ConfigError
 
 
@@ -63,7 +64,7 @@ def test_every_channel_offers_settings() -> None:
 
 def test_the_problems_of_all_channels_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as refused:
-        check_channels({"nowhere": {}, "telegram": {"tokn": "1"}})
+        check_channels(Config(channels={"nowhere": {}, "telegram": {"tokn": "1"}}))
 
     told = str(refused.value)
     assert "channels.nowhere: unknown channel" in told
@@ -71,14 +72,14 @@ def test_the_problems_of_all_channels_are_told_at_once() -> None:
 
 
 def test_a_section_that_is_switched_off_may_be_unfinished_but_not_unknown() -> None:
-    check_channels({"slack": {"enabled": False}})
+    check_channels(Config(channels={"slack": {"enabled": False}}))
 
     with pytest.raises(ConfigError, match=r"channels\.nowhere: unknown channel"):
-        check_channels({"nowhere": {"enabled": False}})
+        check_channels(Config(channels={"nowhere": {"enabled": False}}))
 
 
 def test_no_channels_are_no_problem() -> None:
-    check_channels({})
+    check_channels(Config())
 
     assert "telegram" in channel_names()
 
@@ -86,5 +87,5 @@ def test_no_channels_are_no_problem() -> None:
 def test_a_channel_without_a_model_of_settings_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "channels.pigeon", SimpleNamespace(Settings=object))
 
-    with pytest.raises(TypeError, match=r"channels\.pigeon\.Settings is not a pydantic model"):
+    with pytest.raises(TypeError, match=r"channels\.pigeon\.Settings is not a model of settings"):
         settings_model("pigeon")

@@ -1,7 +1,7 @@
 """Schedules as their people ask for them, by whichever way: the rules that hold for all of these."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gateway.agent.scheduling.prompt import assignment
 from gateway.domain.ids import AddressId, PrincipalId, TaskId
@@ -13,10 +13,13 @@ from gateway.store.scheduling import schedules
 from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.timetable.definition import LONGEST_NAME, Changes, Refused, amend, define
 from gateway.timetable.planning import next_slot
+from gateway.timetable.wall import Wall
 from gateway.timetable.wording import in_words, moment
 
 MOST = 20
 """Schedules that are not over, of anybody but the owner."""
+LEAST_GAP = timedelta(minutes=5)
+"""Between two slots of a schedule, of anybody but the owner."""
 SHOWN = 50
 """Schedules in one list."""
 
@@ -50,8 +53,8 @@ def line(row: ScheduleRow) -> str:
 class Schedules:
     """Those of one principal, in the caller's transaction; what cannot be done raises `Refused`, in words for people.
 
-    `zone` is the principal's own, `most` how many may be there that are not over. With `of_all` a number may also be
-    that of somebody else's.
+    `zone` is the principal's own. `most` is how many may be there that are not over, each with a `LEAST_GAP`; None for
+    the owner. With `of_all` a number may also be that of somebody else's.
     """
 
     tx: Connection
@@ -72,7 +75,7 @@ class Schedules:
         if asking.call and (made := await schedules.made_by(self.tx, asking.call)):
             return made
         await self._room()
-        definition = define(now=self.now, zone=self.zone, **said)
+        definition = self._allowed(define(now=self.now, zone=self.zone, **said))
         row = await schedules.add(
             self.tx,
             self.principal,
@@ -88,7 +91,7 @@ class Schedules:
     async def update(self, which: str, said: Changes, label: Label = Label.OWNER) -> ScheduleRow:
         """Changed in what is said; trusted no more than the conversation in which it is (`label`)."""
         row = await self.get(which)
-        definition = amend(row.definition, now=self.now, zone=self.zone, **said)
+        definition = self._allowed(amend(row.definition, now=self.now, zone=self.zone, **said))
         if definition == row.definition:
             return row
         await schedules.hold(self.tx, self.principal)  # two that ask for one name take turns
@@ -110,7 +113,7 @@ class Schedules:
         row = await self.get(which)
         if row.paused_at is None:
             return row
-        at = self._next_slot(row.definition)
+        at = self._next_slot(self._allowed(row.definition))
         if at is None and row.definition.when is not None:
             raise Refused(f"The time of schedule {row.id} has passed; give it another one.")
         return await self._paused(row, at, paused=False)
@@ -142,6 +145,13 @@ class Schedules:
         await schedules.hold(self.tx, self.principal)
         if self.most is not None and await schedules.count(self.tx, self.principal) >= self.most:
             raise Refused(f"There are {self.most} schedules already, and no more are allowed; remove one first.")
+
+    def _allowed(self, definition: Definition) -> Definition:
+        if self.most is not None and isinstance(definition.when, Recurring):
+            self._next_slot(definition)
+            if Wall(definition.when.cron).shortest_gap < LEAST_GAP:
+                raise Refused('Two runs must be 5 minutes or more apart; take a cron_expr such as "*/5 * * * *".')
+        return definition
 
     def _next_slot(self, definition: Definition) -> datetime | None:
         try:

@@ -4,10 +4,15 @@ import asyncio
 from collections.abc import Iterator
 
 from gateway.cli.checks.finding import CheckContext, Finding, Level, refused
+from gateway.config.channels import enabled_channels
+from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.ownership import unsettled
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.members import LET_IT_LOG_IN, NO_LOGIN
 from gateway.store.migrate import check_server, read_migrations, schema_of
+from gateway.store.people import principals
+from gateway.store.people.principals import PrincipalRow
 from gateway.store.pool import Database
 from gateway.store.server import Server, look
 
@@ -16,18 +21,20 @@ _SKEW_SECONDS = 5.0
 
 
 def check_database(context: CheckContext) -> Iterator[Finding]:
-    """Connection, server, migrations, and the clock of a server elsewhere."""
+    """Connection, server, migrations, the clock of a server elsewhere, and whose gateway it is."""
     data, url = context.environment.data, context.config.database.url
     embedded, password = EmbeddedPostgres(data), data / "keys" / "postgres.supaclaw"
     if url is None and not embedded.is_running:
         yield Finding(Level.OK, "the embedded Postgres is not running; `supaclaw up` starts it")
+        if not (data / "postgres").exists():
+            yield from _judge_owner(context.config, None)
         return
     if url is None and not password.exists():
         text = f"the embedded Postgres runs, but {password} is gone"
         yield Finding(Level.FAIL, text, "put it back from a backup; without it nobody can log in")
         return
     try:
-        yield from asyncio.run(_check_channel(url.get_secret_value() if url else None, embedded))
+        yield from asyncio.run(_check_server(context.config, embedded))
     except SupaclawError as error:
         log = data / "logs" / "postgres.log"
         fix = "check database.url, and that this server runs" if url else f"see {log}; `supaclaw down`, `supaclaw up`"
@@ -53,9 +60,10 @@ def judge(server: Server) -> Iterator[Finding]:
         yield Finding(Level.WARN, text, "let NTP set both clocks")
 
 
-async def _check_channel(url: str | None, embedded: EmbeddedPostgres) -> list[Finding]:
+async def _check_server(config: Config, embedded: EmbeddedPostgres) -> list[Finding]:
     """The embedded server runs already, so that starting it is only a login."""
-    dsn = url or f"{await embedded.start()}&member_password={embedded.member_password}"
+    url = config.database.url
+    dsn = url.get_secret_value() if url else f"{await embedded.start()}&member_password={embedded.member_password}"
     async with await Database.connect(dsn, size=1) as database:
         try:
             await check_server(database)
@@ -63,6 +71,15 @@ async def _check_channel(url: str | None, embedded: EmbeddedPostgres) -> list[Fi
         except OwnerMustAct as error:
             return [refused(error)]
         findings = list(judge(server := await look(database)))
-        if server.migrations == len(read_migrations()) and not await database.members_log_in():
+        if server.migrations < len(read_migrations()):
+            return findings
+        if not await database.members_log_in():
             findings.append(Finding(Level.WARN, NO_LOGIN, LET_IT_LOG_IN))
-        return findings
+        async with database.connection() as conn:
+            return [*findings, *_judge_owner(config, await principals.owner(conn))]
+
+
+def _judge_owner(config: Config, owner: PrincipalRow | None) -> Iterator[Finding]:
+    ids = (owner.identities, owner.unconfirmed) if owner else ((), ())
+    for line in unsettled(config.owner.ids, enabled_channels(config.channels), *ids):
+        yield Finding(Level.WARN, *line.split("; ", 1))

@@ -1,6 +1,7 @@
 """The gateway's folders: present, private, writable, with free space."""
 
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,13 +14,20 @@ _GIB = 1024**3
 
 
 def check_folders(context: CheckContext) -> Iterator[Finding]:
-    """Data and workspace are writable, and the data is private."""
-    data = context.environment.data
+    """Data and workspace are writable; data, workspace, backups and .env are private."""
+    from gateway.app.upgrade import BACKUPS
+
+    data, workspace = context.environment.data, context.environment.workspace
     if data.is_dir() and data.stat().st_mode & 0o077:
-        yield Finding(Level.WARN, f"other users can read {data}", f"chmod 700 {data}")
+        yield Finding(Level.WARN, f"other users can read {data}", f"chmod 700 {shlex.quote(str(data))}")
+    # Sharing the workspace with a group can be intended.
+    if not workspace.is_relative_to(data) and workspace.is_dir() and workspace.stat().st_mode & 0o007:
+        yield Finding(Level.WARN, f"every user can read {workspace}", f"chmod -R o= {shlex.quote(str(workspace))}")
+    for file in (context.environment.config.with_name(".env"), *sorted((data / BACKUPS).glob("*"))):
+        yield from _private(file)
     yield _writable(data, "SUPACLAW_DATA")
-    yield _writable(context.environment.workspace, "SUPACLAW_WORKSPACE")
-    for renewal in renewals(Workspace(context.environment.workspace)):
+    yield _writable(workspace, "SUPACLAW_WORKSPACE")
+    for renewal in renewals(Workspace(workspace)):
         fix = "`supaclaw workspace diff` shows it" if renewal.edited else "the next start of the gateway renews it"
         yield Finding(Level.WARN, f"this version has a newer {renewal.path}", fix)
 
@@ -29,8 +37,7 @@ def check_keys(context: CheckContext) -> Iterator[Finding]:
     folder = context.environment.data / "keys"
     keys = sorted(folder.iterdir()) if folder.exists() else []
     for key in keys:
-        if key.stat().st_mode & 0o077:
-            yield Finding(Level.WARN, f"other users can read {key}", f"chmod 600 {key}")
+        yield from _private(key)
         if not os.access(key, os.R_OK) or not key.stat().st_size:
             yield Finding(Level.FAIL, f"{key} is empty or cannot be read", "chown it, or restore it from a backup")
     journal = folder / "journal"
@@ -50,6 +57,11 @@ def check_disk(
         level = Level.OK if left >= _GIB else Level.WARN if left >= _GIB // 5 else Level.FAIL
         fix = "" if level is Level.OK else "free some space: on a full disk no message can be stored or accepted"
         yield Finding(level, f"{left / _GIB:.1f} GiB free at {place}", fix)
+
+
+def _private(file: Path) -> Iterator[Finding]:
+    if file.is_file() and file.stat().st_mode & 0o077:
+        yield Finding(Level.WARN, f"other users can read {file}", f"chmod 600 {shlex.quote(str(file))}")
 
 
 def _writable(folder: Path, variable: str) -> Finding:

@@ -19,6 +19,7 @@ from gateway.store.pool import Database
 from gateway.store.transcript import files
 from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, Services, no_chats
 from gateway.workspace.prompts import Persona, PersonaFile, PersonaText
+from gateway.workspace.quota import Quota
 from gateway.workspace.template import template_hashes
 from gateway.workspace.tree import Workspace
 from gateway.workspace.zone import zone_in
@@ -66,12 +67,15 @@ class AgentEnvironments:
     send_tool: SendTool | None = None
     clock: Clock = field(default_factory=SystemClock)
     owner_zone: Callable[[], str | None] = lambda: None
+    member_mb: Callable[[], int | None] = lambda: None
+    """How much the files of one other than the owner may take."""
 
     def __post_init__(self) -> None:
         self.harmless = template_hashes()
         """Hashes of texts that are nobody's words."""
         self._workspace = Workspace(self.workspace, self._labels(self.database, self.people.owner.id))
         self._personas = Persona(self._workspace)
+        self._quotas: dict[PrincipalId, Quota] = {}
         self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
 
     def of(self, principal: PrincipalId) -> AgentEnvironment:
@@ -103,6 +107,8 @@ class AgentEnvironments:
         # Whoever is not the owner works on a store that holds nothing but their own.
         database = self.database if owner else self.database.bound(principal)
         workspace = self._workspace if owner else self._apart(principal, self._labels(database, principal))
+        if not owner:
+            workspace.quota = self._quotas.setdefault(principal, Quota(workspace.root, self.member_mb))
         post = self.send_tool.bound(database).of(principal, workspace) if self.send_tool else no_chats
         zone = partial(self._zone, workspace, owner)
         context = PrincipalContext(principal, Role.OWNER if owner else Role.MEMBER, database.run, self.clock, zone)

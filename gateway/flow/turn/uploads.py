@@ -73,6 +73,8 @@ class Uploads:
         return None
 
     async def _settle(self, principal: PrincipalId, incoming: Incoming, name: str, mime: str, origin: str) -> FileRow:
+        if quota := self._environments.of(principal).workspace.quota:
+            await asyncio.to_thread(quota.reserve, incoming.size)
         size, sha256 = incoming.size, incoming.sha256
         async with self._database.connection() as conn:
             # Its content may have been written by anybody, no matter who sent it.

@@ -112,7 +112,8 @@ def _shared_copy(package: Path) -> Path:
 
 def _copy(package: Path, target: Path) -> None:
     """Only the parts a server needs, whole or not at all: copied beside the target, then renamed."""
-    target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.parent.chmod(0o755)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         draft = Path(folder) / target.name
         for part in ("pginstall18/bin", "pginstall18/share", "pginstall18/lib/postgresql"):

@@ -15,12 +15,13 @@ NAME = 64
 
 @dataclass(frozen=True, slots=True)
 class PrincipalRow:
-    """A principal with the platform identities ('<channel>:<id>') it is known by."""
+    """A principal with the platform identities ('<channel>:<id>') it is known by; an owner may have some to confirm."""
 
     id: PrincipalId
     role: Role
     name: str
     identities: tuple[str, ...]
+    unconfirmed: tuple[str, ...] = ()
 
     @property
     def principal(self) -> Principal:
@@ -30,8 +31,15 @@ class PrincipalRow:
 
 async def owner(conn: Connection) -> PrincipalRow | None:
     """The owner; None before the first start."""
-    row = await conn.fetchrow("select id, role, name, identities from principals where role = 'owner'")
-    return PrincipalRow(row["id"], Role(row["role"]), row["name"], tuple(row["identities"])) if row else None
+    row = await conn.fetchrow("select id, name, identities, unconfirmed from principals where role = 'owner'")
+    if row is None:
+        return None
+    return PrincipalRow(row["id"], Role.OWNER, row["name"], tuple(row["identities"]), tuple(row["unconfirmed"]))
+
+
+async def has_owner(conn: Connection) -> bool:
+    """Whether the gateway was started before, on a schema of any age."""
+    return bool(await conn.fetchval("select exists (select from principals where role = 'owner')"))
 
 
 async def lock_owner(conn: Connection) -> PrincipalRow:
@@ -98,7 +106,11 @@ async def add_identity(conn: Connection, principal: PrincipalId, identity: str) 
 async def update(conn: Connection, row: PrincipalRow) -> None:
     """Take over the name and the identities of a principal."""
     await conn.execute(
-        "update principals set name = $2, identities = $3 where id = $1", row.id, row.name, list(row.identities)
+        "update principals set name = $2, identities = $3, unconfirmed = $4 where id = $1",
+        row.id,
+        row.name,
+        list(row.identities),
+        list(row.unconfirmed),
     )
 
 

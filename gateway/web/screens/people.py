@@ -28,6 +28,8 @@ async def deny(site: AtSite, which: str) -> None:
 async def _pieces(site: Site) -> Mapping[str, str]:
     asking, admitted = await site.backend.pairing.open_requests(), await site.backend.pairing.admitted()
     made: dict[str, str] = {"empty": site.pages.part("nobody")}
+    for number, line in enumerate(site.backend.unsettled()):
+        made[f"unsettled{number}"] = site.pages.part("unsettled", f"unsettled{number}", line)
     if asking:
         made["asking"] = site.pages.part("heading", "asking", "Waiting for your answer")
         made |= {f"asks{row.id}": site.pages.part("asks", f"asks{row.id}", row) for row in asking}

@@ -13,6 +13,7 @@ from unicodedata import normalize
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.json import JsonObject
+from gateway.domain.texts import printable
 from gateway.workspace.paths import WorkspacePath
 
 if TYPE_CHECKING:
@@ -115,5 +116,4 @@ def _row(commit: "Commit") -> JsonObject:
 
 def _printable(path: str) -> str:
     """A path for display, with control characters and invalid text escaped."""
-    text = os.fsencode(path).decode("utf-8", "backslashreplace")
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return printable(os.fsencode(path).decode("utf-8", "backslashreplace"), keep="")

@@ -61,17 +61,21 @@ def _remove(root: Path, path: str, seen: Stamp | None) -> None:
 def _write(root: Path, path: str, seen: Stamp | None, mode: int, data: bytes) -> None:
     *parents, name = path.split("/")
     with open_folder(root, tuple(parents), create=0o777) as folder:
-        _require_unchanged(folder, name, seen)
+        shared = _require_unchanged(folder, name, seen)
         with replacing(folder, name) as draft:
             if stat.S_ISLNK(mode):
                 os.symlink(data, os.fsencode(draft), dir_fd=folder)
             else:
                 with new_file(folder, draft, mode & 0o777) as file:
+                    os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o777 | shared)
                     file.write(data)
 
 
-def _require_unchanged(folder: int, name: str, seen: Stamp | None) -> None:
-    """Raise `OSError` if the file changed after the snapshot: its content is in no checkpoint."""
+def _require_unchanged(folder: int, name: str, seen: Stamp | None) -> int:
+    """Who else may read and write the file, 0 without one; raises `OSError` if it changed after the snapshot."""
     with suppress(FileNotFoundError):
-        if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != seen:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stamp_of(status) != seen:  # its content is in no checkpoint
             raise FileExistsError(name)
+        return status.st_mode & 0o066 if stat.S_ISREG(status.st_mode) else 0
+    return 0
