@@ -7,11 +7,13 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from gateway.domain.access import GROUP
 from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.store import contents, reviews
+from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
 from gateway.store.reviews import Question
 from gateway.workspace.incoming import UPLOADS
@@ -88,7 +90,9 @@ async def _list(tx: Connection, principal: PrincipalId, own: Label, found: Mappi
     await contents.add(tx, principal, found.values(), Label.UNTRUSTED, "before")
     doubtful = await contents.above(tx, principal, found.values(), own)
     await contents.listed_older(tx, principal)
-    if asked := {path: sha256 for path, sha256 in found.items() if sha256 in doubtful}:
+    asked = {path: sha256 for path, sha256 in found.items() if sha256 in doubtful}
+    identities = await principals.identities(tx, principal)
+    if asked and not any(each.partition(":")[2].startswith(GROUP) for each in identities):  # there nobody is asked
         await ask(tx, principal, asked, clock)
 
 

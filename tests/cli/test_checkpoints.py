@@ -1,13 +1,19 @@
 """`supaclaw checkpoints`, as the shell would call it."""
 
+import asyncio
 import fcntl
 import os
 import threading
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from gateway.cli import checkpoints as command
+from gateway.domain.principals import Label, Role
+from gateway.store import contents
+from gateway.store.people import principals
+from gateway.store.pool import Database
 from tests.cli.conftest import Supaclaw
 
 
@@ -182,3 +188,33 @@ def test_without_a_database_files_can_still_be_kept(
 
     assert (done.code, done.out.startswith("made ")) == (0, True)
     assert "without the database the checkpoint names no message" in done.err
+    assert supaclaw("checkpoints", "restore", "abc", "--yes").code == 1
+
+
+def test_what_comes_back_is_trusted_as_it_was_and_what_nobody_knows_is_not(
+    supaclaw: Supaclaw, workspace: Path, dsn: str
+) -> None:
+    theirs, mine = "what others said", "by an editor"
+    (workspace / "theirs.md").write_text(theirs)
+    (workspace / "unknown.md").write_text("from before there were labels")
+    supaclaw("checkpoints", "create")
+    (workspace / "theirs.md").unlink()
+    (workspace / "unknown.md").unlink()
+    (workspace / "mine.md").write_text(mine)
+
+    async def labels(*texts: str) -> list[Label | None]:
+        async with await Database.connect(dsn) as database, database.connection() as conn:
+            owner = await principals.owner(conn)
+            id = owner.id if owner else await principals.add(conn, Role.OWNER, "Ada", [])
+            if owner is None:
+                await contents.note(conn, id, sha256(theirs.encode()).hexdigest(), Label.UNTRUSTED, "agent")
+            return [await contents.label(conn, id, sha256(text.encode()).hexdigest()) for text in texts]
+
+    asyncio.run(labels())
+    assert supaclaw("checkpoints", "restore", newest(supaclaw), "--path", "unknown.md", "--yes").code == 0
+    assert supaclaw("checkpoints", "restore", newest(supaclaw), "--path", "theirs.md", "--yes").code == 1
+    oldest = supaclaw("checkpoints", "list", "--json").json[-1]["id"]
+    assert supaclaw("checkpoints", "restore", oldest, "--path", "theirs.md", "--yes").code == 0
+
+    found = asyncio.run(labels(theirs, "from before there were labels", mine))
+    assert found == [Label.UNTRUSTED, Label.UNTRUSTED, Label.OWNER]

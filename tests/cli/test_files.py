@@ -7,6 +7,7 @@ import pytest
 
 from gateway.config.environment import Environment
 from gateway.domain.principals import Label, Role
+from gateway.store import contents
 from gateway.store.people import principals
 from gateway.store.pool import Database
 from gateway.store.transcript import files
@@ -44,7 +45,7 @@ def report(dsn: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> FileRow:
 def test_the_owners_files_are_listed(supaclaw: Supaclaw, report: FileRow):
     [listed] = supaclaw("files", "list", "--json").json
     assert (listed["id"], listed["path"], listed["size"]) == (str(report.id), "notes/report.txt", 6)
-    assert f"{report.id}   notes/report.txt   6" in supaclaw("files", "list").out
+    assert f"{report.id}   notes/report.txt   6      yours" in supaclaw("files", "list").out
 
 
 def test_a_file_is_fetched_into_the_folder_and_nothing_is_overwritten(supaclaw: Supaclaw, report: FileRow, place: Path):
@@ -71,3 +72,25 @@ def test_a_file_that_is_not_there_says_so(supaclaw: Supaclaw, report: FileRow):
     assert supaclaw("files", "get", str(unknown)).err.startswith(f"supaclaw: there is no file {unknown}")
     (Environment.read({}).workspace / report.path).unlink()
     assert "does not exist" in supaclaw("files", "get", str(report.id)).err
+
+
+def test_a_file_of_others_is_vouched_for_as_it_is_now(
+    supaclaw: Supaclaw, report: FileRow, dsn: str, monkeypatch: pytest.MonkeyPatch
+):
+    async def taint() -> None:
+        async with await Database.connect(dsn) as database, database.connection() as conn:
+            await contents.note(conn, report.principal_id, report.sha256, Label.UNTRUSTED, "agent")
+
+    asyncio.run(taint())
+    assert supaclaw("files", "list", "--json").json[0]["trust"] == "not vouched for"
+    unasked = supaclaw("files", "vouch", "notes/report.txt")
+    assert (unasked.code, "add --yes" in unasked.err) == (1, True)
+    assert supaclaw("files", "vouch", "notes/nothing.md", "--yes").code == 1
+
+    (Environment.read({}).workspace / "esc.md").write_text("\x1b[2Jgone\n")
+    done = supaclaw("files", "vouch", "notes/report.txt", "esc.md", "--yes")
+
+    assert (done.code, done.out.splitlines()[1]) == (0, "    words")
+    assert done.out.startswith("notes/report.txt: 6 bytes, changed 20")
+    assert "\x1b" not in done.out
+    assert supaclaw("files", "list", "--json").json[0]["trust"] == "yours"

@@ -1,7 +1,13 @@
+import asyncio
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from gateway.domain.principals import Label, Role
+from gateway.store import contents
+from gateway.store.people import principals
+from gateway.store.pool import Database
 from gateway.workspace.template import RELEASED, TEMPLATE, fill_new_workspace
 from tests.cli.conftest import Supaclaw
 
@@ -48,3 +54,19 @@ def findings(supaclaw: Supaclaw) -> list[dict[str, str]]:
     found = supaclaw("doctor", "--json").json
     assert isinstance(found, list)
     return found
+
+
+def test_merging_vouches_for_nothing(supaclaw: Supaclaw, tools: Path, dsn: str) -> None:
+    """What others wrote into the file is in the merged one, too."""
+
+    async def label(text: str, note: Label | None = None) -> Label | None:
+        async with await Database.connect(dsn) as database, database.connection() as conn:
+            owner = await principals.owner(conn)
+            id = owner.id if owner else await principals.add(conn, Role.OWNER, "Ada", [])
+            if note is not None:
+                await contents.note(conn, id, sha256(text.encode()).hexdigest(), note, "agent")
+            return await contents.label(conn, id, sha256(text.encode()).hexdigest())
+
+    asyncio.run(label(BEFORE + OWN, Label.UNTRUSTED))
+    assert supaclaw("workspace", "merge", "TOOLS.md").code == 0
+    assert asyncio.run(label(tools.read_text())) is Label.UNTRUSTED

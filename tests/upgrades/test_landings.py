@@ -1,5 +1,6 @@
 """The program as it is now starts on what earlier ones left."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from gateway.store.pool import Database
 from gateway.workspace.template import TEMPLATE
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
-from tests.journeys.process import OWNER, GatewayProcess
+from tests.journeys.process import OWNER, GatewayProcess, until
 from tests.upgrades.leave import BACKUP, LANDINGS, LEARNED, SUMMARY, environ, read_environ
 
 RESTORED_ROW = 1
@@ -70,11 +71,25 @@ async def check_upgrade(gateway: GatewayProcess, landing: Path) -> None:
     )
 
 
+async def check_older_files(gateway: GatewayProcess) -> None:
+    """Their owner is asked, in one question, for those that anybody may have written."""
+    questions = "select arguments from reviews where tool = 'vouch_files'"
+
+    async def asked() -> bool:
+        return bool(await gateway.rows(questions))
+
+    await until(asked)
+    [paths] = [json.loads(row["arguments"])["paths"] for row in await gateway.rows(questions)]
+    assert {"AGENTS.md", "USER.md"} <= paths.keys()
+    assert not any(path.startswith(("SOUL", "TOOLS", "HEARTBEAT", "uploads/", "sessions/")) for path in paths)
+
+
 async def test_everything_is_there_and_the_chat_goes_on(
     landing: Path, gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
 ) -> None:
     await gateway.start()
     await check_upgrade(gateway, landing)
+    await check_older_files(gateway)
 
     asked = await gateway.rows("select text from messages where kind = 'user' order by id")
     assert [row["text"] for row in asked] == ["hello mk1x", "what is in it? mk2x", "request mk3x"]

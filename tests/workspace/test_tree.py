@@ -253,3 +253,26 @@ def test_system_errors_are_told_in_words(number: int, code: str) -> None:
     with pytest.raises(WorkspaceError, match=r"\.$") as caught, explained(WorkspacePath.parse("a.md")):
         raise OSError(number, os.strerror(number))
     assert caught.value.code == code
+
+
+class TestLabels:
+    async def test_a_page_has_the_hash_of_the_bytes_it_is_a_part_of(
+        self, workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The file changes while it is read: hash and page still belong together."""
+        (root / "a.md").write_bytes(b"a" * 3_000_000)
+        read, seen = os.pread, []
+
+        def changing(file: int, length: int, offset: int) -> bytes:
+            chunk = read(file, length, offset)
+            seen.append(chunk)
+            with open(root / "a.md", "r+b") as whole:
+                whole.write(b"b" * 3_000_000)
+            return chunk
+
+        monkeypatch.setattr(os, "pread", changing)
+        found = workspace.head("a.md", 2_000_000)
+        assert found is not None
+        assert found.sha256 == hashlib.sha256(b"".join(seen)).hexdigest()
+        assert found.data == b"".join(seen)[:2_000_000]
+        assert {found.data[:1], found.data[-1:]} == {b"a", b"b"}

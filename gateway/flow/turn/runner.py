@@ -98,6 +98,7 @@ class TurnRunner:
         sinks = (stored, LiveSink(self.live, opened.session), self._budgets, *sinks)
         while True:
             conversation = await self._prepared(run, opened, persona, asked, allowed.limits, budget)
+            stored.label = max(stored.label, conversation.opened.label)
             try:
                 result = await self._follow(conversation, sinks)
                 return replace(result, label=stored.label)

@@ -1,3 +1,4 @@
+import hashlib
 import json
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from gateway.app.archive.restore import RESTORED, restore
 from gateway.app.database import reach
 from gateway.config.instance import hold_instance
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.principals import Label
+from gateway.store import contents
 from gateway.store.loading import IN_DOUBT
 from gateway.store.migrate import migrate
 from gateway.store.pool import Database
@@ -249,3 +252,34 @@ async def test_a_backup_of_an_older_schema_is_brought_up(
     async with target.connection() as conn:
         assert await conn.fetchval("select name from principals") == "Ada"
         assert await conn.fetchval("select max(number) from migrations") > 2
+
+
+async def test_a_kill_while_files_come_back_trusts_none_that_has_no_label(
+    saved: Path, other: House, target: Database, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise OSError("killed at the first file")
+
+    monkeypatch.setattr("gateway.app.archive.restore.put_in_place", killed)
+    with pytest.raises(OwnerMustAct, match="killed"):
+        await put_back(other, saved)
+    async with target.connection() as conn:
+        assert await contents.label(conn, world.principal, "of an unknown file") is Label.UNTRUSTED
+
+
+async def test_labels_come_back_with_the_files(
+    house: House, other: House, target: Database, world: World, tmp_path: Path
+) -> None:
+    house.put("workspace/mine.md", b"mine")
+    house.put("workspace/theirs.md", b"theirs")
+    hashes = [hashlib.sha256(text).hexdigest() for text in (b"mine", b"theirs")]
+    async with world.database.connection() as conn:
+        for sha256, label in zip(hashes, (Label.OWNER, Label.UNTRUSTED), strict=True):
+            await contents.note(conn, world.principal, sha256, label, "agent")
+    await house.back_up(tmp_path / "saved.tar.gz")
+
+    await put_back(other, tmp_path / "saved.tar.gz")
+
+    async with target.connection() as conn:
+        labels = [await contents.label(conn, world.principal, sha256) for sha256 in hashes]
+    assert labels == [Label.OWNER, Label.UNTRUSTED]
