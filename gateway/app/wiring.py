@@ -24,6 +24,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.ids import InstanceId, MessageId
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
+from gateway.flow.approvals.questions import Questions
 from gateway.flow.channels.manager import ChannelManager
 from gateway.flow.inbound.accept import InboundFlow
 from gateway.flow.inbound.commands import CommandRunner
@@ -85,7 +86,13 @@ class Parts:
             SendTool(self.database, self.outbound, self.proactive),
             self.clock,
             owner_zone=lambda: self.current.config.owner.timezone,
+            questions=self.questions,
         )
+
+    @cached_property
+    def questions(self) -> Questions:
+        """Asks people before anything lasts."""
+        return Questions(self.database, self.people, self.proactive, self.clock)
 
     @cached_property
     def families(self) -> Sequence[Family]:
@@ -218,6 +225,7 @@ class Parts:
             self.turn_runner,
             self.finisher,
             self.follow_up,
+            self.questions,
             self.live,
             self.cpu,
             self.halt,
@@ -277,7 +285,12 @@ class Parts:
     @cached_property
     def job_table(self) -> JobTable:
         """What is done when."""
-        looks = {SCHEDULES: self.scheduler.look, "heartbeat": self.heartbeat.look, **self.condition.jobs}
+        looks = {
+            SCHEDULES: self.scheduler.look,
+            "heartbeat": self.heartbeat.look,
+            "approvals": self.questions.look,
+            **self.condition.jobs,
+        }
         return JobTable(looks, self.clock)
 
     @cached_property

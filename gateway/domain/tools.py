@@ -55,11 +55,25 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """What a call would change for good: `preview` shows it to people, `base` is a digest of what is there now."""
+
+    preview: str
+    base: str = ""
+
+
+async def nothing_lasts(_arguments: BaseModel, _caller: Caller) -> Change | None:
+    """For a tool none of whose calls changes anything for good."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
 class Tool(Generic[Arguments]):
     """A tool; `run` returns a JSON object or raises `ToolFailed`. `timeout` is in seconds.
 
     A tool that returns content, in whatever field, says how far it is trusted by returning it `Labelled`. A result of
-    more than `max_result` characters is stored as a file, and the model sees its beginning.
+    more than `max_result` characters is stored as a file, and the model sees its beginning. `lasting` says what a call
+    would change for good, None if nothing; every tool declares it, by `nothing_lasts` if none of its calls does.
     """
 
     name: str
@@ -69,6 +83,7 @@ class Tool(Generic[Arguments]):
     effect: Effect = Effect.SAFE
     timeout: float = 30.0
     max_result: int = 8_000
+    lasting: Callable[[Arguments, Caller], Awaitable[Change | None]] | None = None
 
 
 AnyTool = Tool[Any]

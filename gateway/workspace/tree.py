@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from gateway.workspace.atomic import TEMPORARY, replace_file
 from gateway.workspace.descent import explained, open_file, open_folder
 from gateway.workspace.pages import Page, decode_text, read_bytes, read_page
-from gateway.workspace.paths import WorkspaceError, WorkspacePath
+from gateway.workspace.paths import INSTRUCTIONS, WorkspaceError, WorkspacePath, folded
 
 MAX_WRITE_BYTES = 5 * 1024 * 1024
 MAX_LISTED = 500
@@ -81,6 +81,18 @@ class Workspace:
     async def listing(self, path: str = ".") -> Listing:
         """List the direct entries of a folder."""
         return await asyncio.to_thread(self._listing, WorkspacePath.parse(path))
+
+    def is_instructions(self, path: str) -> bool:
+        """Whether the agent follows this file as instructions, under whatever name the file system takes for it."""
+        where = WorkspacePath.parse(path)
+        return where.is_instructions or (bool(where.parts) and self._another_name(where.parts[0]))
+
+    def _another_name(self, name: str) -> bool:
+        with suppress(OSError):
+            found = os.stat(self.root / name, follow_symlinks=False)
+            known = [each for each in os.scandir(self.root) if folded(each.name) in INSTRUCTIONS]
+            return any(os.path.samestat(found, each.stat(follow_symlinks=False)) for each in known)
+        return False
 
     async def write(self, path: str, content: str | bytes) -> Written:
         """Create or replace a file and the folders above it; at most `MAX_WRITE_BYTES`."""

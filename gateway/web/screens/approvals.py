@@ -1,0 +1,43 @@
+"""Approvals: what the agent asks its owner, with the whole of each change."""
+
+from collections.abc import Mapping
+
+from fastapi import APIRouter, Depends
+
+from gateway.agent.approvals import settle
+from gateway.domain.diff import legible
+from gateway.store import reviews
+from gateway.web import board
+from gateway.web.access import signed_in
+from gateway.web.pages import Nav, Screen
+from gateway.web.site import AtSite, Site
+
+router = APIRouter()
+screen = Screen(Nav("/approvals", "Approvals", "circle-alert", 5), router)
+
+
+@router.post("/approvals/{number}/approve", status_code=204, dependencies=[Depends(signed_in)])
+async def approve(site: AtSite, number: str) -> None:
+    """Allow the change; the page learns of it by its events."""
+    await _answer(site, number, yes=True)
+
+
+@router.post("/approvals/{number}/deny", status_code=204, dependencies=[Depends(signed_in)])
+async def deny(site: AtSite, number: str) -> None:
+    """Refuse the change."""
+    await _answer(site, number, yes=False)
+
+
+async def _answer(site: Site, number: str, *, yes: bool) -> None:
+    owner, now = site.backend.owner.id, site.backend.clock.now()
+    await site.backend.database.run(lambda tx: settle(tx, owner, number, now, yes=yes, by="web"))
+
+
+async def _pieces(site: Site) -> Mapping[str, str]:
+    async with site.backend.database.connection() as conn:
+        rows = await reviews.open_for(conn, site.backend.owner.id, site.backend.clock.now())
+    made: dict[str, str] = {"empty": site.pages.part("no_questions")}
+    return made | {row.name: site.pages.part("question", row.name, row, legible(row.preview)) for row in rows}
+
+
+board.add_routes(screen, _pieces)
