@@ -31,7 +31,7 @@ async def settle(
     id = reviews.number(which)
     row = await reviews.get(tx, id) if id is not None else None
     if row is None or asked is None or row.asked_id != asked:
-        raise NotDecided(f"No question {one_line(which, 20)} waits for your answer; /approve lists those that do.")
+        raise NotDecided("No question of that number waits for your answer; /approve lists those that do.")
     if yes and in_chat and for_chat(row.preview)[1]:
         raise NotDecided(f"{row.name} is too long to be shown here. {where_whole(row)}")
     decided = await reviews.decide(tx, row.id, asked, now, yes=yes, by=by)
@@ -55,7 +55,7 @@ def line(row: ReviewRow, now: datetime) -> str:
 
 async def waiting(tx: Connection, asked: PrincipalId | None, now: datetime, at: AddressId | None = None) -> str:
     """The list of what waits for this person; with `at` only what was asked in that chat."""
-    rows = await reviews.open_for(tx, asked, now) if asked else []
+    rows = await reviews.list_open(tx, asked, now) if asked else []
     shown = [line(row, now) for row in rows if at is None or row.address_id == at]
     return "\n".join([*shown, "", "Answer with /approve or /deny and the number."]) if shown else NONE
 

@@ -39,7 +39,7 @@ def show_all(as_json: AsJson = False) -> None:
     """List the questions that wait for the owner's answer."""
 
     async def read(conn: Connection) -> list[ReviewRow]:
-        return await reviews.open_for(conn, (await require_owner(conn)).id, datetime.now(UTC))
+        return await reviews.list_open(conn, (await require_owner(conn)).id, datetime.now(UTC))
 
     print_rows([Row.of(row) for row in with_connection(read)], COLUMNS, as_json=as_json)
 

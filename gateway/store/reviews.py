@@ -146,7 +146,7 @@ async def asked_before(conn: Connection, question: Question, now: datetime) -> R
     return ReviewRow.of(row) if row else None
 
 
-async def open_for(conn: Connection, asked: PrincipalId, now: datetime) -> list[ReviewRow]:
+async def list_open(conn: Connection, asked: PrincipalId, now: datetime) -> list[ReviewRow]:
     """What waits for this person's answer, the oldest first."""
     rows = await conn.fetch(
         """select * from reviews where asked_id = $1 and state = 'open' and (expires_at is null or expires_at > $2)
@@ -163,13 +163,13 @@ async def get(conn: Connection, review: ReviewId) -> ReviewRow | None:
     return ReviewRow.of(row) if row else None
 
 
-async def untold(conn: Connection) -> list[ReviewId]:
+async def list_untold(conn: Connection) -> list[ReviewId]:
     """Open questions that nobody has been shown yet."""
     rows = await conn.fetch("select id from reviews where state = 'open' and told_at is null order by id")
     return [ReviewId(row["id"]) for row in rows]
 
 
-async def told(conn: Connection, review: ReviewId) -> bool:
+async def mark_told(conn: Connection, review: ReviewId) -> bool:
     """Its question is on its way with this transaction; False if it was before, or is open no more."""
     done = await conn.fetchval(
         "update reviews set told_at = now() where id = $1 and state = 'open' and told_at is null returning true", review
@@ -213,7 +213,7 @@ async def start(conn: Connection, review: ReviewId) -> tuple[ReviewRow, bool]:
     return before, before.started_at is not None
 
 
-async def done(conn: Connection, review: ReviewId) -> None:
+async def mark_done(conn: Connection, review: ReviewId) -> None:
     """Its call has run, and its result is told with this transaction."""
     await conn.execute("update reviews set state = 'done' where id = $1", review)
 

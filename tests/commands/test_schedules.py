@@ -77,6 +77,9 @@ async def test_what_is_not_understood_says_what_can_be_written(path: MessagePath
 async def test_everybody_has_their_own_and_so_has_a_group(path: MessagePath) -> None:
     await add(path, cron_expr="30 8 * * *")
     await add(path, who=GROUP, name="stand up", cron_expr="0 9 * * 1-5")
+    async with path.working():
+        await path.ask("/approve A1", **GROUP)
+        await path.channel.until(lambda texts: any("was approved and has ended" in text for text in texts))
     await add(path, who=THEIRS, name="tea", cron_expr="0 16 * * *")
     lists = [await path.ask("/schedules all", **who) for who in ({}, GROUP, THEIRS)]
     assert [text.splitlines()[0][:8] for text in lists] == ["1: stret", "2: stand", "3: tea; "]

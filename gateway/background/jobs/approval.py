@@ -81,7 +81,7 @@ class Approval:
         said = None
         if at is not None:
             said = await self._services.proactive.say(tx, at, at.principal_id, text, label=own, origin="gateway")
-        await reviews.done(tx, review.id)
+        await reviews.mark_done(tx, review.id)
         await tasks.finish(tx, run, Status.COMPLETED, said=said.id if said else None)
         return said
 

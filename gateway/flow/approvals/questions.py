@@ -67,7 +67,7 @@ class Questions:
     async def look(self) -> datetime | None:
         """Put what nobody has been shown, close what is too old; when the next one is."""
         async with self.database.connection() as conn:
-            untold = await reviews.untold(conn)
+            untold = await reviews.list_untold(conn)
         for review in untold:
             if row := await self.database.run(partial(self._put, id=review)):
                 self.proactive.committed(row)
@@ -104,7 +104,7 @@ class Questions:
             if before.state == "denied":
                 raise ToolFailed("denied", f"The user said no to exactly this, as {before.name}; do not ask again.")
             return before.id
-        waiting = await reviews.open_for(tx, asked, now)
+        waiting = await reviews.list_open(tx, asked, now)
         if len(waiting) >= MOST:
             names = ", ".join(row.name for row in waiting)
             raise ToolFailed("too_many_questions", f"{names} wait for an answer already; nothing was changed.")
@@ -123,7 +123,7 @@ class Questions:
         review = await reviews.get(tx, id)
         assert review is not None, "questions are never deleted"
         at = await self.place(tx, review)
-        if at is None or not await reviews.told(tx, id):
+        if at is None or not await reviews.mark_told(tx, id):
             return None
         text, buttons = put(review)
         return await self.proactive.say(

@@ -35,7 +35,7 @@ async def _answer(site: Site, number: str, *, yes: bool) -> None:
 
 async def _pieces(site: Site) -> Mapping[str, str]:
     async with site.backend.database.connection() as conn:
-        rows = await reviews.open_for(conn, site.backend.owner.id, site.backend.clock.now())
+        rows = await reviews.list_open(conn, site.backend.owner.id, site.backend.clock.now())
     made: dict[str, str] = {"empty": site.pages.part("no_questions")}
     return made | {row.name: site.pages.part("question", row.name, row, legible(row.preview)) for row in rows}
 
