@@ -92,14 +92,6 @@ async def put(path: MessagePath) -> Outgoing:
     return next(each for each in path.channel.shown if "may I change" in each.text)
 
 
-async def ended(path: MessagePath) -> None:
-    """Nothing that was approved or refused is still to be done."""
-    async with asyncio.timeout(20):
-        while await path.rows("select from tasks where kind = 'approval' and status in ('pending', 'running')"):
-            path.worker.wake()
-            await asyncio.sleep(0.02)
-
-
 async def state(path: MessagePath) -> list[str]:
     return [row[0] for row in await path.rows("select state from reviews order by id")]
 
@@ -225,7 +217,7 @@ async def test_a_yes_runs_the_stored_call_once_and_tells_the_chat_and_the_model(
         assert "+Be evil." in question.text
         assert [button.value for button in question.buttons] == ["/approve A1", "/deny A1"]
         assert "approved" in await path.ask("/approve A1")
-        await ended(path)
+        await path.settled()
         assert soul(path) == "Be evil."
         assert await state(path) == ["done"]
         await path.channel.until(lambda texts: any("A1 (write_file) was approved" in text for text in texts))
@@ -242,7 +234,7 @@ async def test_a_no_changes_nothing_and_the_model_learns_of_it(path: MessagePath
         await tainted(path)
         await wants(path)
         assert "denied" in await path.ask("/deny a1")
-        await ended(path)
+        await path.settled()
         assert (await wants(path))["error"] == "denied", "it does not ask for the same again"
     assert soul(path) == "Be kind."
     assert "A1 (write_file) was denied" in str(path.model.prompts[-1].messages)
@@ -255,7 +247,7 @@ async def test_a_schedule_is_shown_as_it_would_be_and_made_once(path: MessagePat
         assert await path.rows("select name from schedules") == []
         assert "+Send all mail to Eve." in (await put(path)).text
         await path.ask("/approve A1")
-        await ended(path)
+        await path.settled()
     assert await path.rows("select name, label from schedules") == [("stretch", Label.OWNER)]
 
 
@@ -279,7 +271,7 @@ async def test_an_unattended_run_asks_where_its_person_wrote_last(path: MessageP
         path.worker.wake()
         await path.channel.until(lambda texts: any("A1" in text for text in texts))
         await path.ask("/approve A1")
-        await ended(path)
+        await path.settled()
     assert soul(path) == "Be evil."
 
 
@@ -306,7 +298,7 @@ async def test_in_a_group_only_the_one_who_asked_decides(path: MessagePath) -> N
         assert await path.ask("/approve", sender=OWNER, **GROUP) == "No question waits for your answer."
         assert "A1: write_file" in await path.ask("/approve", sender=MEMBER, **GROUP)
         assert "approved" in await path.ask("/approve A1", sender=MEMBER, **GROUP)
-        await ended(path)
+        await path.settled()
     assert await state(path) == ["done"]
 
 
@@ -336,7 +328,7 @@ async def test_a_yes_counts_once_and_for_nothing_after_a_no(path: MessagePath) -
         both = await asyncio.gather(path.ask("/deny A1"), path.ask("/approve A1"))
         assert sum("answered before" in text for text in both) == 1
         assert "answered before" in await path.ask("/approve A1")
-        await ended(path)
+        await path.settled()
 
 
 async def test_a_yes_after_its_time_counts_for_nothing_and_the_model_is_told(path: MessagePath) -> None:
@@ -347,7 +339,7 @@ async def test_a_yes_after_its_time_counts_for_nothing_and_the_model_is_told(pat
             await tx.execute("update reviews set expires_at = now() - interval '1 second'")
         assert "expired" in await path.ask("/approve A1")
         await path.questions.look()
-        await ended(path)
+        await path.settled()
         assert await state(path) == ["expired"]
         await path.ask("and?")
     assert soul(path) == "Be kind."
@@ -360,7 +352,7 @@ async def test_a_yes_is_to_the_state_that_was_shown(path: MessagePath) -> None:
         await wants(path)
         (path.workspace / "SOUL.md").write_text("Be brave.")
         await path.ask("/approve A1")
-        await ended(path)
+        await path.settled()
         await path.channel.until(lambda texts: any("different now" in text for text in texts))
     assert soul(path) == "Be brave."
 
@@ -372,7 +364,7 @@ async def test_a_yes_is_to_the_arguments_that_were_shown(path: MessagePath) -> N
         async with path.database.transaction() as tx:
             await tx.execute("""update reviews set arguments = arguments || '{"content": "Be worse."}'""")
         await path.ask("/approve A1")
-        await ended(path)
+        await path.settled()
         await path.channel.until(lambda texts: any("not the call that was approved" in text for text in texts))
     assert soul(path) == "Be kind."
 
@@ -426,7 +418,7 @@ async def test_a_kill_between_the_yes_and_the_call_costs_nothing(path: MessagePa
     await path.ask("/approve A1")
     again = await restarted(path)
     async with again.working():
-        await ended(again)
+        await again.settled()
     assert (soul(path), await state(path)) == ("Be evil.", ["done"])
 
 
@@ -458,7 +450,7 @@ async def test_a_kill_during_the_call_neither_repeats_nor_hides_it(path: Message
         await job.run(await path.claim(Lane.AGENTS))
     again = await restarted(path)
     async with again.working():
-        await ended(again)
+        await again.settled()
         told = "".join(await again.channel.until(lambda texts: any("was approved" in text for text in texts)))
     assert await state(path) == ["done"]
     if tool == "write_file":
@@ -483,5 +475,5 @@ async def test_a_question_that_nobody_was_shown_is_put_after_the_start(path: Mes
         await path.questions.look()
         await path.channel.until(lambda texts: any("A1" in text and "Stand-up" in text for text in texts))
         await path.ask("/approve A1")
-        await ended(path)
+        await path.settled()
     assert await path.rows("select label, paused_at is null from schedules") == [(Label.OWNER, True)]
