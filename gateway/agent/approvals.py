@@ -4,16 +4,16 @@ from datetime import datetime
 
 from gateway.domain.diff import for_chat
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import AddressId, PrincipalId
+from gateway.domain.ids import PrincipalId
 from gateway.domain.texts import one_line
-from gateway.store import addresses, reviews
+from gateway.store import reviews
+from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
 from gateway.store.people import principals
 from gateway.store.pool import Connection
 from gateway.store.reviews import ReviewRow
 
 NONE = "No question waits for your answer."
-_SUBJECT = 80
 
 
 class NotDecided(OwnerMustAct):
@@ -37,8 +37,23 @@ async def settle(
     decided = await reviews.decide(tx, row.id, asked, now, yes=yes, by=by)
     if decided is None:
         state = "expired" if row.state in ("open", "expired") else "was answered before"
-        raise NotDecided(f"{row.name} {state}; nothing was changed by your answer.")
+        raise NotDecided(f"{row.name} {state}; this answer changes nothing.")
     return decided
+
+
+async def reply(tx: Connection, at: AddressRow, arrival: InboxRow, which: str, now: datetime, *, yes: bool) -> str:
+    """What the commands say; without a number the list of what waits for whoever wrote, in a group of what is its."""
+    asked = await _speaker(tx, at, arrival)
+    if not which:
+        rows = await reviews.list_open(tx, asked, now) if asked else []
+        shown = [_line(row, now) for row in rows if at.private or row.address_id == at.id]
+        return "\n".join([*shown, "", "Answer with /approve or /deny and the number."]) if shown else NONE
+    try:
+        row = await settle(tx, asked, which, now, yes=yes, by=arrival.sender, in_chat=True)
+    except NotDecided as refusal:
+        return str(refusal)
+    done = "approved and will run now; its result comes as a message." if yes else "denied; nothing was changed."
+    return f"{row.name} is {done}"
 
 
 def where_whole(row: ReviewRow) -> str:
@@ -46,23 +61,13 @@ def where_whole(row: ReviewRow) -> str:
     return f"Read and answer it on the web page, under Approvals, or with `supaclaw reviews show {row.name}`."
 
 
-def line(row: ReviewRow, now: datetime) -> str:
-    """A question in a list."""
+def _line(row: ReviewRow, now: datetime) -> str:
     left = "" if row.expires_at is None else f"; {max(1, round((row.expires_at - now).total_seconds() / 60))} min left"
-    first = row.preview.partition("\n")[0].removeprefix("--- ")
-    return f"{row.name}: {row.tool}, {one_line(first, _SUBJECT)}{left}"
+    return f"{row.name}: {row.tool}, {one_line(row.preview.removeprefix('--- ').partition(chr(10))[0], 80)}{left}"
 
 
-async def waiting(tx: Connection, asked: PrincipalId | None, now: datetime, at: AddressId | None = None) -> str:
-    """The list of what waits for this person; with `at` only what was asked in that chat."""
-    rows = await reviews.list_open(tx, asked, now) if asked else []
-    shown = [line(row, now) for row in rows if at is None or row.address_id == at]
-    return "\n".join([*shown, "", "Answer with /approve or /deny and the number."]) if shown else NONE
-
-
-async def speaker(tx: Connection, arrival: InboxRow) -> PrincipalId | None:
+async def _speaker(tx: Connection, at: AddressRow, arrival: InboxRow) -> PrincipalId | None:
     """Who gives an answer, by their account; None for words that count as nobody's: sent with a token, or forwarded."""
-    if not arrival.sender or arrival.channel == "api":
+    if not arrival.sender or at.channel == "api":
         return None
-    at = await addresses.get(tx, arrival.address_id)
     return at.principal_id if at.private else await principals.find(tx, arrival.sender)

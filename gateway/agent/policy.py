@@ -35,7 +35,9 @@ async def needs_yes(tool: AnyTool, arguments: BaseModel, caller: Caller, own: La
     What lasts outlives the conversation that asked for it. So a run that has read what is trusted less than the person
     for whom it lasts (`own`) needs their yes.
     """
-    if tool.lasting is None or caller.label <= own:
+    if caller.label <= own:
         return None
+    if tool.lasting is None:
+        raise ToolFailed("not_allowed", f"{tool.name} does not say whether its effect lasts, so it may not run here.")
     change: Change | None = await tool.lasting(arguments, caller)
     return change

@@ -1,20 +1,12 @@
 """/approve: a person's yes to a change that the agent asks for."""
 
-from gateway.agent.approvals import NotDecided, settle, speaker, waiting
+from gateway.agent.approvals import reply
 from gateway.commands import Command, CommandContext, CommandReply
 
 
 async def run(ctx: CommandContext) -> CommandReply:
     """Only the answer of the person who was asked counts, given with their own account."""
-    asked, now = await speaker(ctx.tx, ctx.arrival), ctx.clock.now()
-    if not ctx.argument:
-        return CommandReply(await waiting(ctx.tx, asked, now, None if ctx.at.private else ctx.at.id))
-    try:
-        by = ctx.arrival.sender
-        row = await settle(ctx.tx, asked, ctx.argument, now, yes=True, by=by, in_chat=True)
-    except NotDecided as refusal:
-        return CommandReply(str(refusal))
-    return CommandReply(f"{row.name} is approved and will run now; its result comes as a message.")
+    return CommandReply(await reply(ctx.tx, ctx.at, ctx.arrival, ctx.argument, ctx.clock.now(), yes=True))
 
 
 command = Command("approve", "allow what the agent asks you: NUMBER; without one, what waits for your answer", run)

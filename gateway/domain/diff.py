@@ -20,7 +20,8 @@ def difference(name: str, before: str, after: str) -> str:
     """The changed lines, with `-` and `+`, and two lines around them; in whole blocks where the files are long."""
     old, new = before.split("\n"), after.split("\n")
     if max(len(old), len(new)) <= _LINES:
-        return "\n".join(difflib.unified_diff(old, new, name, name, n=2, lineterm=""))
+        lines = difflib.unified_diff(old, new, name, name, n=2, lineterm="")
+        return "\n".join(lines) or f"{name}: only bytes that are no text"
     first = _shared(old, new)
     last = min(_shared(old[::-1], new[::-1]), min(len(old), len(new)) - first)
     gone, come = old[first : len(old) - last], new[first : len(new) - last]

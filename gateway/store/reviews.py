@@ -81,10 +81,6 @@ class ReviewRow:
         """Such as A17."""
         return f"A{self.id}"
 
-    def is_open(self, now: datetime) -> bool:
-        """Whether it can still be answered."""
-        return self.state == "open" and (self.expires_at is None or now < self.expires_at)
-
 
 def digest_of(tool: str, arguments: JsonObject, base: str) -> str:
     """Of everything that a yes is bound to."""

@@ -125,13 +125,13 @@ class Questions:
         at = await self.place(tx, review)
         if at is None or not await reviews.mark_told(tx, id):
             return None
-        text, buttons = put(review)
+        text, buttons = _rendered(review)
         return await self.proactive.say(
             tx, at, at.principal_id, Notice(text), label=review.label, origin="gateway", buttons=buttons
         )
 
 
-def put(review: ReviewRow) -> tuple[str, tuple[Button, ...]]:
+def _rendered(review: ReviewRow) -> tuple[str, tuple[Button, ...]]:
     """The question as a chat shows it, in the gateway's words; what the agent wrote stands in the block alone."""
     shown, left = for_chat(review.preview)
     name, deny = review.name, Button("Deny", f"/deny {review.name}")

@@ -1,6 +1,7 @@
 """Approvals: what the agent asks its owner, with the whole of each change."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from fastapi import APIRouter, Depends
 
@@ -16,20 +17,10 @@ router = APIRouter()
 screen = Screen(Nav("/approvals", "Approvals", "circle-alert", 5), router)
 
 
-@router.post("/approvals/{number}/approve", status_code=204, dependencies=[Depends(signed_in)])
-async def approve(site: AtSite, number: str) -> None:
-    """Allow the change; the page learns of it by its events."""
-    await _answer(site, number, yes=True)
-
-
-@router.post("/approvals/{number}/deny", status_code=204, dependencies=[Depends(signed_in)])
-async def deny(site: AtSite, number: str) -> None:
-    """Refuse the change."""
-    await _answer(site, number, yes=False)
-
-
-async def _answer(site: Site, number: str, *, yes: bool) -> None:
-    owner, now = site.backend.owner.id, site.backend.clock.now()
+@router.post("/approvals/{number}/{answer}", status_code=204, dependencies=[Depends(signed_in)])
+async def settle_question(site: AtSite, number: str, answer: Literal["approve", "deny"]) -> None:
+    """Allow or refuse a change; the page learns of it by its events."""
+    owner, now, yes = site.backend.owner.id, site.backend.clock.now(), answer == "approve"
     await site.backend.database.run(lambda tx: settle(tx, owner, number, now, yes=yes, by="web"))
 
 
