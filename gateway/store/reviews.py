@@ -159,9 +159,15 @@ async def get(conn: Connection, review: ReviewId) -> ReviewRow | None:
     return ReviewRow.of(row) if row else None
 
 
-async def list_untold(conn: Connection) -> list[ReviewId]:
-    """Open questions that nobody has been shown yet."""
-    rows = await conn.fetch("select id from reviews where state = 'open' and told_at is null order by id")
+async def list_untold(conn: Connection, most: int) -> list[ReviewId]:
+    """Open questions to show now: all of the agent's, and of the gateway's own until a person sees `most`."""
+    rows = await conn.fetch(
+        """select id from reviews r where state = 'open' and told_at is null and (task_id is not null or $1 > (
+             select count(*) from reviews o where o.asked_id = r.asked_id and o.state = 'open'
+               and (o.told_at is not null or o.id < r.id)))
+           order by id""",
+        most,
+    )
     return [ReviewId(row["id"]) for row in rows]
 
 

@@ -15,6 +15,7 @@ from gateway.background.jobs import approval
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channel import Capabilities, Outgoing
 from gateway.domain.diff import CHAT_LINES, difference, for_chat, legible
+from gateway.domain.inbound import Address
 from gateway.domain.model import Prompt, Reply, ToolCall
 from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Lane
@@ -477,3 +478,31 @@ async def test_a_question_that_nobody_was_shown_is_put_after_the_start(path: Mes
         await path.ask("/approve A1")
         await path.settled()
     assert await path.rows("select label, paused_at is null from schedules") == [(Label.OWNER, True)]
+
+
+async def test_many_questions_of_the_gateway_are_put_a_few_at_a_time_and_block_no_other(path: MessagePath) -> None:
+    async with path.working():
+        await tainted(path)
+        owner = path.people.owner.id
+        async with path.database.transaction() as tx:
+            for number in range(MOST + 3):
+                each = Question(owner, owner, "resume_schedule", {"schedule": number}, "x", Label.UNTRUSTED, lasts=None)
+                await reviews.ask(tx, each, path.clock.now())
+        await path.questions.look()
+        await path.questions.look()
+        assert await path.rows("select count(*) from reviews where told_at is not null") == [(MOST,)]
+        assert (await wants(path))["waiting_for_approval"] == f"A{MOST + 4}"
+        await path.ask("/deny A1")
+        await path.ask("/deny A2")
+        await path.questions.look()
+        assert await path.rows("select count(*) from reviews where told_at is not null") == [(MOST + 2,)]
+
+
+@pytest.mark.parametrize(("channel", "account"), [("api", "local"), ("terminal", "token")])
+async def test_no_token_decides(path: MessagePath, channel: str, account: str) -> None:
+    async with path.working():
+        await tainted(path)
+        await wants(path)
+        await path.inbound.accept([replace(message("/approve A1"), address=Address(channel, account, "main"))])
+        await path.inbound.accept([replace(message("/ping"), address=Address(channel, account, "main"))])
+    assert await state(path) == ["open"]

@@ -67,7 +67,7 @@ class Questions:
     async def look(self) -> datetime | None:
         """Put what nobody has been shown, close what is too old; when the next one is."""
         async with self.database.connection() as conn:
-            untold = await reviews.list_untold(conn)
+            untold = await reviews.list_untold(conn, MOST)
         for review in untold:
             if row := await self.database.run(partial(self._put, id=review)):
                 self.proactive.committed(row)
@@ -104,9 +104,9 @@ class Questions:
             if before.state == "denied":
                 raise ToolFailed("denied", f"The user said no to exactly this, as {before.name}; do not ask again.")
             return before.id
-        waiting = await reviews.list_open(tx, asked, now)
+        waiting = [row.name for row in await reviews.list_open(tx, asked, now) if row.task_id is not None]
         if len(waiting) >= MOST:
-            names = ", ".join(row.name for row in waiting)
+            names = ", ".join(waiting)
             raise ToolFailed("too_many_questions", f"{names} wait for an answer already; nothing was changed.")
         if for_chat(change.preview)[1] and not self.people.is_owner(asked):
             raise ToolFailed("too_long", "The user has to allow this, and it is too long to be shown; make it shorter.")
