@@ -56,7 +56,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a call would change for good: `preview` shows it to people, `base` is a digest of what is there now."""
+    """What a call would change for good, as people are shown it; a yes counts only while `base` is the same."""
 
     preview: str
     base: str = ""

@@ -130,7 +130,7 @@ async def _lasting(context: PrincipalContext | None, arguments: CronArguments, c
     if before == after:
         return None
     preview = await asyncio.to_thread(difference, "schedule", before, after)
-    return Change(preview, hashlib.sha256(before.encode()).hexdigest() if before else "")
+    return Change(preview, hashlib.sha256(preview.encode()).hexdigest())
 
 
 class _Rehearsed(Exception):

@@ -39,6 +39,7 @@ from tests.flow.path import (
     MessagePath,
     build,
     in_turn,
+    message,
     restarted,
     results,
     said,
@@ -368,6 +369,17 @@ async def test_a_yes_is_to_the_arguments_that_were_shown(path: MessagePath) -> N
         await path.settled()
         await path.channel.until(lambda texts: any("not the call that was approved" in text for text in texts))
     assert soul(path) == "Be kind."
+
+
+async def test_a_yes_is_to_the_time_that_was_shown(path: MessagePath) -> None:
+    (path.workspace / "USER.md").write_text("- Time zone: Europe/Berlin")
+    async with path.working():
+        await tainted(path)
+        await wants(path, "cron", DAILY)
+        (path.workspace / "USER.md").write_text("- Time zone: Asia/Tokyo")
+        await path.ask("/approve A1")
+        await path.settled()
+    assert await path.rows("select name from schedules") == []
 
 
 @pytest.mark.parametrize("typed", ["A17", "17", "A", "", "A1 A2", "A99999999999999999999", "é"])
