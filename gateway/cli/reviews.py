@@ -51,16 +51,10 @@ def show(number: Number, as_json: AsJson = False) -> None:
         owner, id = await require_owner(conn), reviews.number(number)
         row = await reviews.get(conn, id) if id is not None else None
         if row is None or row.asked_id != owner.id:
-            raise NotDecided(
-                f"There is no question {number[:20]!r} to you; `supaclaw reviews list` shows the open ones."
-            )
+            raise NotDecided("There is no such question to you; `supaclaw reviews list` shows the open ones.")
         return row
 
-    row = Row.of(with_connection(read))
-    if as_json:
-        print_rows([row], COLUMNS, as_json=True)
-    else:
-        print(f"{row.name}: {row.tool}, {row.state}\n\n{row.change}")
+    _print(with_connection(read), as_json, "{0.name}: {0.tool}, {0.state}\n\n{0.change}")
 
 
 def approve(number: Number, as_json: AsJson = False) -> None:
@@ -78,8 +72,9 @@ def _answer(number: str, as_json: bool, *, yes: bool) -> None:
         owner = await require_owner(conn)
         return await settle(conn, owner.id, number, datetime.now(UTC), yes=yes, by="terminal")
 
-    row = Row.of(with_connection(store))
-    if as_json:
-        print_rows([row], COLUMNS, as_json=True)
-    else:
-        print(f"{row.name} is {row.state}")
+    _print(with_connection(store), as_json, "{0.name} is {0.state}")
+
+
+def _print(found: ReviewRow, as_json: bool, words: str) -> None:
+    row = Row.of(found)
+    print_rows([row], COLUMNS, as_json=True) if as_json else print(words.format(row))
