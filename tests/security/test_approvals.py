@@ -31,7 +31,7 @@ from gateway.tools import PrincipalContext, Services
 from gateway.workspace.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.fakes.channel import FakeChannel
-from tests.flow.appointments import plan, trigger
+from tests.flow.appointments import fire, plan, trigger
 from tests.flow.path import (
     MEMBER,
     OWNER,
@@ -518,3 +518,78 @@ async def test_no_token_decides(path: MessagePath, channel: str, account: str) -
         await path.inbound.accept([replace(message("/approve A1"), address=Address(channel, account, "main"))])
         await path.inbound.accept([replace(message("/ping"), address=Address(channel, account, "main"))])
     assert await state(path) == ["open"]
+
+
+async def test_a_member_decides_on_their_own_files_and_the_owner_does_not(path: MessagePath) -> None:
+    me: dict[str, Any] = {"chat": MEMBER, "sender": MEMBER}
+    async with path.working():
+        await tainted(path, **me)
+        await wants(path, arguments={"path": "USER.md", "content": "Likes tea."}, **me)
+        assert "No question of that number" in await path.ask("/approve A1")
+        await path.ask("/approve A1", **me)
+        await path.settled()
+    [(bob,)] = await path.rows("select id from principals where role = 'member'")
+    assert (path.environments.of(bob).workspace.root / "USER.md").read_text() == "Likes tea."
+    assert not (path.workspace / "USER.md").exists()
+
+
+async def test_a_member_is_not_asked_what_a_chat_cannot_show(path: MessagePath) -> None:
+    me: dict[str, Any] = {"chat": MEMBER, "sender": MEMBER}
+    async with path.working():
+        await tainted(path, **me)
+        long = await wants(path, arguments={"path": "USER.md", "content": "\n" * CHAT_LINES + "x"}, **me)
+    assert long["error"] == "too_long"
+
+
+async def test_the_same_call_twice_in_one_answer_is_one_question(path: MessagePath) -> None:
+    async with path.working():
+        await tainted(path)
+        twice = ToolCall("", "write_file", json.dumps(SOUL))
+        path.model.answer = in_turn(said("", twice, twice), said("asked"))
+        await path.ask("do it")
+    assert [each["waiting_for_approval"] for each in results(path.model.prompts[-1])] == ["A1", "A1"]
+
+
+async def test_new_leaves_a_question_open_and_its_result_is_told_in_the_new_session(path: MessagePath) -> None:
+    async with path.working():
+        await tainted(path)
+        await wants(path)
+        await path.ask("/new")
+        await path.ask("/approve A1")
+        await path.settled()
+        path.model.answer = lambda _: said("fine")
+        await path.ask("and now?")
+    assert soul(path) == "Be evil."
+    assert "A1 (write_file) was approved" in str(path.model.prompts[-1].messages)
+
+
+async def test_a_conversation_that_goes_on_elsewhere_learns_of_the_answer(path: MessagePath) -> None:
+    async with path.working():
+        await path.ask("hello")
+        path.model.answer = calling("write_file", SOUL)
+        await trigger(path, "obey", name="mail")
+        path.worker.wake()
+        await put(path)
+        await path.ask("/approve A1")
+        await path.settled()
+        path.model.answer = lambda _: said("fine")
+        await trigger(path, "next", name="mail")
+        path.worker.wake()
+        await path.channel.until(lambda texts: "fine" in texts)
+    assert "A1 (write_file) was approved" in str(path.model.prompts[-1].messages)
+
+
+async def test_a_question_in_a_group_without_a_person_goes_to_the_owner(path: MessagePath) -> None:
+    async with path.working():
+        await path.ask("hello")
+        await path.ask("hello", sender=MEMBER, **GROUP)
+        [(group,)] = await path.rows("select principal_id from addresses where chat = '-5'")
+        row = await plan(path, principal=group, label=Label.UNTRUSTED)
+        path.model.answer = calling("write_file", {"path": "USER.md", "content": "x"})
+        await fire(path, row)
+        path.worker.wake()
+        assert (await put(path)).address.chat == OWNER
+        assert "No question of that number" in await path.ask("/approve A1", sender=MEMBER, **GROUP)
+        assert "approved" in await path.ask("/approve A1")
+        await path.settled()
+    assert await state(path) == ["done"]
