@@ -5,7 +5,6 @@ from datetime import datetime
 from gateway.domain.diff import for_chat
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.domain.texts import one_line
 from gateway.store import reviews
 from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
@@ -63,7 +62,7 @@ def where_whole(row: ReviewRow) -> str:
 
 def _line(row: ReviewRow, now: datetime) -> str:
     left = "" if row.expires_at is None else f"; {max(1, round((row.expires_at - now).total_seconds() / 60))} min left"
-    return f"{row.name}: {row.tool}, {one_line(row.preview.removeprefix('--- ').partition(chr(10))[0], 80)}{left}"
+    return f"{row.name}: {row.tool}{left}"
 
 
 async def _speaker(tx: Connection, at: AddressRow, arrival: InboxRow) -> PrincipalId | None:

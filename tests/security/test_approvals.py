@@ -271,9 +271,13 @@ async def test_an_unattended_run_asks_where_its_person_wrote_last(path: MessageP
         path.model.answer = calling("write_file", SOUL)
         await trigger(path, "obey")
         path.worker.wake()
-        await path.channel.until(lambda texts: any("A1" in text for text in texts))
+        assert "+Be evil." in (await put(path)).text
+        [(kept, label)] = await path.rows("select text, label from messages where text like '%may I change%'")
+        assert ("evil" in kept, label) == (False, Label.UNTRUSTED), "a clean chat keeps no words of others"
+        assert "A1: write_file; 15 min left" in await path.ask("/approve")
         await path.ask("/approve A1")
         await path.settled()
+        assert await path.rows("select label from sessions join addresses a on a.session_id = sessions.id") == [(0,)]
     assert soul(path) == "Be evil."
 
 

@@ -125,18 +125,21 @@ class Questions:
         at = await self.place(tx, review)
         if at is None or not await reviews.mark_told(tx, id):
             return None
-        text, buttons = _rendered(review)
+        kept, sent, buttons = _rendered(review)
+        if await sessions.label(tx, at.session_id) >= review.label:
+            kept = sent  # else the transcript, and every copy of it, would hold words trusted less than it is
         return await self.proactive.say(
-            tx, at, at.principal_id, Notice(text), label=review.label, origin="gateway", buttons=buttons
+            tx, at, at.principal_id, Notice(kept), label=review.label, origin="gateway", sent=sent, buttons=buttons
         )
 
 
-def _rendered(review: ReviewRow) -> tuple[str, tuple[Button, ...]]:
-    """The question as a chat shows it, in the gateway's words; what the agent wrote stands in the block alone."""
+def _rendered(review: ReviewRow) -> tuple[str, str, tuple[Button, ...]]:
+    """The question without what the agent wrote, and as a chat shows it: in a block, between the gateway's words."""
     shown, left = for_chat(review.preview)
-    name, deny = review.name, Button("Deny", f"/deny {review.name}")
+    name, whole = review.name, where_whole(review)
+    head = f"**{name}: may I change this for good?** ({review.tool})\n"
     until = "" if review.expires_at is None else f" It expires at {review.expires_at:%H:%M} UTC."
-    text = f"**{name}: may I change this for good?** ({review.tool})\n```\n{shown}\n```\n"
-    if left:
-        return f"{text}{left} more lines are not shown. {where_whole(review)} /deny {name} refuses it.{until}", (deny,)
-    return f"{text}/approve {name} or /deny {name}.{until}", (Button("Approve", f"/approve {name}"), deny)
+    buttons = Button("Approve", f"/approve {name}"), Button("Deny", f"/deny {name}")
+    answer = f"{left} more lines are not shown. {whole}" if left else f"/approve {name} or /deny {name}."
+    sent = f"{head}```\n{shown}\n```\n{answer}{until}"
+    return f"{head}{whole}{until}", sent, buttons[1:] if left else buttons
