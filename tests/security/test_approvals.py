@@ -277,7 +277,6 @@ async def test_an_unattended_run_asks_where_its_person_wrote_last(path: MessageP
         assert "A1: write_file; 15 min left" in await path.ask("/approve")
         await path.ask("/approve A1")
         await path.settled()
-        assert await path.rows("select label from sessions join addresses a on a.session_id = sessions.id") == [(0,)]
     assert soul(path) == "Be evil."
 
 
