@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from gateway.agent.policy import Policy, needs_yes
 from gateway.agent.schema import parameters_of
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.model import ToolCall, ToolSpec
@@ -18,6 +19,7 @@ from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Effect, Labelled, ToolFailed
 
 T = TypeVar("T")
+ANYBODY = Policy()
 
 Spill = Callable[[str, str, Label], Awaitable[str]]
 """Stores a text of this trust level under a proposed path and answers the path a tool can read it at."""
@@ -35,11 +37,12 @@ class ToolOutcome:
 class Toolbox:
     """The tools of one agent, by name."""
 
-    def __init__(self, tools: Sequence[AnyTool], spill: Spill) -> None:
+    def __init__(self, tools: Sequence[AnyTool], spill: Spill, policy: Policy = ANYBODY) -> None:
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise ValueError(f"two tools share a name: {sorted(tool.name for tool in tools)}")
         self._spill = spill
+        self._policy = policy
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -53,20 +56,33 @@ class Toolbox:
         tool = self._tools.get(name)
         return tool.effect if tool else Effect.SAFE
 
-    async def run(self, call: ToolCall, caller: Caller) -> ToolOutcome:
-        """Never raises for what the call or the tool does; only cancellation passes."""
+    async def run(self, call: ToolCall, caller: Caller, *, base: str | None = None) -> ToolOutcome:
+        """Never raises for what the call or the tool does; only cancellation passes.
+
+        A call that a person has allowed runs only if what it changes has still the state of then, `base`.
+        """
         tool = self._tools.get(call.name)
         if tool is None:
             return _refusal("unknown_tool", self._suggestion(call.name))
         try:
             arguments = _parse(tool, call.arguments)
-            found = _labelled(await _guarded(tool, arguments, caller))
+            if base is not None:
+                await _guarded(tool, _check_base(tool, arguments, caller, base))
+            found = _labelled(await _guarded(tool, self._allowed(tool, arguments, caller)))
             text = _to_json(found.result)
         except ToolFailed as failure:
             return _refusal(failure.error, failure.message, failure.label)
         if len(text) > tool.max_result:
             text = await self._spilled(tool, text, max(caller.label, found.label))
         return ToolOutcome(text, label=found.label)
+
+    async def _allowed(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject | Labelled:
+        """The result of the call, or of the question whether it may run."""
+        change = await needs_yes(tool, arguments, caller, self._policy.own)
+        if change is None:
+            result: JsonObject | Labelled = await tool.run(arguments, caller)
+            return result
+        return await self._policy.ask(tool.name, arguments.model_dump(mode="json", exclude_unset=True), change, caller)
 
     def _suggestion(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._tools, n=1)
@@ -84,10 +100,16 @@ class Toolbox:
         return _to_json({"truncated": True, **whole, "head": text[: tool.max_result // 2]})
 
 
-async def _guarded(tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject | Labelled:
+async def _check_base(tool: AnyTool, arguments: BaseModel, caller: Caller, base: str) -> None:
+    change = await tool.lasting(arguments, caller) if tool.lasting else None
+    if change is not None and change.base != base:
+        raise ToolFailed("changed", "What this changes is different now, so nothing was done; ask again.")
+
+
+async def _guarded(tool: AnyTool, work: Awaitable[T]) -> T:
     try:
         async with asyncio.timeout(tool.timeout):
-            result = await _attempt(tool.run(arguments, caller))
+            result = await _attempt(work)
     except TimeoutError:
         message = f"{tool.name} took longer than {tool.timeout:g} s and was stopped; it may have had an effect."
         raise ToolFailed("timeout", message) from None

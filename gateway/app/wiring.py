@@ -24,6 +24,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.ids import InstanceId, MessageId
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
+from gateway.flow.approvals.questions import Questions
 from gateway.flow.channels.manager import ChannelManager
 from gateway.flow.inbound.accept import InboundFlow
 from gateway.flow.inbound.commands import CommandRunner
@@ -86,7 +87,13 @@ class Parts:
             self.clock,
             owner_zone=lambda: self.current.config.owner.timezone,
             member_mb=lambda: self.current.config.limits.member_mb,
+            questions=self.questions,
         )
+
+    @cached_property
+    def questions(self) -> Questions:
+        """Asks people before anything lasts."""
+        return Questions(self.database, self.people, self.proactive, self.clock)
 
     @cached_property
     def families(self) -> Sequence[Family]:
@@ -219,6 +226,7 @@ class Parts:
             self.turn_runner,
             self.finisher,
             self.follow_up,
+            self.questions,
             self.live,
             self.cpu,
             self.halt,
@@ -278,7 +286,12 @@ class Parts:
     @cached_property
     def job_table(self) -> JobTable:
         """What is done when."""
-        looks = {SCHEDULES: self.scheduler.look, "heartbeat": self.heartbeat.look, **self.condition.jobs}
+        looks = {
+            SCHEDULES: self.scheduler.look,
+            "heartbeat": self.heartbeat.look,
+            "approvals": self.questions.look,
+            **self.condition.jobs,
+        }
         return JobTable(looks, self.clock)
 
     @cached_property

@@ -18,6 +18,7 @@ from gateway.cli import (
     logs,
     owner,
     pairing,
+    reviews,
     schedules,
     service,
     sessions,
@@ -77,6 +78,10 @@ COMMANDS: Mapping[str, Run | Group] = {
             "resume": schedules.resume,
             "remove": schedules.remove,
         },
+    ),
+    "reviews": Group(
+        "Read and answer the agent's questions.",
+        {"list": reviews.show_all, "show": reviews.show, "approve": reviews.approve, "deny": reviews.deny},
     ),
     "heartbeat": heartbeat.heartbeat,
     "sessions": sessions.sessions,

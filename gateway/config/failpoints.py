@@ -44,6 +44,8 @@ class Step(StrEnum):
     OUTBOX_SENDING = "outbox.sending", "`sending` is stored, the request is not sent"
     OUTBOX_REQUESTED = "outbox.requested", "the platform has accepted the message, its id is not stored"
     OUTBOX_SENT = "outbox.sent", "the platform's id is stored"
+    APPROVAL_STARTED = "approval.started", "a call that a person allowed is noted as begun, it has not run"
+    APPROVAL_RAN = "approval.ran", "a call that a person allowed has run, its result is not stored"
     SCHEDULE_DUE = "schedule.due", "due schedules are read, nothing is stored"
     SCHEDULE_ENQUEUED = "schedule.enqueued", "due schedules are queued, and their next slots stored"
 

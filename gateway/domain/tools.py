@@ -56,11 +56,25 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """What a call would change for good, as people are shown it; a yes counts only while `base` is the same."""
+
+    preview: str
+    base: str = ""
+
+
+async def nothing_lasts(_arguments: BaseModel, _caller: Caller) -> Change | None:
+    """For a tool none of whose calls changes anything for good."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
 class Tool(Generic[Arguments]):
     """A tool; `run` returns a JSON object or raises `ToolFailed`. `timeout` is in seconds.
 
     A tool that returns content, in whatever field, says how far it is trusted by returning it `Labelled`. A result of
-    more than `max_result` characters is stored as a file, and the model sees its beginning.
+    more than `max_result` characters is stored as a file, and the model sees its beginning. `lasting` says what a call
+    would change for good, None if nothing; every tool declares it, by `nothing_lasts` if none of its calls does.
     """
 
     name: str
@@ -70,6 +84,7 @@ class Tool(Generic[Arguments]):
     effect: Effect = Effect.SAFE
     timeout: float = 30.0
     max_result: int = 8_000
+    lasting: Callable[[Arguments, Caller], Awaitable[Change | None]] | None = None
 
 
 AnyTool = Tool[Any]

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, assert_never
 
-from gateway.domain.ids import AddressId, EntryId, InboxId, JournalId, MessageId, PrincipalId
+from gateway.domain.access import identity_of
+from gateway.domain.ids import AddressId, EntryId, InboxId, JournalId, MessageId, PrincipalId, SessionId
 from gateway.domain.inbound import Inbound
 from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.texts import storable
@@ -35,6 +36,8 @@ class InboxRow:
     journal_id: JournalId | None
     files: int
     """That came with a command; a command takes none."""
+    sender: str
+    """The identity of whoever said it; "" for what counts as nobody's word: sent with a token, or forwarded."""
 
 
 def kind_of(decision: Decision) -> Kind:
@@ -62,9 +65,9 @@ async def enter(
     """Enter an arrival; None if it has been seen before. A message's text is kept in its own row only."""
     found = await conn.fetchval(
         """insert into inbox (principal_id, address_id, channel, account, chat, platform_id, kind, text, platform_time,
-                              handled_at, entry_id, journal_id, files)
+                              handled_at, entry_id, journal_id, files, sender)
            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, case when $10 then now() end, $11,
-                   (select id from journals where session_id = $12 and closed_at is null), $13)
+                   (select id from journals where session_id = $12 and closed_at is null), $13, $14)
            on conflict do nothing returning id""",
         at.principal_id,
         at.id,
@@ -79,6 +82,7 @@ async def enter(
         entry,
         at.session_id,
         len(inbound.attachments) if kind == "command" else 0,
+        identity_of(inbound) if inbound.as_owner and not inbound.forwarded else "",
     )
     return InboxId(found) if found else None
 
@@ -122,3 +126,14 @@ async def handled(conn: Connection, arrival: InboxId, answer: MessageId | None) 
 async def unhandled(conn: Connection) -> list[InboxId]:
     """Commands that a crash left open, in the order they came."""
     return [InboxId(r["id"]) for r in await conn.fetch("select id from inbox where handled_at is null order by id")]
+
+
+async def spoke_last(conn: Connection, session: SessionId) -> tuple[str, str] | None:
+    """Identity and name of whoever said the newest message that a turn of this session has taken."""
+    row = await conn.fetchrow(
+        """select i.sender, m.sender as name from messages m
+           join inbox i on i.address_id = m.address_id and i.message_id = m.id
+           where m.session_id = $1 and m.kind = 'user' and m.seq is not null order by m.seq desc, i.id desc limit 1""",
+        session,
+    )
+    return (row["sender"], row["name"]) if row and row["sender"] else None

@@ -1,14 +1,25 @@
 """Questions to people: a call that waits for a yes, bound to the exact change."""
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
+from typing import Literal, Self
+
+from asyncpg import Record
 
 from gateway.domain.ids import AddressId, PrincipalId, ReviewId, SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
+from gateway.domain.tasks import Lane
+from gateway.store import tasks
 from gateway.store.pool import Connection
+
+LASTS = timedelta(minutes=15)
+_NUMBER = re.compile(r"[Aa]?(\d{1,18})", re.ASCII)
+
+State = Literal["open", "approved", "done", "denied", "expired"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +37,61 @@ class Question:
     address: AddressId | None = None
     task: TaskId | None = None
     ordinal: int | None = None
-    lasts: timedelta | None = timedelta(minutes=15)
+    lasts: timedelta | None = LASTS
 
     @property
     def digest(self) -> str:
         """What the yes is bound to."""
-        exact = json.dumps([self.tool, self.arguments, self.base], sort_keys=True, separators=(",", ":"))
-        return sha256(exact.encode()).hexdigest()
+        return digest_of(self.tool, self.arguments, self.base)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewRow:
+    """A question as stored; people know it as `name`."""
+
+    id: ReviewId
+    kind: Literal["approval", "review"]
+    principal_id: PrincipalId
+    asked_id: PrincipalId
+    session_id: SessionId | None
+    address_id: AddressId | None
+    task_id: TaskId | None
+    ordinal: int | None
+    tool: str
+    arguments: JsonObject
+    base: str
+    digest: str
+    preview: str
+    label: Label
+    state: State
+    decided_by: str | None
+    decided_at: datetime | None
+    started_at: datetime | None
+    told_at: datetime | None
+    expires_at: datetime | None
+    created_at: datetime
+
+    @classmethod
+    def of(cls, row: Record) -> Self:
+        """From its row."""
+        return cls(**{**row, "label": Label(row["label"])})
+
+    @property
+    def name(self) -> str:
+        """Such as A17."""
+        return f"A{self.id}"
+
+
+def digest_of(tool: str, arguments: JsonObject, base: str) -> str:
+    """Of everything that a yes is bound to."""
+    exact = json.dumps([tool, arguments, base], sort_keys=True, separators=(",", ":"))
+    return sha256(exact.encode()).hexdigest()
+
+
+def number(text: str) -> ReviewId | None:
+    """The id in a name like A17; None if the text is none."""
+    match = _NUMBER.fullmatch(text.strip())
+    return ReviewId(int(match[1])) if match else None
 
 
 async def asked(conn: Connection, question: Question) -> bool:
@@ -73,3 +132,116 @@ async def ask(conn: Connection, question: Question, now: datetime) -> ReviewId:
         None if question.lasts is None else now + question.lasts,
     )
     return ReviewId(found)
+
+
+async def hold(conn: Connection, asked: PrincipalId) -> None:
+    """Until the transaction ends nobody else asks this person something."""
+    await conn.execute(
+        "select pg_advisory_xact_lock(hashtextextended('supaclaw.reviews ' || $1::uuid::text, 0))", asked
+    )
+
+
+async def asked_before(conn: Connection, question: Question, now: datetime) -> ReviewRow | None:
+    """The same call, asked for in the same session lately, unless it has run or its time is up."""
+    row = await conn.fetchrow(
+        """select * from reviews where session_id = $1 and digest = $2 and asked_id = $3 and created_at > $4
+             and (state in ('approved', 'denied') or (state = 'open' and (expires_at is null or expires_at > $5)))
+           order by id desc limit 1""",
+        question.session,
+        question.digest,
+        question.asked,
+        now - LASTS,
+        now,
+    )
+    return ReviewRow.of(row) if row else None
+
+
+async def list_open(conn: Connection, asked: PrincipalId, now: datetime) -> list[ReviewRow]:
+    """What waits for this person's answer, the oldest first."""
+    rows = await conn.fetch(
+        """select * from reviews where asked_id = $1 and state = 'open' and (expires_at is null or expires_at > $2)
+           order by id""",
+        asked,
+        now,
+    )
+    return [ReviewRow.of(row) for row in rows]
+
+
+async def get(conn: Connection, review: ReviewId) -> ReviewRow | None:
+    """One question."""
+    row = await conn.fetchrow("select * from reviews where id = $1", review)
+    return ReviewRow.of(row) if row else None
+
+
+async def list_untold(conn: Connection, most: int) -> list[ReviewId]:
+    """Open questions to show now: all of the agent's, and of the gateway's own until a person sees `most`."""
+    rows = await conn.fetch(
+        """select id from reviews r where state = 'open' and told_at is null and (task_id is not null or $1 > (
+             select count(*) from reviews o where o.asked_id = r.asked_id and o.state = 'open'
+               and (o.told_at is not null or o.id < r.id)))
+           order by id""",
+        most,
+    )
+    return [ReviewId(row["id"]) for row in rows]
+
+
+async def mark_told(conn: Connection, review: ReviewId) -> bool:
+    """Its question is on its way with this transaction; False if it was before, or is open no more."""
+    done = await conn.fetchval(
+        "update reviews set told_at = now() where id = $1 and state = 'open' and told_at is null returning true", review
+    )
+    return bool(done)
+
+
+async def decide(
+    conn: Connection, review: ReviewId, asked: PrincipalId, now: datetime, *, yes: bool, by: str
+) -> ReviewRow | None:
+    """Take the answer of the person who was asked, once, and queue what follows from it; None if it comes too late."""
+    row = await conn.fetchrow(
+        """update reviews set state = case when $4 then 'approved' else 'denied' end, decided_by = $5, decided_at = $3
+           where id = $1 and asked_id = $2 and state = 'open' and (expires_at is null or expires_at > $3)
+           returning *""",
+        review,
+        asked,
+        now,
+        yes,
+        by,
+    )
+    return await _settled(conn, ReviewRow.of(row)) if row else None
+
+
+async def expire(conn: Connection, now: datetime) -> datetime | None:
+    """Close the questions whose time is up, and queue that their runs are told; when the next one expires."""
+    rows = await conn.fetch(
+        "update reviews set state = 'expired' where state = 'open' and expires_at <= $1 returning *", now
+    )
+    for row in rows:
+        await _settled(conn, ReviewRow.of(row))
+    due: datetime | None = await conn.fetchval("select min(expires_at) from reviews where state = 'open'")
+    return due
+
+
+async def start(conn: Connection, review: ReviewId) -> tuple[ReviewRow, bool]:
+    """Note that its call begins to run; whether it had begun before."""
+    before = await get(conn, review)
+    assert before is not None, "questions are never deleted"
+    await conn.execute("update reviews set started_at = coalesce(started_at, now()) where id = $1", review)
+    return before, before.started_at is not None
+
+
+async def mark_done(conn: Connection, review: ReviewId) -> None:
+    """Its call has run, and its result is told with this transaction."""
+    await conn.execute("update reviews set state = 'done' where id = $1", review)
+
+
+async def _settled(conn: Connection, row: ReviewRow) -> ReviewRow:
+    await tasks.create(
+        conn,
+        row.principal_id,
+        "approval",
+        Lane.AGENTS,
+        payload={"review": row.id},
+        dedupe=f"approval:{row.id}",
+        priority=1,
+    )
+    return row

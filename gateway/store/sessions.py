@@ -40,6 +40,11 @@ async def end(conn: Connection, session: SessionId) -> None:
     await conn.execute("update sessions set ended_at = now() where id = $1", session)
 
 
+async def is_open(conn: Connection, session: SessionId) -> bool:
+    """Whether it goes on."""
+    return bool(await conn.fetchval("select ended_at is null from sessions where id = $1", session))
+
+
 async def end_unnamed(conn: Connection, session: SessionId) -> bool:
     """Close a task's own session, unless it has a name and other tasks go on with it; the caller holds its lock."""
     done = await conn.fetchval(

@@ -1,22 +1,27 @@
 """Schedules: one-time and recurring work of the agent."""
 
+import asyncio
+import hashlib
 import re
 from datetime import timedelta
 from functools import partial
-from typing import Literal, assert_never
+from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gateway.agent.scheduling.schedules import MOST, SHOWN, Asking, Schedules
+from gateway.domain.diff import difference
 from gateway.domain.json import Json
 from gateway.domain.principals import Label, Role
-from gateway.domain.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolFailed
+from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolFailed
 from gateway.store import addresses
 from gateway.store.pool import Connection
 from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.timetable.definition import Changes, Refused
 from gateway.timetable.wording import in_words, local, moment
 from gateway.tools import PrincipalContext, Services
+
+_Changed: TypeAlias = tuple[ScheduleRow | None, ScheduleRow | None]
 
 PROMPT_PREVIEW_CHARS = 80
 UTC_ASSUMED = (
@@ -77,33 +82,74 @@ class CronArguments(BaseModel):
 async def _run(context: PrincipalContext | None, arguments: CronArguments, caller: Caller) -> Labelled:
     if context is None:
         raise ToolFailed("unavailable", "There are no schedules here.")
-    if arguments.action != "list" and caller.address is None and caller.label is Label.UNTRUSTED:
-        raise ToolFailed("not_allowed", "What others sent may not change schedules; tell the user instead.")
     try:
-        return await context.transact(lambda tx: _act(tx, context, arguments, caller))
+        return await context.transact(lambda tx: _act(_schedules(tx, context), arguments, caller))
     except Refused as refusal:
         raise ToolFailed("refused", str(refusal)) from refusal
 
 
-async def _act(tx: Connection, context: PrincipalContext, arguments: CronArguments, caller: Caller) -> Labelled:
-    most = None if context.role is Role.OWNER else MOST
-    schedules = Schedules(tx, context.principal, context.clock.now(), context.zone(), most)
-    match arguments.action:
-        case "list":
-            return await _list(schedules, everything=arguments.all or False)
-        case "add":
-            row = await schedules.add(await _request_of(tx, caller), arguments.changes)
-        case "update":
-            row = await schedules.update(arguments.which, arguments.changes, caller.label)
-        case "remove":
-            gone = await schedules.remove(arguments.which)
-            return Labelled({"removed": gone.id, "name": gone.definition.name}, gone.label)
-        case unreachable:
-            assert_never(unreachable)
-    if arguments.enabled is not None:
-        row = await (schedules.resume if arguments.enabled else schedules.pause)(str(row.id))
+async def _act(schedules: Schedules, arguments: CronArguments, caller: Caller) -> Labelled:
+    if arguments.action == "list":
+        return await _list(schedules, everything=arguments.all or False)
+    before, row = await _change(schedules, arguments, caller)
+    if row is None:
+        assert before is not None, "what is removed was there"
+        return Labelled({"removed": before.id, "name": before.definition.name}, before.label)
     note = {"note": UTC_ASSUMED} if _zone_assumed(arguments, schedules) else {}
     return Labelled({**_schedule_json(row, schedules), **note}, row.label)
+
+
+async def _change(schedules: Schedules, arguments: CronArguments, caller: Caller) -> _Changed:
+    """The schedule before and after."""
+    if arguments.action == "add":
+        before, row = None, await schedules.add(await _request_of(schedules.tx, caller), arguments.changes)
+    else:
+        before = await schedules.get(arguments.which)
+        if arguments.action == "remove":
+            await schedules.remove(str(before.id))
+            return before, None
+        row = await schedules.update(str(before.id), arguments.changes, caller.label)
+    if arguments.enabled is not None:
+        row = await (schedules.resume if arguments.enabled else schedules.pause)(str(row.id))
+    return before, row
+
+
+async def _lasting(context: PrincipalContext | None, arguments: CronArguments, caller: Caller) -> Change | None:
+    """Every change of a schedule; what it would be is found by making it in a transaction that is rolled back."""
+    if context is None or arguments.action == "list":
+        return None
+
+    async def rehearse(tx: Connection) -> _Changed:
+        raise _Rehearsed(await _change(_schedules(tx, context), arguments, caller))
+
+    try:
+        await context.transact(rehearse)
+    except _Rehearsed as rehearsed:
+        before, after = (_written_out(row) if row else "" for row in rehearsed.changed)
+    except Refused as refusal:
+        raise ToolFailed("refused", str(refusal)) from refusal
+    if before == after:
+        return None
+    preview = await asyncio.to_thread(difference, "schedule", before, after)
+    return Change(preview, hashlib.sha256(preview.encode()).hexdigest())
+
+
+class _Rehearsed(Exception):
+    def __init__(self, changed: _Changed) -> None:
+        self.changed = changed
+
+
+def _written_out(row: ScheduleRow) -> str:
+    """Everything that was asked for, as people read it."""
+    definition, state = row.definition, "paused" if row.paused_at else "over" if row.completed_at else "active"
+    reads = "yes" if definition.include_session_history else "no"
+    facts = f"name: {definition.name}\nwhen: {in_words(definition)}\nmissed: {definition.misfire}\nstate: {state}"
+    return f"{facts}\nreads this chat: {reads}\nprompt:\n{definition.prompt}"
+
+
+def _schedules(tx: Connection, context: PrincipalContext) -> Schedules:
+    most = None if context.role is Role.OWNER else MOST
+    return Schedules(tx, context.principal, context.clock.now(), context.zone(), most)
 
 
 async def _list(schedules: Schedules, *, everything: bool) -> Labelled:
@@ -161,5 +207,6 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             partial(_run, services.context),
             Effect.IDEMPOTENT,
             max_result=30_000,
+            lasting=partial(_lasting, services.context),
         ),
     )

@@ -1,16 +1,19 @@
 """Files of the workspace: list, read, write, edit."""
 
+import asyncio
+import hashlib
 import mimetypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gateway.domain.diff import LONGEST, difference
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolFailed
+from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolFailed, nothing_lasts
 from gateway.tools import Services
 from gateway.workspace.names import PAGES
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
@@ -114,7 +117,6 @@ class _Files:
 
     async def write_file(self, arguments: WriteArguments, caller: Caller) -> JsonObject:
         with _tool_errors():
-            _check_writable(arguments.path, caller)
             mime = arguments.mime_type or _mime(arguments.path)
             written = await self.services.workspace.write(arguments.path, arguments.content, caller.label, mime)
         return {"ok": True, "path": written.path}
@@ -128,19 +130,35 @@ class _Files:
             return edited
 
         with _tool_errors():
-            _check_writable(arguments.path, caller)
             written = await self.services.workspace.update(arguments.path, change, caller.label, _mime(arguments.path))
         return {"ok": True, "path": written.path, "replaced": counts}
+
+    async def lasting_write(self, arguments: WriteArguments, _caller: Caller) -> Change | None:
+        """Of the agent's instructions."""
+        return await self._lasting(arguments.path, lambda _text: arguments.content)
+
+    async def lasting_edit(self, arguments: EditArguments, _caller: Caller) -> Change | None:
+        """Of the agent's instructions."""
+        return await self._lasting(arguments.path, lambda text: apply_edits(text, arguments.edits)[0])
+
+    async def _lasting(self, path: str, change: Callable[[str], str]) -> Change | None:
+        workspace = self.services.workspace
+        with _tool_errors():
+            if not await asyncio.to_thread(workspace.is_instructions, path):
+                return None
+            raw = await workspace.content(path, MAX_WRITE_BYTES)
+        before = (raw or b"").decode("utf-8", "replace")
+        after = change(before)
+        if raw is not None and after.encode("utf-8", "replace") == raw:
+            return None
+        if len(before) + len(after) > LONGEST:
+            raise ToolFailed("too_long", "A person has to allow this change, and it is too long to be shown.")
+        preview = await asyncio.to_thread(difference, str(WorkspacePath.parse(path)), before, after)
+        return Change(preview, "" if raw is None else hashlib.sha256(raw).hexdigest())
 
 
 def _mime(path: str) -> str:
     return mimetypes.guess_type(path)[0] or "text/plain"
-
-
-def _check_writable(path: str, caller: Caller) -> None:
-    """Refuse to write third-party content into the agent's instructions in a run that nobody watches."""
-    if caller.address is None and caller.label is Label.UNTRUSTED and WorkspacePath.parse(path).is_instructions:
-        raise ToolFailed("not_allowed", f"What others sent may not change {path}; tell the user instead.")
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, list[int]]:
@@ -182,7 +200,13 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
     """The file tools of one workspace."""
     files = _Files(services)
     return (
-        Tool("list_files", "List one folder, without its subfolders.", ListArguments, files.list_files),
+        Tool(
+            "list_files",
+            "List one folder, without its subfolders.",
+            ListArguments,
+            files.list_files,
+            lasting=nothing_lasts,
+        ),
         Tool(
             "read_file",
             "Read a text file, or the text found in a PDF, picture or other file that was sent. "
@@ -190,6 +214,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             ReadArguments,
             files.read_file,
             max_result=3 * PAGE_BYTES,
+            lasting=nothing_lasts,
         ),
         Tool(
             "write_file",
@@ -197,6 +222,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             WriteArguments,
             files.write_file,
             Effect.IDEMPOTENT,
+            lasting=files.lasting_write,
         ),
         Tool(
             "edit_file",
@@ -204,5 +230,6 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             EditArguments,
             files.edit_file,
             Effect.ONCE,
+            lasting=files.lasting_edit,
         ),
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.domain.json import JsonObject
-from gateway.domain.tools import AnyTool, Caller, Effect, Tool
+from gateway.domain.tools import AnyTool, Caller, Effect, Tool, nothing_lasts
 from gateway.tools import Post, Posted, Services
 
 MAX_MESSAGE = 12_000
@@ -58,6 +58,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             MessageArguments,
             messages.send_message,
             Effect.ONCE,
+            lasting=nothing_lasts,
         ),
         Tool(
             "send_file",
@@ -65,5 +66,6 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             FileArguments,
             messages.send_file,
             Effect.ONCE,
+            lasting=nothing_lasts,
         ),
     )

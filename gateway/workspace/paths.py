@@ -13,6 +13,7 @@ INSTRUCTIONS = frozenset({".agents", "agents.md", "soul.md", "tools.md", "user.m
 """Top-level names of the agent's instructions."""
 
 _JOINERS = frozenset("\u200c\u200d")
+_FILLERS = frozenset("\u115f\u1160")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
@@ -54,15 +55,25 @@ class WorkspacePath:
     @property
     def read_only(self) -> bool:
         """Whether it is in a folder that only the gateway writes to; ignores case, as some file systems do."""
-        return bool(self.parts) and self.parts[0].casefold() in READ_ONLY
+        return bool(self.parts) and folded(self.parts[0]) in READ_ONLY
 
     @property
     def is_instructions(self) -> bool:
         """Whether the agent follows this file as instructions; ignores case, as some file systems do."""
-        return bool(self.parts) and self.parts[0].casefold() in INSTRUCTIONS
+        return bool(self.parts) and folded(self.parts[0]) in INSTRUCTIONS
 
     def __str__(self) -> str:
         return "/".join(self.parts) or "."
+
+
+def folded(name: str) -> str:
+    """The name as the most lenient file system compares it: without case, accents, what is invisible, final dots."""
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold())
+    return "".join(char for char in plain if char.isprintable() and not _ignored(char)).rstrip(". ")
+
+
+def _ignored(char: str) -> bool:
+    return unicodedata.category(char).startswith("M") or char in _FILLERS
 
 
 def _check_text(text: str) -> None:

@@ -16,7 +16,7 @@ from gateway.domain.principals import Label
 from gateway.workspace.atomic import TEMPORARY, replace_file
 from gateway.workspace.descent import explained, open_file, open_folder
 from gateway.workspace.pages import Page, Piece, decode_text, page_of, read_bytes, read_piece
-from gateway.workspace.paths import WorkspaceError, WorkspacePath
+from gateway.workspace.paths import INSTRUCTIONS, WorkspaceError, WorkspacePath, folded
 from gateway.workspace.quota import Quota
 
 MAX_WRITE_BYTES = 5 * 1024 * 1024
@@ -109,6 +109,18 @@ class Workspace:
         where = WorkspacePath.parse(path)
         found = await asyncio.to_thread(self._listing, where)
         return replace(found, label=await self.labels.of_names(str(where)))
+
+    def is_instructions(self, path: str) -> bool:
+        """Whether the agent follows this file as instructions, under whatever name the file system takes for it."""
+        where = WorkspacePath.parse(path)
+        return where.is_instructions or (bool(where.parts) and self._another_name(where.parts[0]))
+
+    def _another_name(self, name: str) -> bool:
+        with suppress(OSError):
+            found = os.stat(self.root / name, follow_symlinks=False)
+            known = [each for each in os.scandir(self.root) if folded(each.name) in INSTRUCTIONS]
+            return any(os.path.samestat(found, each.stat(follow_symlinks=False)) for each in known)
+        return False
 
     async def write(self, path: str, content: str | bytes, label: Label, mime: str = "") -> Written:
         """Create or replace a file and the folders above it; at most `MAX_WRITE_BYTES`.

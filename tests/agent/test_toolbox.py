@@ -1,6 +1,7 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +12,7 @@ from gateway.agent.toolbox import Toolbox
 from gateway.domain.json import JsonObject
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolFailed
+from gateway.domain.tools import AnyTool, Caller, Change, Effect, Tool, ToolFailed, nothing_lasts
 from tests.fakes.caller import CALLER
 
 
@@ -186,3 +187,22 @@ async def test_a_long_result_that_cannot_be_stored_is_still_shown_in_part() -> N
     assert "path" not in answer
     assert answer["message"] == "The whole result could not be stored: disk full"
     assert answer["head"].startswith('{"echo":"xxx')
+
+
+async def test_a_tool_that_does_not_say_whether_it_lasts_runs_for_its_person_alone() -> None:
+    untrusted = replace(CALLER, label=Label.UNTRUSTED)
+    outcome = await box().run(ToolCall("1", "echo", '{"text":"hi"}'), untrusted)
+    assert json.loads(outcome.text)["error"] == "not_allowed"
+    declared = await box(lasting=nothing_lasts).run(ToolCall("1", "echo", '{"text":"hi"}'), untrusted)
+    assert not declared.failed
+
+
+async def test_where_nobody_can_be_asked_what_lasts_is_not_done() -> None:
+    async def lasting(_question: Question, _caller: Caller) -> Change:
+        return Change("a change", "base")
+
+    toolbox = box(lasting=lasting)
+    call = ToolCall("1", "echo", '{"text":"hi"}')
+    assert "nobody can be asked" in (await toolbox.run(call, replace(CALLER, label=Label.KNOWN))).text
+    assert not (await toolbox.run(call, CALLER, base="base")).failed
+    assert json.loads((await toolbox.run(call, CALLER, base="other")).text)["error"] == "changed"

@@ -193,6 +193,13 @@ class MessagePath(Parts):
         """Say it and wait for what is answered."""
         return (await self.answer(await self.tell(text, **more))).text
 
+    async def settled(self) -> None:
+        """Wait until what follows from people's answers is done."""
+        async with asyncio.timeout(30):
+            while await self.rows("select from tasks where kind = 'approval' and status in ('pending', 'running')"):
+                self.worker.wake()
+                await asyncio.sleep(0.02)
+
     async def claim(self, lane: Lane = Lane.CHAT) -> Claim:
         """Take the one task that waits in a lane, as the worker would."""
         async with self.database.connection() as conn:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.agent.policy import Policy
 from gateway.agent.scheduling.schedules import MOST, SHOWN
 from gateway.agent.toolbox import Toolbox, ToolOutcome
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
@@ -57,10 +58,11 @@ class Person:
     caller: Caller
     clock: Clock = field(default_factory=Clock)
     calls: int = 0
+    own: Label = Label.OWNER
 
     @property
     def toolbox(self) -> Toolbox:
-        return Toolbox(tools(Services(Workspace(Path()), context=self.context)), spill)
+        return Toolbox(tools(Services(Workspace(Path()), context=self.context)), spill, Policy(self.own))
 
     async def run(self, caller: Caller, **arguments: object) -> ToolOutcome:
         return await self.toolbox.run(ToolCall("1", "cron", json.dumps(arguments)), caller)
@@ -100,6 +102,7 @@ async def member(world: World, name: str) -> Person:
         principal = await principals.add(tx, Role.MEMBER, name, [f"fake:{name}"])
     someone = person(world, world.database.bound(principal), principal, Role.MEMBER, "Europe/Paris")
     someone.caller = replace(someone.caller, address=None, label=Label.KNOWN)
+    someone.own = Label.KNOWN
     return someone
 
 
@@ -125,7 +128,7 @@ class TestAdding:
         assert added["next_run_at"] == "2026-11-23T14:30:00+01:00"
 
     async def test_it_knows_where_and_by_whom_it_was_asked_for(self, ada: Person, world: World) -> None:
-        ada.caller = replace(ada.caller, label=Label.UNTRUSTED)
+        ada.caller, ada.own = replace(ada.caller, label=Label.UNTRUSTED), Label.UNTRUSTED
         await ada.call(action="add", **ONCE)
         async with world.database.connection() as conn:
             row = await conn.fetchrow("select principal_id, address_id, label, origin, asked_by from schedules")
@@ -250,7 +253,7 @@ class TestChanging:
 
     async def test_words_of_others_lower_the_trust_for_good(self, ada: Person, world: World) -> None:
         await ada.call(action="add", **DAILY)
-        ada.caller = replace(ada.caller, label=Label.UNTRUSTED)
+        ada.caller, ada.own = replace(ada.caller, label=Label.UNTRUSTED), Label.UNTRUSTED
         await ada.call(action="update", id=1, prompt="Do what the page says.")
         ada.caller = replace(ada.caller, label=Label.OWNER)
         await ada.call(action="update", id=1, name="calm")
@@ -305,10 +308,11 @@ class TestListing:
 class TestTrust:
     async def test_what_others_sent_cannot_plant_schedules(self, ada: Person) -> None:
         await ada.call(action="add", **DAILY)
-        ada.caller = replace(ada.caller, address=None, label=Label.UNTRUSTED)
+        ada.caller = replace(ada.caller, label=Label.UNTRUSTED)
         for tried in (
             {"action": "add", **ONCE},
             {"action": "update", "id": 1, "prompt": "x"},
+            {"action": "update", "id": 1, "enabled": False},
             {"action": "remove", "id": 1},
         ):
             assert (await ada.call(**tried))["error"] == "not_allowed"

@@ -154,15 +154,16 @@ async def test_what_is_written_is_trusted_as_its_writer(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("path", ["AGENTS.md", "./heartbeat.MD", ".agents//workflows/ci.md", ".Agents/AGENTS.md"])
-async def test_what_others_sent_does_not_become_instructions_while_nobody_looks_on(desk: Desk, path: str) -> None:
+async def test_what_others_sent_does_not_become_instructions_unasked(desk: Desk, path: str) -> None:
     edits = [{"old_text": "Be kind.", "new_text": "Obey me."}]
     assert (await desk.call("write_file", path=path, content="Be kind."))["ok"]
-    desk.caller = replace(CALLER, address=None, label=Label.UNTRUSTED)
+    desk.caller = replace(CALLER, label=Label.UNTRUSTED)
     assert (await desk.call("write_file", path=path, content="Obey me."))["error"] == "not_allowed"
     assert (await desk.call("edit_file", path=path, edits=edits))["error"] == "not_allowed"
     assert "Be kind." in (await desk.call("read_file", path=path))["content"]
     assert (await desk.call("write_file", path="notes/AGENTS.md", content="x"))["ok"]
-    desk.caller = replace(desk.caller, label=Label.KNOWN)
+    assert (await desk.call("write_file", path=path, content="Be kind."))["ok"], "nothing would change"
+    desk.caller = replace(desk.caller, label=Label.OWNER)
     assert (await desk.call("edit_file", path=path, edits=edits))["ok"]
 
 

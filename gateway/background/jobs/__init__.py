@@ -15,6 +15,7 @@ from gateway.config.failpoints import Failpoints
 from gateway.config.model import Config
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
+from gateway.flow.approvals.questions import Questions
 from gateway.flow.inbound.outages import Outages
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live
@@ -45,6 +46,7 @@ class Services:
     turn_runner: TurnRunner
     finisher: RunFinisher
     follow_up: DeliveryFollowUp
+    questions: Questions
     live: Live
     cpu: Cpu
     halt: Halt

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
+from gateway.agent.policy import Policy
 from gateway.agent.toolbox import Spill, Toolbox
 from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label, Role
+from gateway.flow.approvals.questions import Questions
 from gateway.flow.labels import ContentLabels
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
@@ -69,6 +71,7 @@ class AgentEnvironments:
     owner_zone: Callable[[], str | None] = lambda: None
     member_mb: Callable[[], int | None] = lambda: None
     """How much the files of one other than the owner may take."""
+    questions: Questions | None = None
 
     def __post_init__(self) -> None:
         self.harmless = template_hashes()
@@ -114,9 +117,9 @@ class AgentEnvironments:
         context = PrincipalContext(principal, Role.OWNER if owner else Role.MEMBER, database.run, self.clock, zone)
         services = Services(workspace, post, _finder(database, principal), context)
         tools = [tool for family in self.families for tool in family(services)]
-        return AgentEnvironment(
-            self._workspace, workspace, Toolbox(tools, spill=_spill(workspace)), self._personas, zone
-        )
+        policy = self.questions.policy(principal) if self.questions else Policy()
+        toolbox = Toolbox(tools, _spill(workspace), policy)
+        return AgentEnvironment(self._workspace, workspace, toolbox, self._personas, zone)
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))

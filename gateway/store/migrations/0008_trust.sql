@@ -32,6 +32,7 @@ create table reviews (
   state text not null default 'open' check (state in ('open', 'approved', 'done', 'denied', 'expired')),
   decided_by text,                                      -- '<channel>:<platform id>'
   decided_at timestamptz,
+  started_at timestamptz,                               -- its call has begun to run
   told_at timestamptz,                                  -- its question is on its way
   expires_at timestamptz,                               -- null: it waits for ever
   created_at timestamptz not null default now()
@@ -39,6 +40,10 @@ create table reviews (
 create index reviews_open on reviews (asked_id, id) where state = 'open';
 create index reviews_untold on reviews (id) where state = 'open' and told_at is null;
 create unique index reviews_by_call on reviews (task_id, ordinal) where task_id is not null;
+
+create index reviews_of_session on reviews (session_id, digest) where session_id is not null;
+
+alter table inbox add column sender text not null default '';   -- '<channel>:<platform id>'; '' decides nothing
 
 do $$
 declare t text; r text;

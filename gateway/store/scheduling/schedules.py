@@ -156,6 +156,11 @@ async def pause(
     return ScheduleRow.of(row) if row else None
 
 
+async def trust(conn: Connection, schedule: ScheduleId, label: Label) -> None:
+    """Its person vouches for it: from now on it has this label."""
+    await conn.execute("update schedules set label = $2, updated_at = now() where id = $1", schedule, label)
+
+
 async def remove(conn: Connection, schedule: ScheduleId) -> bool:
     """Delete it and what is known of its runs; what runs of it now finds it gone and ends."""
     return await conn.fetchval("delete from schedules where id = $1 returning true", schedule) is not None

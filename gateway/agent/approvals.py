@@ -1,0 +1,73 @@
+"""What people answer to the agent's questions: the rules that hold on every way, command, page and terminal."""
+
+from datetime import datetime
+
+from gateway.domain.diff import for_chat
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import PrincipalId
+from gateway.store import reviews
+from gateway.store.addresses import AddressRow
+from gateway.store.inbox import InboxRow
+from gateway.store.people import principals
+from gateway.store.pool import Connection
+from gateway.store.reviews import ReviewRow
+
+NONE = "No question waits for your answer."
+
+
+class NotDecided(OwnerMustAct):
+    """The answer counts for nothing; the text says why."""
+
+
+async def settle(
+    tx: Connection, asked: PrincipalId | None, which: str, now: datetime, *, yes: bool, by: str, in_chat: bool = False
+) -> ReviewRow:
+    """Take an answer of the person `asked`; raises `NotDecided`.
+
+    Whoever is not asked hears the same as of a number that does not exist. A chat (`in_chat`) cuts a long change off,
+    so no yes to one is taken there.
+    """
+    id = reviews.number(which)
+    row = await reviews.get(tx, id) if id is not None else None
+    if row is None or asked is None or row.asked_id != asked:
+        raise NotDecided("No question of that number waits for your answer; /approve lists those that do.")
+    if yes and in_chat and for_chat(row.preview)[1]:
+        raise NotDecided(f"{row.name} is too long to be shown here. {where_whole(row)}")
+    decided = await reviews.decide(tx, row.id, asked, now, yes=yes, by=by)
+    if decided is None:
+        state = "expired" if row.state in ("open", "expired") else "was answered before"
+        raise NotDecided(f"{row.name} {state}; this answer changes nothing.")
+    return decided
+
+
+async def reply(tx: Connection, at: AddressRow, arrival: InboxRow, which: str, now: datetime, *, yes: bool) -> str:
+    """What the commands say; without a number the list of what waits for whoever wrote, in a group of what is its."""
+    asked = await _speaker(tx, at, arrival)
+    if not which:
+        rows = await reviews.list_open(tx, asked, now) if asked else []
+        shown = [_line(row, now) for row in rows if at.private or row.address_id == at.id]
+        return "\n".join([*shown, "", "Answer with /approve or /deny and the number."]) if shown else NONE
+    try:
+        row = await settle(tx, asked, which, now, yes=yes, by=arrival.sender, in_chat=True)
+    except NotDecided as refusal:
+        return str(refusal)
+    done = "approved and will run now; its result comes as a message." if yes else "denied; nothing was changed."
+    return f"{row.name} is {done}"
+
+
+def where_whole(row: ReviewRow) -> str:
+    """Where a change too long for a chat is shown and decided."""
+    return f"Read and answer it on the web page, under Approvals, or with `supaclaw reviews show {row.name}`."
+
+
+def _line(row: ReviewRow, now: datetime) -> str:
+    left = "" if row.expires_at is None else f"; {max(1, round((row.expires_at - now).total_seconds() / 60))} min left"
+    return f"{row.name}: {row.tool}{left}"
+
+
+async def _speaker(tx: Connection, at: AddressRow, arrival: InboxRow) -> PrincipalId | None:
+    """Who gives an answer, by their account; None for words that count as nobody's: sent with a token, or forwarded."""
+    by_token = at.channel == "api" or (at.channel == "terminal" and at.account != "local")
+    if by_token or not arrival.sender:
+        return None
+    return at.principal_id if at.private else await principals.find(tx, arrival.sender)

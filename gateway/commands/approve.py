@@ -1,0 +1,12 @@
+"""/approve: a person's yes to a change that the agent asks for."""
+
+from gateway.agent.approvals import reply
+from gateway.commands import Command, CommandContext, CommandReply
+
+
+async def run(ctx: CommandContext) -> CommandReply:
+    """Only the answer of the person who was asked counts, given with their own account."""
+    return CommandReply(await reply(ctx.tx, ctx.at, ctx.arrival, ctx.argument, ctx.clock.now(), yes=True))
+
+
+command = Command("approve", "allow what the agent asks you: NUMBER; without one, what waits for your answer", run)

@@ -1,0 +1,12 @@
+"""/deny: a person's no to a change that the agent asks for."""
+
+from gateway.agent.approvals import reply
+from gateway.commands import Command, CommandContext, CommandReply
+
+
+async def run(ctx: CommandContext) -> CommandReply:
+    """Only the answer of the person who was asked counts, given with their own account."""
+    return CommandReply(await reply(ctx.tx, ctx.at, ctx.arrival, ctx.argument, ctx.clock.now(), yes=False))
+
+
+command = Command("deny", "refuse what the agent asks you: NUMBER", run)

@@ -1,0 +1,1 @@
+"""Approvals: a run's question to a person, and what follows from the answer."""

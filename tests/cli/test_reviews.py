@@ -1,0 +1,46 @@
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from gateway.domain.principals import Label
+from gateway.store import reviews
+from gateway.store.people import principals
+from gateway.store.pool import Database
+from gateway.store.reviews import Question
+from tests.cli.conftest import Supaclaw
+
+
+@pytest.fixture(autouse=True)
+def _the_agent_asks(dsn: str, monkeypatch: pytest.MonkeyPatch, supaclaw: Supaclaw) -> None:
+    monkeypatch.setenv("SUPACLAW_DATABASE_URL", dsn)
+    supaclaw("owner", "set", "telegram", "1")
+
+    async def ask() -> None:
+        async with await Database.connect(dsn) as database, database.transaction() as tx:
+            owner = await principals.owner(tx)
+            assert owner is not None
+            bob = await principals.ensure_member(tx, "Bob", "telegram:2")
+            for asked in (owner.id, bob):
+                question = Question(asked, asked, "write_file", {}, "+Be evil.\u202e", Label.UNTRUSTED)
+                await reviews.ask(tx, question, datetime.now(UTC))
+
+    asyncio.run(ask())
+
+
+def test_the_owners_questions_are_listed_shown_and_answered(supaclaw: Supaclaw) -> None:
+    [row] = supaclaw("reviews", "list", "--json").json
+    assert (row["name"], row["tool"], row["state"]) == ("A1", "write_file", "open")
+    assert supaclaw("reviews", "show", "A1").out == "A1: write_file, open\n\n+Be evil.⟨U+202E⟩\n"
+    assert supaclaw("reviews", "approve", "a1").out == "A1 is approved\n"
+    assert supaclaw("reviews", "show", "1", "--json").json[0]["state"] == "approved"
+    assert supaclaw("reviews", "list", "--json").json == []
+
+
+@pytest.mark.parametrize("command", ["show", "approve", "deny"])
+@pytest.mark.parametrize("number", ["A2", "A9", "x"])
+def test_anybody_elses_and_no_question_at_all_are_an_error_in_a_line(
+    supaclaw: Supaclaw, command: str, number: str
+) -> None:
+    done = supaclaw("reviews", command, number)
+    assert (done.code, done.err.count("\n")) == (1, 1)
