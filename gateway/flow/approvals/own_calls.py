@@ -4,8 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import TypeAlias
 
+from pydantic import TypeAdapter
+
 from gateway.agent.scheduling.schedules import Schedules, line
 from gateway.domain.principals import Label
+from gateway.flow.vouching import VOUCH, vouch
 from gateway.store.pool import Connection
 from gateway.store.reviews import ReviewRow
 from gateway.store.scheduling import schedules
@@ -26,5 +29,12 @@ async def resume_schedule(tx: Connection, review: ReviewRow, own: Label, now: da
     return f"Goes on: {line(row)}"
 
 
-OWN_CALLS: Mapping[str, OwnCall] = {"resume_schedule": resume_schedule}
+async def vouch_files(tx: Connection, review: ReviewRow, own: Label, _now: datetime) -> str:
+    """{"paths": hashes by path}: exactly these contents are the person's own words from now on."""
+    paths = TypeAdapter(dict[str, str]).validate_python(review.arguments["paths"])
+    await vouch(tx, review.principal_id, paths, own)
+    return f"Vouched for {len(paths)} file{'s' * (len(paths) != 1)}; /new begins a conversation that trusts them."
+
+
+OWN_CALLS: Mapping[str, OwnCall] = {"resume_schedule": resume_schedule, VOUCH: vouch_files}
 """By the name in `tool`; no tool of the agent may have one of these names."""
