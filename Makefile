@@ -48,6 +48,7 @@ wheel: setup  ## Build the wheel, install it on its own (PYTHON=python3.14) and 
 	@$(UV) pip install --quiet --python $(WHEEL)/venv --no-deps $(WHEEL)/supaclaw-*.whl
 	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/python" -I -c "import gateway.app; from gateway.store.migrate import read_migrations; assert read_migrations()"
 	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/supaclaw" --help >/dev/null
+	@! find $(WHEEL)/venv/lib -name '*.pth' -not -name _virtualenv.pth | grep . || { echo "a package brings code that runs at every start" >&2; exit 1; }
 	@echo "the wheel installs and starts on $$($(WHEEL)/venv/bin/python --version)"
 
 bounds: setup  ## Resolve with the lowest versions that pyproject.toml allows.
@@ -78,4 +79,4 @@ live: setup  ## Ask the real providers and messengers whose keys are in the envi
 
 .uv/bin/uv:
 	@python3 -m venv .uv
-	@.uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
+	@.uv/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement docker/uv.txt

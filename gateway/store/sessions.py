@@ -30,9 +30,9 @@ async def start(conn: Connection, principal: PrincipalId, label: Label) -> Sessi
     return session
 
 
-async def lock(conn: Connection, session: SessionId) -> None:
-    """Hold the session: messages, ends and answers of one session happen one after another."""
-    await conn.execute("select from sessions where id = $1 for no key update", session)
+async def lock(conn: Connection, session: SessionId) -> Label:
+    """Hold the session: messages, ends and answers of one session happen one after another. Answers its label."""
+    return Label(await conn.fetchval("select label from sessions where id = $1 for no key update", session))
 
 
 async def end(conn: Connection, session: SessionId) -> None:

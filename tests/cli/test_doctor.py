@@ -23,6 +23,7 @@ def test_a_fresh_place_has_no_failures(supaclaw: Supaclaw) -> None:
     assert done.code == 0
     assert found == {
         "python": "ok",
+        "packages": "ok",
         "config": "ok",
         "folders": "ok",
         "keys": "ok",

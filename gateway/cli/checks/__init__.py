@@ -11,11 +11,13 @@ from gateway.cli.checks.finding import Check, CheckContext, Finding, Level, load
 from gateway.cli.checks.folders import check_disk, check_folders, check_keys
 from gateway.cli.checks.machine import check_clock, check_jail, check_memory, check_port, check_python
 from gateway.cli.checks.model import check_model
+from gateway.cli.checks.packages import check_packages
 
 __all__ = ["CHECKS", "CheckContext", "Finding", "Level", "load_context", "run_checks"]
 
 CHECKS: Mapping[str, Check] = {
     "python": check_python,
+    "packages": check_packages,
     "config": check_config,
     "failpoint": check_failpoint,
     "folders": check_folders,

@@ -75,7 +75,7 @@ class OpenedChat(OpenedTurn):
 async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
     """Take the unread messages whose files are in; None if there are none: the task ends or waits. Raises `RunLost`."""
     assert run.session_id is not None, "a chat task has a session"
-    await sessions.lock(tx, run.session_id)
+    label = await sessions.lock(tx, run.session_id)
     await tasks.hold(tx, run)
     await unread.take(tx, run.session_id, joining=False)
     rows = await messages.transcript(tx, run.session_id)
@@ -93,7 +93,7 @@ async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
     return OpenedChat(
         session=run.session_id,
         principal=await principals.get(tx, run.principal_id),
-        label=await sessions.label(tx, run.session_id),
+        label=label,
         at=await addresses.get(tx, last.address_id),
         transcript=transcript,
         asked=asked,
