@@ -1,5 +1,6 @@
 """Sanitises external text for storage and display."""
 
+import json
 import unicodedata
 
 
@@ -21,6 +22,12 @@ def printable(text: str, keep: str = "\n\t") -> str:
     kept = f"{keep}{_JOINERS}"
     shown = (char if char in kept or unicodedata.category(char) not in _UNSEEN else _escaped(char) for char in text)
     return "".join(shown)
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """`value` as JSON; in plain ASCII if it holds anything that a terminal would obey."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return text if printable(text) == text else json.dumps(value, indent=indent)
 
 
 def _escaped(char: str) -> str:
