@@ -122,14 +122,13 @@ class Gateway:
 
     async def _after_ready(self, group: asyncio.TaskGroup, socket: socket.socket) -> list[asyncio.Task[None]]:
         """What the first poll does not need: the web, the model's SDK, watching the configuration."""
-        environments = self._parts.environments
         web = await asyncio.to_thread(import_module, "gateway.web.server")
         backend = build_backend(self._parts)
         work: dict[str, Callable[[], Awaitable[None]]] = {
             "web": partial(web.serve, backend, socket),
             "config": self._watch(group).run,
             "models": self._warm,
-            "older files": partial(list_older, self._parts.database, environments.place, self._parts.clock),
+            "older files": self._list_older,
             "jobs": self._parts.job_table.run,
         }
         started = [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
@@ -138,6 +137,10 @@ class Gateway:
             self._parts.current.model.describe(),
         )
         return started
+
+    async def _list_older(self) -> None:
+        parts = self._parts
+        await list_older(parts.database, lambda whose: parts.environments.of(whose).workspace.root, parts.clock)
 
     async def _warm(self) -> None:
         """Import what the first turn needs; from then on the garbage collector need not look at it again."""

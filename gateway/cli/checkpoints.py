@@ -21,7 +21,6 @@ from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.ids import MessageId
 from gateway.domain.json import Json
-from gateway.domain.principals import Label
 from gateway.flow.vouching import expect_older, list_older
 from gateway.store.people import principals
 from gateway.store.pool import Database
@@ -111,13 +110,13 @@ def restore(
 
 async def _restored(id: str, path: str | None, database: Database) -> Json:
     """What comes back and has no label is nobody's until somebody vouches for it; what is there now is the owner's."""
-    root, clock = Environment.read(os.environ).workspace, SystemClock()
+    root = Environment.read(os.environ).workspace
     async with database.connection() as conn:
         owner, last = await principals.owner(conn), await messages.last_id(conn)
     if owner is not None:
         await expect_older(database, owner.id, root)
     result = await run_alone(jobs.restore, *_paths(), id, path, last, seconds=SECONDS)
-    await list_older(database, lambda _: (root, Label.OWNER), clock)
+    await list_older(database, lambda _: root, SystemClock())
     return result
 
 

@@ -72,25 +72,22 @@ async def expect_older(database: Database, principal: PrincipalId, root: Path) -
     await database.run(work)
 
 
-async def list_older(database: Database, place: Callable[[PrincipalId], tuple[Path, Label]], clock: Clock) -> None:
+async def list_older(database: Database, root: Callable[[PrincipalId], Path], clock: Clock) -> None:
     """Label what workspaces hold from before there were labels, or from a backup, and ask whose it is, once.
 
-    `place` says where somebody's files are, and the label of their own words.
+    `root` says where somebody's files are.
     """
     async with database.connection() as conn:
         waiting = await contents.with_older(conn)
     for principal in waiting:
-        root, own = place(principal)
-        await database.run(
-            partial(_list, principal=principal, own=own, found=await asyncio.to_thread(_hashes, root), clock=clock)
-        )
+        found = await asyncio.to_thread(_hashes, root(principal))
+        await database.run(partial(_list, principal=principal, found=found, clock=clock))
 
 
-async def _list(tx: Connection, principal: PrincipalId, own: Label, found: Mapping[str, str], clock: Clock) -> None:
-    await contents.add(tx, principal, found.values(), Label.UNTRUSTED, "before")
-    doubtful = await contents.above(tx, principal, found.values(), own)
+async def _list(tx: Connection, principal: PrincipalId, found: Mapping[str, str], clock: Clock) -> None:
+    unlabelled = await contents.add(tx, principal, found.values(), Label.UNTRUSTED, "before")
     await contents.listed_older(tx, principal)
-    asked = {path: sha256 for path, sha256 in found.items() if sha256 in doubtful}
+    asked = {path: sha256 for path, sha256 in found.items() if sha256 in unlabelled}
     identities = await principals.identities(tx, principal)
     if asked and not any(each.partition(":")[2].startswith(GROUP) for each in identities):  # there nobody is asked
         await ask(tx, principal, asked, clock)

@@ -32,25 +32,15 @@ async def label(conn: Connection, principal: PrincipalId, sha256: str) -> Label 
     return labels.get(sha256, labels.get("before"))
 
 
-async def add(conn: Connection, principal: PrincipalId, contents: Iterable[str], label: Label, source: str) -> None:
-    """Label those contents that nobody has labelled."""
-    await conn.execute(
+async def add(conn: Connection, principal: PrincipalId, contents: Iterable[str], label: Label, source: str) -> set[str]:
+    """Label those contents that nobody has labelled; returns them."""
+    rows = await conn.fetch(
         """insert into contents (principal_id, sha256, label, source)
-           select $1, each, $3, $4 from unnest($2::text[]) each on conflict do nothing""",
+           select $1, each, $3, $4 from unnest($2::text[]) each on conflict do nothing returning sha256""",
         principal,
         sorted(set(contents)),
         label,
         source,
-    )
-
-
-async def above(conn: Connection, principal: PrincipalId, contents: Iterable[str], label: Label) -> set[str]:
-    """Those that are trusted less than `label`."""
-    rows = await conn.fetch(
-        "select sha256 from contents where principal_id = $1 and sha256 = any($2::text[]) and label > $3",
-        principal,
-        list(contents),
-        label,
     )
     return {row["sha256"] for row in rows}
 

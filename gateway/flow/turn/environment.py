@@ -74,8 +74,7 @@ class AgentEnvironments:
     questions: Questions | None = None
 
     def __post_init__(self) -> None:
-        self.harmless = template_hashes()
-        """Hashes of texts that are nobody's words."""
+        self._harmless = template_hashes()
         self._workspace = Workspace(self.workspace, self._labels(self.database, self.people.owner.id))
         self._personas = Persona(self._workspace)
         self._quotas: dict[PrincipalId, Quota] = {}
@@ -94,16 +93,9 @@ class AgentEnvironments:
         """Drop all environments; each is built again when it is needed."""
         self._built.clear()
 
-    def place(self, principal: PrincipalId) -> tuple[Path, Label]:
-        """Where this person's files are, and the label of what they write."""
-        return self.of(principal).workspace.root, self.own_label(principal)
-
-    def own_label(self, principal: PrincipalId) -> Label:
-        """The label of what this person writes, here or with an editor."""
-        return Label.OWNER if self.people.is_owner(principal) else Label.KNOWN
-
     def _labels(self, database: Database, principal: PrincipalId) -> ContentLabels:
-        return ContentLabels(database, principal, self.own_label(principal), self.harmless)
+        own = Label.OWNER if self.people.is_owner(principal) else Label.KNOWN
+        return ContentLabels(database, principal, own, self._harmless)
 
     def _build(self, principal: PrincipalId) -> AgentEnvironment:
         owner = self.people.is_owner(principal)
