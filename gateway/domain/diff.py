@@ -3,8 +3,11 @@
 import difflib
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
-LONGEST = 200_000
+from gateway.domain.tools import ToolFailed
+
+LONGEST = 60_000
 """Characters, before and after together, of which a difference is made."""
 CHAT_LINES, CHAT_CHARS = 60, 3_000
 """What one message on any messenger shows of a difference."""
@@ -17,7 +20,12 @@ _UNSEEN = frozenset(
 
 
 def difference(name: str, before: str, after: str) -> str:
-    """The changed lines, with `-` and `+`, and two lines around them; in whole blocks where the files are long."""
+    """The changed lines, with `-` and `+`, and two lines around them; in whole blocks where the texts have many lines.
+
+    Raises `ToolFailed` if the texts are too long.
+    """
+    if len(before) + len(after) > LONGEST:
+        raise ToolFailed("too_long", "A person has to allow this change, and it is too long to be shown.")
     old, new = before.split("\n"), after.split("\n")
     if max(len(old), len(new)) <= _LINES:
         lines = difflib.unified_diff(old, new, name, name, n=2, lineterm="")
@@ -36,6 +44,7 @@ def _shared(old: Sequence[str], new: Sequence[str]) -> int:
     )
 
 
+@lru_cache(maxsize=32)
 def legible(text: str) -> str:
     """The text with everything visible: what hides, reorders or ends the text around it is spelt out."""
     return "\n".join(map(_legible, text.split("\n")))
@@ -43,13 +52,13 @@ def legible(text: str) -> str:
 
 def for_chat(text: str) -> tuple[str, int]:
     """As much of it, legible, as a message shows, and how many lines are left out."""
-    lines, kept, size = legible(text).split("\n"), 0, 0
+    lines, kept = text.split("\n"), list[str]()
     for line in lines[:CHAT_LINES]:
-        size += len(line) + 1
-        if size > CHAT_CHARS:
+        kept.append(_legible(line[: CHAT_CHARS + 1]))
+        if sum(map(len, kept)) + len(kept) > CHAT_CHARS or len(line) > CHAT_CHARS:
+            kept.pop()
             break
-        kept += 1
-    return "\n".join(lines[:kept]), len(lines) - kept
+    return "\n".join(kept), len(lines) - len(kept)
 
 
 def _legible(line: str) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.domain.diff import LONGEST, difference
+from gateway.domain.diff import difference
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolFailed, nothing_lasts
@@ -151,8 +151,6 @@ class _Files:
         after = change(before)
         if raw is not None and after.encode("utf-8", "replace") == raw:
             return None
-        if len(before) + len(after) > LONGEST:
-            raise ToolFailed("too_long", "A person has to allow this change, and it is too long to be shown.")
         preview = await asyncio.to_thread(difference, str(WorkspacePath.parse(path)), before, after)
         return Change(preview, "" if raw is None else hashlib.sha256(raw).hexdigest())
 

@@ -14,7 +14,7 @@ from gateway.agent.policy import needs_yes
 from gateway.background.jobs import approval
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channel import Capabilities, Outgoing
-from gateway.domain.diff import CHAT_LINES, difference, for_chat, legible
+from gateway.domain.diff import CHAT_CHARS, CHAT_LINES, LONGEST, difference, for_chat, legible
 from gateway.domain.inbound import Address
 from gateway.domain.model import Prompt, Reply, ToolCall
 from gateway.domain.principals import Label, Role
@@ -417,8 +417,22 @@ async def test_a_change_too_long_for_a_chat_is_not_approved_there(path: MessageP
         assert await state(path) == ["open"]
 
 
+async def test_what_is_too_long_to_be_shown_at_all_is_not_asked(path: MessagePath) -> None:
+    async with path.working():
+        await tainted(path)
+        assert (await wants(path, arguments={**SOUL, "content": "x" * LONGEST}))["error"] == "too_long"
+
+
+@pytest.mark.parametrize("line", ["x" * CHAT_CHARS, "\u202e" * 1_000, "x\n" * CHAT_LINES])
+def test_no_more_is_shown_in_a_chat_than_a_message_holds(line: str) -> None:
+    shown, left = for_chat(f"first\n{line}\nlast")
+    assert (shown.split("\n")[0], len(shown) <= CHAT_CHARS) == ("first", True)
+    assert left == f"first\n{line}\nlast".count("\n") + 1 - (shown.count("\n") + 1)
+    assert left > 0
+
+
 def test_a_long_file_is_compared_in_blocks() -> None:
-    old = [f"{n}" for n in range(5_000)]
+    old = [f"{n}" for n in range(2_000)]
     new = [*old[:100], "changed", *old[101:]]
     shown = difference("a.md", "\n".join(old), "\n".join(new))
     assert shown.split("\n") == ["a.md, from line 101:", "-100", "+changed"]

@@ -56,6 +56,12 @@ ROWS = {
                         from schedules""",
     "triggers": """insert into triggers (principal_id, source, account, idempotency_key, digest, task_id)
                    select principal_id, $1, $1, $2::uuid::text, '', id from tasks""",
+    "contents": """insert into contents (principal_id, sha256, label, source)
+                   select id, $1 || $2::uuid::text, 2, $1 from principals""",
+    "reviews": """insert into reviews (kind, principal_id, asked_id, session_id, address_id, tool, arguments, digest,
+                    preview, label, expires_at)
+                  select 'approval', id, id, (select id from sessions), (select id from addresses), $1,
+                    jsonb_build_object('a', $1::text), $2::uuid::text, $1, 2, 'infinity' from principals""",
     "meta": "insert into meta (key, value) values ($2::uuid::text, jsonb_build_array($1::text, '\"\\u0041'::text))",
 }
 """One row, or more, of values that a careless copy would change."""
