@@ -2,10 +2,11 @@
 
 import mimetypes
 import sys
+import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 import gateway
 from gateway.domain.json import Json
@@ -13,9 +14,12 @@ from gateway.ingest import ocr, reading
 from gateway.ingest.limits import MEMORY, SECONDS, SPACE
 from gateway.sandbox.child import Jail, run
 
-_SYSTEM = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/dev/urandom")
+_SYSTEM = (
+    *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share"),
+    *("/etc/ld.so.cache", "/etc/localtime", "/dev/urandom", "/proc/cpuinfo", "/sys/devices/system/cpu"),
+)
 _LIBRARIES: Mapping[str, Sequence[str]] = {
-    ".pdf": ("pypdfium2", "PIL.JpegImagePlugin"),
+    ".pdf": ("pypdfium2", "encodings.utf_16_le"),
     ".docx": ("mammoth",),
     ".pptx": ("pptx",),
     ".xlsx": ("openpyxl",),
@@ -32,8 +36,7 @@ def read(source: str, target: str, name: str, mime: str) -> Json:
 def in_jail(work: Callable[[], Json], source: str, target: str) -> Json:
     """What `work` answers where nothing but these two can be reached."""
     packages = (path for path in sys.path if path.endswith("-packages"))
-    own = (str(Path(folder)) for folder in gateway.__path__)
-    reads = (*_SYSTEM, sys.prefix, sys.base_prefix, *packages, *own, source)
+    reads = (*_SYSTEM, sysconfig.get_path("stdlib"), *packages, *gateway.__path__, source)
     return run(Jail(reads, target, MEMORY, SECONDS, SPACE), work)
 
 
@@ -45,5 +48,9 @@ def prepare(name: str) -> None:
     suffix = PurePath(name).suffix.lower()
     for library in _LIBRARIES.get(suffix, ()):
         import_module(library)
+    if suffix == ".pdf" or suffix in _PICTURES:
+        from PIL import Image
+
+        Image.preinit()
     if suffix in _PICTURES:
         ocr.engine()

@@ -1,5 +1,6 @@
 """RapidOCR, whose models come with its wheel; nothing is fetched."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -29,6 +30,8 @@ class Rapid:
     def __init__(self) -> None:
         import rapidocr
 
+        # Its runtime would tell its maker that it was used.
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         # A model that is named is not downloaded.
         models = Path(rapidocr.__file__).parent / "models"
         self._engine = rapidocr.RapidOCR(

@@ -13,6 +13,8 @@ from gateway.sandbox.kernel import checked, libc
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """The same on all architectures."""
 _PATH_BENEATH = 1
+_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
+"""How many rights to files the early versions know."""
 _TCP = 0b11
 _SCOPES = 0b11
 """Abstract Unix sockets, and signals."""
@@ -40,8 +42,9 @@ _OF_FILES = Access.EXECUTE | Access.WRITE_FILE | Access.READ_FILE | Access.TRUNC
 def abi() -> int:
     """The version of Landlock that the kernel offers; 0 for none."""
     with suppress(OSError, AttributeError):
-        version = libc().syscall(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), 1)
-        return max(0, int(version)) if os.uname().sysname == "Linux" else 0
+        # Elsewhere the number is another call's.
+        if os.uname().sysname == "Linux":
+            return max(0, int(libc().syscall(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), 1)))
     return 0
 
 
@@ -50,7 +53,8 @@ def restrict(rules: Mapping[str, Access]) -> None:
 
     Does not cover what needs no open file (chmod, stat), nor UDP, Unix and netlink sockets: seccomp does.
     """
-    handled = _handled(version := abi())
+    version = abi()
+    handled = (1 << _RIGHTS.get(version, 16)) - 1
     fields = (handled, _TCP if version >= 4 else 0, _SCOPES if version >= 6 else 0)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = _call(_CREATE_RULESET, struct.pack("=QQQ", *fields)[:size], ctypes.c_size_t(size), 0)
@@ -59,11 +63,6 @@ def restrict(rules: Mapping[str, Access]) -> None:
             _allow(ruleset, path, access & handled)
     _call(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
-
-
-def _handled(version: int) -> int:
-    """Every right to files that this version knows."""
-    return (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:

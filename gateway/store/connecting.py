@@ -1,7 +1,6 @@
 """Opening pools of connections, as direct servers and transaction poolers need them."""
 
 import json
-from collections.abc import Awaitable, Callable
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -15,14 +14,23 @@ _AT_MOST = "set {scope} transaction_timeout to '2min'"
 """Whoever is frozen in a transaction, or is gone without a word, holds its locks no longer. Postgres from 17 on."""
 
 
-async def open_pool(target: Dsn, size: int) -> asyncpg.Pool:
-    """Connections of the gateway itself."""
-    return await _open(target, size, statements=100 if target.direct else 0, reset=_leave_as_it_is)
-
-
-async def open_cleared_pool(target: Dsn, size: int) -> asyncpg.Pool:
-    """Connections on which nothing is left of their last use: settings, temporary tables, prepared statements."""
-    return await _open(target, size, statements=0, reset=_clear if target.direct else _leave_as_it_is)
+async def open_pool(target: Dsn, size: int, *, cleared: bool = False) -> asyncpg.Pool:
+    """Connections; with `cleared`, nothing is left on them of their last use, be it settings or temporary tables."""
+    server_settings = {"application_name": "supaclaw"}
+    if target.direct:
+        server_settings["search_path"] = SEARCH_PATH
+    return await asyncpg.create_pool(
+        target.url,
+        min_size=1,
+        max_size=size,
+        max_inactive_connection_lifetime=60.0,
+        timeout=ANSWER_WITHIN,
+        command_timeout=ANSWER_WITHIN,
+        statement_cache_size=100 if target.direct and not cleared else 0,
+        server_settings=server_settings,
+        init=_set_up if target.direct else _speak_json,
+        reset=_clear if target.direct and cleared else _leave_as_it_is,
+    )
 
 
 def settings(connection: PoolConnectionProxy) -> str:
@@ -34,26 +42,6 @@ def settings(connection: PoolConnectionProxy) -> str:
 def ends_transactions(connection: PoolConnectionProxy | asyncpg.Connection) -> bool:
     """Whether the server limits their time."""
     return connection.get_server_version().major >= 17
-
-
-async def _open(
-    target: Dsn, size: int, *, statements: int, reset: Callable[[asyncpg.Connection], Awaitable[None]]
-) -> asyncpg.Pool:
-    settings = {"application_name": "supaclaw"}
-    if target.direct:
-        settings["search_path"] = SEARCH_PATH
-    return await asyncpg.create_pool(
-        target.url,
-        min_size=1,
-        max_size=size,
-        max_inactive_connection_lifetime=60.0,
-        timeout=ANSWER_WITHIN,
-        command_timeout=ANSWER_WITHIN,
-        statement_cache_size=statements,
-        server_settings=settings,
-        init=_set_up if target.direct else _speak_json,
-        reset=reset,
-    )
 
 
 async def _speak_json(connection: asyncpg.Connection) -> None:
@@ -69,12 +57,15 @@ async def _speak_json(connection: asyncpg.Connection) -> None:
 
 async def _set_up(connection: asyncpg.Connection) -> None:
     await _speak_json(connection)
-    if ends_transactions(connection):
-        await connection.execute(_AT_MOST.format(scope="session"))
+    await _limit(connection)
 
 
 async def _clear(connection: asyncpg.Connection) -> None:
     await connection.execute("discard all")
+    await _limit(connection)
+
+
+async def _limit(connection: asyncpg.Connection) -> None:
     if ends_transactions(connection):
         await connection.execute(_AT_MOST.format(scope="session"))
 

@@ -11,7 +11,7 @@ from asyncpg.exceptions import PostgresError
 from asyncpg.pool import PoolConnectionProxy
 
 from gateway.domain.ids import PrincipalId
-from gateway.store.connecting import SEARCH_PATH, open_cleared_pool
+from gateway.store.connecting import ANSWER_WITHIN, SEARCH_PATH, open_pool
 from gateway.store.dsn import Dsn, as_user
 from gateway.store.embedded.cluster import MEMBERS
 
@@ -68,7 +68,7 @@ class Members:
 
     async def log_in(self) -> bool:
         """Whether they have a login of their own, or will at the first use. Changes nothing."""
-        async with self._own.acquire() as connection:
+        async with self._own.acquire(timeout=ANSWER_WITHIN) as connection:
             row = await connection.fetchrow(_LOGIN, MEMBERS)
         if row is None or not row["able"]:
             return row is not None and bool(row["may"])
@@ -82,7 +82,7 @@ class Members:
     async def _found(self) -> _Way:
         async with self._opening:
             if self._way is None:
-                async with self._own.acquire() as connection:
+                async with self._own.acquire(timeout=ANSWER_WITHIN) as connection:
                     row = await connection.fetchrow(_KEY)
                     assert row is not None, "the migration made one"
                     pool = await self._logged_in(connection, row["key"])
@@ -92,7 +92,7 @@ class Members:
     async def _logged_in(self, connection: PoolConnectionProxy, key: bytes) -> asyncpg.Pool | None:
         try:
             password = self._target.member_password or await _password(connection, key)
-            return await open_cleared_pool(as_user(self._target, MEMBERS, password), CONNECTIONS)
+            return await open_pool(as_user(self._target, MEMBERS, password), CONNECTIONS, cleared=True)
         except PostgresError as error:
             if not str(error.sqlstate).startswith(_REFUSED):
                 raise

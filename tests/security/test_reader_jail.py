@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -72,12 +73,12 @@ def site(tmp_path: Path) -> Iterator[Site]:
         )
         for each in (tcp, udp):
             each.bind(("127.0.0.1", 0))
-        path = Path(os.path.relpath(others / "db"))
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp"))) / "db"  # its name may not be long
         unix.bind(str(path))
         for each in (tcp, unix):
             each.listen()
         ports = tcp.getsockname()[1], udp.getsockname()[1]
-        yield Site(folder / "source", folder / "read", others / "letter.txt", gateway.pid, *ports, path.absolute())
+        yield Site(folder / "source", folder / "read", others / "letter.txt", gateway.pid, *ports, path)
 
 
 @pytest.fixture

@@ -3,12 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import asyncpg
 import pytest
 
+from gateway.app.database import reach
+from gateway.config.environment import Environment
+from gateway.config.model import Config
 from gateway.domain.ids import AddressId, FileId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.inbound import Address
 from gateway.domain.principals import Label, Role
@@ -17,6 +21,7 @@ from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
 from gateway.store import addresses, outbox, sessions, tasks
 from gateway.store.members import CONNECTIONS, sealed
+from gateway.store.migrate import migrate
 from gateway.store.outbox import Part
 from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
@@ -315,6 +320,14 @@ async def test_what_tools_do_still_works(two: Two, dsn: str, server: Server, poo
     assert await two.value("select count(*) from outbox where principal_id = $1", eve.principal) == 1
 
 
+async def test_the_embedded_server_gives_members_a_login_from_the_start(tmp_path: Path) -> None:
+    home = Environment(tmp_path / "config.json", tmp_path / "data", tmp_path / "data" / "workspace")
+    async with reach(home, Config(), mine=True) as database:
+        await migrate(database)
+        async with database.bound(PrincipalId(uuid4())).connection() as conn:
+            assert await conn.fetchval("select session_user::text") == "supaclaw_member"
+
+
 async def test_without_a_login_the_role_is_taken_on_and_the_token_still_says_for_whom(two: Two, dsn: str) -> None:
     async with await Database.connect(f"{dsn}&member_password=wrong") as database:
         assert not await database.members_log_in()
@@ -326,6 +339,6 @@ async def test_without_a_login_the_role_is_taken_on_and_the_token_still_says_for
 
 
 async def test_nobody_is_nobody(two: Two) -> None:
-    async with two.database.bound(PrincipalId(UUID(int=uuid4().int))).connection() as conn:
+    async with two.database.bound(PrincipalId(uuid4())).connection() as conn:
         for table in TABLES:
             assert await conn.fetch(f"select * from {table}") == []
