@@ -53,7 +53,16 @@ class Quote(Payload):
     """An attachment of the old kind; a message that was forwarded comes as one."""
 
     text: str = ""
+    fallback: str = ""
+    author_name: str = ""
     is_share: bool = False
+    is_msg_unfurl: bool = False
+    files: tuple[File, ...] = ()
+
+    @property
+    def is_message(self) -> bool:
+        """Whether somebody wrote it elsewhere; what is not is the preview of a link."""
+        return self.is_share or self.is_msg_unfurl
 
 
 class Message(Payload):
