@@ -2,6 +2,7 @@
 
 import re
 
+from gateway.domain.principals import Label
 from gateway.domain.texts import one_line
 
 _NAME = 64
@@ -38,12 +39,14 @@ def forwarded(text: str, source: str) -> str:
     return "\n".join(filter(None, (f"[Forwarded from {name}]", quoted(text))))
 
 
-def source_mark(name: str) -> str:
-    """The first line of what a run says that read texts nobody vouches for."""
+def heading(name: str, label: Label, own: Label) -> str:
+    """The first line of what a run says that read texts less trusted than its person; "" for other runs."""
+    if label <= own:
+        return ""
     shown = " ".join(re.sub(r"[^\w .,-]", " ", one_line(name, _NAME)).split())
     return f"From {shown or 'a task'} (not verified):"
 
 
-def without_source_marks(text: str) -> str:
-    """The text of such a run, which must not hold the mark of another source, however it is decorated."""
+def without_headings(text: str) -> str:
+    """The text of such a run, which must not hold the heading of another one, however it is decorated."""
     return _CLAIM.sub(r"\1", text)

@@ -80,8 +80,9 @@ class AgentEnvironments:
         workspace = self._workspace if owner else self._apart(principal)
         # Whoever is not the owner works on a store that holds nothing but their own.
         database = self.database if owner else self.database.bound(principal)
-        post = self.send_tool.bound(database).of(principal, workspace) if self.send_tool else no_chats
-        recorder = _recorder(database, principal, Label.OWNER if owner else Label.KNOWN)
+        own = Label.OWNER if owner else Label.KNOWN
+        post = self.send_tool.bound(database).of(principal, workspace, own) if self.send_tool else no_chats
+        recorder = _recorder(database, principal, own)
         zone = partial(self._zone, workspace, owner)
         context = PrincipalContext(principal, Role.OWNER if owner else Role.MEMBER, database.run, self.clock, zone)
         services = Services(workspace, recorder, post, _finder(database, principal), context)
