@@ -60,10 +60,9 @@ class Said:
         commands: Set[str],
         *,
         addressed: bool,
-        thread: str = "",
-        quoted_id: str = "",
+        thread: tuple[str, str] = ("", ""),
     ) -> Inbound:
-        """With names instead of ids; `thread` is what was said before, `quoted_id` its message if it is only one.
+        """With names instead of ids; `thread` is what was said before, with the id of the message if it is only one.
 
         What is not meant for us can be no command. A text that was shared without a word is forwarded.
         """
@@ -73,10 +72,10 @@ class Said:
             text = as_command(text, commands)
         elif text.startswith("/"):
             text = f" {text}"
-        shared = [quote for quote in message.attachments if quote.is_message]
+        shared = [quote for quote in message.attachments if quote.is_share or quote.is_msg_unfurl]
         passed_on = "\n\n".join(readable(quote.text or quote.fallback, names) for quote in shared)
         source = ", ".join(dict.fromkeys(one_line(quote.author_name, 64) or "somebody" for quote in shared))
-        quoted = f"Forwarded from {source}:\n{passed_on[:1000]}" if shared and text.strip() else thread
+        quote = (f"Forwarded from {source}:\n{passed_on[:1000]}", "") if shared and text.strip() else thread
         return Inbound(
             address=self.at,
             sender=Sender(self.sender, names.get(self.sender, self.sender), is_bot=message.bot_id is not None),
@@ -91,8 +90,8 @@ class Said:
                 for file in (*message.files, *(file for quote in shared for file in quote.files))[:50]
                 if not file.is_gone
             ),
-            quoted=quoted,
-            quoted_id=quoted_id if quoted == thread else "",
+            quoted=quote[0],
+            quoted_id=quote[1],
             forwarded="" if text.strip() else source,
         )
 

@@ -36,11 +36,8 @@ class Intake:
         put_newest(self._names, us.user_id, us.user)
         names = await self._names_of([said.sender, *said.people]) if addressed else {}
         new = addressed and said.continues and said.at not in self._threads
-        thread, quoted_id = await self._so_far(said) if new else ("", "")
-        commands = self._commands
-        await self.accept_once(
-            said.inbound(us, names, commands, addressed=addressed, thread=thread, quoted_id=quoted_id)
-        )
+        thread = await self._so_far(said) if new else ("", "")
+        await self.accept_once(said.inbound(us, names, self._commands, addressed=addressed, thread=thread))
         if said.calls(us):
             await self.take(replace(said, edited_at=None))
         elif addressed and said.message.bot_id is None and said.edited_at is None:
@@ -60,7 +57,7 @@ class Intake:
     async def _so_far(self, said: Said) -> tuple[str, str]:
         """What was said in a thread before we were called into it; nothing if Slack does not tell at once.
 
-        The only message of a private one has its id beside it, and needs no name: it is ours or theirs.
+        In private the id comes with it if it is one message, which is ours or theirs and needs no name.
         """
         web, at = self._client.web, said.at
         try:

@@ -59,11 +59,6 @@ class Quote(Payload):
     is_msg_unfurl: bool = False
     files: tuple[File, ...] = ()
 
-    @property
-    def is_message(self) -> bool:
-        """Whether somebody wrote it elsewhere; what is not is the preview of a link."""
-        return self.is_share or self.is_msg_unfurl
-
 
 class Message(Payload):
     """A message, in an event or in the history; `edited_at` is when a person changed the text."""

@@ -1,21 +1,12 @@
 """What a message holds beside text: its files, and words for what is no file. Imports aiogram: run `preload` first."""
 
-from aiogram.types import (
-    ExternalReplyInfo,
-    Location,
-    Message,
-    MessageOriginChannel,
-    MessageOriginChat,
-    MessageOriginHiddenUser,
-    MessageOriginUser,
-    Sticker,
-)
+from aiogram.types import ExternalReplyInfo, Location, Message, Sticker
 from aiogram.types.message_origin_union import MessageOriginUnion
 
 from gateway.domain.inbound import Attachment
 from gateway.domain.texts import one_line
 
-LONGEST_QUOTE, LONGEST_NAME = 500, 64
+LONGEST_QUOTE = 500
 
 # the first that fits counts: an animation is also a document, a venue also a location
 _KINDS = (
@@ -86,16 +77,10 @@ def source(message: Message) -> str:
 
 
 def _origin(origin: MessageOriginUnion) -> str:
-    match origin:
-        case MessageOriginUser():
-            name = origin.sender_user.full_name
-        case MessageOriginHiddenUser():
-            name = origin.sender_user_name
-        case MessageOriginChat():
-            name = origin.sender_chat.full_name
-        case MessageOriginChannel():
-            name = origin.chat.full_name
-    return one_line(name, LONGEST_NAME) or "somebody"
+    """A user, a hidden user, a chat or a channel."""
+    found = (getattr(origin, field, None) for field in ("sender_user", "sender_user_name", "sender_chat", "chat"))
+    who = next(filter(None, found), "")
+    return one_line(who if isinstance(who, str) else who.full_name, 64) or "somebody"
 
 
 def _kind(message: Message | ExternalReplyInfo) -> str | None:

@@ -14,12 +14,12 @@ from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.routing import parse_command
 
-_UNKNOWN: JsonObject = {"type": "hidden_user", "date": 1, "sender_user_name": "somebody"}
-_ASIDE: Mapping[str, Json] = {
+_HIDDEN: JsonObject = {"type": "hidden_user", "date": 1, "sender_user_name": "somebody"}
+_ASIDE: JsonObject = {
     "reply_to_message": None,
     "reply_markup": None,
-    "external_reply": {"origin": _UNKNOWN},
-    "forward_origin": _UNKNOWN,
+    "forward_origin": _HIDDEN,
+    "external_reply": {"origin": _HIDDEN},
 }
 _COMMAND_FOR = re.compile(r"\A(/\w+)@(\w+)")
 

@@ -45,7 +45,7 @@ def to_inbound(event: MessageEv, us: Us) -> Inbound | None:
         album=_id(together.parentMessageKey.ID, source) if together.associationType == Together.MEDIA_ALBUM else "",
         quoted=_quoted(context),
         quoted_id=_id(context.stanzaID, source) if context.stanzaID else "",
-        forwarded=_source(event.Message, said),
+        forwarded="a bot" if event.Message.HasField("botForwardedMessage") else _source(said, context),
     )
 
 
@@ -94,16 +94,11 @@ def _without_our_name(text: str, us: Us) -> str:
 
 def _unwrap(message: e2e.Message) -> e2e.Message:
     """The message itself. What is wrapped deeper than any client does is left as it is."""
-    return _layers(message)[-1]
-
-
-def _layers(message: e2e.Message) -> list[e2e.Message]:
-    layers = [message]
     for _ in range(8):
-        values = (value for _, value in layers[-1].ListFields())
+        values = (value for _, value in message.ListFields())
         wrapped = (each for each in values if isinstance(each, e2e.FutureProofMessage | e2e.DeviceSentMessage))
-        layers.append(next((each.message for each in wrapped), layers[-1]))
-    return layers
+        message = next((each.message for each in wrapped), message)
+    return message
 
 
 def _edited(said: e2e.Message) -> tuple[e2e.Message, str]:
@@ -134,24 +129,17 @@ def _quoted(context: e2e.ContextInfo) -> str:
     return text[:LONGEST_QUOTE]
 
 
-def _source(message: e2e.Message, said: e2e.Message) -> str:
+def _source(said: e2e.Message, context: e2e.ContextInfo) -> str:
     """Where a text comes from that its sender only passed on, as far as WhatsApp tells; other people fill in cards."""
-    for context in _contexts(said):
-        if context.isForwarded or context.forwardingScore:
-            return str(context.forwardedNewsletterMessageInfo.newsletterName) or "somebody"
-    if any(layer.HasField("botForwardedMessage") for layer in _layers(message)):
-        return "a bot"
+    if context.isForwarded or context.forwardingScore:
+        return str(context.forwardedNewsletterMessageInfo.newsletterName) or "somebody"
     return "a card" if said.HasField("contactMessage") or said.locationMessage.name else ""
 
 
 def _context(message: e2e.Message) -> e2e.ContextInfo:
     """Whom it mentions and what it replies to; empty where there is nothing of that."""
-    return next(iter(_contexts(message)), e2e.ContextInfo())
-
-
-def _contexts(message: e2e.Message) -> list[e2e.ContextInfo]:
     contexts = (getattr(value, "contextInfo", None) for _, value in message.ListFields())
-    return [context for context in contexts if isinstance(context, e2e.ContextInfo)]
+    return next((context for context in contexts if isinstance(context, e2e.ContextInfo)), e2e.ContextInfo())
 
 
 def _attachments(message: e2e.Message) -> tuple[Attachment, ...]:

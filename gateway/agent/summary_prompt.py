@@ -46,17 +46,13 @@ def prompt_for(what: Cut, budget: int, limit: int) -> Prompt:
     """Asks for a summary of `limit` tokens in a prompt of `budget` (≥ 200): the longest texts are cut first."""
     system = INSTRUCTIONS.format(words=limit * 6 // 10)
     room = budget - estimate(system) - ROUND_IT
-    told = [line for row in (what.previous, *what.covered) if row is not None and (line := _indented(row.entry))]
+    told = [line for row in (what.previous, *what.covered) if row is not None and (line := _told(row.entry))]
     told = told[:1] + told[1:][-max(1, room // SHORTEST_LINE) :]
+    told = ["\n  ".join(line.splitlines()) for line in told]  # no text can pass for a piece of its own
     record = "\n\n".join(line for line in even_out(told, room - 2 * len(told), estimate) if line)
     marker = next(marker for n in count(1) if (marker := f"=== record {n} ===") not in record)
     ask = UserMessage(f"{marker}\n{record}\n{marker}\nWrite the summary of this record.")
     return Prompt(fit((SystemMessage(system), ask), budget, estimate, longest=budget))
-
-
-def _indented(entry: Entry) -> str:
-    """No text can pass for a piece of its own, as each begins at the start of a line."""
-    return "\n  ".join(_told(entry).splitlines())
 
 
 def _told(entry: Entry) -> str:

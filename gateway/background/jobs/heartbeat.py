@@ -132,8 +132,7 @@ class HeartbeatRun:
         if at is None:
             log.warning("heartbeat.nobody_to_tell", hint="write to the agent once, on any channel")
             return None
-        label = answer.label
-        top = heading(ORIGIN, label, Label.OWNER) if isinstance(news, AssistantText) else ""
+        label, top = answer.label, heading(ORIGIN, answer.label, Label.OWNER)
         return await self._proactive.say(tx, at, answer.principal_id, news, label=label, origin=ORIGIN, heading=top)
 
 

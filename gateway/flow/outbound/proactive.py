@@ -90,7 +90,7 @@ class ProactiveMessages:
         await sessions.lock(tx, held.session_id)
         said: AssistantText | Notice = entry
         shown = entry.text if sent is None else sent
-        heading = heading if held.private else ""  # nothing is trusted in a group
+        heading = heading if held.private and isinstance(entry, AssistantText) else ""  # a group trusts nothing
         if heading:
             said, shown = replace(entry, text=f"{heading}\n\n{without_headings(entry.text)}"), without_headings(shown)
         if isinstance(said, AssistantText):  # a notice is not for the model's eyes

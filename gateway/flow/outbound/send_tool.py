@@ -3,7 +3,6 @@
 import asyncio
 
 from gateway.domain import marks
-from gateway.domain.assignment import Assignment
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.tools import Caller, ToolFailed
@@ -63,12 +62,9 @@ class SendTool:
             run, asked = await tasks.get(conn, caller.task), await tasks.payload(conn, caller.task)
         if run is None or run.kind == "chat":
             return ""
-        if run.kind != "agent":
-            return marks.heading(run.kind, caller.label, own)
-        assignment = Assignment.model_validate(asked)
-        if not assignment.deliver:
+        if asked.get("deliver") is False:
             raise ToolFailed("no_delivery", "This run may send nothing: it came with deliver_to none. Answer instead.")
-        return marks.heading(assignment.name, caller.label, own)
+        return marks.heading(str(asked.get("name", run.kind)), caller.label, own)
 
     async def _chosen(self, principal: PrincipalId, to: str | None) -> AddressRow:
         async with self._database.connection() as conn:

@@ -38,14 +38,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UnattendedResult:
-    """What a run came to; or, in one line for its person, the `reason` why it failed."""
+    """What a run came to; or, in one line for its person, the `reason` why it failed. `own` is that person's label."""
 
     run: Claim
     assignment: Assignment
     result: TurnResult
     reason: str | None
-    role: Role
-    """Its person's."""
+    own: Label
 
     @property
     def tells(self) -> bool:
@@ -69,7 +68,7 @@ class UnattendedFinisher:
     ) -> MessageRow | None:
         """What its person was told; raises `RunLost`, then nothing is stored."""
         role = opened.principal.role
-        ended = UnattendedResult(run, assignment, result, _reason(result, role), role)
+        ended = UnattendedResult(run, assignment, result, _reason(result, role), label_of(role, private=True))
         sent = await self._abridged(ended) if ended.tells else Abridged(result.entry.text)
 
         async def store(tx: Connection, answer: MessageRow, at: AddressRow | None) -> Finished:
@@ -133,7 +132,7 @@ class UnattendedFinisher:
             task=run.id,
             sent=sent.text,
             files=await sent.keep(tx, run.principal_id, answer.label),
-            heading=heading(ended.assignment.name, answer.label, label_of(ended.role, private=True)),
+            heading=heading(ended.assignment.name, answer.label, ended.own),
         )
         await schedule_runs.produced(tx, run.id, said.id)
         return said

@@ -63,13 +63,8 @@ async def join(conn: Connection, address: AddressId, album: str, text: str, labe
     if first is None:
         return None
     whole = "\n".join(part for part in (first["text"], storable(text)) if part)
-    await conn.execute(
-        "update messages set text = $2, tokens = $3, label = greatest(label, $4) where id = $1",
-        first["id"],
-        whole,
-        estimate(whole),
-        label,
-    )
+    change = "update messages set text = $2, tokens = $3, label = greatest(label, $4) where id = $1"
+    await conn.execute(change, first["id"], whole, estimate(whole), label)
     return MessageId(first["id"])
 
 
