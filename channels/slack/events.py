@@ -11,6 +11,7 @@ from channels.slack.markup import mentioned, readable, without_mention
 from channels.slack.payloads import Action, Message, MessageEvent, Us
 from gateway.domain.inbound import Address, Attachment, Inbound, Sender
 from gateway.domain.routing import parse_command
+from gateway.domain.texts import one_line
 
 SAID = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
 """The subtypes of messages that somebody wrote; the others are Slack's."""
@@ -53,20 +54,32 @@ class Said:
         return self.edited_at is not None and us.user_id in self.people and us.user_id not in mentioned(self.before)
 
     def inbound(
-        self, us: Us, names: Mapping[str, str], commands: Set[str], *, addressed: bool, thread: str = ""
+        self,
+        us: Us,
+        names: Mapping[str, str],
+        commands: Set[str],
+        *,
+        addressed: bool,
+        thread: tuple[str, str] = ("", ""),
     ) -> Inbound:
-        """With names instead of ids; `thread` is what was said before. What is not meant for us can be no command."""
+        """With names instead of ids; `thread` is what was said before, with the id of the message if it is only one.
+
+        What is not meant for us can be no command. A text that was shared without a word is forwarded.
+        """
         message = self.message
         text = readable(without_mention(message.text, us.user_id) if addressed else message.text, names)
         if addressed:
             text = as_command(text, commands)
         elif text.startswith("/"):
             text = f" {text}"
-        shared = "\n\n".join(readable(quote.text, names) for quote in message.attachments if quote.is_share)
+        shared = [quote for quote in message.attachments if quote.is_share or quote.is_msg_unfurl]
+        passed_on = "\n\n".join(readable(quote.text or quote.fallback, names) for quote in shared)
+        source = ", ".join(dict.fromkeys(one_line(quote.author_name, 64) or "somebody" for quote in shared))
+        quote = (f"Forwarded from {source}:\n{passed_on[:1000]}", "") if shared and text.strip() else thread
         return Inbound(
             address=self.at,
             sender=Sender(self.sender, names.get(self.sender, self.sender), is_bot=message.bot_id is not None),
-            text=text,
+            text=text if text.strip() else passed_on,
             platform_id=f"{message.ts}:{self.edited_at}" if self.edited_at else message.ts,
             sent_at=datetime.fromtimestamp(float(message.edited_at or message.ts), UTC),
             edits=message.ts if self.edited_at else None,
@@ -74,10 +87,12 @@ class Said:
             addressed=addressed,
             attachments=tuple(
                 Attachment(file.id, file.name.replace("\0", ""), file.mimetype, file.size)
-                for file in message.files[:50]
+                for file in (*message.files, *(file for quote in shared for file in quote.files))[:50]
                 if not file.is_gone
             ),
-            quoted=shared[:1000] or thread,
+            quoted=quote[0],
+            quoted_id=quote[1],
+            forwarded="" if text.strip() else source,
         )
 
 

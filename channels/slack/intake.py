@@ -35,7 +35,8 @@ class Intake:
         addressed = said.private or self._is_meant(said, us)
         put_newest(self._names, us.user_id, us.user)
         names = await self._names_of([said.sender, *said.people]) if addressed else {}
-        thread = await self._so_far(said) if addressed and said.continues and said.at not in self._threads else ""
+        new = addressed and said.continues and said.at not in self._threads
+        thread = await self._so_far(said) if new else ("", "")
         await self.accept_once(said.inbound(us, names, self._commands, addressed=addressed, thread=thread))
         if said.calls(us):
             await self.take(replace(said, edited_at=None))
@@ -53,21 +54,26 @@ class Intake:
         """Our name; or, in a thread of ours, no other name."""
         return us.user_id in said.people or (not said.people and said.at in self._threads)
 
-    async def _so_far(self, said: Said) -> str:
-        """What was said in a thread before we were called into it; nothing if Slack does not tell at once."""
+    async def _so_far(self, said: Said) -> tuple[str, str]:
+        """What was said in a thread before we were called into it; nothing if Slack does not tell at once.
+
+        In private the id comes with it if it is one message, which is ours or theirs and needs no name.
+        """
         web, at = self._client.web, said.at
         try:
             request = web.conversations_replies(channel=at.chat, ts=at.thread, limit=999)
             page = await self._client.call(request, Page, BRIEF_SECONDS)
         except PlatformError:
-            return ""
+            return "", ""
         told = [each for each in page.messages if each.ts < said.message.ts and each.text and each.subtype in SAID]
         names = await self._names_of(message.user or "" for message in reversed(told))
+        if said.private and len(told) == 1:
+            return utf16_tail(readable(told[0].text, names), 1000), told[0].ts
         lines = (
             f"{names.get(message.user or '', message.user or message.bot_id)}: {readable(message.text, names)}"
             for message in told
         )
-        return utf16_tail("\n".join(lines), 1000)
+        return utf16_tail("\n".join(lines), 1000), ""
 
     async def _names_of(self, users: Iterable[str]) -> Mapping[str, str]:
         """Names by id, each asked for once; nothing waits long for a name: without one the id has to do."""

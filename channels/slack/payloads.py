@@ -53,7 +53,11 @@ class Quote(Payload):
     """An attachment of the old kind; a message that was forwarded comes as one."""
 
     text: str = ""
+    fallback: str = ""
+    author_name: str = ""
     is_share: bool = False
+    is_msg_unfurl: bool = False
+    files: tuple[File, ...] = ()
 
 
 class Message(Payload):

@@ -1,8 +1,10 @@
 """What a message holds beside text: its files, and words for what is no file. Imports aiogram: run `preload` first."""
 
-from aiogram.types import Location, Message, Sticker
+from aiogram.types import ExternalReplyInfo, Location, Message, Sticker
+from aiogram.types.message_origin_union import MessageOriginUnion
 
 from gateway.domain.inbound import Attachment
+from gateway.domain.texts import one_line
 
 LONGEST_QUOTE = 500
 
@@ -49,9 +51,12 @@ def words(message: Message) -> str | None:
 
 
 def quoted(message: Message) -> str:
-    """What the message replies to, as far as Telegram tells: the marked part, else the whole."""
-    said = message.reply_to_message
-    if message.quote is not None:
+    """What the message replies to, as far as Telegram tells: the marked part, else the whole; and whose it is."""
+    said, elsewhere = message.reply_to_message, message.external_reply
+    if elsewhere is not None:
+        marked = message.quote.text if message.quote else _told(elsewhere)
+        text = f"Forwarded from {_origin(elsewhere.origin)}:\n{marked or ''}".strip()
+    elif message.quote is not None:
         text = message.quote.text
     elif said is not None and not said.forum_topic_created:
         text = said.text or " ".join(filter(None, (_told(said), said.caption)))
@@ -60,16 +65,34 @@ def quoted(message: Message) -> str:
     return text[:LONGEST_QUOTE]
 
 
-def _kind(message: Message) -> str | None:
+def source(message: Message) -> str:
+    """Where a text comes from that its sender only passed on, "" if they wrote it; other people fill in cards."""
+    if message.forward_origin is not None:
+        return _origin(message.forward_origin)
+    if message.via_bot is not None:
+        return f"the bot {message.via_bot.full_name}"
+    if message.story is not None or message.forward_date is not None:
+        return "somebody"
+    return "a card" if message.contact or message.venue else ""
+
+
+def _origin(origin: MessageOriginUnion) -> str:
+    """A user, a hidden user, a chat or a channel."""
+    found = (getattr(origin, field, None) for field in ("sender_user", "sender_user_name", "sender_chat", "chat"))
+    who = next(filter(None, found), "")
+    return one_line(who if isinstance(who, str) else who.full_name, 64) or "somebody"
+
+
+def _kind(message: Message | ExternalReplyInfo) -> str | None:
     """The name of the field that says what a message without text is."""
     return next((field for field in _KINDS if getattr(message, field, None)), None)
 
 
-def _told(message: Message) -> str | None:
+def _told(message: Message | ExternalReplyInfo) -> str | None:
     field = _kind(message)
     if field is None:
         return None
-    if message.rich_message is not None:
+    if isinstance(message, Message) and message.rich_message is not None:
         return _page(message.rich_message.model_dump()).strip() or _label(field)
     return _label(field, _details(field, message))
 
@@ -78,7 +101,7 @@ def _label(field: str, details: str = "") -> str:
     return f"[{' '.join(filter(None, (_NAMES.get(field, field.replace('_', ' ')), details)))}]"
 
 
-def _details(field: str, message: Message) -> str:
+def _details(field: str, message: Message | ExternalReplyInfo) -> str:
     value = getattr(message, field)
     match field:
         case "location":

@@ -14,7 +14,13 @@ from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.routing import parse_command
 
-_ASIDE = {"reply_to_message", "external_reply", "forward_origin", "reply_markup"}
+_HIDDEN: JsonObject = {"type": "hidden_user", "date": 1, "sender_user_name": "somebody"}
+_ASIDE: JsonObject = {
+    "reply_to_message": None,
+    "reply_markup": None,
+    "forward_origin": _HIDDEN,
+    "external_reply": {"origin": _HIDDEN},
+}
 _COMMAND_FOR = re.compile(r"\A(/\w+)@(\w+)")
 
 
@@ -51,7 +57,7 @@ def to_inbound(raw: JsonObject, us: Us) -> Inbound | None:
 
 
 def _update(raw: JsonObject) -> Update:
-    """What is only said about a message, and is newer than aiogram, costs nobody the message."""
+    """What is only said about a message, and is newer than aiogram, costs nobody the message; a forward stays one."""
     for given in (raw, {kind: _without_asides(content) for kind, content in raw.items()}):
         try:
             return Update.model_validate(given)
@@ -63,7 +69,7 @@ def _update(raw: JsonObject) -> Update:
 def _without_asides(content: Json) -> Json:
     if not isinstance(content, Mapping):
         return content
-    return {name: value for name, value in content.items() if name not in _ASIDE}
+    return {name: _ASIDE.get(name, value) for name, value in content.items()}
 
 
 def _from_message(message: Message, us: Us, *, edit: int | None = None) -> Inbound | None:
@@ -84,6 +90,8 @@ def _from_message(message: Message, us: Us, *, edit: int | None = None) -> Inbou
         attachments=media.attachments(message),
         album=message.media_group_id or "",
         quoted=media.quoted(message),
+        quoted_id=str(said.message_id) if (said := message.reply_to_message) and not message.external_reply else "",
+        forwarded=media.source(message),
     )
 
 
@@ -150,7 +158,7 @@ def _is_addressed(message: Message, text: str, us: Us) -> bool:
     In a topic every message replies to the note that opened it, which may be ours.
     """
     command, _, name = parse_command(text)[0].partition("@")
-    if command:
+    if command and message.forward_origin is None:
         return not name or us.is_called(name)
     said = message.reply_to_message
     if said and said.from_user and said.from_user.id == us.id and not said.forum_topic_created:

@@ -44,6 +44,8 @@ def to_inbound(event: MessageEv, us: Us) -> Inbound | None:
         attachments=files,
         album=_id(together.parentMessageKey.ID, source) if together.associationType == Together.MEDIA_ALBUM else "",
         quoted=_quoted(context),
+        quoted_id=_id(context.stanzaID, source) if context.stanzaID else "",
+        forwarded="a bot" if event.Message.HasField("botForwardedMessage") else _source(said, context),
     )
 
 
@@ -125,6 +127,13 @@ def _quoted(context: e2e.ContextInfo) -> str:
     said = _unwrap(context.quotedMessage)
     text = _text(said) or next((f"[{name.removesuffix('Message')}]" for name in _files(said)), "")
     return text[:LONGEST_QUOTE]
+
+
+def _source(said: e2e.Message, context: e2e.ContextInfo) -> str:
+    """Where a text comes from that its sender only passed on, as far as WhatsApp tells; other people fill in cards."""
+    if context.isForwarded or context.forwardingScore:
+        return str(context.forwardedNewsletterMessageInfo.newsletterName) or "somebody"
+    return "a card" if said.HasField("contactMessage") or said.locationMessage.name else ""
 
 
 def _context(message: e2e.Message) -> e2e.ContextInfo:

@@ -48,6 +48,7 @@ def prompt_for(what: Cut, budget: int, limit: int) -> Prompt:
     room = budget - estimate(system) - ROUND_IT
     told = [line for row in (what.previous, *what.covered) if row is not None and (line := _told(row.entry))]
     told = told[:1] + told[1:][-max(1, room // SHORTEST_LINE) :]
+    told = ["\n  ".join(line.splitlines()) for line in told]  # no text can pass for a piece of its own
     record = "\n\n".join(line for line in even_out(told, room - 2 * len(told), estimate) if line)
     marker = next(marker for n in count(1) if (marker := f"=== record {n} ===") not in record)
     ask = UserMessage(f"{marker}\n{record}\n{marker}\nWrite the summary of this record.")

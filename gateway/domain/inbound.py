@@ -57,10 +57,10 @@ class Inbound:
     `solo` message gets its own turn and answer instead of joining a running turn. `earlier` is stored only if the
     address has no session yet; if its session holds something else, because another client continued it, the message
     goes to the chat `fork` instead. Messages with the same `album` are one message that the platform split. `quoted` is
-    the text of the message replied to, as its sender sees it, and `quoted_id` its platform id. `forwarded` is where a
-    text that its sender only passed on comes from, in words for the agent ("" if they wrote it themselves). A button
-    press is its value, sent by whoever pressed it. `as_owner` is false for what a program says with a token: it is
-    trusted as known at most, and no owner's command.
+    the text of the message replied to, as its sender sees it, and `quoted_id` its platform id ("": of another chat).
+    `forwarded` is where a text that its sender only passed on comes from, in words for the agent ("" if they wrote it
+    themselves). A button press is its value, sent by whoever pressed it. `as_owner` is false for what a program says
+    with a token: it is trusted as known at most, and no owner's command.
     """
 
     address: Address

@@ -49,7 +49,7 @@ def decide(inbound: Inbound, role: Role, commands: Set[str]) -> Decision:
         return Ignore("sent by a stranger")
     if inbound.edits is not None:
         return Edit(inbound.edits)
-    name, argument = parse_command(inbound.text)
+    name, argument = command_in(inbound)
     if name in commands:
         return RunCommand(name, argument)
     if name and not inbound.attachments:
@@ -59,6 +59,11 @@ def decide(inbound: Inbound, role: Role, commands: Set[str]) -> Decision:
     if not inbound.text.strip() and not inbound.attachments:
         return Ignore("empty")
     return StartTurn()
+
+
+def command_in(inbound: Inbound) -> tuple[str, str]:
+    """The same as `parse_command`; a forwarded text is nobody's command."""
+    return ("", "") if inbound.forwarded else parse_command(inbound.text)
 
 
 def parse_command(text: str) -> tuple[str, str]:

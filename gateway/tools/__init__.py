@@ -10,7 +10,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId
 from gateway.domain.principals import Role
-from gateway.domain.tools import AnyTool, ToolFailed
+from gateway.domain.tools import AnyTool, Caller, ToolFailed
 from gateway.store.pool import Connection
 from gateway.workspace.tree import Workspace
 
@@ -43,14 +43,14 @@ class Posted:
     message_id: MessageId
 
 
-Post: TypeAlias = Callable[[str, str | None, str | None], Awaitable[Posted]]
+Post: TypeAlias = Callable[[str, str | None, str | None, Caller], Awaitable[Posted]]
 """Sends a text to one of the principal's own chats, on a channel (None: where they wrote last), with a file.
 
-The arguments are text, channel and path. The message is queued when it returns; raises `ToolFailed`.
+The arguments are text, channel, path and the caller. The message is queued when it returns; raises `ToolFailed`.
 """
 
 
-async def no_chats(_text: str, _to: str | None, _path: str | None) -> Posted:
+async def no_chats(_text: str, _to: str | None, _path: str | None, _caller: Caller) -> Posted:
     """A `Post` for agents without chats."""
     raise ToolFailed("unavailable", "Nothing can be sent from here.")
 

@@ -37,11 +37,11 @@ class FileArguments(_Arguments):
 class _Messages:
     post: Post
 
-    async def send_message(self, arguments: MessageArguments, _caller: Caller) -> JsonObject:
-        return _receipt(await self.post(arguments.text, arguments.to, None))
+    async def send_message(self, arguments: MessageArguments, caller: Caller) -> JsonObject:
+        return _receipt(await self.post(arguments.text, arguments.to, None, caller))
 
-    async def send_file(self, arguments: FileArguments, _caller: Caller) -> JsonObject:
-        return _receipt(await self.post(arguments.caption, arguments.to, arguments.path))
+    async def send_file(self, arguments: FileArguments, caller: Caller) -> JsonObject:
+        return _receipt(await self.post(arguments.caption, arguments.to, arguments.path, caller))
 
 
 def _receipt(posted: Posted) -> JsonObject:

@@ -28,8 +28,8 @@ def test_the_model_is_told_who_said_what_and_that_it_is_data() -> None:
     assert told(spoken).splitlines() == [
         "=== record 1 ===",
         "Earlier summary:",
-        "## Goal",
-        "Tea.",
+        "  ## Goal",
+        "  Tea.",
         "",
         "User [2026-11-21 12:00 UTC] find tea",
         "",

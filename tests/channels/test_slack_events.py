@@ -170,9 +170,10 @@ def test_files_are_announced_as_slack_knows_them_and_deleted_ones_are_not() -> N
     assert (second.ref, second.name, second.size) == ("F3", "", None)
 
 
-def test_a_forwarded_message_is_quoted() -> None:
-    shared = [{"text": "look &lt;here&gt;", "is_share": True}, {"text": "preview"}]
-    assert inbound(attachments=shared).quoted == "look <here>"
+def test_a_message_forwarded_with_a_word_is_quoted() -> None:
+    shared = [{"text": "look &lt;here&gt;", "is_share": True, "author_name": "Eve\n"}, {"text": "preview"}]
+    said = inbound(attachments=shared)
+    assert (said.text, said.quoted, said.forwarded) == ("hello", "Forwarded from Eve:\nlook <here>", "")
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,11 @@ ORIGIN = {"type": "user", "date": 1, "sender_user": ADA}
         ({"reply_to_message": message(None, location={"latitude": 1, "longitude": 2})}, "[location 1.0, 2.0]"),
         ({"reply_to_message": message(None, GROUP, new_chat_members=[ADA])}, ""),
         ({"reply_to_message": message("all of it"), "quote": {"text": "of", "position": 4}}, "of"),
-        ({"external_reply": {"origin": ORIGIN}, "quote": {"text": "elsewhere", "position": 0}}, "elsewhere"),
+        (
+            {"external_reply": {"origin": ORIGIN}, "quote": {"text": "there", "position": 0}},
+            "Forwarded from Ada Lovelace:\nthere",
+        ),
+        ({"external_reply": {"origin": ORIGIN, "poll": POLL}}, "Forwarded from Ada Lovelace:\n[poll Tea? yes / no]"),
         ({"reply_to_message": message(None, forum_topic_created={"name": "t", "icon_color": 1}) | {"from": ME}}, ""),
     ],
 )

@@ -9,7 +9,7 @@ from gateway.agent.toolbox import Toolbox
 from gateway.domain.ids import MessageId
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.tools import Effect
+from gateway.domain.tools import Caller, Effect
 from gateway.tools import Posted, Services
 from gateway.tools.messages import MAX_MESSAGE, tools
 from gateway.workspace.tree import Workspace
@@ -30,7 +30,7 @@ class Chats:
     def __post_init__(self) -> None:
         self.toolbox = Toolbox(tools(Services(Workspace(self.root), self.post)), spill)
 
-    async def post(self, text: str, to: str | None, path: str | None = None) -> Posted:
+    async def post(self, text: str, to: str | None, path: str | None, _caller: Caller) -> Posted:
         self.said.append((text, to, path))
         return Posted(to or "telegram", MessageId(7))
 

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from gateway.domain.assignment import QUIET, Assignment
+from gateway.domain.marks import without_marks
 from gateway.domain.texts import one_line
 from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.timetable.wording import in_words, moment
@@ -29,7 +30,7 @@ def assignment(row: ScheduleRow, slot: datetime, *, now: datetime, missed: int =
     if missed:
         head.append(f"Missed before it and not run: {missed}")
     return Assignment(
-        prompt="\n".join([*head, "", ORDERS, "", definition.prompt]),
+        prompt="\n".join([*head, "", ORDERS, "", without_marks(definition.prompt)]),
         name=name,
         origin="schedule",
         label=row.label,

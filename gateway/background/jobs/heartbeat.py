@@ -6,7 +6,9 @@ import structlog
 
 from gateway.agent.scheduling.heartbeat import NO_MODEL, Occasion, outcome, prompt
 from gateway.background.jobs import Services
+from gateway.domain.marks import heading
 from gateway.domain.model import ModelsExhausted
+from gateway.domain.principals import Label
 from gateway.domain.schedules import UTC_ZONE
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import AssistantText, Notice
@@ -130,7 +132,8 @@ class HeartbeatRun:
         if at is None:
             log.warning("heartbeat.nobody_to_tell", hint="write to the agent once, on any channel")
             return None
-        return await self._proactive.say(tx, at, answer.principal_id, news, label=answer.label, origin=ORIGIN)
+        label, top = answer.label, heading(ORIGIN, answer.label, Label.OWNER)
+        return await self._proactive.say(tx, at, answer.principal_id, news, label=label, origin=ORIGIN, heading=top)
 
 
 def judge(result: TurnResult) -> Verdict:

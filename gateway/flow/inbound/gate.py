@@ -12,7 +12,7 @@ from gateway.domain.codes import MINUTES, Refusal, new_code, parse_code
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.inbound import Address, Inbound
 from gateway.domain.principals import Label, Role
-from gateway.domain.routing import parse_command
+from gateway.domain.routing import command_in
 from gateway.domain.transcript import Notice
 from gateway.flow.live import Live, MessageStored
 from gateway.flow.outbound.notices import Notices
@@ -194,5 +194,5 @@ class Gate:
 
 
 def _link_code(inbound: Inbound) -> str | None:
-    command, argument = parse_command(inbound.text)
+    command, argument = command_in(inbound)
     return parse_code(argument) if command in {"link", "start"} and inbound.edits is None else None

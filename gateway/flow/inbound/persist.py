@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from gateway.domain import digest
+from gateway.domain import digest, marks
 from gateway.domain.ids import AddressId, InboxId, InstanceId, MessageId, SessionId
 from gateway.domain.inbound import Arrival, Attachment, Earlier, Inbound
 from gateway.domain.principals import Label, Role, label_of
@@ -17,15 +17,15 @@ from gateway.flow.people import OWN_CHANNELS, People
 from gateway.store import addresses, inbox, sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection
-from gateway.store.transcript import attachments, messages, unread
+from gateway.store.transcript import attachments, messages, quotes, unread
 from gateway.workspace.journal.files import Place
 
+QUOTED = 1_000
+"""Characters of a message that another one replies to."""
 MOST_FILES = 50
 """Files of one message that are looked at."""
 ALBUM_SECONDS = 1.0
 """How long the parts of an album may come apart."""
-QUOTED = 1_000
-"""Characters of a message that another one replies to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class InboundWriter:
         if arrived is None:
             return await _seen_before(tx, inbound, decision)
         accepted = Accepted(decision, arrived, at.id, at.session_id)
-        said, label = _as_said(inbound), _label(inbound, role)
+        said, label = _as_said(inbound), await _label(tx, at, inbound, role)
         message: MessageId | None
         match decision:
             case StartTurn():
@@ -87,7 +87,7 @@ class InboundWriter:
         self, tx: Connection, at: AddressRow, arrived: InboxId, arrival: Arrival, label: Label
     ) -> MessageId:
         said = arrival.inbound
-        message = await unread.join(tx, at.id, said.album, said.text) if said.album else None
+        message = await unread.join(tx, at.id, said.album, said.text, label) if said.album else None
         if message is None:
             message = await unread.receive(tx, at.session_id, at.principal_id, at.id, said, label, arrival.id)
         await inbox.became(tx, arrived, message)
@@ -159,18 +159,20 @@ async def _in_its_place(tx: Connection, inbound: Inbound) -> Inbound:
     return replace(inbound, address=replace(inbound.address, chat=inbound.fork))
 
 
-def _label(inbound: Inbound, role: Role) -> Label:
-    """Files and quotes may have been written by anybody, whoever hands them on."""
-    from_others = inbound.attachments or inbound.quoted.strip()
-    return Label.UNTRUSTED if from_others else label_of(role, private=inbound.private)
+async def _label(tx: Connection, at: AddressRow, inbound: Inbound, role: Role) -> Label:
+    """Files, forwarded texts and quotes may have been written by anybody, unless we hold the message that is quoted."""
+    own = label_of(role, private=inbound.private)
+    if inbound.attachments or inbound.forwarded:
+        return Label.UNTRUSTED
+    return max(own, await quotes.label(tx, at, inbound)) if inbound.quoted.strip() else own
 
 
 def _as_said(inbound: Inbound) -> Inbound:
-    """With what it replies to quoted before it, and word of files that are too many."""
-    parts = [inbound.text]
-    if quoted := inbound.quoted.strip():
-        cut = quoted if len(quoted) <= QUOTED else f"{quoted[:QUOTED]}…"
-        parts.insert(0, "\n".join(f"> {line}".rstrip() for line in cut.splitlines()))
+    """With what it replies to quoted before it, and word of files that are too many; no text can pass for our marks."""
+    quote, text, source = inbound.quoted.strip(), inbound.text, inbound.forwarded
+    parts = [marks.forwarded(text, source) if source else marks.without_marks(text)]
+    if quote:
+        parts.insert(0, marks.quoted(quote if len(quote) <= QUOTED else f"{quote[:QUOTED]}…"))
     if (more := len(inbound.attachments) - MOST_FILES) > 0:
         parts.append(f"[{more} more files were left out; a message may have {MOST_FILES}.]")
     return replace(inbound, text="\n\n".join(filter(None, parts)))
@@ -183,7 +185,7 @@ def _entry(said: Earlier, inbound: Inbound) -> UserText | AssistantText:
         case "system":
             return UserText(f"(Instructions from the client)\n{said.text}", inbound.sent_at)
         case "user":
-            return UserText(said.text, inbound.sent_at)
+            return UserText(marks.without_marks(said.text), inbound.sent_at)
         case _:
             assert_never(said.role)
 

@@ -20,17 +20,20 @@ def parts(
     buttons: Sequence[Button] = (),
     reply_to: str | None = None,
     most_marks: int | None = None,
+    heading: str = "",
 ) -> list[Part]:
     """The text in parts as `split` makes them, the last with the buttons; then the files, in order.
 
-    A short text without buttons becomes the caption of the first file. Only the first part is a reply.
+    A short text without buttons becomes the caption of the first file. Only the first part is a reply. Every part
+    begins with the `heading`.
     """
-    made = [Part(each) for each in split(storable(text), limit, most_marks)]
+    top = f"{heading}\n\n" if heading else ""
+    made = [Part(f"{top}{each}") for each in split(storable(text), limit - utf16_len(top), most_marks)]
     if made and buttons:
         made[-1] = replace(made[-1], buttons=tuple(buttons))
     if len(made) == 1 and files and not buttons and utf16_len(made[0].text) <= MAX_CAPTION:
         made, files = [replace(made[0], file=files[0])], files[1:]
-    made += [Part("", file=file) for file in files]
+    made += [Part(heading, file=file) for file in files]
     if made and reply_to is not None:
         made[0] = replace(made[0], reply_to=reply_to)
     return made

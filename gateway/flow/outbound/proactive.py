@@ -7,6 +7,7 @@ from functools import partial
 from gateway.domain.channel import Button
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import AddressId, FileId, PrincipalId, TaskId
+from gateway.domain.marks import without_headings
 from gateway.domain.principals import Label
 from gateway.domain.transcript import AssistantText, Notice
 from gateway.flow.live import Live, MessageStored
@@ -76,24 +77,29 @@ class ProactiveMessages:
         sent: str | None = None,
         files: Sequence[FileId] = (),
         buttons: Sequence[Button] = (),
+        heading: str = "",
     ) -> MessageRow:
         """Store it in the chat's current session, and queue it, or the shorter text `sent`. Raises `HandedOver`.
 
-        What the agent says ends no turn, and the session gets its label.
+        What the agent says ends no turn, and the session gets its label. In a private chat each part has the `heading`,
+        and the text cannot imitate it.
         """
         held = await addresses.lock_by_id(tx, at.id)
         if held.principal_id != principal:
             raise HandedOver("That chat belongs to somebody else now; nothing was sent.")
         await sessions.lock(tx, held.session_id)
         said: AssistantText | Notice = entry
-        if isinstance(entry, AssistantText):  # a notice is not for the model's eyes
+        shown = entry.text if sent is None else sent
+        heading = heading if held.private and isinstance(entry, AssistantText) else ""  # a group trusts nothing
+        if heading:
+            said, shown = replace(entry, text=f"{heading}\n\n{without_headings(entry.text)}"), without_headings(shown)
+        if isinstance(said, AssistantText):  # a notice is not for the model's eyes
             await sessions.taint(tx, held.session_id, label)
-            said = replace(entry, final=False)
+            said = replace(said, final=False)
         row = await messages.say(
             tx, held.session_id, principal, said, label=label, origin=origin, address=held.id, task=task
         )
-        shown = entry.text if sent is None else sent
-        await self.outbound.put(tx, held, row.id, shown, files=files, buttons=buttons)
+        await self.outbound.put(tx, held, row.id, shown, files=files, buttons=buttons, heading=heading)
         return row
 
     def committed(self, row: MessageRow) -> None:

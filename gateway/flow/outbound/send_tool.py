@@ -2,14 +2,15 @@
 
 import asyncio
 
+from gateway.domain import marks
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.tools import ToolFailed
+from gateway.domain.tools import Caller, ToolFailed
 from gateway.domain.transcript import AssistantText
 from gateway.flow.outbound.files import recorded
 from gateway.flow.outbound.proactive import HandedOver, ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
-from gateway.store import addresses, sessions
+from gateway.store import addresses, sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import attachments, files
@@ -27,30 +28,44 @@ MAX_FILE = 100_000_000
 class SendTool:
     """Stores a message in the session of one of a principal's addresses and has it sent there."""
 
-    def __init__(self, database: Database, outbound: Outbound, proactive: ProactiveMessages) -> None:
+    def __init__(
+        self, database: Database, outbound: Outbound, proactive: ProactiveMessages, runs: Database | None = None
+    ) -> None:
         self._database = database
+        self._runs = runs or database
         self._outbound = outbound
         self._proactive = proactive
 
     def bound(self, database: Database) -> "SendTool":
         """The same on this store: it holds what its principal may reach."""
-        return SendTool(database, self._outbound, self._proactive)
+        return SendTool(database, self._outbound, self._proactive, self._runs)
 
-    def of(self, principal: PrincipalId, workspace: Workspace) -> Post:
-        """For this principal alone."""
+    def of(self, principal: PrincipalId, workspace: Workspace, own: Label) -> Post:
+        """For this principal alone, whose own words have the label `own`."""
 
-        async def post(text: str, to: str | None, path: str | None) -> Posted:
+        async def post(text: str, to: str | None, path: str | None, caller: Caller) -> Posted:
+            heading = await self._heading(caller, own)
             at = await self._chosen(principal, to.lower() if to else None)
             file = await self._measured(workspace, path, at) if path is not None else None
             of = await workspace.labels.of(file.path, file.sha256) if file else Label.OWNER
             try:
-                row = await self._database.run(lambda tx: self._store(tx, principal, at, text, file, of))
+                row = await self._database.run(lambda tx: self._store(tx, principal, at, text, file, of, heading))
             except HandedOver as error:
                 raise ToolFailed("no_such_chat", str(error)) from error
             self._proactive.committed(row)
             return Posted(at.channel, row.id)
 
         return post
+
+    async def _heading(self, caller: Caller, own: Label) -> str:
+        """What stands above a message of this run; "" for a chat. Raises `ToolFailed` if it may tell nobody."""
+        async with self._runs.connection() as conn:
+            run, asked = await tasks.get(conn, caller.task), await tasks.payload(conn, caller.task)
+        if run is None or run.kind == "chat":
+            return ""
+        if asked.get("deliver") is False:
+            raise ToolFailed("no_delivery", "This run may send nothing: it came with deliver_to none. Answer instead.")
+        return marks.heading(str(asked.get("name", run.kind)), caller.label, own)
 
     async def _chosen(self, principal: PrincipalId, to: str | None) -> AddressRow:
         async with self._database.connection() as conn:
@@ -75,7 +90,14 @@ class SendTool:
         return file
 
     async def _store(
-        self, tx: Connection, principal: PrincipalId, at: AddressRow, text: str, file: Written | None, of: Label
+        self,
+        tx: Connection,
+        principal: PrincipalId,
+        at: AddressRow,
+        text: str,
+        file: Written | None,
+        of: Label,
+        heading: str,
     ) -> MessageRow:
         """One transaction: the message, its file, of this label, its outbox rows."""
         # Its name and what is known of it are in the prompts of the chat from now on.
@@ -83,7 +105,9 @@ class SendTool:
         enclosed = await _known(tx, principal, file, of) if file else None
         said = AssistantText(text or (f"[{enclosed.path}]" if enclosed else ""))
         ids = [enclosed.id] if enclosed else []
-        row = await self._proactive.say(tx, at, principal, said, label=label, origin="agent", sent=text, files=ids)
+        row = await self._proactive.say(
+            tx, at, principal, said, label=label, origin="agent", sent=text, files=ids, heading=heading
+        )
         if enclosed:
             await attachments.add_kept(tx, principal, row.id, at.channel, [enclosed.announced])
         return row

@@ -72,6 +72,7 @@ class Outbound:
         files: Sequence[FileId] = (),
         buttons: Sequence[Button] = (),
         reply_to: str | None = None,
+        heading: str = "",
     ) -> None:
         """Queue a message, in parts for its channel; where people read the transcript itself, nothing has to be sent.
 
@@ -81,7 +82,8 @@ class Outbound:
             return
         channel = self.channel(at)
         able = channel.capabilities if channel else ANYWHERE
-        queued = parts(text, able.max_text, files, buttons, None if at.private else reply_to, able.max_marks)
+        answers = None if at.private else reply_to
+        queued = parts(text, able.max_text, files, buttons, answers, able.max_marks, heading)
         await outbox.put(tx, at.principal_id, at.id, message, queued, notice=notice)
 
     async def adopt(self, name: str, channel: Channel) -> None:

@@ -104,7 +104,8 @@ class AgentEnvironments:
         workspace = self._workspace if owner else self._apart(principal, self._labels(database, principal))
         if not owner:
             workspace.quota = self._quotas.setdefault(principal, Quota(workspace.root, self.member_mb))
-        post = self.send_tool.bound(database).of(principal, workspace) if self.send_tool else no_chats
+        own = Label.OWNER if owner else Label.KNOWN
+        post = self.send_tool.bound(database).of(principal, workspace, own) if self.send_tool else no_chats
         zone = partial(self._zone, workspace, owner)
         context = PrincipalContext(principal, Role.OWNER if owner else Role.MEMBER, database.run, self.clock, zone)
         services = Services(workspace, post, _finder(database, principal), context)

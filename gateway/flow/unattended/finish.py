@@ -8,7 +8,8 @@ from gateway.agent.loop import NO_ANSWER
 from gateway.agent.scheduling.alerts import schedule_failed, trigger_failed
 from gateway.domain.assignment import QUIET, Assignment, is_quiet
 from gateway.domain.clock import Clock
-from gateway.domain.principals import Label, Role
+from gateway.domain.marks import heading
+from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.texts import one_line
 from gateway.domain.transcript import AssistantText
@@ -37,12 +38,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UnattendedResult:
-    """What a run came to; or, in one line for its person, the `reason` why it failed."""
+    """What a run came to; or, in one line for its person, the `reason` why it failed. `own` is that person's label."""
 
     run: Claim
     assignment: Assignment
     result: TurnResult
     reason: str | None
+    own: Label
 
     @property
     def tells(self) -> bool:
@@ -65,7 +67,8 @@ class UnattendedFinisher:
         self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult
     ) -> MessageRow | None:
         """What its person was told; raises `RunLost`, then nothing is stored."""
-        ended = UnattendedResult(run, assignment, result, _reason(result, opened.principal.role))
+        role = opened.principal.role
+        ended = UnattendedResult(run, assignment, result, _reason(result, role), label_of(role, private=True))
         sent = await self._abridged(ended) if ended.tells else Abridged(result.entry.text)
 
         async def store(tx: Connection, answer: MessageRow, at: AddressRow | None) -> Finished:
@@ -129,6 +132,7 @@ class UnattendedFinisher:
             task=run.id,
             sent=sent.text,
             files=await sent.keep(tx, run.principal_id, answer.label),
+            heading=heading(ended.assignment.name, answer.label, ended.own),
         )
         await schedule_runs.produced(tx, run.id, said.id)
         return said

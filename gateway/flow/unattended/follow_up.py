@@ -7,6 +7,8 @@ import structlog
 from gateway.agent.scheduling.alerts import schedule_undelivered
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import MessageId
+from gateway.domain.marks import heading
+from gateway.domain.principals import Label
 from gateway.domain.texts import one_line
 from gateway.domain.transcript import AssistantText
 from gateway.flow.outbound.proactive import ProactiveMessages
@@ -121,26 +123,28 @@ class DeliveryFollowUp:
             return None
         log.warning("run.refused", task_id=str(outcome.task_id), again=elsewhere is not None)
         if elsewhere is not None:
-            return await self._again(tx, outcome, elsewhere)
+            return await self._again(tx, outcome, elsewhere, schedule.definition.name)
         await schedule_runs.failed(tx, outcome.task_id, f"could not be delivered: {why}")
         return await alert_failure(tx, told, schedule, at, schedule_undelivered(schedule.definition, outcome.slot, why))
 
-    async def _again(self, tx: Connection, outcome: DeliveryOutcome, at: AddressRow) -> MessageRow:
+    async def _again(self, tx: Connection, outcome: DeliveryOutcome, at: AddressRow, name: str) -> MessageRow:
         """As it was said, with the file of a long one."""
         said = await messages.get(tx, outcome.message_id)
         assert said is not None, "messages are never deleted"
         parts = await outbox.of_message(tx, said.id)
         files = [part.file_id for part in parts if part.file_id is not None]
+        top = heading(name, said.label, Label.OWNER) if said.text.startswith("From ") else ""
         told = await self._proactive.say(
             tx,
             at,
             outcome.principal_id,
-            AssistantText(said.text),
+            AssistantText(said.text.removeprefix(f"{top}\n\n")),
             label=said.label,
             origin=said.origin,
             task=outcome.task_id,
-            sent=parts[0].text if files else None,
+            sent=parts[0].text.removeprefix(f"{top}\n\n") if files else None,
             files=files,
+            heading=top,
         )
         await schedule_runs.moved(tx, outcome.task_id, told.id)
         return told

@@ -48,10 +48,10 @@ async def receive(
     )
 
 
-async def join(conn: Connection, address: AddressId, album: str, text: str) -> MessageId | None:
+async def join(conn: Connection, address: AddressId, album: str, text: str, label: Label) -> MessageId | None:
     """Add a further part to the album's message, unless a turn has taken it or it has not come yet: then None.
 
-    The caller holds the session.
+    Its trust label never falls. The caller holds the session.
     """
     first = await conn.fetchrow(
         """select id, text from messages
@@ -63,7 +63,8 @@ async def join(conn: Connection, address: AddressId, album: str, text: str) -> M
     if first is None:
         return None
     whole = "\n".join(part for part in (first["text"], storable(text)) if part)
-    await conn.execute("update messages set text = $2, tokens = $3 where id = $1", first["id"], whole, estimate(whole))
+    change = "update messages set text = $2, tokens = $3, label = greatest(label, $4) where id = $1"
+    await conn.execute(change, first["id"], whole, estimate(whole), label)
     return MessageId(first["id"])
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from gateway.domain.ids import EntryId
 from gateway.domain.inbound import Address, Arrival, Earlier, Inbound, Sender
-from gateway.domain.routing import parse_command
+from gateway.domain.routing import command_in
 from gateway.domain.texts import storable
 
 Kind = Literal["message", "command", "edit", "user", "assistant", "tool_intent", "tool_result", "summary", "notice"]
@@ -33,9 +33,10 @@ class Entry:
 def entry_of(arrival: Arrival) -> Entry:
     """What arrived, before the database has it."""
     inbound = _storable(arrival.inbound)
-    kind: Kind = "edit" if inbound.edits is not None else "command" if parse_command(inbound.text)[0] else "message"
+    kind: Kind = "edit" if inbound.edits is not None else "command" if command_in(inbound)[0] else "message"
     files = tuple(attachment.name or "file" for attachment in inbound.attachments)
-    return Entry(arrival.id, kind, arrival.at, inbound.sender.name, inbound.text, inbound, files)
+    who = f"{inbound.sender.name}, forwarded from {inbound.forwarded}" if inbound.forwarded else inbound.sender.name
+    return Entry(arrival.id, kind, arrival.at, who, inbound.text, inbound, files)
 
 
 def _storable(inbound: Inbound) -> Inbound:

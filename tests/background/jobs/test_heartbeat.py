@@ -98,7 +98,7 @@ class TestPrompt:
 
         assert '- "weather report" failed on Sat 21 Nov 2026 13:05 Europe/Berlin.' in question(beating.model.prompts[0])
         assert await beating.path.rows(HEARD) == [
-            ("assistant", "Your weather report failed.", "heartbeat", Label.UNTRUSTED)
+            ("assistant", "From heartbeat (not verified):\n\nYour weather report failed.", "heartbeat", Label.UNTRUSTED)
         ]
 
     async def test_a_zone_that_is_not_known_is_utc(self, beating: Heart, beat: Beat) -> None:
