@@ -1,14 +1,15 @@
-"""`supaclaw owner`: the only way to change whom the gateway belongs to."""
+"""`supaclaw owner`: whom the gateway belongs to."""
 
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from gateway.cli.database import with_connection
+from gateway.cli.database import with_connection, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.config.channels import channel_names, known_channel
 from gateway.domain.principals import Role
+from gateway.flow.inbound.pairing import Pairing
 from gateway.store.people import principals
 from gateway.store.pool import Connection
 
@@ -27,6 +28,14 @@ def set(
     identity = f"{known_channel(channel, channel_names())}:{id}"
     with_connection(lambda connection: _set(connection, channel, identity))
     print(f"the owner on {channel} is now {id}; restart a running gateway")
+
+
+def part(
+    account: Annotated[str, typer.Argument(help="As `supaclaw owner show` prints it, such as telegram:987654321.")],
+) -> None:
+    """Part an account that was joined with /link. Its chats leave your conversations at once."""
+    with_database(lambda database: Pairing(database).part(account))
+    print(f"{account} is parted")
 
 
 async def _set(connection: Connection, channel: str, identity: str) -> None:

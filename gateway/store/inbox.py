@@ -35,6 +35,8 @@ class InboxRow:
     journal_id: JournalId | None
     files: int
     """That came with a command; a command takes none."""
+    as_owner: bool
+    """Whether it may act for the owner; false if it came with a token that may not."""
 
 
 def kind_of(decision: Decision) -> Kind:
@@ -62,9 +64,9 @@ async def enter(
     """Enter an arrival; None if it has been seen before. A message's text is kept in its own row only."""
     found = await conn.fetchval(
         """insert into inbox (principal_id, address_id, channel, account, chat, platform_id, kind, text, platform_time,
-                              handled_at, entry_id, journal_id, files)
+                              handled_at, entry_id, journal_id, files, as_owner)
            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, case when $10 then now() end, $11,
-                   (select id from journals where session_id = $12 and closed_at is null), $13)
+                   (select id from journals where session_id = $12 and closed_at is null), $13, $14)
            on conflict do nothing returning id""",
         at.principal_id,
         at.id,
@@ -79,6 +81,7 @@ async def enter(
         entry,
         at.session_id,
         len(inbound.attachments) if kind == "command" else 0,
+        inbound.as_owner,
     )
     return InboxId(found) if found else None
 

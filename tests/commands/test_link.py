@@ -37,6 +37,13 @@ async def offered(path: MessagePath, **who: str) -> str:
     return found[1]
 
 
+async def joined(gate: Gate, path: MessagePath, typed: str, *, who: str = "U1", **person: str) -> None:
+    """An account gives a person's code, and that person taps Join."""
+    code = await offered(path, **person)
+    await gate.receive([at(SLACK, f"{typed} {code}", who)])
+    await path.tell(f"/link join {code}", **person)
+
+
 async def last(path: MessagePath) -> str:
     [(text,)] = await path.rows("select text from messages where kind = 'notice' order by id desc limit 1")
     return str(text)
@@ -49,8 +56,8 @@ async def sessions(path: MessagePath) -> dict[str, object]:
 async def test_a_strangers_account_becomes_the_persons_and_hears_what_was_said(gate: Gate, path: MessagePath) -> None:
     async with path.working():
         await path.ask("my name is Ada")
-        code = await offered(path)
-        await gate.receive([at(SLACK, f"/link {code}", "U1"), at(SLACK, "what is my name?", "U1")])
+        await joined(gate, path, "/link")
+        await gate.receive([at(SLACK, "what is my name?", "U1")])
         await eventually(lambda: len(path.model.prompts) == 2)
     assert "my name is Ada" in repr(path.model.prompts[1])
     assert len(set((await sessions(path)).values())) == 1
@@ -61,8 +68,7 @@ async def test_a_strangers_account_becomes_the_persons_and_hears_what_was_said(g
 async def test_a_link_to_the_bot_that_carries_a_code_joins_as_if_it_had_been_typed(
     gate: Gate, path: MessagePath
 ) -> None:
-    code = await offered(path)
-    await gate.receive([at(SLACK, f"/start {code}", "U1")])
+    await joined(gate, path, "/start")
     assert path.people.role(at(SLACK, "hi", "U1")) is Role.OWNER
     await path.inbound.accept([at(WEB, f"/start {await offered(path)}", "x")])
     assert len(set((await sessions(path)).values())) == 1
@@ -141,6 +147,7 @@ async def test_an_allowed_account_that_is_nobodys_yet_can_be_joined_even_after_a
     assert "slack D1" not in await sessions(path)
     assert "Nothing is open under this code" in gate._answers.get_nowait().text
     await gate.receive([at(SLACK, f"/link {code}", "U9")])
+    await path.tell(f"/link join {code}")
     assert path.people.role(at(SLACK, "hi", "U9")) is Role.OWNER
 
 
@@ -159,6 +166,7 @@ async def test_guessing_is_answered_with_silence_and_then_not_heard_at_all(gate:
     assert path.people.role(message("hi", sender=STRANGER)) is Role.STRANGER
     assert (gate._answers.qsize(), path.channel.asked) == (0, 0)
     await gate.receive([message(f"/link {code}", sender="4", chat="4")])
+    await path.tell(f"/link join {code}")
     assert path.people.role(message("hi", sender="4")) is Role.OWNER
 
 
@@ -170,8 +178,8 @@ async def test_a_members_code_opens_no_door_that_is_the_owners(gate: Gate, path:
 
 
 async def test_a_members_other_account_goes_when_the_member_goes(gate: Gate, path: MessagePath) -> None:
-    code = await offered(path, sender=MEMBER, chat=MEMBER)
-    await gate.receive([at(SLACK, f"/link {code}", "U1"), at(SLACK, "hello", "U1")])
+    await joined(gate, path, "/link", sender=MEMBER, chat=MEMBER)
+    await gate.receive([at(SLACK, "hello", "U1")])
     assert path.people.role(at(SLACK, "hi", "U1")) is Role.MEMBER
     assert await path.rows("select count(distinct principal_id) from addresses") == [(1,)]
     path.people.allow({"fake": Access(), "slack": Access()})
@@ -204,7 +212,11 @@ async def test_chats_that_are_joined_and_parted_all_the_time_lose_nothing(path: 
     async def talk(chat: Address) -> None:
         for n in range(8):
             code = new_code()
-            await path.rows("insert into links select $1, principal_id, id from addresses where channel = 'fake'", code)
+            await path.rows(
+                "insert into links (code, principal_id, address_id) "
+                "select $1, principal_id, id from addresses where channel = 'fake'",
+                code,
+            )
             await path.inbound.accept(
                 [at(chat, text, OWNER) for text in (f"/link {code}", f"{n}", "/new", "/link off")]
             )

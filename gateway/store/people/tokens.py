@@ -38,6 +38,8 @@ class TokenRow:
     expires_at: datetime | None
     source: str | None = None
     """It may trigger for this source and for no other."""
+    as_owner: bool = False
+    """What it sends counts as said by the owner."""
 
     def valid(self, now: datetime) -> bool:
         """Not expired; a browser session also ends when nobody uses it."""
@@ -57,19 +59,26 @@ def sha256(secret: str) -> str:
 
 
 async def create(
-    database: Database, principal: PrincipalId, name: str, scopes: Iterable[str], *, source: str | None = None
+    database: Database,
+    principal: PrincipalId,
+    name: str,
+    scopes: Iterable[str],
+    *,
+    source: str | None = None,
+    as_owner: bool = False,
 ) -> tuple[TokenRow, str]:
     """A new bearer token and its plain text, which nothing can tell again; raises `OwnerMustAct` for a taken name."""
     plain = fresh()
     held = [Scope(scope) for scope in scopes]
-    row = await _insert(database, principal, name, "bearer", plain, held, None, source)
+    row = await _insert(database, principal, name, "bearer", plain, held, None, source, as_owner=as_owner)
     return row, plain
 
 
 async def sign_in(database: Database, principal: PrincipalId, name: str, now: datetime) -> tuple[TokenRow, str]:
     """A new browser session and the value of its cookie."""
     plain = secrets.token_urlsafe(32)
-    return await _insert(database, principal, name, "cookie", plain, [Scope.ADMIN], now + COOKIE_LIFE), plain
+    until = now + COOKIE_LIFE
+    return await _insert(database, principal, name, "cookie", plain, [Scope.ADMIN], until, as_owner=True), plain
 
 
 async def _insert(
@@ -81,11 +90,13 @@ async def _insert(
     scopes: list[Scope],
     expires_at: datetime | None,
     source: str | None = None,
+    *,
+    as_owner: bool,
 ) -> TokenRow:
     async with database.connection() as conn:
         row = await conn.fetchrow(
-            """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at, source)
-               values ($1, $2, $3, $4, $5, $6, $7, $8)
+            """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at, source, as_owner)
+               values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
                on conflict (name) where kind = 'bearer' and revoked_at is null do nothing returning *""",
             uuid4(),
             principal,
@@ -95,6 +106,7 @@ async def _insert(
             [scope.value for scope in scopes],
             expires_at,
             source,
+            as_owner,
         )
     if row is None:
         raise OwnerMustAct(f"there is a token named {name} already; choose another name or revoke it first")

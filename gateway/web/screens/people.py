@@ -1,6 +1,7 @@
 """People: who asks to be let in, who was, and the owner's answer."""
 
 from collections.abc import Mapping
+from hashlib import sha256
 
 from fastapi import APIRouter, Depends
 
@@ -25,15 +26,42 @@ async def deny(site: AtSite, which: str) -> None:
     await site.backend.pairing.deny(which)
 
 
+@router.post("/people/joins/{code}/approve", status_code=204, dependencies=[Depends(signed_in)])
+async def join(site: AtSite, code: str) -> None:
+    """Make the account that gave this code one of the owner's."""
+    await site.backend.pairing.join(code)
+
+
+@router.post("/people/joins/{code}/deny", status_code=204, dependencies=[Depends(signed_in)])
+async def refuse(site: AtSite, code: str) -> None:
+    """Leave it a stranger's."""
+    await site.backend.pairing.refuse(code)
+
+
+@router.post("/people/accounts/{identity:path}/part", status_code=204, dependencies=[Depends(signed_in)])
+async def part(site: AtSite, identity: str) -> None:
+    """Take an account from the person it is joined with."""
+    await site.backend.pairing.part(identity)
+
+
 async def _pieces(site: Site) -> Mapping[str, str]:
-    asking, admitted = await site.backend.pairing.open_requests(), await site.backend.pairing.admitted()
-    made: dict[str, str] = {"empty": site.pages.part("nobody")}
+    pairing, part = site.backend.pairing, site.pages.part
+    asking, admitted, claims = await pairing.open_requests(), await pairing.admitted(), await pairing.claims()
+    made: dict[str, str] = {"empty": part("nobody")}
+    if claims:
+        made["joining"] = part("heading", "joining", "Wants to be one of your accounts")
+        made |= {f"joins{row.code}": part("joins", f"joins{row.code}", row) for row in claims}
     if asking:
-        made["asking"] = site.pages.part("heading", "asking", "Waiting for your answer")
-        made |= {f"asks{row.id}": site.pages.part("asks", f"asks{row.id}", row) for row in asking}
+        made["asking"] = part("heading", "asking", "Waiting for your answer")
+        made |= {f"asks{row.id}": part("asks", f"asks{row.id}", row) for row in asking}
     if admitted:
-        made["admitted"] = site.pages.part("heading", "admitted", "Let in")
-        made |= {f"in{row.id}": site.pages.part("let_in", f"in{row.id}", row) for row in admitted}
+        made["admitted"] = part("heading", "admitted", "Let in")
+        made |= {f"in{row.id}": part("let_in", f"in{row.id}", row) for row in admitted}
+    for row in await pairing.accounts():
+        if row.identities:
+            made[f"of{row.id}"] = part("heading", f"of{row.id}", f"Accounts of {row.name}")
+            accounts = ((f"at{sha256(each.encode()).hexdigest()}", each) for each in row.identities)
+            made |= {id: part("account", id, each) for id, each in accounts}
     return made
 
 
