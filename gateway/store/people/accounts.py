@@ -29,7 +29,7 @@ async def ask(conn: Connection, claim: Claim) -> messages.MessageRow:
     """Ask where the code was made; the account itself has no say."""
     at = await addresses.lock_joined(conn, claim.address_id)
     buttons = Button("Join", f"/link join {claim.code}"), Button("No", f"/link deny {claim.code}")
-    return await _say(conn, at, QUESTION.format(claim), buttons)
+    return await say(conn, at, QUESTION.format(claim), buttons)
 
 
 async def join(conn: Connection, principal: PrincipalId, code: str) -> Claim | Refusal:
@@ -41,7 +41,7 @@ async def join(conn: Connection, principal: PrincipalId, code: str) -> Claim | R
     if other.principal_id != principal or not await principals.add_identity(conn, principal, claim.identity):
         return Refusal.ANOTHERS
     await announce(conn, principal, ANNOUNCED.format(claim))
-    await _say(conn, await addresses.place(conn, claim.address, principal, other.session_id), JOINED)
+    await say(conn, await addresses.place(conn, claim.address, principal, other.session_id), JOINED)
     return claim
 
 
@@ -84,11 +84,12 @@ async def announce(conn: Connection, principal: PrincipalId, text: str) -> None:
     told = set[SessionId]()
     for at in await addresses.of_accounts(conn, principal):
         if at.channel != "web" or at.session_id not in told:
-            await _say(conn, at, text)
+            await say(conn, at, text)
             told.add(at.session_id)
 
 
-async def _say(conn: Connection, at: AddressRow, text: str, buttons: tuple[Button, ...] = ()) -> messages.MessageRow:
+async def say(conn: Connection, at: AddressRow, text: str, buttons: tuple[Button, ...] = ()) -> messages.MessageRow:
+    """Store a notice in a chat and queue it; it is short enough for every messenger."""
     await sessions.lock(conn, at.session_id)
     said = await messages.say(conn, at.session_id, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
     if at.channel not in {"web", "terminal"}:

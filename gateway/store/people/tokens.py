@@ -13,7 +13,9 @@ import asyncpg
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.scopes import Scope
-from gateway.store.pool import Database
+from gateway.store.people import revocation
+from gateway.store.people.revocation import Ended
+from gateway.store.pool import Connection, Database
 
 TokenId = NewType("TokenId", UUID)
 Kind = Literal["bearer", "cookie"]
@@ -134,15 +136,18 @@ async def list_all(database: Database) -> list[TokenRow]:
     return [_token(row) for row in rows]
 
 
-async def revoke(database: Database, name: str) -> bool:
-    """End the bearer token with this name; False if there is none."""
-    async with database.connection() as conn:
-        done = await conn.fetchval(
+async def revoke(database: Database, name: str) -> Ended | None:
+    """End the bearer token with this name and what came by it; None if there is none."""
+
+    async def work(tx: Connection) -> Ended | None:
+        row = await tx.fetchrow(
             """update api_tokens set revoked_at = now()
-               where name = $1 and kind = 'bearer' and revoked_at is null returning true""",
+               where name = $1 and kind = 'bearer' and revoked_at is null returning id, principal_id""",
             name,
         )
-    return bool(done)
+        return await revocation.end(tx, row["principal_id"], name, str(row["id"])) if row else None
+
+    return await database.run(work)
 
 
 async def sign_out(database: Database, token: TokenId) -> None:
