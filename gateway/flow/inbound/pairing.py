@@ -76,7 +76,8 @@ class Pairing:
 
     async def _for_owner(self, code: str, settle: Settle) -> None:
         async def work(tx: Connection) -> Claim | Refusal:
-            return await settle(tx, (await principals.lock_owner(tx)).id, code)
+            owner = await principals.owner(tx)
+            return await settle(tx, owner.id, code) if owner else Refusal.WRONG
 
         await self._settled(await self._database.run(work))
 
