@@ -1,6 +1,5 @@
 """A token is not the owner, over real HTTP; and who holds one leaves nothing behind when it is revoked."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
 
@@ -92,9 +91,7 @@ async def test_a_client_that_only_goes_on_stays_known(web: Web) -> None:
     assert await label_of_session(web, "two") == KNOWN
 
 
-@pytest.mark.parametrize(
-    "text", ["/pairing", "/link", "/link ABCDEFGH", "/link join ABCDEFGH", "/budget", "/schedules"]
-)
+@pytest.mark.parametrize("text", ["/pairing", "/link", "/link join ABCDEFGH", "/budget more", "/schedules"])
 async def test_the_owners_commands_are_not_a_tokens(web: Web, text: str) -> None:
     headers = await bearer(web, "admin")
     refusal = "No token may do this; write /"
@@ -172,7 +169,7 @@ async def test_a_program_is_never_where_the_owner_wrote_last(web: Web) -> None:
 
 
 @pytest.fixture
-async def busy(web: Web) -> AsyncIterator[Headers]:
+async def busy(web: Web) -> Headers:
     """A token with a turn that runs, a message behind it, a trigger that waits and a schedule."""
     headers = await bearer(web, "chat", "trigger", name="intruder")
     web.model.says(wait := Wait())
@@ -186,7 +183,7 @@ async def busy(web: Web) -> AsyncIterator[Headers]:
     await planned(web, "plan it", "theirs")
     await say(web, BEARER, "mine")
     await planned(web, "mine", "mine")
-    yield headers
+    return headers
 
 
 async def planned(web: Web, asked: str, name: str) -> None:

@@ -22,7 +22,8 @@ class Ended:
     schedules: tuple[str, ...]
 
     def __str__(self) -> str:
-        return ", ".join(self._parts()) or "nothing was going on"
+        parts = ", ".join(self._parts())
+        return f": {parts}" if parts else ""
 
     def _parts(self) -> Iterator[str]:
         if self.messages:

@@ -5,6 +5,7 @@ from hashlib import sha256
 
 from fastapi import APIRouter, Depends
 
+from gateway.store.people import tokens
 from gateway.web import board
 from gateway.web.access import signed_in
 from gateway.web.pages import Nav, Screen
@@ -62,6 +63,9 @@ async def _pieces(site: Site) -> Mapping[str, str]:
             made[f"of{row.id}"] = part("heading", f"of{row.id}", f"Accounts of {row.name}")
             accounts = ((f"at{sha256(each.encode()).hexdigest()}", each) for each in row.identities)
             made |= {id: part("account", id, each) for id, each in accounts}
+    if programs := [row for row in await tokens.list_all(site.backend.database) if row.as_owner]:
+        made["programs"] = part("heading", "programs", "Programs that speak as you")
+        made |= {f"token{row.id}": part("program", f"token{row.id}", row) for row in programs}
     return made
 
 
