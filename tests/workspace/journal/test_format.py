@@ -194,8 +194,13 @@ class TestFiles:
 
 @pytest.mark.parametrize(
     ("channel", "account", "as_owner"),
-    [("api", "local", False), ("api", "a token", False), ("terminal", "a token", False)]
-    + [("terminal", "local", True), ("telegram", "bot", True)],
+    [
+        ("api", "local", False),
+        ("api", "a token", False),
+        ("terminal", "a token", False),
+        ("terminal", "local", True),
+        ("telegram", "bot", True),
+    ],
 )
 def test_an_entry_that_does_not_say_what_its_credential_was_worth(channel: str, account: str, as_owner: bool) -> None:
     inbound = replace(arrival().inbound, address=Address(channel, account, "main"))
