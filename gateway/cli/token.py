@@ -57,4 +57,4 @@ def revoke(name: Name) -> None:
     ended = with_database(lambda database: tokens.revoke(database, name))
     if ended is None:
         raise OwnerMustAct(f"there is no token named {name}; `supaclaw token list` shows them")
-    print(f"{name} is revoked{ended}")
+    print(f"{name} is revoked ({ended})")

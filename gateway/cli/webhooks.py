@@ -43,7 +43,7 @@ def revoke(source: Source) -> None:
     ended = with_database(lambda database: tokens.revoke(database, _token_of(source)))
     if ended is None:
         raise OwnerMustAct(f"{source} is not registered; `supaclaw webhooks list` shows what is")
-    print(f"{source} is revoked{ended}")
+    print(f"{source} is revoked ({ended})")
 
 
 def _token_of(source: str) -> str:

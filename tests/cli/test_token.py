@@ -38,7 +38,10 @@ def test_only_a_token_that_talks_speaks_as_the_owner(supaclaw: Supaclaw) -> None
 
 def test_revoking_says_what_it_ended(supaclaw: Supaclaw) -> None:
     supaclaw("token", "create", "script", "--scope", "chat")
-    assert supaclaw("token", "revoke", "script").out == "script is revoked\n"
+    assert (
+        supaclaw("token", "revoke", "script").out
+        == "script is revoked (messages closed: 0; runs cancelled: 0; schedules paused: none)\n"
+    )
     assert supaclaw("token", "revoke", "script").code == 1
 
 

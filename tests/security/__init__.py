@@ -1,0 +1,1 @@
+"""One test per finding of an attack, a file per theme."""

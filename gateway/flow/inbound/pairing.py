@@ -1,11 +1,10 @@
 """Pairing: who asks to be let in and who was, and whose accounts are joined, for those who decide outside of a chat."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from gateway.domain.codes import Refusal
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import PrincipalId
 from gateway.store.people import accounts, links, pairings, principals
 from gateway.store.people.links import Claim
 from gateway.store.people.pairings import PairingRow
@@ -13,7 +12,6 @@ from gateway.store.people.principals import PrincipalRow
 from gateway.store.pool import Connection, Database
 
 Outcome = TypeVar("Outcome", PairingRow, Claim)
-Settle: TypeAlias = Callable[[Connection, PrincipalId, str], Awaitable[Claim | Refusal]]
 
 
 async def _nobody_waits() -> None:
@@ -49,13 +47,15 @@ class Pairing:
             owner = await principals.owner(conn)
             return [*([owner] if owner else []), *await principals.linked(conn)]
 
-    async def join(self, code: str) -> None:
-        """Make the account that gave this code of the owner's one of theirs; raises `OwnerMustAct`."""
-        await self._for_owner(code, accounts.join)
+    async def answer(self, code: str, *, join: bool) -> None:
+        """The owner's word on the account that gave a code of theirs; raises `OwnerMustAct` if there is none."""
 
-    async def refuse(self, code: str) -> None:
-        """Leave it a stranger's; raises `OwnerMustAct`."""
-        await self._for_owner(code, accounts.refuse)
+        async def work(tx: Connection) -> Claim | Refusal:
+            owner = await principals.owner(tx)
+            settle = accounts.join if join else accounts.refuse
+            return await settle(tx, owner.id, code) if owner else Refusal.WRONG
+
+        await self._settled(await self._database.run(work))
 
     async def part(self, identity: str) -> None:
         """Take an account from its person; raises `OwnerMustAct` if there is none to take."""
@@ -73,13 +73,6 @@ class Pairing:
         Raises `OwnerMustAct` if there is none.
         """
         return await self._settled(await self._database.run(lambda tx: pairings.deny(tx, which)))
-
-    async def _for_owner(self, code: str, settle: Settle) -> None:
-        async def work(tx: Connection) -> Claim | Refusal:
-            owner = await principals.owner(tx)
-            return await settle(tx, owner.id, code) if owner else Refusal.WRONG
-
-        await self._settled(await self._database.run(work))
 
     async def _settled(self, outcome: Outcome | Refusal) -> Outcome:
         if isinstance(outcome, Refusal):

@@ -1,6 +1,5 @@
 """What ends with a token: whatever its holder has set going."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gateway.domain.ids import PrincipalId
@@ -22,16 +21,8 @@ class Ended:
     schedules: tuple[str, ...]
 
     def __str__(self) -> str:
-        parts = ", ".join(self._parts())
-        return f": {parts}" if parts else ""
-
-    def _parts(self) -> Iterator[str]:
-        if self.messages:
-            yield f"{self.messages} unanswered message{'s' * (self.messages != 1)} closed"
-        if self.runs:
-            yield f"{self.runs} run{'s' * (self.runs != 1)} cancelled"
-        if self.schedules:
-            yield f"paused {', '.join(self.schedules)}"
+        paused = ", ".join(self.schedules) or "none"
+        return f"messages closed: {self.messages}; runs cancelled: {self.runs}; schedules paused: {paused}"
 
 
 async def end(conn: Connection, principal: PrincipalId, name: str, account: str) -> Ended:

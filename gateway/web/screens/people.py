@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from hashlib import sha256
+from typing import Literal
 
 from fastapi import APIRouter, Depends
 
@@ -27,16 +28,10 @@ async def deny(site: AtSite, which: str) -> None:
     await site.backend.pairing.deny(which)
 
 
-@router.post("/people/joins/{code}/approve", status_code=204, dependencies=[Depends(signed_in)])
-async def join(site: AtSite, code: str) -> None:
-    """Make the account that gave this code one of the owner's."""
-    await site.backend.pairing.join(code)
-
-
-@router.post("/people/joins/{code}/deny", status_code=204, dependencies=[Depends(signed_in)])
-async def refuse(site: AtSite, code: str) -> None:
-    """Leave it a stranger's."""
-    await site.backend.pairing.refuse(code)
+@router.post("/people/joins/{code}/{answer}", status_code=204, dependencies=[Depends(signed_in)])
+async def join(site: AtSite, code: str, answer: Literal["approve", "deny"]) -> None:
+    """Make the account that gave this code one of the owner's, or leave it a stranger's."""
+    await site.backend.pairing.answer(code, join=answer == "approve")
 
 
 @router.post("/people/accounts/{identity:path}/part", status_code=204, dependencies=[Depends(signed_in)])
