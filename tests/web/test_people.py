@@ -71,11 +71,11 @@ async def test_the_page_joins_an_account_and_parts_it(web: Web):
     async with web.sign_in() as browser:
         shown = (await browser.get("/people")).text
         assert "&lt;b&gt;Bo&lt;/b&gt;" in shown
-        assert "/people/joins/ABCDEFGH/approve" in shown
+        assert "/people/joins/ABCDEFGH?join=true" in shown
         assert "Accounts of Ada" in shown
-        assert (await browser.post("/people/joins/ABCDEFGH/approve")).status_code == 204
+        assert (await browser.post("/people/joins/ABCDEFGH?join=true")).status_code == 204
         assert await web.path.rows("select identities from principals") == [(["fake:1", "slack:U/1"],)]
-        [url] = re.findall(r'action="(/people/accounts/slack[^"]*)"', (await browser.get("/people")).text)
+        [url] = re.findall(r'action="(/people/accounts/part.identity=slack[^"]*)"', (await browser.get("/people")).text)
         assert (await browser.post(url)).status_code == 204
         assert await web.path.rows("select identities from principals where role = 'owner'") == [(["fake:1"],)]
         assert (await browser.post(url)).status_code == 409
@@ -84,14 +84,14 @@ async def test_the_page_joins_an_account_and_parts_it(web: Web):
 async def test_the_page_says_no_to_an_account(web: Web):
     await claim(web)
     async with web.sign_in() as browser:
-        assert (await browser.post("/people/joins/ABCDEFGH/deny")).status_code == 204
-        assert (await browser.post("/people/joins/ABCDEFGH/approve")).status_code == 409
+        assert (await browser.post("/people/joins/ABCDEFGH?join=false")).status_code == 204
+        assert (await browser.post("/people/joins/ABCDEFGH?join=true")).status_code == 409
     assert await web.path.rows("select identities from principals") == [(["fake:1"],)]
 
 
 async def test_no_token_joins_or_parts_an_account(web: Web):
     await claim(web)
-    for url in ("/people/joins/ABCDEFGH/approve", "/people/accounts/fake:1/part"):
+    for url in ("/people/joins/ABCDEFGH?join=true", "/people/accounts/part?identity=fake:1"):
         assert (await web.client.post(url, headers={**BEARER, "Origin": web.url})).status_code == 401
     assert await web.path.rows("select identities from principals") == [(["fake:1"],)]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Literal
 
 from fastapi import APIRouter, Depends
 
@@ -28,13 +27,13 @@ async def deny(site: AtSite, which: str) -> None:
     await site.backend.pairing.deny(which)
 
 
-@router.post("/people/joins/{code}/{answer}", status_code=204, dependencies=[Depends(signed_in)])
-async def join(site: AtSite, code: str, answer: Literal["approve", "deny"]) -> None:
+@router.post("/people/joins/{code}", status_code=204, dependencies=[Depends(signed_in)])
+async def answer(site: AtSite, code: str, join: bool) -> None:
     """Make the account that gave this code one of the owner's, or leave it a stranger's."""
-    await site.backend.pairing.answer(code, join=answer == "approve")
+    await site.backend.pairing.answer(code, join=join)
 
 
-@router.post("/people/accounts/{identity:path}/part", status_code=204, dependencies=[Depends(signed_in)])
+@router.post("/people/accounts/part", status_code=204, dependencies=[Depends(signed_in)])
 async def part(site: AtSite, identity: str) -> None:
     """Take an account from the person it is joined with."""
     await site.backend.pairing.part(identity)
