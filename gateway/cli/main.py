@@ -54,7 +54,7 @@ COMMANDS: Mapping[str, Run | Group] = {
         "Read, check and change config.json.",
         {"schema": config.schema, "validate": config.validate, "get": config.get, "set": config.set},
     ),
-    "owner": Group("Show or set the owner of the gateway.", {"show": owner.show, "set": owner.set}),
+    "owner": Group("Show or set the owner of the gateway.", {"show": owner.show, "set": owner.set, "part": owner.part}),
     "pairing": Group(
         "List access requests, approve or deny them.",
         {"list": pairing.show, "approve": pairing.approve, "deny": pairing.deny},

@@ -1,4 +1,4 @@
-"""`supaclaw owner`: the only way to change whom the gateway belongs to."""
+"""`supaclaw owner`: whom the gateway belongs to."""
 
 import os
 from typing import Annotated
@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from gateway.cli.console import echo
-from gateway.cli.database import with_connection
+from gateway.cli.database import with_connection, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.config.channels import check_owner, enabled_channels
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.domain.ownership import unsettled
+from gateway.flow.inbound.pairing import Pairing
 from gateway.store.people import ownership, principals
 from gateway.store.people.principals import PrincipalRow
 
@@ -33,6 +34,14 @@ def set(
     owner, former = with_connection(lambda connection: ownership.set_owner(connection, channel, id))
     echo(f"the owner on {channel} is {id}" + (f", no longer {', '.join(former)}" if former else ""))
     _print_unsettled(owner)
+
+
+def part(
+    account: Annotated[str, typer.Argument(help="As `supaclaw owner show` prints it, such as telegram:987654321.")],
+) -> None:
+    """Part an account that was joined with /link. Its chats leave your conversations at once."""
+    with_database(lambda database: Pairing(database).part(account))
+    echo(f"{account} is parted")
 
 
 def _print_unsettled(owner: PrincipalRow) -> None:

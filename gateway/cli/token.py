@@ -6,30 +6,44 @@ import typer
 
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
-from gateway.cli.output import AsJson, print_rows
+from gateway.cli.output import AsJson, confirm, print_rows
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.scopes import Scope
+from gateway.domain.scopes import Scope, permits
 from gateway.store.people import tokens
 from gateway.store.pool import Database
 
 Scopes = list[Scope]
-COLUMNS = ("name", "scopes", "source", "created_at", "last_used_at")
+COLUMNS = ("name", "scopes", "as_owner", "source", "created_at", "last_used_at")
+WARNING = (
+    "Whoever holds this token is you to your agent: what it sends can change its instructions and schedules unasked. "
+    "Without --as-owner a token talks to the agent, too, and what lasts asks you first."
+)
 Name = Annotated[str, typer.Argument(help="What the token is for; any name.")]
 
 
 def create(
     name: Name,
     scope: Annotated[Scopes, typer.Option(metavar="SCOPE", help=f"What it may do: {', '.join(Scope)}; repeatable.")],
+    as_owner: Annotated[bool, typer.Option(help="What it sends counts as said by you.")] = False,
+    yes: Annotated[bool, typer.Option(help="Do not ask.")] = False,
 ) -> None:
     """Create a token and print it. It is not stored and cannot be shown again."""
-    echo(with_database(lambda database: create_token(database, name, scope)))
+    if as_owner:
+        if not permits(set(scope), Scope.CHAT):
+            raise OwnerMustAct("--as-owner is for tokens that talk: add --scope chat")
+        echo(WARNING, error=True)
+        if not yes:
+            confirm("Create it?")
+    echo(with_database(lambda database: create_token(database, name, scope, as_owner=as_owner)))
 
 
-async def create_token(database: Database, name: str, scopes: Scopes, source: str | None = None) -> str:
+async def create_token(
+    database: Database, name: str, scopes: Scopes, source: str | None = None, *, as_owner: bool = False
+) -> str:
     """Create a token for the owner, limited to `source` if given."""
     async with database.connection() as connection:
         owner = (await require_owner(connection)).id
-    _, plain = await tokens.create(database, owner, name, scopes, source=source)
+    _, plain = await tokens.create(database, owner, name, scopes, source=source, as_owner=as_owner)
     return plain
 
 
@@ -39,7 +53,8 @@ def show(as_json: AsJson = False) -> None:
 
 
 def revoke(name: Name) -> None:
-    """Revoke a token. It stops working at once."""
-    if not with_database(lambda database: tokens.revoke(database, name)):
+    """Revoke a token. It stops working at once, and what came by it ends."""
+    ended = with_database(lambda database: tokens.revoke(database, name))
+    if ended is None:
         raise OwnerMustAct(f"there is no token named {name}; `supaclaw token list` shows them")
-    echo(f"{name} is revoked")
+    echo(f"{name} is revoked ({ended})")

@@ -40,10 +40,11 @@ def show(as_json: AsJson = False) -> None:
 
 
 def revoke(source: Source) -> None:
-    """Revoke a source's token. It stops working at once."""
-    if not with_database(lambda database: tokens.revoke(database, _token_of(source))):
+    """Revoke a source's token. It stops working at once, and what came by it ends."""
+    ended = with_database(lambda database: tokens.revoke(database, _token_of(source)))
+    if ended is None:
         raise OwnerMustAct(f"{source} is not registered; `supaclaw webhooks list` shows what is")
-    echo(f"{source} is revoked")
+    echo(f"{source} is revoked ({ended})")
 
 
 def _token_of(source: str) -> str:

@@ -9,6 +9,7 @@ import pkgutil
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal, assert_never
 
 from gateway.agent.limits import Limits
 from gateway.domain.clock import Clock
@@ -62,6 +63,22 @@ class Command:
     run: Callable[[CommandContext], Awaitable[CommandReply]]
     owner_only: bool = False
     """Hidden from and ignored for others, and for the owner in a group."""
+    tokens: Literal["none", "as owner", "any"] = "none"
+    """Which API tokens may run it; people's own accounts, the page and the local terminal always may."""
+
+    def allows(self, ctx: CommandContext) -> bool:
+        """Whether the sender may run it here."""
+        if self.owner_only and ctx.role is not Role.OWNER:
+            return False
+        match self.tokens:
+            case "any":
+                return True
+            case "as owner":
+                return ctx.arrival.as_owner
+            case "none":
+                return ctx.arrival.as_owner and not ctx.at.address.by_token
+            case _:
+                assert_never(self.tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,5 +60,9 @@ def _limit(ctx: CommandContext, period: Period) -> float | None:
 
 
 command = Command(
-    "budget", "what the models cost and what is left; more: allow the limit once more", run, owner_only=True
+    "budget",
+    "what the models cost and what is left; more: allow the limit once more",
+    run,
+    owner_only=True,
+    tokens="as owner",
 )

@@ -10,4 +10,4 @@ async def run(ctx: CommandContext) -> CommandReply:
     return CommandReply(answer.text if answer else "There is no answer in this session yet.")
 
 
-command = Command("last", "show the last answer again", run)
+command = Command("last", "show the last answer again", run, tokens="any")

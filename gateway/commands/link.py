@@ -4,28 +4,42 @@ from gateway.commands import Command, CommandContext, CommandReply, end_session
 from gateway.domain.codes import Refusal, new_code, parse_code
 from gateway.domain.principals import label_of
 from gateway.store import addresses, sessions
-from gateway.store.people import links
+from gateway.store.people import accounts, links
+from gateway.store.people.links import Claim
 
 OFFER = (
     "Write /link {code} on your other account or page within ten minutes: it then goes on in this conversation. "
-    "Whoever types this code is you to me from then on, so give it to nobody."
+    "For an account that is new to me I ask you here first."
 )
 JOINED = "This chat now goes on in the conversation of the other one. /link off parts them again."
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """Create a code for this session; with a code, join that session; `off` leaves the shared session."""
+    """Create a code for this session; with a code, join that session; `off` leaves the shared session.
+
+    `join` and `deny` decide on an account that gave a code of this person's.
+    """
     if not ctx.at.private:
         return CommandReply("Conversations are joined in private chats only; write /link there.")
-    match ctx.argument:
-        case "":
+    match ctx.argument.split(maxsplit=1):
+        case []:
             code = new_code()
             await links.offer(ctx.tx, ctx.at, code)
             return CommandReply(OFFER.format(code=code))
-        case "off":
+        case ["off"]:
             return await _part(ctx)
-        case typed:
-            return await _join(ctx, typed)
+        case ["join", code]:
+            return _settled(await accounts.join(ctx.tx, ctx.at.principal_id, code), "{} is one of your accounts now.")
+        case ["deny", code]:
+            return _settled(await accounts.refuse(ctx.tx, ctx.at.principal_id, code), "{} is not joined.")
+        case _:
+            return await _join(ctx, ctx.argument)
+
+
+def _settled(outcome: Claim | Refusal, words: str) -> CommandReply:
+    if isinstance(outcome, Refusal):
+        return CommandReply(outcome)
+    return CommandReply(words.format(outcome), admission=True)
 
 
 async def _join(ctx: CommandContext, typed: str) -> CommandReply:

@@ -18,4 +18,4 @@ async def run(ctx: CommandContext) -> CommandReply:
     return CommandReply("\n".join(lines))
 
 
-command = Command("model", "which model answers, and why", run)
+command = Command("model", "which model answers, and why", run, tokens="any")

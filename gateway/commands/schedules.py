@@ -49,4 +49,9 @@ async def _shown(mine: Schedules, *, everything: bool) -> str:
     return "\n".join([*map(line, rows), *([f"and {more} more"] if more else []), "", USAGE])
 
 
-command = Command("schedules", "your reminders and recurring work; pause, resume, run or remove NUMBER or NAME", run)
+command = Command(
+    "schedules",
+    "your reminders and recurring work; pause, resume, run or remove NUMBER or NAME",
+    run,
+    tokens="as owner",
+)

@@ -19,7 +19,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     One of somebody who asks to be let in is only looked up: a stranger may have made the link that the owner opened.
     """
     code = parse_code(ctx.argument)
-    if code is None:
+    if code is None or ctx.at.address.by_token:
         return CommandReply(f"{GREETING}\n\n{(await ctx.commands['help'].run(ctx)).text}")
     if ctx.role is Role.OWNER:
         for row in await pairings.open_requests(ctx.tx):
@@ -30,4 +30,4 @@ async def run(ctx: CommandContext) -> CommandReply:
     return await ctx.commands["link"].run(replace(ctx, argument=code))
 
 
-command = Command("start", "what I am for, and this list", run)
+command = Command("start", "what I am for, and this list", run, tokens="any")

@@ -6,6 +6,9 @@ from typing import Literal
 
 from gateway.domain.ids import EntryId
 
+LOCAL = "local"
+"""The account of the local token, which is the owner's own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -15,6 +18,11 @@ class Address:
     account: str
     chat: str
     thread: str = ""
+
+    @property
+    def by_token(self) -> bool:
+        """Whether a program writes here with an API token, whatever that is worth; the local token is none."""
+        return self.channel in {"api", "terminal"} and self.account != LOCAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,11 @@ class Principal:
     name: str
 
 
-def label_of(role: Role, *, private: bool) -> Label:
-    """The initial label of a message; groups are never trusted, since anyone can write there."""
+def label_of(role: Role, *, private: bool, as_owner: bool = True) -> Label:
+    """The initial label of a message; groups are never trusted, since anyone can write there.
+
+    `as_owner` is false for what a program says with a token of the owner's: the person it works for is known.
+    """
     if not private or role is Role.STRANGER:
         return Label.UNTRUSTED
-    return Label.OWNER if role is Role.OWNER else Label.KNOWN
+    return Label.OWNER if role is Role.OWNER and as_owner else Label.KNOWN

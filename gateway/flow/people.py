@@ -53,6 +53,12 @@ class People:
         name = inbound.sender.name if inbound.private else f"group {inbound.address.chat}"
         return await principals.ensure_member(tx, name, identity)
 
+    async def holds(self, tx: Connection, principal: PrincipalId, inbound: Inbound, role: Role) -> bool:
+        """Whether a private chat of this principal's is still its sender's."""
+        if role is Role.OWNER or self.is_owner(principal):
+            return role is Role.OWNER and self.is_owner(principal)
+        return identity_of(inbound) in await principals.identities(tx, principal)
+
     async def lets_in(self, conn: Connection, principal: PrincipalId) -> bool:
         """Whether work may still be done for this principal, as far as this process knows."""
         if self.is_owner(principal):
@@ -92,7 +98,7 @@ class People:
         """Learn who was let in, turned away or joined meanwhile, by whichever process."""
         async with self._looking, database.connection() as conn:  # who began to look earlier may not end later
             self._owner = await principals.owner(conn) or self._owner
-            linked = {each: joined for joined in await principals.linked(conn) for each in joined}
+            linked = {each: row.identities for row in await principals.linked(conn) for each in row.identities}
             self._known = Known(frozenset(self._owner.identities), await pairings.paired(conn), linked)
 
 

@@ -44,16 +44,6 @@ async def reserve(conn: Connection, address: Address) -> None:
     await conn.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", name)
 
 
-async def lock_private(conn: Connection, principal: PrincipalId, channel: str) -> list[AddressRow]:
-    """The principal's private chats on this channel, held."""
-    rows = await conn.fetch(
-        "select * from addresses where principal_id = $1 and channel = $2 and private order by id for no key update",
-        principal,
-        channel,
-    )
-    return [AddressRow(**row) for row in rows]
-
-
 async def lock_by_id(conn: Connection, address: AddressId) -> AddressRow:
     """The same, by its id."""
     row = await conn.fetchrow("select * from addresses where id = $1 for no key update", address)
@@ -138,12 +128,34 @@ async def move(conn: Connection, session: SessionId, successor: SessionId) -> No
     await conn.execute("update addresses set session_id = $2 where session_id = $1", session, successor)
 
 
+async def lock_private(conn: Connection, principal: PrincipalId, channel: str) -> list[AddressRow]:
+    """A person's private addresses on a channel, held."""
+    rows = await conn.fetch(
+        "select * from addresses where principal_id = $1 and channel = $2 and private order by id for no key update",
+        principal,
+        channel,
+    )
+    return [AddressRow(**row) for row in rows]
+
+
+async def of_accounts(conn: Connection, principal: PrincipalId) -> list[AddressRow]:
+    """A person's private chats, the newest thread of each, the page last; the terminal and the APIs are no accounts."""
+    rows = await conn.fetch(
+        """select distinct on (channel = 'web', channel, account, chat) * from addresses
+           where principal_id = $1 and private and channel not in ('api', 'terminal')
+           order by channel = 'web', channel, account, chat, id desc""",
+        principal,
+    )
+    return [AddressRow(**row) for row in rows]
+
+
 async def last_spoken_at(conn: Connection, principal: PrincipalId, channel: str | None = None) -> AddressRow | None:
     """Where this principal wrote last, on this channel or on any where something can be said unasked."""
     row = await conn.fetchrow(
         """select a.* from addresses a
            cross join lateral (select id from inbox where address_id = a.id order by id desc limit 1) last
            where a.principal_id = $1 and a.channel <> 'api' and a.channel = coalesce($2, a.channel)
+             and (a.channel <> 'terminal' or a.account = 'local')
            order by last.id desc limit 1""",
         principal,
         channel,
@@ -169,7 +181,7 @@ async def told_at(
         """select a.* from addresses a
            left join lateral (select id from inbox where address_id = a.id order by id desc limit 1) last on true
            where a.principal_id = $1 and (a.channel = any($2) or a.channel = $3) and a.id is distinct from $6
-             and (last.id is not null or a.id = $4)
+             and (last.id is not null or a.id = $4) and (a.channel <> 'terminal' or a.account = 'local')
            order by a.channel = any($2) desc, (a.id = $4) is true desc, (a.channel = $5) is true desc, a.private desc,
                     last.id desc nulls last
            limit 1""",
@@ -186,7 +198,9 @@ async def told_at(
 async def channels(conn: Connection, principal: PrincipalId) -> list[str]:
     """The channels on which something can be said to this principal unasked."""
     rows = await conn.fetch(
-        "select distinct channel from addresses where principal_id = $1 and channel <> 'api' order by channel",
+        """select distinct channel from addresses
+           where principal_id = $1 and channel <> 'api' and (channel <> 'terminal' or account = 'local')
+           order by channel""",
         principal,
     )
     return [row["channel"] for row in rows]

@@ -38,6 +38,8 @@ class InboxRow:
     """That came with a command; a command takes none."""
     sender: str
     """The identity of whoever said it; "" for what counts as nobody's word: sent with a token, or forwarded."""
+    as_owner: bool
+    """Whether it may act for the owner; false if it came with a token that may not."""
 
 
 def kind_of(decision: Decision) -> Kind:
@@ -65,9 +67,9 @@ async def enter(
     """Enter an arrival; None if it has been seen before. A message's text is kept in its own row only."""
     found = await conn.fetchval(
         """insert into inbox (principal_id, address_id, channel, account, chat, platform_id, kind, text, platform_time,
-                              handled_at, entry_id, journal_id, files, sender)
+                              handled_at, entry_id, journal_id, files, sender, as_owner)
            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, case when $10 then now() end, $11,
-                   (select id from journals where session_id = $12 and closed_at is null), $13, $14)
+                   (select id from journals where session_id = $12 and closed_at is null), $13, $14, $15)
            on conflict do nothing returning id""",
         at.principal_id,
         at.id,
@@ -83,6 +85,7 @@ async def enter(
         at.session_id,
         len(inbound.attachments) if kind == "command" else 0,
         identity_of(inbound) if inbound.as_owner and not inbound.forwarded else "",
+        inbound.as_owner,
     )
     return InboxId(found) if found else None
 

@@ -163,6 +163,13 @@ async def failed(conn: Connection, row: OutboxId, error: str) -> None:
     )
 
 
+async def withdraw(conn: Connection, address: AddressId, error: str) -> None:
+    """Send nothing of what waits for an address."""
+    await conn.execute(
+        "update outbox set state = 'failed', error = $2 where address_id = $1 and state = 'pending'", address, error
+    )
+
+
 async def uncertain(conn: Connection, row: OutboxId, error: str) -> bool:
     """It may have been shown; never sent again. Whether that is new."""
     doubted = await conn.fetchval(

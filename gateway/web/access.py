@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from gateway.domain.inbound import Sender
+from gateway.domain.inbound import LOCAL, Sender
 from gateway.domain.scopes import Scope, permits
 from gateway.store.people import tokens
 from gateway.store.people.tokens import TokenRow
 from gateway.web.backend import Backend
 from gateway.web.errors import Refused
 from gateway.web.site import site_of
-
-LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +27,11 @@ class Caller:
     def source(self) -> str | None:
         """The only source it may trigger for; None for any."""
         return self.session.source if self.session else None
+
+    @property
+    def as_owner(self) -> bool:
+        """Whether it speaks as the owner: the page, the local token, and tokens that were made to."""
+        return self.session is None or self.session.as_owner
 
 
 def needs(*scopes: Scope) -> Callable[[Request], Awaitable[Caller]]:
@@ -78,7 +81,7 @@ def cookie_name(request: Request) -> str:
 
 
 def owner_as_sender(backend: Backend) -> Sender:
-    """The sender of web messages: whoever holds a credential acts as the owner."""
+    """The sender of web messages; how far they are trusted is the credential's, see `Caller.as_owner`."""
     return Sender("owner", backend.owner.name)
 
 

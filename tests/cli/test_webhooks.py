@@ -63,7 +63,10 @@ def test_a_source_is_registered_once(supaclaw: Supaclaw) -> None:
 def test_a_revoked_source_is_gone_and_can_be_registered_again(supaclaw: Supaclaw) -> None:
     first = register(supaclaw)
 
-    assert supaclaw("webhooks", "revoke", "ci").out == "ci is revoked\n"
+    assert (
+        supaclaw("webhooks", "revoke", "ci").out
+        == "ci is revoked (messages closed: 0; runs cancelled: 0; schedules paused: none)\n"
+    )
     assert supaclaw("webhooks", "list", "--json").json == []
     done = supaclaw("webhooks", "revoke", "ci")
     assert done.code == 1

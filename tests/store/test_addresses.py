@@ -90,7 +90,7 @@ async def test_something_is_said_where_they_wrote_last_on_any_channel_or_on_one(
 
 async def test_a_person_is_told_where_it_was_asked_for_else_on_the_channel_else_in_private(world: World) -> None:
     phone, group, api = Address("fake", "bot", "2"), Address("fake", "bot", "g"), Address("api", "key", "1")
-    page, terminal, silent = Address("web", "", "1"), Address("terminal", "", "1"), Address("web", "", "2")
+    page, terminal, silent = Address("web", "", "1"), Address("terminal", "local", "1"), Address("web", "", "2")
     async with world.database.transaction() as tx:
         for address in (phone, group, api, page, terminal, silent):
             await add(tx, world, address, private=address is not group)
@@ -101,6 +101,12 @@ async def test_a_person_is_told_where_it_was_asked_for_else_on_the_channel_else_
             return at and at.address
 
         assert await told("fake", "web") is None
+        program = Address("terminal", "3f1c", "1")
+        await add(tx, world, program)
+        await heard(tx, world, program)
+        assert await told("fake", "web", asked=(await addresses.lock(tx, program)).id) is None
+        assert await addresses.last_spoken_at(tx, world.principal, None) is None
+        assert await addresses.last_spoken_at(tx, world.principal, "terminal") is None
         await heard(tx, world, terminal)
         assert await told("fake", "web") == terminal
         for address in (page, HOME, phone, group, terminal, api):

@@ -1,7 +1,8 @@
+import re
 from datetime import UTC, datetime
 
 from gateway.domain.inbound import Address, Inbound, Sender
-from gateway.store.people import pairings
+from gateway.store.people import links, pairings, tokens
 from tests.web.conftest import BEARER, Web
 
 
@@ -52,3 +53,53 @@ async def test_whoever_is_not_signed_in_is_sent_to_the_sign_in(web: Web):
     for path in ("/people", "/channels"):
         answer = await web.client.get(path)
         assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+
+
+async def claim(web: Web, code: str = "ABCDEFGH") -> None:
+    """The owner makes a code, and an unknown account gives it."""
+    owner = web.backend.owner.id
+    await web.path.tell("hello")
+    await web.path.rows(
+        "insert into links (code, principal_id, address_id) select $1, $2, id from addresses", code, owner
+    )
+    inbound = Inbound(Address("slack", "team", "D1"), Sender("U/1", "<b>Bo</b>"), "", "m1", datetime.now(UTC))
+    await web.path.database.run(lambda tx: links.claim(tx, inbound, code))
+
+
+async def test_the_page_joins_an_account_and_parts_it(web: Web):
+    await claim(web)
+    async with web.sign_in() as browser:
+        shown = (await browser.get("/people")).text
+        assert "&lt;b&gt;Bo&lt;/b&gt;" in shown
+        assert "/people/joins/ABCDEFGH?join=true" in shown
+        assert "Accounts of Ada" in shown
+        assert (await browser.post("/people/joins/ABCDEFGH?join=true")).status_code == 204
+        assert await web.path.rows("select identities from principals") == [(["fake:1", "slack:U/1"],)]
+        [url] = re.findall(r'action="(/people/accounts/part.identity=slack[^"]*)"', (await browser.get("/people")).text)
+        assert (await browser.post(url)).status_code == 204
+        assert await web.path.rows("select identities from principals where role = 'owner'") == [(["fake:1"],)]
+        assert (await browser.post(url)).status_code == 409
+
+
+async def test_the_page_says_no_to_an_account(web: Web):
+    await claim(web)
+    async with web.sign_in() as browser:
+        assert (await browser.post("/people/joins/ABCDEFGH?join=false")).status_code == 204
+        assert (await browser.post("/people/joins/ABCDEFGH?join=true")).status_code == 409
+    assert await web.path.rows("select identities from principals") == [(["fake:1"],)]
+
+
+async def test_no_token_joins_or_parts_an_account(web: Web):
+    await claim(web)
+    for url in ("/people/joins/ABCDEFGH?join=true", "/people/accounts/part?identity=fake:1"):
+        assert (await web.client.post(url, headers={**BEARER, "Origin": web.url})).status_code == 401
+    assert await web.path.rows("select identities from principals") == [(["fake:1"],)]
+
+
+async def test_the_page_names_the_programs_that_speak_as_the_owner(web: Web):
+    owner = web.backend.owner.id
+    await tokens.create(web.backend.database, owner, "editor", ["chat"], as_owner=True)
+    await tokens.create(web.backend.database, owner, "script", ["chat"])
+    async with web.sign_in() as browser:
+        shown = (await browser.get("/people")).text
+    assert ("editor" in shown, "script<" in shown) == (True, False)

@@ -144,7 +144,7 @@ class CommandRunner:
 
     async def _effect(self, tx: Connection, at: AddressRow, row: InboxRow) -> CommandReply:
         name, argument = parse_command(row.text)
-        role = (await principals.get(tx, at.principal_id)).role
+        role = (await principals.get(tx, at.principal_id)).role if row.as_owner else Role.MEMBER
         context = CommandContext(
             tx=tx,
             at=at,
@@ -159,9 +159,11 @@ class CommandRunner:
             commands=self.commands,
         )
         command = self.commands[name]
-        if command.owner_only and role is not Role.OWNER:
-            return CommandReply(f"/{name} is for the owner alone, in a private chat.")
-        return await command.run(context)
+        if command.allows(context):
+            return await command.run(context)
+        if at.address.by_token:
+            return CommandReply(f"No token may do this; write /{name} on your messenger, the page or in the terminal.")
+        return CommandReply(f"/{name} is for the owner alone, in a private chat.")
 
 
 async def _failure(_tx: Connection, _at: AddressRow, _row: InboxRow) -> CommandReply:

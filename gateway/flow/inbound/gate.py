@@ -11,18 +11,15 @@ from gateway.domain.channel import Button, Outgoing, SendDelayed, SendFailed, Se
 from gateway.domain.codes import MINUTES, Refusal, new_code, parse_code
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.inbound import Address, Inbound
-from gateway.domain.principals import Label, Role
+from gateway.domain.principals import Role
 from gateway.domain.routing import command_in
-from gateway.domain.transcript import Notice
 from gateway.flow.live import Live, MessageStored
 from gateway.flow.outbound.notices import Notices
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
 from gateway.flow.wakeup import Wakeup
-from gateway.store import addresses, sessions
-from gateway.store.people import links, pairings, principals
+from gateway.store.people import accounts, links, pairings, principals
 from gateway.store.pool import Connection, Database
-from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
 
 LOOK_AGAIN = 30.0
@@ -40,9 +37,9 @@ ASKED = (
     f"I do not know you yet. If my owner expects you, tell them this code: {{code}}. It is good for {MINUTES} minutes."
 )
 
-JOINED = (
-    "This account is one of yours here now, and this chat goes on in the conversation of the other one. "
-    "/link off parts them again."
+CLAIMED = (
+    "One more step: say yes to this account where you made the code, or on the page People. "
+    f"The question is open for {MINUTES} minutes."
 )
 
 log = structlog.get_logger(__name__)
@@ -120,38 +117,30 @@ class Gate:
 
         A wrong one is to a stranger like any other word, and leaves a member's account free.
         """
-        joined = await self.database.run(lambda tx: self._join(tx, inbound, code))
-        if joined is None:
+        asked = await self.database.run(lambda tx: self._claim(tx, inbound, code))
+        if asked is None:
             return None if role is Role.STRANGER else inbound
-        if isinstance(joined, MessageRow):
-            await self.people.refresh(self.database)
-            self.live.publish(joined.session_id, MessageStored(joined.id))
+        if isinstance(asked, MessageRow):
+            self.live.publish(asked.session_id, MessageStored(asked.id))
             self.outbound.wake()
+            self._say(inbound.address, CLAIMED, f"claimed-{inbound.platform_id}")
         elif role is Role.STRANGER:
             return await self._stranger(inbound)
         else:
-            self._say(inbound.address, joined, f"refused-{inbound.platform_id}")
+            self._say(inbound.address, asked, f"refused-{inbound.platform_id}")
         return None
 
-    async def _join(self, tx: Connection, inbound: Inbound, code: str) -> MessageRow | Refusal | None:
-        """What was said to the new account of a known person; None if this account is somebody's already."""
-        identity = identity_of(inbound)
-        if await principals.find(tx, identity) is not None:
+    async def _claim(self, tx: Connection, inbound: Inbound, code: str) -> MessageRow | Refusal | None:
+        """The question to the person whose code it is; None if this account is somebody's already."""
+        if await principals.find(tx, identity_of(inbound)) is not None:
             return None
-        link = await links.redeem(tx, identity, code)
-        if isinstance(link, Refusal):
-            return link
-        person = link.principal_id
-        if not self.people.may_join(inbound, person):
+        claim = await links.claim(tx, inbound, code)
+        if isinstance(claim, Refusal):
+            return claim
+        if not self.people.may_join(inbound, claim.principal_id):
+            await links.settle(tx, claim.principal_id, code)
             return Refusal.WRONG
-        other = await addresses.lock_joined(tx, link.address_id)
-        await sessions.lock(tx, other.session_id)
-        if not await principals.add_identity(tx, person, identity):
-            return None
-        at = await addresses.place(tx, inbound.address, person, other.session_id)
-        said = await messages.say(tx, at.session_id, person, Notice(JOINED), label=Label.OWNER, address=at.id)
-        await self.outbound.put(tx, at, said.id, JOINED)
-        return said
+        return await accounts.ask(tx, claim)
 
     async def _ask(self, inbound: Inbound) -> None:
         asked = await self.database.run(lambda tx: pairings.request(tx, inbound, new_code()))

@@ -1,12 +1,17 @@
-"""Pairing: who asks to be let in and who was, for those who decide outside of a chat."""
+"""Pairing: who asks to be let in and who was, and whose accounts are joined, for those who decide outside of a chat."""
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from gateway.domain.codes import Refusal
 from gateway.domain.errors import OwnerMustAct
-from gateway.store.people import pairings
+from gateway.store.people import accounts, links, pairings, principals
+from gateway.store.people.links import Claim
 from gateway.store.people.pairings import PairingRow
-from gateway.store.pool import Database
+from gateway.store.people.principals import PrincipalRow
+from gateway.store.pool import Connection, Database
+
+Outcome = TypeVar("Outcome", PairingRow, Claim)
 
 
 async def _nobody_waits() -> None:
@@ -30,6 +35,34 @@ class Pairing:
         async with self._database.connection() as conn:
             return await pairings.admitted(conn)
 
+    async def claims(self) -> list[Claim]:
+        """The accounts that ask to be the owner's."""
+        async with self._database.connection() as conn:
+            owner = await principals.owner(conn)
+            return await links.claims(conn, owner.id) if owner else []
+
+    async def accounts(self) -> list[PrincipalRow]:
+        """The owner and the members with several accounts."""
+        async with self._database.connection() as conn:
+            owner = await principals.owner(conn)
+            return [*([owner] if owner else []), *await principals.linked(conn)]
+
+    async def answer(self, code: str, *, join: bool) -> None:
+        """The owner's word on the account that gave a code of theirs; raises `OwnerMustAct` if there is none."""
+
+        async def work(tx: Connection) -> Claim | Refusal:
+            owner = await principals.owner(tx)
+            settle = accounts.join if join else accounts.refuse
+            return await settle(tx, owner.id, code) if owner else Refusal.WRONG
+
+        await self._settled(await self._database.run(work))
+
+    async def part(self, identity: str) -> None:
+        """Take an account from its person; raises `OwnerMustAct` if there is none to take."""
+        if not await self._database.run(lambda tx: accounts.part(tx, identity)):
+            raise OwnerMustAct(f"{identity} is not joined with anything; `supaclaw owner show` lists your accounts")
+        await self._decided()
+
     async def approve(self, code: str) -> PairingRow:
         """Let the stranger with this code in, and greet them; raises `OwnerMustAct` for a code that opens nothing."""
         return await self._settled(await self._database.run(lambda tx: pairings.approve(tx, code)))
@@ -41,7 +74,7 @@ class Pairing:
         """
         return await self._settled(await self._database.run(lambda tx: pairings.deny(tx, which)))
 
-    async def _settled(self, outcome: PairingRow | Refusal) -> PairingRow:
+    async def _settled(self, outcome: Outcome | Refusal) -> Outcome:
         if isinstance(outcome, Refusal):
             raise OwnerMustAct(outcome)
         await self._decided()

@@ -122,24 +122,25 @@ class InboundWriter:
                 await self._open(tx, inbound, role)
             at = await addresses.lock(tx, inbound.address)
             assert at is not None, "it was just added"
-        elif at.private and self._people.is_owner(at.principal_id) is not (role is Role.OWNER):
+        elif at.private and not await self._people.holds(tx, at.principal_id, inbound, role):
             at = await self._handed_over(tx, at, inbound, role)
         await sessions.lock(tx, at.session_id)
         return at
 
     async def _handed_over(self, tx: Connection, at: AddressRow, inbound: Inbound, role: Role) -> AddressRow:
-        """Who writes here became the owner, or is it no more: what was said here stays with whoever it was."""
+        """Who writes here became somebody else to us: what was said here stays with whoever it was."""
         principal = await self._people.principal(tx, inbound, role)
-        session = await sessions.start(tx, principal, label_of(role, private=True))
+        session = await sessions.start(tx, principal, label_of(role, private=True, as_owner=inbound.as_owner))
         await addresses.hand_over(tx, at.id, principal, session)
         return replace(at, principal_id=principal, session_id=session)
 
     async def _open(self, tx: Connection, inbound: Inbound, role: Role) -> None:
         principal = await self._people.principal(tx, inbound, role)
-        label = label_of(role, private=inbound.private)
-        session = await sessions.start(tx, principal, label)
+        own = label_of(role, private=inbound.private, as_owner=inbound.as_owner)
+        labels = [_claimed(said, own) for said in inbound.earlier]
+        session = await sessions.start(tx, principal, max([own, *labels]))
         await addresses.add(tx, inbound.address, principal, session, private=inbound.private)
-        for said in inbound.earlier:
+        for said, label in zip(inbound.earlier, labels, strict=True):
             entry = _entry(said, inbound)
             await messages.say(tx, session, principal, entry, label=label, origin=messages.EARLIER)
         await sessions.set_digest(tx, session, digest.of([(e.role, e.text) for e in inbound.earlier]))
@@ -161,7 +162,7 @@ async def _in_its_place(tx: Connection, inbound: Inbound) -> Inbound:
 
 async def _label(tx: Connection, at: AddressRow, inbound: Inbound, role: Role) -> Label:
     """Files, forwarded texts and quotes may have been written by anybody, unless we hold the message that is quoted."""
-    own = label_of(role, private=inbound.private)
+    own = label_of(role, private=inbound.private, as_owner=inbound.as_owner)
     if inbound.attachments or inbound.forwarded:
         return Label.UNTRUSTED
     return max(own, await quotes.label(tx, at, inbound)) if inbound.quoted.strip() else own
@@ -176,6 +177,12 @@ def _as_said(inbound: Inbound) -> Inbound:
     if (more := len(inbound.attachments) - MOST_FILES) > 0:
         parts.append(f"[{more} more files were left out; a message may have {MOST_FILES}.]")
     return replace(inbound, text="\n\n".join(filter(None, parts)))
+
+
+def _claimed(said: Earlier, own: Label) -> Label:
+    """What a client says that others said is data; its instructions are the owner's if it speaks as the owner."""
+    theirs = said.role == "user" or (said.role == "system" and own is Label.OWNER)
+    return own if theirs else Label.UNTRUSTED
 
 
 def _entry(said: Earlier, inbound: Inbound) -> UserText | AssistantText:

@@ -1,25 +1,40 @@
-"""Links: codes by which accounts of one person come into one session."""
+"""Links: codes by which chats of one person come into one session, and accounts that ask to be one of theirs."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
+from gateway.domain.access import identity_of
 from gateway.domain.codes import Refusal
 from gateway.domain.ids import AddressId, PrincipalId
+from gateway.domain.inbound import Inbound
+from gateway.domain.texts import one_line
 from gateway.store.addresses import AddressRow
 from gateway.store.people import guesses
+from gateway.store.people.pairings import NAME, Asking
 from gateway.store.pool import Connection
 
 
 @dataclass(frozen=True, slots=True)
 class LinkRow:
-    """Whose accounts a code joins, and the address whose session is the one to join."""
+    """Whose chats a code joins, and the address whose session is the one to join."""
 
     principal_id: PrincipalId
     address_id: AddressId
 
 
+@dataclass(frozen=True, slots=True)
+class Claim(Asking):
+    """An unknown account that gave a person's code; it becomes theirs once a known account of theirs says so."""
+
+    code: str
+    principal_id: PrincipalId
+    address_id: AddressId
+    expires_at: datetime
+
+
 async def offer(conn: Connection, at: AddressRow, code: str) -> None:
     """A new code for the session of this address; its former one is void."""
-    await conn.execute("delete from links where expires_at <= now() or address_id = $1", at.id)
+    await conn.execute("delete from links where expires_at <= now() or (address_id = $1 and sender is null)", at.id)
     await conn.execute(
         "insert into links (code, principal_id, address_id) values ($1, $2, $3)", code, at.principal_id, at.id
     )
@@ -30,9 +45,55 @@ async def redeem(conn: Connection, who: str, code: str) -> LinkRow | Refusal:
     if await guesses.locked(conn, who):
         return Refusal.LOCKED
     row = await conn.fetchrow(
-        "delete from links where code = $1 and expires_at > now() returning principal_id, address_id", code
+        """delete from links where code = $1 and expires_at > now() and sender is null
+           returning principal_id, address_id""",
+        code,
     )
     if row is None:
         await guesses.wrong(conn, who)
         return Refusal.WRONG
     return LinkRow(**row)
+
+
+async def claim(conn: Connection, inbound: Inbound, code: str) -> Claim | Refusal:
+    """Note that an account gave this code, which is used up by that, and waits for a yes for ten minutes."""
+    link = await redeem(conn, identity_of(inbound), code)
+    if isinstance(link, Refusal):
+        return link
+    at = inbound.address
+    row = await conn.fetchrow(
+        """insert into links (code, principal_id, address_id, channel, account, chat, thread, sender, name)
+           values ($1, $2, $3, $4, $5, $6, $7, $8, $9) returning *""",
+        code,
+        link.principal_id,
+        link.address_id,
+        at.channel,
+        at.account,
+        at.chat,
+        at.thread,
+        inbound.sender.id,
+        one_line(inbound.sender.name, NAME),
+    )
+    assert row is not None, "its code is free"
+    return Claim(**row)
+
+
+async def claims(conn: Connection, principal: PrincipalId) -> list[Claim]:
+    """The accounts that wait for this person's yes, by when that ends."""
+    rows = await conn.fetch(
+        """select * from links where principal_id = $1 and sender is not null and expires_at > now()
+           order by expires_at""",
+        principal,
+    )
+    return [Claim(**row) for row in rows]
+
+
+async def settle(conn: Connection, principal: PrincipalId, code: str) -> Claim | None:
+    """Take the claim with this code off the list; None if this person has none."""
+    row = await conn.fetchrow(
+        """delete from links where code = $1 and principal_id = $2 and sender is not null and expires_at > now()
+           returning *""",
+        code,
+        principal,
+    )
+    return Claim(**row) if row else None

@@ -18,28 +18,23 @@ from gateway.store.transcript import messages
 
 State = Literal["open", "approved", "denied"]
 
+NAME = 64
+"""Characters of a name."""
 AT_ONCE = 10
 """Open requests on one channel; who comes then gets no answer."""
 WELCOME = "You are let in: write to me as you like, /help lists the commands."
 
 
 @dataclass(frozen=True, slots=True)
-class PairingRow:
-    """A person's last request: open until `expires_at`, or what was decided. `name` is the person's own word for it."""
+class Asking:
+    """Somebody who asks for something, and where. `name` is the person's own word for it."""
 
-    id: int
-    principal_id: PrincipalId | None
     channel: str
     account: str
     chat: str
     thread: str
     sender: str
     name: str
-    code: str
-    state: State
-    asked_at: datetime
-    expires_at: datetime
-    decided_at: datetime | None
 
     def __str__(self) -> str:
         """For a line of Markdown: what a stranger wrote is shown as it is and marks nothing up."""
@@ -54,6 +49,19 @@ class PairingRow:
     def address(self) -> Address:
         """Where the person asked."""
         return Address(self.channel, self.account, self.chat, self.thread)
+
+
+@dataclass(frozen=True, slots=True)
+class PairingRow(Asking):
+    """A person's last request: open until `expires_at`, or what was decided."""
+
+    id: int
+    principal_id: PrincipalId | None
+    code: str
+    state: State
+    asked_at: datetime
+    expires_at: datetime
+    decided_at: datetime | None
 
 
 async def standing(conn: Connection, inbound: Inbound) -> State | None:
@@ -86,7 +94,7 @@ async def request(conn: Connection, inbound: Inbound, code: str) -> PairingRow |
         at.chat,
         at.thread,
         inbound.sender.id,
-        one_line(inbound.sender.name, 64),
+        one_line(inbound.sender.name, NAME),
         code,
         AT_ONCE,
     )

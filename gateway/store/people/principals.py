@@ -50,10 +50,13 @@ async def lock_owner(conn: Connection) -> PrincipalRow:
     return held
 
 
-async def linked(conn: Connection) -> list[tuple[str, ...]]:
-    """For each member with several identities, all of them."""
-    rows = await conn.fetch("select identities from principals where role = 'member' and cardinality(identities) > 1")
-    return [tuple(row["identities"]) for row in rows]
+async def linked(conn: Connection) -> list[PrincipalRow]:
+    """The members with several identities, by name."""
+    rows = await conn.fetch(
+        """select id, role, name, identities from principals
+           where role = 'member' and cardinality(identities) > 1 order by name, id"""
+    )
+    return [PrincipalRow(row["id"], Role(row["role"]), row["name"], tuple(row["identities"])) for row in rows]
 
 
 async def get(conn: Connection, principal: PrincipalId) -> Principal:
@@ -101,6 +104,13 @@ async def add_identity(conn: Connection, principal: PrincipalId, identity: str) 
         return False
     await conn.execute("update principals set identities = identities || $2::text where id = $1", principal, identity)
     return True
+
+
+async def remove_identity(conn: Connection, principal: PrincipalId, identity: str) -> None:
+    """One account less."""
+    await conn.execute(
+        "update principals set identities = array_remove(identities, $2) where id = $1", principal, identity
+    )
 
 
 async def update(conn: Connection, row: PrincipalRow) -> None:

@@ -13,7 +13,9 @@ import asyncpg
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.scopes import Scope
-from gateway.store.pool import Database
+from gateway.store.people import revocation
+from gateway.store.people.revocation import Ended
+from gateway.store.pool import Connection, Database
 
 TokenId = NewType("TokenId", UUID)
 Kind = Literal["bearer", "cookie"]
@@ -38,6 +40,8 @@ class TokenRow:
     expires_at: datetime | None
     source: str | None = None
     """It may trigger for this source and for no other."""
+    as_owner: bool = False
+    """What it sends counts as said by the owner."""
 
     def valid(self, now: datetime) -> bool:
         """Not expired; a browser session also ends when nobody uses it."""
@@ -57,19 +61,26 @@ def sha256(secret: str) -> str:
 
 
 async def create(
-    database: Database, principal: PrincipalId, name: str, scopes: Iterable[str], *, source: str | None = None
+    database: Database,
+    principal: PrincipalId,
+    name: str,
+    scopes: Iterable[str],
+    *,
+    source: str | None = None,
+    as_owner: bool = False,
 ) -> tuple[TokenRow, str]:
     """A new bearer token and its plain text, which nothing can tell again; raises `OwnerMustAct` for a taken name."""
     plain = fresh()
     held = [Scope(scope) for scope in scopes]
-    row = await _insert(database, principal, name, "bearer", plain, held, None, source)
+    row = await _insert(database, principal, name, "bearer", plain, held, None, source, as_owner=as_owner)
     return row, plain
 
 
 async def sign_in(database: Database, principal: PrincipalId, name: str, now: datetime) -> tuple[TokenRow, str]:
     """A new browser session and the value of its cookie."""
     plain = secrets.token_urlsafe(32)
-    return await _insert(database, principal, name, "cookie", plain, [Scope.ADMIN], now + COOKIE_LIFE), plain
+    until = now + COOKIE_LIFE
+    return await _insert(database, principal, name, "cookie", plain, [Scope.ADMIN], until, as_owner=True), plain
 
 
 async def _insert(
@@ -81,11 +92,13 @@ async def _insert(
     scopes: list[Scope],
     expires_at: datetime | None,
     source: str | None = None,
+    *,
+    as_owner: bool,
 ) -> TokenRow:
     async with database.connection() as conn:
         row = await conn.fetchrow(
-            """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at, source)
-               values ($1, $2, $3, $4, $5, $6, $7, $8)
+            """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at, source, as_owner)
+               values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
                on conflict (name) where kind = 'bearer' and revoked_at is null do nothing returning *""",
             uuid4(),
             principal,
@@ -95,6 +108,7 @@ async def _insert(
             [scope.value for scope in scopes],
             expires_at,
             source,
+            as_owner,
         )
     if row is None:
         raise OwnerMustAct(f"there is a token named {name} already; choose another name or revoke it first")
@@ -122,15 +136,18 @@ async def list_all(database: Database) -> list[TokenRow]:
     return [_token(row) for row in rows]
 
 
-async def revoke(database: Database, name: str) -> bool:
-    """End the bearer token with this name; False if there is none."""
-    async with database.connection() as conn:
-        done = await conn.fetchval(
+async def revoke(database: Database, name: str) -> Ended | None:
+    """End the bearer token with this name and what came by it; None if there is none."""
+
+    async def work(tx: Connection) -> Ended | None:
+        row = await tx.fetchrow(
             """update api_tokens set revoked_at = now()
-               where name = $1 and kind = 'bearer' and revoked_at is null returning true""",
+               where name = $1 and kind = 'bearer' and revoked_at is null returning id, principal_id""",
             name,
         )
-    return bool(done)
+        return await revocation.end(tx, row["principal_id"], name, str(row["id"])) if row else None
+
+    return await database.run(work)
 
 
 async def sign_out(database: Database, token: TokenId) -> None:

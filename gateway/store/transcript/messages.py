@@ -284,6 +284,18 @@ async def answer(conn: Connection, session: SessionId, by: MessageId) -> None:
     )
 
 
+async def waits(conn: Connection, session: SessionId, address: AddressId) -> bool:
+    """Whether something that was said there has no answer yet."""
+    return bool(
+        await conn.fetchval(
+            """select exists (select from messages where session_id = $1 and address_id = $2 and kind = 'user'
+                                and answered_by is null and closed_at is null)""",
+            session,
+            address,
+        )
+    )
+
+
 async def close(conn: Connection, session: SessionId) -> int:
     """Give up every message that has no answer; returns how many."""
     done = await conn.fetch(

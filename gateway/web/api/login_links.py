@@ -1,11 +1,14 @@
 """Sign-in links for browsers."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 
+from gateway.domain.inbound import LOCAL
 from gateway.domain.scopes import Scope
-from gateway.web.access import needs
+from gateway.web.access import Caller, needs
+from gateway.web.errors import Refused
 from gateway.web.links import LIFETIME
 from gateway.web.site import AtSite
 
@@ -20,9 +23,15 @@ class LoginLink:
     expires_in: int
 
 
-@router.post("/api/login-links", dependencies=[Depends(needs(Scope.ADMIN))], status_code=201)
-async def issue(request: Request, site: AtSite) -> LoginLink:
-    """Create a link under the public address, or this request's; valid once, for ten minutes."""
+@router.post("/api/login-links", status_code=201)
+async def issue(request: Request, site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.ADMIN))]) -> LoginLink:
+    """Create a link under the public address, or this request's; valid once, for ten minutes.
+
+    The local token alone may: a link makes its holder the owner, and no other token is.
+    """
+    if caller.account != LOCAL:
+        message = "Only the local token makes sign-in links: run `supaclaw web` on the gateway's machine."
+        raise Refused(403, "missing_scope", message, type="permission_error")
     base = site.backend.public_url or str(request.base_url)
     url = site.backend.links.issue(base, site.backend.clock.now())
     return LoginLink(url, int(LIFETIME.total_seconds()))

@@ -50,8 +50,8 @@ async def send(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.CHAT)
     at = address_of(caller, message.chat)
     now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
     files = await attachments_for(site, message.files)
-    accepted = await accept(site, Inbound(at, sender, message.text, message.client_id, now, attachments=files))
-    return JSONResponse(outcome(accepted), 202)
+    said = Inbound(at, sender, message.text, message.client_id, now, attachments=files, as_owner=caller.as_owner)
+    return JSONResponse(outcome(await accept(site, said)), 202)
 
 
 @router.get("/api/answers/{inbox_id}")

@@ -1,9 +1,11 @@
 """People: who asks to be let in, who was, and the owner's answer."""
 
 from collections.abc import Mapping
+from hashlib import sha256
 
 from fastapi import APIRouter, Depends
 
+from gateway.store.people import tokens
 from gateway.web import board
 from gateway.web.access import signed_in
 from gateway.web.pages import Nav, Screen
@@ -25,17 +27,41 @@ async def deny(site: AtSite, which: str) -> None:
     await site.backend.pairing.deny(which)
 
 
+@router.post("/people/joins/{code}", status_code=204, dependencies=[Depends(signed_in)])
+async def answer(site: AtSite, code: str, join: bool) -> None:
+    """Make the account that gave this code one of the owner's, or leave it a stranger's."""
+    await site.backend.pairing.answer(code, join=join)
+
+
+@router.post("/people/accounts/part", status_code=204, dependencies=[Depends(signed_in)])
+async def part(site: AtSite, identity: str) -> None:
+    """Take an account from the person it is joined with."""
+    await site.backend.pairing.part(identity)
+
+
 async def _pieces(site: Site) -> Mapping[str, str]:
-    asking, admitted = await site.backend.pairing.open_requests(), await site.backend.pairing.admitted()
-    made: dict[str, str] = {"empty": site.pages.part("nobody")}
+    pairing, part = site.backend.pairing, site.pages.part
+    asking, admitted, claims = await pairing.open_requests(), await pairing.admitted(), await pairing.claims()
+    made: dict[str, str] = {"empty": part("nobody")}
     for number, line in enumerate(site.backend.unsettled()):
-        made[f"unsettled{number}"] = site.pages.part("unsettled", f"unsettled{number}", line)
+        made[f"unsettled{number}"] = part("unsettled", f"unsettled{number}", line)
+    if claims:
+        made["joining"] = part("heading", "joining", "Wants to be one of your accounts")
+        made |= {f"joins{row.code}": part("joins", f"joins{row.code}", row) for row in claims}
     if asking:
-        made["asking"] = site.pages.part("heading", "asking", "Waiting for your answer")
-        made |= {f"asks{row.id}": site.pages.part("asks", f"asks{row.id}", row) for row in asking}
+        made["asking"] = part("heading", "asking", "Waiting for your answer")
+        made |= {f"asks{row.id}": part("asks", f"asks{row.id}", row) for row in asking}
     if admitted:
-        made["admitted"] = site.pages.part("heading", "admitted", "Let in")
-        made |= {f"in{row.id}": site.pages.part("let_in", f"in{row.id}", row) for row in admitted}
+        made["admitted"] = part("heading", "admitted", "Let in")
+        made |= {f"in{row.id}": part("let_in", f"in{row.id}", row) for row in admitted}
+    for row in await pairing.accounts():
+        if row.identities:
+            made[f"of{row.id}"] = part("heading", f"of{row.id}", f"Accounts of {row.name}")
+            accounts = ((f"at{sha256(each.encode()).hexdigest()}", each) for each in row.identities)
+            made |= {id: part("account", id, each) for id, each in accounts}
+    if programs := [row for row in await tokens.list_all(site.backend.database) if row.as_owner]:
+        made["programs"] = part("heading", "programs", "Programs that speak as you")
+        made |= {f"token{row.id}": part("program", f"token{row.id}", row) for row in programs}
     return made
 
 

@@ -71,7 +71,16 @@ async def complete(request: Request, site: AtSite, caller: Chatter, named: Annot
     files = [await keep(site, UploadedFile(file.name, file.mime, file.pieces()), CHANNEL) for file in asked.files]
     attachments = tuple(file.announced for file in files)
     inbound = Inbound(
-        address, sender, asked.text, key, now, solo=True, earlier=asked.earlier, attachments=attachments, fork=fork
+        address,
+        sender,
+        asked.text,
+        key,
+        now,
+        solo=True,
+        earlier=asked.earlier,
+        attachments=attachments,
+        as_owner=caller.as_owner,
+        fork=fork,
     )
     accepted = await accept(site, inbound)
     if isinstance(accepted.decision, Ignore):

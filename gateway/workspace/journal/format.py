@@ -11,11 +11,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from gateway.domain.ids import EntryId
-from gateway.domain.inbound import Arrival
+from gateway.domain.inbound import Address, Arrival
 from gateway.workspace.journal.entry import Entry
 
 NAME_LENGTH = 80
@@ -117,10 +118,19 @@ def _entry(header: _Header, text: str) -> Entry | None:
     inbound = said.get("inbound")
     try:
         if isinstance(inbound, dict):
-            said = {**said, "inbound": {**inbound, "text": text}}
+            said = {**said, "inbound": {"as_owner": not _by_token(inbound), **inbound, "text": text}}
         return _ENTRY.validate_python({**said, "text": text})
     except ValidationError:
         return None
+
+
+def _by_token(inbound: dict[str, Any]) -> bool:
+    """Whether it came with a token, as far as a header tells that does not say what the token was worth."""
+    match inbound.get("address"):
+        case {"channel": str(channel), "account": str(account)}:
+            return channel == "api" or Address(channel, account, "").by_token
+        case _:
+            return True
 
 
 def _signed(entry: Entry, body: bytes) -> bytes:

@@ -197,16 +197,19 @@ async def test_who_joins_does_not_wait_in_a_circle_with_who_is_let_in(
 ) -> None:
     """Who lets somebody in holds a chat of their own first, then what makes members; so must who joins that chat."""
     await gate.receive([message("hello")])
-    code, tried, redeem = new_code(), [], links.redeem
+    code, tried, settle = new_code(), [], links.settle
 
     async def counted(*arguments: Any, **more: Any) -> Any:
         tried.append(1)
-        return await redeem(*arguments, **more)
+        return await settle(*arguments, **more)
 
-    monkeypatch.setattr(links, "redeem", counted)
-    await path.rows("insert into links select $1, principal_id, id from addresses", code)
+    monkeypatch.setattr(links, "settle", counted)
+    await path.rows(
+        "insert into links (code, principal_id, address_id) select $1, principal_id, id from addresses", code
+    )
+    await gate.receive([stranger(f"/link {code}")])
     async with held(path.database, "select from addresses for no key update") as tx:
-        join = await blocked(path.database, gate.receive([stranger(f"/link {code}")]))
+        join = await blocked(path.database, path.tell(f"/link join {code}"))
         await principals.ensure_member(tx, "Eve", "fake:9")
     await join
     assert (path.people.role(stranger()), tried) == (Role.OWNER, [1])

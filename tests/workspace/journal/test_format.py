@@ -3,6 +3,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from uuid import uuid4
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from gateway.domain.ids import EntryId
 from gateway.domain.inbound import Address, Arrival, Attachment, Earlier, Inbound, Sender
 from gateway.workspace.journal.entry import Entry, entry_of
 from gateway.workspace.journal.format import Content, parse, render
-from tests.workspace.journal.entries import AT, KEY, arrived, said
+from tests.workspace.journal.entries import AT, KEY, arrival, arrived, said
 
 NASTY = st.sampled_from(
     [
@@ -189,3 +190,24 @@ class TestFiles:
 
     def test_an_entry_without_files_is_written_as_ever(self) -> None:
         assert b"files" not in render([said()], KEY)
+
+
+@pytest.mark.parametrize(
+    ("channel", "account", "as_owner"),
+    [
+        ("api", "local", False),
+        ("api", "a token", False),
+        ("terminal", "a token", False),
+        ("terminal", "local", True),
+        ("telegram", "bot", True),
+    ],
+)
+def test_an_entry_that_does_not_say_what_its_credential_was_worth(channel: str, account: str, as_owner: bool) -> None:
+    inbound = replace(arrival().inbound, address=Address(channel, account, "main"))
+    entry = entry_of(Arrival(EntryId(uuid4()), inbound, AT))
+    signed, _, body = render([entry], KEY).partition(b" -->\n")
+    header = signed[len(b"<!-- claw ") :].partition(b',"mac":"')[0].replace(b',"as_owner":true', b"") + b"}"
+    assert b"as_owner" not in header
+    mac = hmac.digest(KEY, header, "sha256").hex().encode()
+    [read] = parse(b"<!-- claw " + header[:-1] + b',"mac":"' + mac + b'"} -->\n' + body, KEY).entries
+    assert read.inbound == replace(inbound, as_owner=as_owner)

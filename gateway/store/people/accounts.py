@@ -1,0 +1,97 @@
+"""The accounts of a person: one more by the person's yes, one less at a word; all the others hear of it."""
+
+from gateway.domain.channel import Button
+from gateway.domain.codes import Refusal, parse_code
+from gateway.domain.ids import PrincipalId, SessionId
+from gateway.domain.principals import Label, Role
+from gateway.domain.transcript import Notice
+from gateway.store import addresses, outbox, sessions, tasks
+from gateway.store.addresses import AddressRow
+from gateway.store.outbox import Part
+from gateway.store.people import links, principals
+from gateway.store.people.links import Claim
+from gateway.store.pool import Connection
+from gateway.store.transcript import messages
+
+QUESTION = (
+    "{0} typed your /link code and wants to be one of your accounts: whoever writes there would be you to me and would "
+    "read this conversation. If that is not you, say no.\n/link join {0.code} joins it, /link deny {0.code} does not."
+)
+JOINED = (
+    "This account is one of yours here now, and this chat goes on in the conversation of the other one. "
+    "/link off parts them again."
+)
+ANNOUNCED = "{} is one of your accounts now. If that was not you, part it on the page People: `supaclaw web` opens it."
+PARTED = "`{}` is no longer one of your accounts."
+
+
+async def ask(conn: Connection, claim: Claim) -> messages.MessageRow:
+    """Ask where the code was made; the account itself has no say."""
+    at = await addresses.lock_joined(conn, claim.address_id)
+    buttons = Button("Join", f"/link join {claim.code}"), Button("No", f"/link deny {claim.code}")
+    return await say(conn, at, QUESTION.format(claim), buttons)
+
+
+async def join(conn: Connection, principal: PrincipalId, code: str) -> Claim | Refusal:
+    """The person's yes: the account that gave the code is one of theirs, and all of them are told."""
+    claim = await links.settle(conn, principal, parse_code(code) or "")
+    if claim is None:
+        return Refusal.WRONG
+    other = await addresses.lock_joined(conn, claim.address_id)
+    if other.principal_id != principal or not await principals.add_identity(conn, principal, claim.identity):
+        return Refusal.ANOTHERS
+    await announce(conn, principal, ANNOUNCED.format(claim))
+    await say(conn, await addresses.place(conn, claim.address, principal, other.session_id), JOINED)
+    return claim
+
+
+async def refuse(conn: Connection, principal: PrincipalId, code: str) -> Claim | Refusal:
+    """The person's no."""
+    return await links.settle(conn, principal, parse_code(code) or "") or Refusal.WRONG
+
+
+async def part(conn: Connection, identity: str) -> bool:
+    """Take an account from its person, with the private chats it may have; False for nobody's, and a member's only one.
+
+    Where a platform's chats do not tell whose they are, chats of the person's other accounts there start anew, too.
+    """
+    person = await principals.find(conn, identity)
+    left = [each for each in await principals.identities(conn, person) if each != identity] if person else []
+    if person is None or not (left or (await principals.get(conn, person)).role is Role.OWNER):
+        return False
+    await principals.remove_identity(conn, person, identity)
+    nobody = await principals.add(conn, Role.MEMBER, f"parted {identity}"[: principals.NAME], [])
+    for at in await addresses.lock_private(conn, person, identity.partition(":")[0]):
+        if f"{at.channel}:{at.chat}" not in left:
+            if await messages.waits(conn, at.session_id, at.id):
+                await stop(conn, at.session_id)
+            await outbox.withdraw(conn, at.id, "its account was parted")
+            await addresses.hand_over(conn, at.id, nobody, await sessions.start(conn, nobody, Label.KNOWN))
+    await announce(conn, person, PARTED.format(identity))
+    return True
+
+
+async def stop(conn: Connection, session: SessionId) -> int:
+    """Cancel the running turn and give up what is unanswered, as /stop does; how many messages that were."""
+    await sessions.lock(conn, session)
+    if task := await tasks.live_chat(conn, session):
+        await tasks.cancel(conn, task)
+    return await messages.close(conn, session)
+
+
+async def announce(conn: Connection, principal: PrincipalId, text: str) -> None:
+    """Tell a person on each messenger account and on the page."""
+    told = set[SessionId]()
+    for at in await addresses.of_accounts(conn, principal):
+        if at.channel != "web" or at.session_id not in told:
+            await say(conn, at, text)
+            told.add(at.session_id)
+
+
+async def say(conn: Connection, at: AddressRow, text: str, buttons: tuple[Button, ...] = ()) -> messages.MessageRow:
+    """Store a notice in a chat and queue it; it is short enough for every messenger."""
+    await sessions.lock(conn, at.session_id)
+    said = await messages.say(conn, at.session_id, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
+    if at.channel not in {"web", "terminal"}:
+        await outbox.put(conn, at.principal_id, at.id, said.id, [Part(text, buttons=buttons)])
+    return said
