@@ -55,7 +55,7 @@ class Gateway:
         if channel == TASK_CANCELLED:
             self._parts.worker.cancel([TaskId(UUID(payload))])
         elif channel == PEOPLE_CHANGED:
-            self._parts.gate.people_changed()
+            self._parts.people_changed()
         elif channel == SCHEDULES_CHANGED:
             self._parts.schedules_changed()
         else:
@@ -131,7 +131,9 @@ class Gateway:
         }
         started = [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
         announce(
-            backend.links.issue(backend.public_url or url(socket), self._parts.clock.now()),
+            self._parts.current.config.web.public_url or url(socket),
+            self._parts.environment.sign_in,
+            lambda: backend.sign_in_link(url(socket)),
             self._parts.current.model.describe(),
         )
         return started
@@ -197,4 +199,4 @@ class Gateway:
         """What was told before that may have been missed."""
         self._parts.worker.wake()
         self._parts.schedules_changed()
-        self._parts.gate.people_changed()
+        self._parts.people_changed()

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
+from gateway.domain.errors import TryAgainLater
 from gateway.domain.inbound import Sender
 from gateway.domain.scopes import Scope, permits
 from gateway.store.people import tokens
 from gateway.store.people.tokens import TokenRow
 from gateway.web.backend import Backend
 from gateway.web.errors import Refused
+from gateway.web.origin import cookie_name, has_cookie, split_host
+from gateway.web.proxy import hosts_of
 from gateway.web.site import site_of
 
 LOCAL = "local"
@@ -49,7 +52,7 @@ def needs(*scopes: Scope) -> Callable[[Request], Awaitable[Caller]]:
 
 async def signed_in(request: Request) -> Caller:
     """A dependency that requires a browser session; raises `Refused`."""
-    caller = await _throttled(request, request.cookies.get(cookie_name(request)), by_cookie)
+    caller = await _throttled(request, _cookie(request), by_cookie)
     if caller is None:
         raise Refused(401, "signed_out", "Sign in again: `supaclaw web` prints a link.")
     return caller
@@ -67,14 +70,23 @@ async def by_bearer(request: Request) -> Caller | None:
 
 
 async def by_cookie(request: Request) -> Caller | None:
-    """The caller named by the session cookie; None if it is absent, invalid or expired."""
-    plain = request.cookies.get(cookie_name(request))
+    """The caller named by the session cookie; None if it is absent, invalid or expired, or this is not `at_page`."""
+    plain = _cookie(request)
     return await _by_token(site_of(request).backend, plain, "cookie") if plain else None
 
 
-def cookie_name(request: Request) -> str:
-    """The session cookie's name; the strict `__Host-` prefix needs https, which loopback does not use."""
-    return "__Host-claw" if request.url.scheme == "https" else "claw"
+def at_page(request: Request) -> bool:
+    """Whether this is the page's own host; at 127.0.0.1 the browser would give its cookie to every local program."""
+    backend, host = site_of(request).backend, request.headers.get("host", "").lower()
+    return split_host(host)[0] == backend.page_name or host in hosts_of(backend.public_url)
+
+
+async def bearer_alone(request: Request) -> bool:
+    """Whether it stands on a valid token, which no foreign page has, and not on a cookie, which the browser adds."""
+    try:
+        return not has_cookie(request) and await _throttled(request, _bearer(request), by_bearer) is not None
+    except (Refused, TryAgainLater):
+        return False
 
 
 def owner_as_sender(backend: Backend) -> Sender:
@@ -90,6 +102,10 @@ def client_of(request: Request) -> str:
 def _bearer(request: Request) -> str | None:
     kind, _, plain = request.headers.get("authorization", "").partition(" ")
     return plain if kind.lower() == "bearer" and plain else None
+
+
+def _cookie(request: Request) -> str | None:
+    return request.cookies.get(cookie_name(request)) if at_page(request) else None
 
 
 async def _by_token(backend: Backend, plain: str, kind: str) -> Caller | None:

@@ -18,6 +18,7 @@ from gateway.web.headers import SecurityHeaders
 from gateway.web.pages import STATIC, Nav, Pages
 from gateway.web.proxy import ProxyHeaders, hosts_of
 from gateway.web.render import Markdown
+from gateway.web.rights import Rights
 from gateway.web.security import RequestGuard
 from gateway.web.site import Site
 from gateway.web.thread import Thread
@@ -45,7 +46,7 @@ def build_app(backend: Backend) -> FastAPI:
         app.include_router(router)
     app.mount("/static", _Files(directory=STATIC), name="static")
     app.add_middleware(GZipMiddleware, minimum_size=1000, exclude_content_types=_SENT_AS_IT_IS)
-    app.add_middleware(RequestGuard, allowed_hosts=hosts_of(backend.public_url))
+    app.add_middleware(RequestGuard, allowed_hosts=hosts_of(backend.public_url), page_name=backend.page_name)
     if backend.public_url:
         app.add_middleware(ProxyHeaders, public_url=backend.public_url)
     app.add_middleware(SecurityHeaders)
@@ -59,7 +60,9 @@ def _site(backend: Backend, nav: tuple[Nav, ...]) -> Site:
     greeting = pages.piece("empty.html", owner=backend.owner.name)
     topics = Topics(conversations, lambda: Thread(pages, markdown, greeting))
     throttle, rate_limiter = Throttle(backend.clock), RateLimiter(backend.clock, TRIGGERS, TRIGGERS / 60)
-    return Site(backend, conversations, topics, pages, throttle, rate_limiter, nav)
+    rights = Rights(backend.database, backend.clock)
+    backend.on_people_changed(rights.look_again)
+    return Site(backend, conversations, topics, pages, throttle, rate_limiter, nav, rights)
 
 
 @asynccontextmanager
@@ -67,6 +70,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     site: Site = app.state.site
     async with asyncio.TaskGroup() as group:
         group.create_task(site.topics.serve(site.stopping), name="topics")
+        group.create_task(site.rights.serve(site.stopping), name="rights")
         yield
         site.stopping.set()
 

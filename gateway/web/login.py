@@ -8,8 +8,9 @@ from pydantic import BaseModel, Field
 
 from gateway.store.people import tokens
 from gateway.store.people.tokens import COOKIE_LIFE
-from gateway.web.access import Caller, by_cookie, client_of, cookie_name, signed_in
+from gateway.web.access import Caller, at_page, by_cookie, client_of, signed_in
 from gateway.web.errors import Refused
+from gateway.web.origin import cookie_name
 from gateway.web.site import AtSite
 
 router = APIRouter()
@@ -36,11 +37,13 @@ async def state(request: Request) -> dict[str, bool]:
 @router.post("/login")
 async def redeem(request: Request, site: AtSite, link: Link) -> Response:
     """Exchange a link for a browser session."""
+    if not at_page(request):
+        raise Refused(403, "wrong_address", "Open the link as it was printed: the page has an address of its own.")
     now = site.backend.clock.now()
     site.throttle.admit(client_of(request))
     if not site.backend.links.redeem(link.secret, now):
         site.throttle.failed(client_of(request))
-        raise Refused(401, "invalid_link", "This link was already used, or is older than ten minutes.")
+        raise Refused(401, "invalid_link", "This link was already used, or is older than ten minutes. Print a new one.")
     name = request.headers.get("user-agent", "")[:200]
     _, plain = await tokens.sign_in(site.backend.database, site.backend.owner.id, name, now)
     response = JSONResponse({"signed_in": True})

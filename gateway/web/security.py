@@ -1,13 +1,15 @@
 """Checks on every request before it reaches a route: host, origin and size."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.web.access import bearer_alone
 from gateway.web.errors import Refused
+from gateway.web.origin import LOOPBACK, is_foreign, split_host
 
 MAX_BODY = 4 * 1024 * 1024
 MAX_INLINE = 24 * 1024 * 1024
@@ -15,8 +17,6 @@ MAX_INLINE = 24 * 1024 * 1024
 MAX_UPLOAD = 2**31
 """For a streamed upload; the file limit is checked there, with a better error."""
 MAX_TRIGGER = 256 * 1024
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class RequestGuard:
 
     app: ASGIApp
     allowed_hosts: frozenset[str]
+    page_name: str
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it. There are no websockets."""
@@ -32,17 +33,18 @@ class RequestGuard:
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
             headers = Headers(scope=scope)
-            refused = self._refusal(scope, headers)
+            refused = await self._refusal(scope, headers)
             if refused is not None:
                 await JSONResponse(refused.body(), refused.status)(scope, receive, send)
             else:
                 await self.app(scope, _limited(receive, limit_of(scope["path"])), send)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> Refused | None:
+    async def _refusal(self, scope: Scope, headers: Headers) -> Refused | None:
         host = headers.get("host", "").lower()
         if len(headers.getlist("host")) != 1 or not self._serves(host):
             return Refused(421, "unknown_host", "This gateway does not answer to that host name.")
-        if not _same_origin(scope, headers, host):
+        pushed, request = scope["path"].startswith(("/webhook/", "/trigger")), Request(scope)
+        if not pushed and is_foreign(request) and not await bearer_alone(request):
             return Refused(403, "foreign_origin", "Requests from other web pages are refused.")
         length, limit = headers.get("content-length", "0"), limit_of(scope["path"])
         return None if length.isdecimal() and int(length) <= limit else _too_large(limit)
@@ -51,7 +53,7 @@ class RequestGuard:
         name, port = split_host(host)
         if port and not port.isdecimal():
             return False
-        return name in LOOPBACK or host in self.allowed_hosts
+        return name in LOOPBACK or name == self.page_name or host in self.allowed_hosts
 
 
 def limit_of(path: str) -> int:
@@ -64,28 +66,6 @@ def limit_of(path: str) -> int:
 def _too_large(limit: int) -> Refused:
     size = f"{limit // 1024**2} MB" if limit >= 1024**2 else f"{limit // 1024} KB"
     return Refused(413, "too_large", f"The request is too large; the limit is {size}.")
-
-
-def split_host(host: str) -> tuple[str, str]:
-    """Split a Host header into name and port; an IPv6 name keeps its brackets, a missing port is empty."""
-    name, colon, port = host.rpartition(":")
-    return (name, port) if colon and not port.endswith("]") else (host, "")
-
-
-def _same_origin(scope: Scope, headers: Mapping[str, str], host: str) -> bool:
-    """Whether the browser's headers show our own origin; a foreign page cannot send our bearer token."""
-    if "authorization" in headers or scope["path"].startswith(("/webhook/", "/trigger")):
-        return True
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    own = f"{scope['scheme']}://{host}"
-    if scope["method"] in SAFE_METHODS:
-        followed_a_link = headers.get("sec-fetch-mode") == "navigate"
-        return followed_a_link or (site in _OWN_SITE and origin in {None, own})
-    # a form on a page without referrer has the origin "null"; then Sec-Fetch-Site decides
-    return (origin == own and site in _OWN_SITE) or (origin in {None, "null"} and site == "same-origin")
-
-
-_OWN_SITE = frozenset({None, "same-origin", "none"})
 
 
 def _limited(receive: Receive, limit: int) -> Receive:

@@ -79,7 +79,7 @@ async def test_a_browser_session_is_no_bearer_and_a_bearer_is_no_browser_session
         assert (await browser.get("/api/status")).status_code == 401
         assert (await web.client.get("/api/status", headers={"Authorization": f"Bearer {cookie}"})).status_code == 401
     _, plain = await tokens.create(web.backend.database, web.backend.owner.id, "admin", ["admin"])
-    answer = await web.client.post("/chat", headers={"Origin": web.url, "Cookie": f"claw={plain}"})
+    answer = await web.client.post("/chat", headers={**web.at_page, "Cookie": f"claw={plain}"})
     assert answer.status_code == 401
 
 
@@ -130,7 +130,7 @@ def test_a_host_is_split_at_its_port():
 async def test_a_foreign_page_cannot_post_with_the_owners_cookie(web: Web, headers: dict[str, str]):
     async with web.sign_in() as browser:
         del browser.headers["Origin"]
-        sent = {name: value.format(url=web.url) for name, value in headers.items()}
+        sent = {name: value.format(url=web.page) for name, value in headers.items()}
         answer = await browser.post("/chat", data={"text": "hi", "client_id": "1"}, headers=sent)
     assert answer.status_code == 403
     assert answer.json()["error"]["code"] == "foreign_origin"
@@ -148,7 +148,7 @@ async def test_a_foreign_page_cannot_post_with_the_owners_cookie(web: Web, heade
 async def test_our_own_page_can_post(web: Web, headers: dict[str, str]):
     async with web.sign_in() as browser:
         del browser.headers["Origin"]
-        sent = {name: value.format(url=web.url) for name, value in headers.items()}
+        sent = {name: value.format(url=web.page) for name, value in headers.items()}
         answer = await browser.post("/chat", data={"text": "hi", "client_id": "1"}, headers=sent)
     assert answer.status_code == 202
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Literal, NewType
@@ -106,6 +106,20 @@ async def find(database: Database, plain: str) -> TokenRow | None:
     async with database.connection() as conn:
         row = await conn.fetchrow("select * from api_tokens where sha256 = $1 and revoked_at is null", sha256(plain))
     return _token(row) if row else None
+
+
+async def grounds(database: Database, ids: Collection[TokenId]) -> dict[TokenId, tuple[TokenRow, frozenset[str]]]:
+    """Those not revoked, with the grounds of each right: scopes, and its principal's role, accounts and pairings."""
+    async with database.connection() as conn:
+        rows = await conn.fetch(
+            """select t.*, t.scopes || p.role || p.identities
+                      || array(select 'paired ' || id from pairings where principal_id = p.id and state = 'approved')
+                      as grounds
+               from api_tokens t join principals p on p.id = t.principal_id
+               where t.id = any($1) and t.revoked_at is null""",
+            list(ids),
+        )
+    return {row["id"]: (_token(row), frozenset(row["grounds"])) for row in rows}
 
 
 async def touch(database: Database, token: TokenRow, now: datetime) -> None:

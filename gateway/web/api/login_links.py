@@ -22,7 +22,5 @@ class LoginLink:
 
 @router.post("/api/login-links", dependencies=[Depends(needs(Scope.ADMIN))], status_code=201)
 async def issue(request: Request, site: AtSite) -> LoginLink:
-    """Create a link under the public address, or this request's; valid once, for ten minutes."""
-    base = site.backend.public_url or str(request.base_url)
-    url = site.backend.links.issue(base, site.backend.clock.now())
-    return LoginLink(url, int(LIFETIME.total_seconds()))
+    """Create a link to the page; valid once, for ten minutes."""
+    return LoginLink(site.backend.sign_in_link(str(request.base_url)), int(LIFETIME.total_seconds()))

@@ -65,7 +65,7 @@ async def answer(
     accepted = await _accepted(site, caller, InboxId(inbox_id))
     try:
         async with asyncio.timeout(wait):
-            found = await site.while_running(site.backend.answers.wait(accepted))
+            found = await site.while_entitled(site.backend.answers.wait(accepted), caller.session)
     except TimeoutError:
         return Response(status_code=204)
     return JSONResponse(_answer_json(found, await _sent_files(site, accepted, found)))

@@ -40,12 +40,12 @@ async def page(request: Request, site: AtSite) -> Response:
 @router.get("/chat/events")
 async def events(
     site: AtSite,
-    _caller: Annotated[Caller, Depends(signed_in)],
+    caller: Annotated[Caller, Depends(signed_in)],
     after: Annotated[str | None, Query(max_length=64)] = None,
     last_event_id: Annotated[str | None, Header(max_length=64)] = None,
 ) -> Response:
     """Patches for the page; resumes after the last one it has seen."""
-    return EventStream(site.topics.follow(ADDRESS, last_event_id or after), site.stopping)
+    return EventStream(site.topics.follow(ADDRESS, last_event_id or after), site.rights.hold(caller.session))
 
 
 @router.post("/chat", status_code=202)

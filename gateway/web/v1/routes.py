@@ -82,9 +82,9 @@ async def complete(request: Request, site: AtSite, caller: Chatter, named: Annot
             address = (await addresses.get(conn, accepted.address_id)).address
     headers = {"X-Session": address.chat}
     if asked.stream:
-        return EventStream(_frames(site, accepted, asked, completion), site.stopping, headers)
+        return EventStream(_frames(site, accepted, asked, completion), site.rights.hold(caller.session), headers)
     try:
-        said = await site.while_running(turn.wait(site.backend, accepted))
+        said = await site.while_entitled(turn.wait(site.backend, accepted), caller.session)
     except Refused as refused:
         refused.headers.update(headers)
         raise

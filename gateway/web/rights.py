@@ -1,0 +1,92 @@
+"""What a credential opened ends with its right: one place looks after every open stream and every long wait."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import structlog
+
+from gateway.domain.clock import Clock
+from gateway.domain.errors import TryAgainLater
+from gateway.flow.wakeup import Wakeup
+from gateway.store.people import tokens
+from gateway.store.people.tokens import TokenRow
+from gateway.store.pool import Database
+
+LOOK_SECONDS = 1.0
+"""Between two looks while something is open: nothing tells of an expiry, nor of a revocation behind a pooler."""
+_NOTHING_OPEN = 3600.0
+_SETTLE = 0.05
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class _Held:
+    token: TokenRow | None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    grounds: frozenset[str] | None = None
+
+
+class Rights:
+    """The streams and waits that are open, each with the credential that opened it."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._held: set[_Held] = set()
+        self._changed = Wakeup()
+        self._stopped = False
+
+    @contextmanager
+    def hold(self, token: TokenRow | None) -> Iterator[asyncio.Event]:
+        """An event, set when the token loses a right or the gateway stops; the local token (None) loses none."""
+        held = _Held(token)
+        if self._stopped:
+            held.ended.set()
+        self._held.add(held)
+        self._changed.set()  # it may have been revoked since the request was authenticated
+        try:
+            yield held.ended
+        finally:
+            self._held.discard(held)
+
+    def look_again(self) -> None:
+        """Somebody's rights have changed."""
+        self._changed.set()
+
+    async def serve(self, stopping: asyncio.Event) -> None:
+        """End what has lost its right until `stopping` is set, then everything."""
+        following = asyncio.create_task(self._follow(), name="follow rights")
+        try:
+            await stopping.wait()
+        finally:
+            self._stopped = True
+            following.cancel()
+            for held in self._held:
+                held.ended.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._changed.wait(LOOK_SECONDS if self._held else _NOTHING_OPEN)
+            self._changed.clear()
+            try:
+                await self._look()
+            except TryAgainLater as exc:
+                log.info("rights.database", error=str(exc))
+            except Exception:  # the next look may work
+                log.exception("rights.broken")
+            await asyncio.sleep(_SETTLE)
+
+    async def _look(self) -> None:
+        open_ones = [(held, held.token) for held in self._held if held.token is not None]
+        if not open_ones:
+            return
+        found = await tokens.grounds(self._database, {token.id for _, token in open_ones})
+        now = self._clock.now()
+        for held, token in open_ones:
+            row, grounds = found.get(token.id, (token, None))
+            if grounds is None or not row.valid(now) or not (held.grounds or grounds) <= grounds:
+                held.ended.set()
+            held.grounds = held.grounds or grounds
