@@ -10,7 +10,7 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.inbound import Sender
 from gateway.domain.scopes import Scope, permits
 from gateway.store.people import tokens
-from gateway.store.people.tokens import TokenRow
+from gateway.store.people.tokens import LiveToken
 from gateway.web.backend import Backend
 from gateway.web.errors import Refused
 from gateway.web.origin import cookie_name, has_cookie, split_host
@@ -26,7 +26,7 @@ class Caller:
 
     account: str
     scopes: frozenset[Scope]
-    session: TokenRow | None = None
+    session: LiveToken | None = None
 
     @property
     def source(self) -> str | None:

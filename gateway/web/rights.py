@@ -11,7 +11,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
 from gateway.flow.wakeup import Wakeup
 from gateway.store.people import tokens
-from gateway.store.people.tokens import TokenRow
+from gateway.store.people.tokens import LiveToken
 from gateway.store.pool import Database
 
 LOOK_SECONDS = 1.0
@@ -24,9 +24,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Held:
-    token: TokenRow | None
+    token: LiveToken | None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    grounds: frozenset[str] | None = None
 
 
 class Rights:
@@ -40,7 +39,7 @@ class Rights:
         self._stopped = False
 
     @contextmanager
-    def hold(self, token: TokenRow | None) -> Iterator[asyncio.Event]:
+    def hold(self, token: LiveToken | None) -> Iterator[asyncio.Event]:
         """An event, set when the token loses a right or the gateway stops; the local token (None) loses none."""
         held = _Held(token)
         if self._stopped:
@@ -83,10 +82,8 @@ class Rights:
         open_ones = [(held, held.token) for held in self._held if held.token is not None]
         if not open_ones:
             return
-        found = await tokens.grounds(self._database, {token.id for _, token in open_ones})
+        found = await tokens.live(self._database, {token.id for _, token in open_ones})
         now = self._clock.now()
         for held, token in open_ones:
-            row, grounds = found.get(token.id, (token, None))
-            if grounds is None or not row.valid(now) or not (held.grounds or grounds) <= grounds:
+            if not ((live := found.get(token.id)) and live.entitles(token, now)):
                 held.ended.set()
-            held.grounds = held.grounds or grounds

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
-from gateway.store.people.tokens import TokenRow
+from gateway.store.people.tokens import LiveToken
 from gateway.web.backend import Backend
 from gateway.web.errors import Refused
 from gateway.web.follow import Conversations
@@ -33,7 +33,7 @@ class Site:
     rights: Rights
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def while_entitled(self, work: Coroutine[Any, Any, Result], token: TokenRow | None) -> Result:
+    async def while_entitled(self, work: Coroutine[Any, Any, Result], token: LiveToken | None) -> Result:
         """Await `work`, as long as a turn takes; raises `Refused` if the gateway stops or the right ends first."""
         with self.rights.hold(token) as ended:
             done, end = asyncio.ensure_future(work), asyncio.ensure_future(ended.wait())
@@ -56,7 +56,7 @@ def _restarting() -> Refused:
 
 def _right_ended() -> Refused:
     message = "The token was revoked, has expired or has fewer rights than when you asked. Use another one."
-    return Refused(401, "right_ended", message)
+    return Refused(401, "invalid_api_key", message)
 
 
 def site_of(request: Request) -> Site:
