@@ -75,5 +75,5 @@ def build_backend(parts: Parts) -> "Backend":
         jobs=lambda: parts.job_table.dates,
         commands={name: command.summary for name, command in parts.commands.items()},
         on_shed=parts.condition.shed.append,
-        on_people_changed=parts.on_people_changed.append,
+        on_people_changed=parts.gate.on_people_changed.append,
     )

@@ -55,7 +55,7 @@ class Gateway:
         if channel == TASK_CANCELLED:
             self._parts.worker.cancel([TaskId(UUID(payload))])
         elif channel == PEOPLE_CHANGED:
-            self._parts.people_changed()
+            self._parts.gate.people_changed()
         elif channel == SCHEDULES_CHANGED:
             self._parts.schedules_changed()
         else:
@@ -199,4 +199,4 @@ class Gateway:
         """What was told before that may have been missed."""
         self._parts.worker.wake()
         self._parts.schedules_changed()
-        self._parts.people_changed()
+        self._parts.gate.people_changed()

@@ -104,10 +104,7 @@ def _kept(path: Path, secret: str) -> str:
 
 
 def announce(address: str, command: str | None, link: Callable[[], str], model: Description) -> None:
-    """Tell whoever started it, on standard output; a link only to a terminal, for everything else is kept as a log.
-
-    `command` is how to get a link where the terminal is a log too.
-    """
+    """Tell whoever started it, on standard output; a link only to a terminal, and if no `command` prints it."""
     seen = sys.stdout.isatty() and command is None
     web = link() if seen else f"{address}  (`{command or 'supaclaw web'}` prints a link to sign in)"
     sys.stdout.write(f"ready\nweb   {web}\nmodel {model.active} ({model.why})\n")

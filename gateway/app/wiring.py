@@ -1,7 +1,7 @@
 """The parts of a gateway, wired: the only place that builds them."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -160,16 +160,6 @@ class Parts:
             limits=self.current.limits,
             admit=lambda: self.people.refresh(self.database),
         )
-
-    @cached_property
-    def on_people_changed(self) -> list[Callable[[], None]]:
-        """Who is told when another process changed somebody's rights."""
-        return [self.gate.people_changed]
-
-    def people_changed(self) -> None:
-        """Somebody's rights may have changed."""
-        for tell in self.on_people_changed:
-            tell()
 
     # The way out
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import structlog
 
@@ -22,34 +21,28 @@ _SETTLE = 0.05
 log = structlog.get_logger(__name__)
 
 
-@dataclass(eq=False, slots=True)
-class _Held:
-    token: LiveToken | None
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-
-
 class Rights:
     """The streams and waits that are open, each with the credential that opened it."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._held: set[_Held] = set()
+        self._open: dict[asyncio.Event, LiveToken | None] = {}
         self._changed = Wakeup()
         self._stopped = False
 
     @contextmanager
     def hold(self, token: LiveToken | None) -> Iterator[asyncio.Event]:
         """An event, set when the token loses a right or the gateway stops; the local token (None) loses none."""
-        held = _Held(token)
+        ended = asyncio.Event()
         if self._stopped:
-            held.ended.set()
-        self._held.add(held)
+            ended.set()
+        self._open[ended] = token
         self._changed.set()  # it may have been revoked since the request was authenticated
         try:
-            yield held.ended
+            yield ended
         finally:
-            self._held.discard(held)
+            del self._open[ended]
 
     def look_again(self) -> None:
         """Somebody's rights have changed."""
@@ -63,27 +56,23 @@ class Rights:
         finally:
             self._stopped = True
             following.cancel()
-            for held in self._held:
-                held.ended.set()
+            for ended in self._open:
+                ended.set()
 
     async def _follow(self) -> None:
         while True:
-            await self._changed.wait(LOOK_SECONDS if self._held else _NOTHING_OPEN)
+            await self._changed.wait(LOOK_SECONDS if self._open else _NOTHING_OPEN)
             self._changed.clear()
             try:
                 await self._look()
             except TryAgainLater as exc:
                 log.info("rights.database", error=str(exc))
-            except Exception:  # the next look may work
-                log.exception("rights.broken")
             await asyncio.sleep(_SETTLE)
 
     async def _look(self) -> None:
-        open_ones = [(held, held.token) for held in self._held if held.token is not None]
-        if not open_ones:
-            return
-        found = await tokens.live(self._database, {token.id for _, token in open_ones})
+        held = {ended: token for ended, token in self._open.items() if token is not None}
+        found = await tokens.live(self._database, {token.id for token in held.values()}) if held else {}
         now = self._clock.now()
-        for held, token in open_ones:
+        for ended, token in held.items():
             if not ((live := found.get(token.id)) and live.entitles(token, now)):
-                held.ended.set()
+                ended.set()

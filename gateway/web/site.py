@@ -41,22 +41,19 @@ class Site:
                 await asyncio.wait({done, end}, return_when=asyncio.FIRST_COMPLETED)
                 if done.done():
                     return done.result()
-                raise _restarting() if self.stopping.is_set() else _right_ended()
+                raise _unanswered(restarting=self.stopping.is_set())
             finally:
                 done.cancel()
                 end.cancel()
                 await asyncio.gather(done, end, return_exceptions=True)
 
 
-def _restarting() -> Refused:
+def _unanswered(*, restarting: bool) -> Refused:
+    if not restarting:
+        return Refused(401, "invalid_api_key", "The token was revoked, has expired or lost a right while you waited.")
     # without a key, a client that retries by itself would send the message twice
     message = "The gateway is restarting and still working on the answer. Retry with the same Idempotency-Key."
     return Refused(503, "restarting", message, type="server_error", headers={"x-should-retry": "false"})
-
-
-def _right_ended() -> Refused:
-    message = "The token was revoked, has expired or has fewer rights than when you asked. Use another one."
-    return Refused(401, "invalid_api_key", message)
 
 
 def site_of(request: Request) -> Site:

@@ -3,7 +3,7 @@
 import hashlib
 import secrets
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Literal, NewType
 from uuid import UUID, uuid4
@@ -179,7 +179,4 @@ def _token(row: asyncpg.Record) -> TokenRow:
 
 
 def _live(row: asyncpg.Record) -> LiveToken:
-    token = _token(row)
-    return LiveToken(
-        **{each.name: getattr(token, each.name) for each in fields(token)}, grounds=frozenset(row["grounds"])
-    )
+    return LiveToken(*(*astuple(_token(row)), frozenset(row["grounds"])))
