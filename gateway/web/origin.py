@@ -15,8 +15,8 @@ def page_url(base: str, name: str) -> str:
     host.
     """
     scheme, _, rest = base.rstrip("/").partition("://")
-    host, port = split_host(rest)
-    return f"http://{name}:{port or 80}" if scheme == "http" and host in LOOPBACK else f"{scheme}://{rest}"
+    host, _ = split_host(rest)
+    return f"{scheme}://{name + rest[len(host) :] if scheme == 'http' and host in LOOPBACK else rest}"
 
 
 def split_host(host: str) -> tuple[str, str]:

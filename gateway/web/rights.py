@@ -13,7 +13,7 @@ from gateway.store.people import tokens
 from gateway.store.people.tokens import LiveToken
 from gateway.store.pool import Database
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.8
 """Between two looks while something is open: nothing tells of an expiry, nor of a revocation behind a pooler."""
 _NOTHING_OPEN = 3600.0
 _SETTLE = 0.05
@@ -67,6 +67,8 @@ class Rights:
                 await self._look()
             except TryAgainLater as exc:
                 log.info("rights.database", error=str(exc))
+            except Exception:  # the next look may work
+                log.exception("rights.broken")
             await asyncio.sleep(_SETTLE)
 
     async def _look(self) -> None:
