@@ -11,7 +11,7 @@ from gateway.web.backend import Backend
 from gateway.web.errors import Refused
 from gateway.web.follow import Conversations
 from gateway.web.pages import Nav, Pages
-from gateway.web.throttle import RateLimiter, Throttle
+from gateway.web.throttle import Lookups, RateLimiter, Throttle
 from gateway.web.topics import Topics
 
 Result = TypeVar("Result")
@@ -28,6 +28,7 @@ class Site:
     throttle: Throttle
     rate_limiter: RateLimiter
     nav: tuple[Nav, ...]
+    lookups: Lookups = field(default_factory=Lookups)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def while_running(self, work: Coroutine[Any, Any, Result]) -> Result:

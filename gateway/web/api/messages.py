@@ -18,7 +18,7 @@ from gateway.flow.inbound.persist import Accepted
 from gateway.store import addresses, requests
 from gateway.store.transcript import attachments, messages
 from gateway.web.accept import KEY, MAX_TEXT, accept, outcome
-from gateway.web.access import Caller, needs, owner_as_sender
+from gateway.web.access import MESSAGE_BODY, Caller, needs, owner_as_sender
 from gateway.web.attachments import as_json
 from gateway.web.errors import Refused
 from gateway.web.files import MAX_FILES, attachments_for
@@ -28,6 +28,7 @@ CHANNEL = "terminal"
 Chat = Annotated[str, Query(min_length=1, max_length=200, pattern=KEY)]
 
 router = APIRouter()
+Sender = Annotated[Caller, Depends(needs(Scope.CHAT, body=MESSAGE_BODY))]
 
 
 class NewMessage(BaseModel):
@@ -45,7 +46,7 @@ def address_of(caller: Caller, chat: str) -> Address:
 
 
 @router.post("/api/messages", status_code=202)
-async def send(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.CHAT))], message: NewMessage) -> Response:
+async def send(site: AtSite, caller: Sender, message: NewMessage) -> Response:
     """Send a message or a slash command."""
     at = address_of(caller, message.chat)
     now, sender = site.backend.clock.now(), owner_as_sender(site.backend)

@@ -28,11 +28,13 @@ from gateway.web.v1.request import ChatRequest, parse
 from gateway.web.v1.wire import Completion
 
 CHANNEL = "api"
+MAX_INLINE = 24 * 1024 * 1024
+"""Bytes of a request, which is held in memory as a whole, with the files in it."""
 LARGE = 256 * 1024
 """Bytes of a request from which on reading it leaves the event loop to others."""
 
 router = APIRouter()
-Chatter = Annotated[Caller, Depends(needs(Scope.CHAT))]
+Chatter = Annotated[Caller, Depends(needs(Scope.CHAT, body=MAX_INLINE))]
 Name = Annotated[str | None, Header(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 
 
