@@ -1,6 +1,5 @@
 """The OpenAI-compatible routes: the last user message is a turn of the agent, the session is found or started."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from gateway.flow.inbound.persist import Accepted
 from gateway.store import addresses, requests, sessions
 from gateway.web.accept import accept
 from gateway.web.access import Caller, needs, owner_as_sender
+from gateway.web.bodies import parsed
 from gateway.web.errors import Refused
 from gateway.web.files import keep
 from gateway.web.multipart import UploadedFile
@@ -30,8 +30,6 @@ from gateway.web.v1.wire import Completion
 CHANNEL = "api"
 MAX_INLINE = 24 * 1024 * 1024
 """Bytes of a request, which is held in memory as a whole, with the files in it."""
-LARGE = 256 * 1024
-"""Bytes of a request from which on reading it leaves the event loop to others."""
 
 router = APIRouter()
 Chatter = Annotated[Caller, Depends(needs(Scope.CHAT, body=MAX_INLINE))]
@@ -64,8 +62,8 @@ async def model(site: AtSite, name: str) -> Response:
 @router.post("/v1/chat/completions")
 async def complete(request: Request, site: AtSite, caller: Chatter, named: Annotated[_Named, Depends()]) -> Response:
     """Answer the last user message, in one piece or as it is written. The turn goes on when the client leaves."""
-    body, models = await request.body(), site.backend.models()
-    asked = await asyncio.to_thread(parse, body, models) if len(body) > LARGE else parse(body, models)
+    models = site.backend.models()
+    asked = await parsed(await request.body(), lambda body: parse(body, models))
     address, fork = await _address(site, caller, named, asked)
     key = named.idempotency_key or str(uuid4())
     now = site.backend.clock.now()
