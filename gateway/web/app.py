@@ -16,6 +16,7 @@ from gateway.web.connections import Connections
 from gateway.web.errors import handle_errors
 from gateway.web.follow import Conversations
 from gateway.web.headers import SecurityHeaders
+from gateway.web.openapi import DocumentedApp
 from gateway.web.pages import STATIC, Nav, Pages
 from gateway.web.proxy import ProxyHeaders, hosts_of
 from gateway.web.render import Markdown
@@ -36,7 +37,9 @@ def build_app(backend: Backend) -> FastAPI:
     """Build the web app of one gateway."""
     shown = screens.discover()
     site = _site(backend, tuple(screen.nav for screen in shown))
-    app = FastAPI(title="SupaClaw", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, lifespan=_lifespan)
+    app = DocumentedApp(
+        title="SupaClaw", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, lifespan=_lifespan
+    )
     app.state.site = site
     handle_errors(app)
     pages, programs = (*(screen.router for screen in shown), login.router), (*api.discover(), v1.router)
@@ -44,9 +47,10 @@ def build_app(backend: Backend) -> FastAPI:
         app.include_router(router, include_in_schema=False)
     for router in programs:
         app.include_router(router)
+    app.entries = entries(*pages, *programs)
     app.mount("/static", _Files(directory=STATIC), name="static")
     app.add_middleware(GZipMiddleware, minimum_size=1000, exclude_content_types=_SENT_AS_IT_IS)
-    app.add_middleware(RequestGuard, allowed_hosts=hosts_of(backend.public_url), routes=entries(*pages, *programs))
+    app.add_middleware(RequestGuard, allowed_hosts=hosts_of(backend.public_url), routes=app.entries)
     app.add_middleware(SecurityHeaders)
     if backend.public_url:
         app.add_middleware(ProxyHeaders, public_url=backend.public_url)

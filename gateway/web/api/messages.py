@@ -74,7 +74,7 @@ async def send(request: Request, site: AtSite, caller: Sender) -> Response:
     return JSONResponse(outcome(accepted), 202)
 
 
-@router.get("/api/answers/{inbox_id}")
+@router.get("/api/answers/{inbox_id}", responses={204: {"description": "None yet"}})
 async def answer(
     site: AtSite,
     caller: Annotated[Caller, Depends(needs(Scope.CHAT))],

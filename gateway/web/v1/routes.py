@@ -59,7 +59,7 @@ async def model(site: AtSite, name: str) -> Response:
     return JSONResponse(wire.model(name, int(site.backend.clock.now().timestamp())))
 
 
-@router.post("/v1/chat/completions")
+@router.post("/v1/chat/completions", responses={404: {}, 502: {}})
 async def complete(request: Request, site: AtSite, caller: Chatter, named: Annotated[_Named, Depends()]) -> Response:
     """Answer the last user message, in one piece or as it is written. The turn goes on when the client leaves."""
     models = site.backend.models()
