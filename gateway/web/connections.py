@@ -1,6 +1,7 @@
 """Connections: how long headers may take, how many one client may keep open, and how much of a body is read ahead."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,8 @@ LINGER_BYTES = 32 * 1024 * 1024
 """Of such a body, are thrown away: many clients send all of it before they read the response."""
 PIECE = 16 * 1024
 """Bytes that are parsed at once: 2,700 chunks of one byte each take 15 ms."""
+
+_END_OF_HEADERS = re.compile(rb"\n\r?\n")
 
 
 class Connections:
@@ -115,16 +118,12 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what is wanted; from the first byte of headers on, the rest has to come in time."""
+        """Parse what is wanted."""
         if self._lingers:
             self._discard(len(data))
             return
         self._unparsed += data
         self._parse()
-        if self.conn.their_state is not h11.IDLE:
-            self._end_within(None)
-        elif self._deadline is None:
-            self._end_within(HEADER_SECONDS)
 
     # --- what uvicorn tells ---
 
@@ -136,6 +135,8 @@ class Connection(H11Protocol):
             return
         super().on_response_complete()
         self._parse()
+        if not self._unparsed:
+            FlowControl.resume_reading(self.flow)
 
     def cut(self) -> None:
         """Close it at once."""
@@ -162,20 +163,29 @@ class Connection(H11Protocol):
 
     def _read_on(self) -> None:
         """The application asks for more of the body."""
-        self._asked = self.cycle
-        self._parse()
+        if not self._lingers:
+            self._asked = self.cycle
+            self._parse()
 
     def _parse(self) -> None:
-        while self._unparsed and self._is_wanted() and not self.transport.is_closing():
-            piece = bytes(self._unparsed[:PIECE])
-            del self._unparsed[:PIECE]
+        while self._unparsed and (size := self._wanted()) and not self.transport.is_closing():
+            piece = bytes(self._unparsed[:size])
+            del self._unparsed[:size]
             super().data_received(piece)
         if self._unparsed:
             self.flow.pause_reading()
+        if self.conn.their_state is not h11.IDLE:
+            self._end_within(None)
+        elif self._deadline is None:
+            self._end_within(HEADER_SECONDS)
 
-    def _is_wanted(self) -> bool:
-        state = self.conn.their_state
-        return state is h11.IDLE or (state is h11.SEND_BODY and self._asked is self.cycle and not self.cycle.body)
+    def _wanted(self) -> int:
+        """How many bytes may be parsed now: up to the end of headers, or a piece of the body that was asked for."""
+        if self.conn.their_state is h11.IDLE:
+            end = _END_OF_HEADERS.search(self._unparsed)
+            return end.end() if end else len(self._unparsed)
+        is_asked = self.conn.their_state is h11.SEND_BODY and self._asked is self.cycle and not self.cycle.body
+        return PIECE if is_asked else 0
 
     def _end_within(self, seconds: float | None) -> None:
         if self._deadline is not None:
