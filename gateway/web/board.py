@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
 from gateway.domain.errors import TryAgainLater
-from gateway.web.access import Caller, by_cookie, signed_in
+from gateway.web.access import Caller, by_cookie, public, signed_in
 from gateway.web.pages import Screen
 from gateway.web.patches import Patch, difference, encoded
 from gateway.web.site import AtSite, Site
@@ -24,7 +24,7 @@ def add_routes(screen: Screen, draw: Callable[[Site], Awaitable[Mapping[str, str
     """Add a screen's page and the event stream that keeps it up to date."""
     nav = screen.nav
 
-    @screen.router.get(nav.path)
+    @screen.router.get(nav.path, dependencies=[Depends(public)])
     async def page(request: Request, site: AtSite) -> Response:
         if await by_cookie(request) is None:
             return RedirectResponse("/login", 303)

@@ -13,7 +13,7 @@ from gateway.web.errors import Refused
 from gateway.web.follow import Conversations
 from gateway.web.pages import Nav, Pages
 from gateway.web.rights import Rights
-from gateway.web.throttle import RateLimiter, Throttle
+from gateway.web.throttle import Lookups, RateLimiter, Throttle
 from gateway.web.topics import Topics
 
 Result = TypeVar("Result")
@@ -31,6 +31,7 @@ class Site:
     rate_limiter: RateLimiter
     nav: tuple[Nav, ...]
     rights: Rights
+    lookups: Lookups = field(default_factory=Lookups)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def while_entitled(self, work: Coroutine[Any, Any, Result], token: LiveToken | None) -> Result:

@@ -153,7 +153,24 @@ async def test_a_proxy_that_names_nobody_is_the_client_itself(proxied: Web, told
     assert await guess(proxied.client) == 429
 
 
-async def test_nothing_forwarded_is_believed_of_a_request_to_this_machine(proxied: Web):
-    codes = [await guess(proxied.client, **{"X-Forwarded-For": f"198.51.100.{n}"}) for n in range(25)]
+async def test_a_proxy_that_sends_another_host_still_names_the_client(proxied: Web):
+    async with through_the_proxy(proxied, Host="localhost") as guesser:
+        assert [await guess(guesser) for _ in range(25)][-1] == 429
+
+    assert await guess(proxied.client) == 401
+
+
+async def test_proxies_one_behind_another_are_not_the_client(proxied: Web):
+    codes = [
+        await guess(proxied.client, **{"X-Forwarded-For": f"203.0.113.9, 127.0.0.{n}, ::ffff:127.0.0.1"})
+        for n in range(1, 26)
+    ]
+
+    assert codes[-1] == 429
+    assert await guess(proxied.client) == 401
+
+
+async def test_without_a_public_address_nothing_forwarded_is_believed(web: Web):
+    codes = [await guess(web.client, **{"X-Forwarded-For": f"198.51.100.{n}"}) for n in range(25)]
 
     assert codes[-1] == 429
