@@ -95,13 +95,15 @@ class Telegram:
                 group.create_task(self._introduce(self._webhook.announced))
                 await self._webhook.announce(self._client, self.webhook_url, self._recovery)
 
-    async def deliver(self, headers: Mapping[str, str], body: bytes) -> WebhookReply:
-        """What Telegram pushed to `/webhook/telegram`."""
+    def refuses(self, headers: Mapping[str, str]) -> WebhookReply | None:
+        """Whether something pushed to `/webhook/telegram` comes from Telegram, and there is someone to take it."""
         if self.webhook_url is None:
             return WebhookReply(404, "this bot polls")
-        if self._webhook is None:
-            return WebhookReply(503, "not receiving yet")
-        return await self._webhook.deliver(headers, body)
+        return self._webhook.refuses(headers) if self._webhook else WebhookReply(503, "not receiving yet")
+
+    async def deliver(self, body: bytes) -> WebhookReply:
+        """What Telegram pushed."""
+        return await self._webhook.deliver(body) if self._webhook else WebhookReply(503, "not receiving yet")
 
     async def send(self, message: Outgoing) -> str:
         """Show one message; its text is rendered from Markdown."""

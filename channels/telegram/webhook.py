@@ -37,11 +37,13 @@ class Webhook:
                 recovery.over()
                 return self.announced.set()
 
-    async def deliver(self, headers: Mapping[str, str], body: bytes) -> WebhookReply:
-        """200 only once the update is committed; Telegram repeats what got a 5xx."""
+    def refuses(self, headers: Mapping[str, str]) -> WebhookReply | None:
+        """Compare the secret, in constant time."""
         given = next((value for name, value in headers.items() if name.lower() == SECRET_HEADER), "")
-        if not compare_digest(given.encode(), self._secret.encode()):
-            return WebhookReply(401, "wrong secret")
+        return None if compare_digest(given.encode(), self._secret.encode()) else WebhookReply(401, "wrong secret")
+
+    async def deliver(self, body: bytes) -> WebhookReply:
+        """200 only once the update is committed; Telegram repeats what got a 5xx."""
         try:
             update = json.loads(body)
         except (ValueError, RecursionError):

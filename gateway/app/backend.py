@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from gateway.app.local import local_token
+from gateway.app.local import local_token, page_name
 from gateway.app.wiring import Parts
 from gateway.config.channels import enabled_channels
 from gateway.domain.channel import LoginChannel, WebhookChannel
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 def build_backend(parts: Parts) -> "Backend":
     """Imports the web, so it is called once the gateway is ready."""
     from gateway.web.backend import Backend, StatusReport
+    from gateway.web.origin import page_url
 
     database, started_at = parts.database, parts.clock.now()
+    name, public = page_name(parts.environment.data), parts.current.config.web.public_url
 
     async def decided() -> None:
         await parts.people.refresh(database)
@@ -58,13 +60,14 @@ def build_backend(parts: Parts) -> "Backend":
         live=parts.live,
         owner=parts.people.owner,
         local_token=local_token(parts.environment.data),
+        page_name=name,
         webhooks=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, WebhookChannel)},
         status=status,
         healthy=lambda: parts.condition.health.well,
         clock=parts.clock,
         uploads=parts.uploads,
         files=parts.environment.workspace,
-        public_url=parts.current.config.web.public_url,
+        public_url=public and page_url(public, name),
         pairing=Pairing(database, decided),
         unsettled=unsettled,
         beat=parts.heartbeat.beat,
@@ -80,4 +83,5 @@ def build_backend(parts: Parts) -> "Backend":
         jobs=lambda: parts.job_table.dates,
         commands={name: command.summary for name, command in parts.commands.items()},
         on_shed=parts.condition.shed.append,
+        on_people_changed=parts.gate.on_people_changed.append,
     )

@@ -133,7 +133,9 @@ class Gateway:
         }
         started = [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
         announce(
-            backend.links.issue(backend.public_url or url(socket), self._parts.clock.now()),
+            self._parts.current.config.web.public_url or url(socket),
+            self._parts.environment.sign_in,
+            lambda: backend.sign_in_link(url(socket)),
             self._parts.current.model.describe(),
         )
         return started

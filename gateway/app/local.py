@@ -1,12 +1,15 @@
 """What this machine is told: the socket, the local credential, the line that says it is ready."""
 
+import errno
 import os
 import socket
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from secrets import token_urlsafe
+from secrets import token_hex, token_urlsafe
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.llm.client import Description
@@ -30,6 +33,24 @@ def listening(host: str, port: int) -> socket.socket:
         raise OwnerMustAct(f"cannot listen on {host}:{port}: {reason}; set web.port or SUPACLAW_PORT") from exc
 
 
+@contextmanager
+def reserved(listening: socket.socket) -> Iterator[None]:
+    """Hold the port on the other loopback address too, for browsers look there for names below `localhost` first.
+
+    Nothing answers there, so that they go on to ours; raises `OwnerMustAct` if another program does.
+    """
+    v4 = listening.family is socket.AF_INET
+    host, port = "::1" if v4 else "127.0.0.1", listening.getsockname()[1]
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(socket.socket(socket.AF_INET6 if v4 else socket.AF_INET)).bind((host, port))
+        except OSError as exc:
+            if exc.errno == errno.EADDRINUSE:
+                fix = "browsers would take it for the gateway; stop it, or set web.port or SUPACLAW_PORT"
+                raise OwnerMustAct(f"another program has port {port} of {host}: {fix}") from exc
+        yield
+
+
 def _loopback(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -50,15 +71,28 @@ def url(listening: socket.socket) -> str:
 
 def local_token(data: Path) -> str:
     """The credential of programs on this machine that may read the data folder; a new one at every start."""
-    path = data / "keys" / "local-token"
+    return _kept(data / "keys" / "local-token", f"claw_{token_urlsafe(32)}")
+
+
+def page_name(data: Path) -> str:
+    """The page's host name on this machine, the same at every start; no other program can guess it."""
+    path = data / "keys" / "page-name"
+    with suppress(FileNotFoundError):
+        if name := path.read_text(encoding="ascii").strip():
+            return name
+    return _kept(path, f"claw-{token_hex(10)}.localhost")
+
+
+def _kept(path: Path, secret: str) -> str:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    token = f"claw_{token_urlsafe(32)}"
     with open(path, "w", encoding="ascii", opener=partial(os.open, mode=0o600)) as file:
-        file.write(f"{token}\n")
-    return token
+        file.write(f"{secret}\n")
+    return secret
 
 
-def announce(link: str, model: Description) -> None:
-    """Tell whoever started it, on standard output."""
-    sys.stdout.write(f"ready\nweb   {link}\nmodel {model.active} ({model.why})\n")
+def announce(address: str, command: str | None, link: Callable[[], str], model: Description) -> None:
+    """Tell whoever started it, on standard output; a link only to a terminal, and if no `command` prints it."""
+    seen = sys.stdout.isatty() and command is None
+    web = link() if seen else f"{address}  (`{command or 'supaclaw web'}` prints a link to sign in)"
+    sys.stdout.write(f"ready\nweb   {web}\nmodel {model.active} ({model.why})\n")
     sys.stdout.flush()

@@ -10,7 +10,7 @@ from gateway.app.archive.place import check_finished
 from gateway.app.current import Current
 from gateway.app.database import postgres
 from gateway.app.gateway import TOLD, Gateway
-from gateway.app.local import listening, url
+from gateway.app.local import listening, reserved, url
 from gateway.app.upgrade import taken_over
 from gateway.app.wiring import Parts
 from gateway.config.channels import enabled_channels
@@ -55,6 +55,7 @@ async def _serve(
     stop, clock = _stop_signal(), SystemClock()
     async with AsyncExitStack() as stack:
         socket = stack.enter_context(listening(config.web.host, config.web.port))
+        stack.enter_context(reserved(socket))
         record_address(environment.data, url(socket))
         fill_new_workspace(environment.workspace)
         preloaded = asyncio.create_task(asyncio.to_thread(preload, enabled_channels(config.channels)), name="preload")

@@ -19,6 +19,7 @@ class Environment:
     port: int | None = None
     fail: str | None = None
     public_url: str | None = None
+    sign_in: str | None = None
     notify_socket: str | None = None
 
     @classmethod
@@ -34,6 +35,7 @@ class Environment:
             port=_port(environ.get("SUPACLAW_PORT") or None),
             fail=environ.get("SUPACLAW_FAIL") or None,
             public_url=environ.get("SUPACLAW_PUBLIC_URL") or None,
+            sign_in=environ.get("SUPACLAW_SIGN_IN") or None,
             notify_socket=environ.get("NOTIFY_SOCKET") or None,
         )
 

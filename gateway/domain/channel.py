@@ -161,8 +161,11 @@ class WebhookReply:
 class WebhookChannel(Protocol):
     """A channel that can also be pushed to over HTTP (`POST /webhook/<name>`)."""
 
-    async def deliver(self, headers: Mapping[str, str], body: bytes) -> WebhookReply:
-        """Check the secret, accept the update, answer only once it is committed."""
+    def refuses(self, headers: Mapping[str, str]) -> WebhookReply | None:
+        """Why the body of a request with these headers is not read, such as a wrong secret (401); None if it is."""
+
+    async def deliver(self, body: bytes) -> WebhookReply:
+        """Accept the update of a request that was not refused; answer only once it is committed."""
 
 
 @runtime_checkable

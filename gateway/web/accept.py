@@ -19,7 +19,7 @@ async def accept(site: Site, inbound: Inbound) -> Accepted:
     """Wait until it is committed, even through a database outage; raises `TryAgainLater`, `Refused` on a stop."""
     [accepted] = await site.backend.inbox.accept([inbound])
     if accepted.later is not None:
-        accepted = await site.while_running(accepted.stored())
+        accepted = await site.while_entitled(accepted.stored(), None)
     site.conversations.notify_accepted()
     return accepted
 

@@ -1,18 +1,30 @@
-"""Authentication: bearer tokens and browser sessions, and their scopes."""
+"""Authentication: what each route requires, bearer tokens and browser sessions, and their scopes."""
 
 import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from fastapi import Request
 
 from gateway.domain.inbound import LOCAL, Sender
 from gateway.domain.scopes import Scope, permits
 from gateway.store.people import tokens
-from gateway.store.people.tokens import TokenRow
+from gateway.store.people.tokens import LiveToken
 from gateway.web.backend import Backend
 from gateway.web.errors import Refused
-from gateway.web.site import site_of
+from gateway.web.origin import cookie_name, split_host
+from gateway.web.proxy import hosts_of
+from gateway.web.site import Site, site_of
+
+ADMITTED = "supaclaw.admitted"
+"""Where the ASGI scope holds the caller, by the requirement that it met."""
+
+PUBLIC_BODY = 4 * 1024
+"""What anybody may send: enough for the secret of a sign-in link."""
+SMALL_BODY = 64 * 1024
+"""A form or a JSON object of a few fields."""
+MESSAGE_BODY = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +33,7 @@ class Caller:
 
     account: str
     scopes: frozenset[Scope]
-    session: TokenRow | None = None
+    session: LiveToken | None = None
 
     @property
     def source(self) -> str | None:
@@ -34,28 +46,58 @@ class Caller:
         return self.session is None or self.session.as_owner
 
 
-def needs(*scopes: Scope) -> Callable[[Request], Awaitable[Caller]]:
-    """A dependency that requires a bearer token with one of these scopes; raises `Refused`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Requirement:
+    """What a route requires of a request before its body is read, and the most bytes of that body.
 
-    async def admitted(request: Request) -> Caller:
-        caller = await _throttled(request, _bearer(request), by_bearer)
+    Declared as a dependency of the route. `RequestGuard` calls `identify`, which raises `Refused`; the dependency
+    itself only passes on the result, and fails if the guard has not checked this very requirement.
+    """
+
+    identify: Callable[[Request], Awaitable[Caller | None]]
+    scheme: Literal["public", "bearer", "cookie", "webhook"]
+    body: int
+
+    async def __call__(self, request: Request) -> Caller | None:
+        """The caller; None if the route is public."""
+        admitted: dict[Requirement, Caller | None] = request.scope[ADMITTED]
+        return admitted[self]
+
+
+async def _anybody(_request: Request) -> None:
+    return None
+
+
+async def _browser(request: Request) -> Caller:
+    caller = await by_cookie(request)
+    if caller is None:
+        refused = Refused(401, "signed_out", "Sign in again: `supaclaw web` prints a link.")
+        raise _counted(request, _cookie(request), refused)
+    return caller
+
+
+public = Requirement(_anybody, "public", PUBLIC_BODY)
+"""For a route that is open to anybody."""
+
+signed_in = Requirement(_browser, "cookie", MESSAGE_BODY)
+"""For a route that requires a browser session."""
+
+
+def needs(*scopes: Scope, body: int = SMALL_BODY) -> Requirement:
+    """For a route that requires a bearer token with one of these scopes."""
+
+    async def identify(request: Request) -> Caller:
+        caller = await by_bearer(request)
         if caller is None:
             message = "No valid token was sent (Authorization: Bearer claw_…)."
-            raise Refused(401, "invalid_api_key", message, headers={"WWW-Authenticate": "Bearer"})
+            refused = Refused(401, "invalid_api_key", message, headers={"WWW-Authenticate": "Bearer"})
+            raise _counted(request, _bearer(request), refused)
         if not any(permits(caller.scopes, scope) for scope in scopes):
             message = f"This token lacks the scope {' or '.join(scopes)}."
             raise Refused(403, "missing_scope", message, type="permission_error")
         return caller
 
-    return admitted
-
-
-async def signed_in(request: Request) -> Caller:
-    """A dependency that requires a browser session; raises `Refused`."""
-    caller = await _throttled(request, request.cookies.get(cookie_name(request)), by_cookie)
-    if caller is None:
-        raise Refused(401, "signed_out", "Sign in again: `supaclaw web` prints a link.")
-    return caller
+    return Requirement(identify, "bearer", body)
 
 
 async def by_bearer(request: Request) -> Caller | None:
@@ -63,21 +105,22 @@ async def by_bearer(request: Request) -> Caller | None:
     plain = _bearer(request)
     if plain is None:
         return None
-    backend = site_of(request).backend
-    if hmac.compare_digest(tokens.sha256(plain), tokens.sha256(backend.local_token)):
+    site = site_of(request)
+    if hmac.compare_digest(tokens.sha256(plain), tokens.sha256(site.backend.local_token)):
         return Caller(LOCAL, frozenset({Scope.ADMIN}))
-    return await _by_token(backend, plain, "bearer")
+    return await _by_token(site, plain, "bearer")
 
 
 async def by_cookie(request: Request) -> Caller | None:
-    """The caller named by the session cookie; None if it is absent, invalid or expired."""
-    plain = request.cookies.get(cookie_name(request))
-    return await _by_token(site_of(request).backend, plain, "cookie") if plain else None
+    """The caller named by the session cookie; None if it is absent, invalid or expired, or this is not `at_page`."""
+    plain = _cookie(request)
+    return await _by_token(site_of(request), plain, "cookie") if plain else None
 
 
-def cookie_name(request: Request) -> str:
-    """The session cookie's name; the strict `__Host-` prefix needs https, which loopback does not use."""
-    return "__Host-claw" if request.url.scheme == "https" else "claw"
+def at_page(request: Request) -> bool:
+    """Whether this is the page's own host; at 127.0.0.1 the browser would give its cookie to every local program."""
+    backend, host = site_of(request).backend, request.headers.get("host", "").lower()
+    return split_host(host)[0] == backend.page_name or host in hosts_of(backend.public_url)
 
 
 def owner_as_sender(backend: Backend) -> Sender:
@@ -95,23 +138,19 @@ def _bearer(request: Request) -> str | None:
     return plain if kind.lower() == "bearer" and plain else None
 
 
-async def _by_token(backend: Backend, plain: str, kind: str) -> Caller | None:
-    row = await tokens.find(backend.database, plain)
-    now = backend.clock.now()
+def _cookie(request: Request) -> str | None:
+    return request.cookies.get(cookie_name(request)) if at_page(request) else None
+
+
+async def _by_token(site: Site, plain: str, kind: str) -> Caller | None:
+    row = await site.lookups.find(site.backend.database, plain)
+    now = site.backend.clock.now()
     if row is None or row.kind != kind or not row.valid(now):
         return None
-    await tokens.touch(backend.database, row, now)
+    await tokens.touch(site.backend.database, row, now)
     return Caller(str(row.id), frozenset(row.scopes), row)
 
 
-async def _throttled(
-    request: Request, plain: str | None, identify: Callable[[Request], Awaitable[Caller | None]]
-) -> Caller | None:
-    """Identify the caller; a client that failed too often is refused first. A missing credential is not a failure."""
-    if plain is None:
-        return None
-    site_of(request).throttle.admit(client_of(request))
-    caller = await identify(request)
-    if caller is None:
-        site_of(request).throttle.failed(client_of(request))
-    return caller
+def _counted(request: Request, plain: str | None, refused: Refused) -> Refused:
+    """Count a wrong credential as a failure, but not a missing one; returns the error to send."""
+    return refused if plain is None else site_of(request).throttle.failed(client_of(request), refused)

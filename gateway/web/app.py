@@ -12,13 +12,16 @@ from starlette.types import Scope
 
 from gateway.web import api, login, screens
 from gateway.web.backend import Backend
+from gateway.web.connections import Connections
 from gateway.web.errors import handle_errors
 from gateway.web.follow import Conversations
 from gateway.web.headers import SecurityHeaders
+from gateway.web.openapi import DocumentedApp
 from gateway.web.pages import STATIC, Nav, Pages
 from gateway.web.proxy import ProxyHeaders, hosts_of
 from gateway.web.render import Markdown
-from gateway.web.security import RequestGuard
+from gateway.web.rights import Rights
+from gateway.web.security import RequestGuard, entries
 from gateway.web.site import Site
 from gateway.web.thread import Thread
 from gateway.web.throttle import RateLimiter, Throttle
@@ -35,20 +38,25 @@ def build_app(backend: Backend) -> FastAPI:
     """Build the web app of one gateway."""
     shown = screens.discover()
     site = _site(backend, tuple(screen.nav for screen in shown))
-    app = FastAPI(title="SupaClaw", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, lifespan=_lifespan)
+    app = DocumentedApp(
+        title="SupaClaw", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, lifespan=_lifespan
+    )
     app.state.site = site
     handle_errors(app)
-    for screen in shown:
-        app.include_router(screen.router, include_in_schema=False)
-    app.include_router(login.router, include_in_schema=False)
-    for router in (*api.discover(), v1.router):
+    pages, programs = (*(screen.router for screen in shown), login.router), (*api.discover(), v1.router)
+    for router in pages:
+        app.include_router(router, include_in_schema=False)
+    for router in programs:
         app.include_router(router)
+    app.entries = entries(*pages, *programs)
     app.mount("/static", _Files(directory=STATIC), name="static")
     app.add_middleware(GZipMiddleware, minimum_size=1000, exclude_content_types=_SENT_AS_IT_IS)
-    app.add_middleware(RequestGuard, allowed_hosts=hosts_of(backend.public_url))
+    app.add_middleware(
+        RequestGuard, allowed_hosts=hosts_of(backend.public_url), page_name=backend.page_name, routes=app.entries
+    )
+    app.add_middleware(SecurityHeaders)
     if backend.public_url:
         app.add_middleware(ProxyHeaders, public_url=backend.public_url)
-    app.add_middleware(SecurityHeaders)
     return app
 
 
@@ -59,15 +67,18 @@ def _site(backend: Backend, nav: tuple[Nav, ...]) -> Site:
     greeting = pages.piece("empty.html", owner=backend.owner.name)
     topics = Topics(conversations, lambda: Thread(pages, markdown, greeting))
     throttle, rate_limiter = Throttle(backend.clock), RateLimiter(backend.clock, TRIGGERS, TRIGGERS / 60)
-    return Site(backend, conversations, topics, pages, throttle, rate_limiter, nav)
+    rights = Rights(backend.database, backend.clock)
+    backend.on_people_changed(rights.look_again)
+    return Site(backend, conversations, topics, pages, throttle, rate_limiter, nav, rights)
 
 
 @asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def _lifespan(app: FastAPI) -> AsyncIterator[dict[str, Connections]]:
     site: Site = app.state.site
     async with asyncio.TaskGroup() as group:
         group.create_task(site.topics.serve(site.stopping), name="topics")
-        yield
+        group.create_task(site.rights.serve(site.stopping), name="rights")
+        yield {"connections": Connections(proxied=site.backend.public_url is not None)}
         site.stopping.set()
 
 

@@ -18,6 +18,7 @@ from gateway.flow.unattended.triggers import Triggers
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
 from gateway.web.links import LoginLinks
+from gateway.web.origin import page_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,11 @@ class StatusReport:
 class Backend:
     """The parts of a running gateway that the web uses.
 
-    `local_token` is the admin credential for programs on this machine. `public_url` is the address of a reverse proxy
-    in front. `models` are agent names; `commands` maps a slash command to its summary. `on_shed` registers a callback
-    that frees caches when memory runs low. `files` is the owner's file root. `channels` describes the state of each
-    configured channel in words; `logins` are the channels that a person has to log in to.
+    `local_token` is the admin credential for programs on this machine; `page_name` is the page's host name on it.
+    `public_url` is the address of a reverse proxy in front, as browsers see it. `models` are agent names; `commands`
+    maps a slash command to its summary. `on_shed` registers a callback that frees caches when memory runs low,
+    `on_people_changed` one for when somebody's rights change. `files` is the owner's file root. `channels` describes
+    the state of each configured channel in words; `logins` are the channels that a person has to log in to.
     `unsettled` is what the owner has to settle about their own ids. `jobs` says when each is due.
     """
 
@@ -54,6 +56,7 @@ class Backend:
     live: Live
     owner: Principal
     local_token: str = field(repr=False)
+    page_name: str
     webhooks: Callable[[], Mapping[str, WebhookChannel]]
     status: Callable[[], Awaitable[StatusReport]]
     healthy: Callable[[], bool]
@@ -67,8 +70,13 @@ class Backend:
     commands: Mapping[str, str] = field(default_factory=dict)
     public_url: str | None = None
     on_shed: Callable[[Callable[[], None]], None] = lambda _drop: None
+    on_people_changed: Callable[[Callable[[], None]], None] = lambda _look: None
     channels: Callable[[], Mapping[str, str]] = dict
     unsettled: Callable[[], Sequence[str]] = tuple
     logins: Callable[[], Mapping[str, LoginChannel]] = dict
     jobs: Callable[[], Mapping[str, datetime | None]] = dict
     links: LoginLinks = field(default_factory=LoginLinks)
+
+    def sign_in_link(self, base: str) -> str:
+        """A new sign-in link to the page, under the public address, or under `base` with the page's own name."""
+        return self.links.issue(page_url(self.public_url or base, self.page_name), self.clock.now())

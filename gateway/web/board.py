@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
 from gateway.domain.errors import TryAgainLater
-from gateway.web.access import by_cookie, signed_in
+from gateway.web.access import Caller, by_cookie, public, signed_in
 from gateway.web.pages import Screen
 from gateway.web.patches import Patch, difference, encoded
 from gateway.web.site import AtSite, Site
@@ -24,16 +24,16 @@ def add_routes(screen: Screen, draw: Callable[[Site], Awaitable[Mapping[str, str
     """Add a screen's page and the event stream that keeps it up to date."""
     nav = screen.nav
 
-    @screen.router.get(nav.path)
+    @screen.router.get(nav.path, dependencies=[Depends(public)])
     async def page(request: Request, site: AtSite) -> Response:
         if await by_cookie(request) is None:
             return RedirectResponse("/login", 303)
         pieces = (await draw(site)).values()
         return site.pages.page(request, "board.html", title=nav.label, nav=site.nav, here=nav.path, pieces=pieces)
 
-    @screen.router.get(f"{nav.path}/events", dependencies=[Depends(signed_in)])
-    async def events(site: AtSite) -> Response:
-        return EventStream(follow(lambda: draw(site)), site.stopping)
+    @screen.router.get(f"{nav.path}/events")
+    async def events(site: AtSite, caller: Annotated[Caller, Depends(signed_in)]) -> Response:
+        return EventStream(follow(lambda: draw(site)), site.rights.hold(caller.session))
 
 
 async def follow(draw: Draw) -> AsyncGenerator[Frame, None]:

@@ -14,8 +14,11 @@ from gateway.web.headers import HEADERS
 log = structlog.get_logger(__name__)
 
 
-class Refused(Exception):
-    """Refuses the request with an error response; `param` names the invalid field."""
+class Refused(HTTPException):
+    """Refuses the request with an error response; `param` names the invalid field.
+
+    An `HTTPException`, because FastAPI turns any other error in the middle of a body into a 400.
+    """
 
     def __init__(
         self,
@@ -27,13 +30,13 @@ class Refused(Exception):
         type: str = "invalid_request_error",
         headers: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(status, message)
         self.status = status
         self.code = code
         self.message = storable(message)
         self.param = param and storable(param)
         self.type = type
-        self.headers = headers or {}
+        self.headers: dict[str, str] = headers or {}
 
     def body(self) -> dict[str, dict[str, str | None]]:
         """The error as JSON."""
@@ -42,15 +45,16 @@ class Refused(Exception):
 
 def handle_errors(app: FastAPI) -> None:
     """Register handlers that give every error this format."""
-    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(Refused, refused)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(TryAgainLater, _unavailable)
+    app.add_exception_handler(TryAgainLater, unavailable)
     app.add_exception_handler(OwnerMustAct, _owner_must_act)
     app.add_exception_handler(Exception, _defect)
 
 
-async def _refused(_request: Request, exc: Exception) -> JSONResponse:
+async def refused(_request: Request, exc: Exception) -> JSONResponse:
+    """The response to a `Refused`."""
     assert isinstance(exc, Refused)
     return _response(exc)
 
@@ -67,7 +71,8 @@ async def _invalid(_request: Request, exc: Exception) -> JSONResponse:
     return _response(Refused(400, "invalid_request", f"{param or 'The request'}: {first['msg']}", param=param))
 
 
-async def _unavailable(_request: Request, exc: Exception) -> JSONResponse:
+async def unavailable(_request: Request, exc: Exception) -> JSONResponse:
+    """The response to a `TryAgainLater`."""
     log.warning("web.not_now", error=str(exc))
     message = "The gateway cannot do this right now; nothing was accepted. Try again in a moment."
     return _response(Refused(503, "try_again", message, type="server_error", headers={"Retry-After": "1"}))

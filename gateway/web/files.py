@@ -3,9 +3,10 @@
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO
 from urllib.parse import quote
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from gateway.domain.inbound import Attachment
 from gateway.flow.turn.uploads import UploadRefused
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
-from gateway.web.access import Caller
+from gateway.web.access import Requirement
 from gateway.web.errors import Refused
 from gateway.web.multipart import UploadedFile, uploaded_file
 from gateway.web.site import AtSite, Site
@@ -28,14 +29,14 @@ from gateway.workspace.paths import WorkspaceError, WorkspacePath
 MAX_FILES = 20
 """The most files of one message."""
 _CHUNK = 256 * 1024
+MAX_UPLOAD = 2**31
+"""For a streamed upload; the file limit is checked here, with a better error."""
 _ENVELOPE = 64 * 1024
 """The most bytes of a request besides the file."""
 _MIME = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,90}", re.IGNORECASE)
 _FORM = {"type": "object", "required": ["file"], "properties": {"file": {"type": "string", "format": "binary"}}}
 _ONE_FILE = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}}
 _SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
-
-Admits: TypeAlias = Callable[[Request], Awaitable[Caller]]
 
 
 async def keep(site: Site, file: UploadedFile, origin: str) -> FileRow:
@@ -52,10 +53,12 @@ async def attachments_for(site: Site, ids: Sequence[UUID]) -> tuple[Attachment, 
     return tuple([(await _row(site, id, status=400)).announced for id in dict.fromkeys(ids)])
 
 
-def add_routes(router: APIRouter, path: str, origin: str, *, sends: Admits, reads: Admits) -> None:
+def add_routes(router: APIRouter, path: str, origin: str, *, sends: Requirement, reads: Requirement) -> None:
     """Add the routes that take a file and give it back."""
 
-    @router.post(path, status_code=201, dependencies=[Depends(sends)], openapi_extra=_ONE_FILE)
+    @router.post(
+        path, status_code=201, dependencies=[Depends(replace(sends, body=MAX_UPLOAD))], openapi_extra=_ONE_FILE
+    )
     async def upload(request: Request, site: AtSite) -> Response:
         """Upload one file; put its `id` into the `files` of a message."""
         length = request.headers.get("content-length", "")

@@ -21,9 +21,13 @@ HEADERS = {
 }
 
 
+HSTS = "max-age=31536000"
+"""A year; without subdomains, which may belong to somebody else."""
+
+
 @dataclass(frozen=True, slots=True)
 class SecurityHeaders:
-    """Adds the headers to every response, errors included. A route may override them."""
+    """Adds the headers to every response, errors included, and HSTS over https. A route may override them."""
 
     app: ASGIApp
 
@@ -38,6 +42,8 @@ class SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
+                if scope["scheme"] == "https":
+                    headers.setdefault("Strict-Transport-Security", HSTS)
             await send(message)
 
         await self.app(scope, receive, secured)

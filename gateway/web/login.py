@@ -8,8 +8,9 @@ from pydantic import BaseModel, Field
 
 from gateway.store.people import tokens
 from gateway.store.people.tokens import COOKIE_LIFE
-from gateway.web.access import Caller, by_cookie, client_of, cookie_name, signed_in
+from gateway.web.access import Caller, at_page, by_cookie, client_of, public, signed_in
 from gateway.web.errors import Refused
+from gateway.web.origin import cookie_name
 from gateway.web.site import AtSite
 
 router = APIRouter()
@@ -21,26 +22,27 @@ class Link(BaseModel):
     secret: str = Field(max_length=200)
 
 
-@router.get("/login")
+@router.get("/login", dependencies=[Depends(public)])
 async def page(request: Request, site: AtSite) -> Response:
     """The sign-in page; given a link, its script signs in."""
     return site.pages.page(request, "login.html", title="Sign in")
 
 
-@router.get("/login/state")
+@router.get("/login/state", dependencies=[Depends(public)])
 async def state(request: Request) -> dict[str, bool]:
     """Whether this browser is signed in; never an error, which would show up in the browser's console."""
     return {"signed_in": await by_cookie(request) is not None}
 
 
-@router.post("/login")
+@router.post("/login", dependencies=[Depends(public)])
 async def redeem(request: Request, site: AtSite, link: Link) -> Response:
     """Exchange a link for a browser session."""
+    if not at_page(request):
+        raise Refused(403, "wrong_address", "Open the link as it was printed: the page has an address of its own.")
     now = site.backend.clock.now()
-    site.throttle.admit(client_of(request))
     if not site.backend.links.redeem(link.secret, now):
-        site.throttle.failed(client_of(request))
-        raise Refused(401, "invalid_link", "This link was already used, or is older than ten minutes.")
+        message = "This link was already used, or is older than ten minutes. Print a new one."
+        raise site.throttle.failed(client_of(request), Refused(401, "invalid_link", message))
     name = request.headers.get("user-agent", "")[:200]
     _, plain = await tokens.sign_in(site.backend.database, site.backend.owner.id, name, now)
     response = JSONResponse({"signed_in": True})

@@ -1,6 +1,5 @@
 """Streams one file out of a multipart request, without buffering it whole."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -10,9 +9,6 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
 from gateway.web.errors import Refused
-
-IDLE_SECONDS = 60.0
-"""The longest pause of a client in the middle of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +68,9 @@ class _Reader:
     async def more(self) -> bool:
         """Read more of the request; false at its end."""
         try:
-            async with asyncio.timeout(IDLE_SECONDS):
-                chunk = await anext(self._arriving, b"")
+            chunk = await anext(self._arriving, b"")
             if chunk:
                 self._parser.write(chunk)
-        except TimeoutError:
-            raise Refused(408, "too_slow", "The upload stopped in the middle; send the file again.") from None
         except (FormParserError, ClientDisconnect):
             raise _invalid("The upload is not valid multipart/form-data; send the file again.") from None
         if not chunk and not self._whole:

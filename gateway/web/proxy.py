@@ -20,10 +20,10 @@ def hosts_of(public_url: str | None) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class ProxyHeaders:
-    """Sets the scheme of the public address and the real client of such requests.
+    """Sets the scheme of requests to the public address, and the real client of all that a proxy passed on.
 
-    The client is the last entry of X-Forwarded-For, the only one set by the proxy itself; it is trusted only from a
-    peer on this machine.
+    The proxy runs on this machine, so X-Forwarded-For is trusted from a loopback peer only, whatever Host it sends.
+    Each proxy appends whom it heard: the client is the last entry that is not on this machine.
     """
 
     app: ASGIApp
@@ -33,15 +33,25 @@ class ProxyHeaders:
         """Pass the request on."""
         if scope["type"] == "http":
             headers = Headers(scope=scope)
+            scope = {**scope, "client": _client(scope, headers)}
             if headers.get("host", "").lower() in hosts_of(self.public_url):
-                scope = {**scope, "scheme": urlsplit(self.public_url).scheme, "client": _client(scope, headers)}
+                scope["scheme"] = urlsplit(self.public_url).scheme
         await self.app(scope, receive, send)
 
 
+def is_loopback(client: str) -> bool:
+    """Whether the address is this machine's own; raises `ValueError` if it is none."""
+    address = ip_address(client)
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
 def _client(scope: Scope, headers: Headers) -> tuple[str, int] | None:
+    """The peer itself where a proxy named nobody, or nonsense."""
     peer: tuple[str, int] | None = scope.get("client")
-    forwarded = ",".join(headers.getlist("x-forwarded-for")).rpartition(",")[2].strip()
+    hops = ",".join(headers.getlist("x-forwarded-for")).split(",")
     try:
-        return (str(ip_address(forwarded)), 0) if peer and ip_address(peer[0]).is_loopback else peer
+        if peer is None or not is_loopback(peer[0]):
+            return peer
+        return next(((hop.strip(), 0) for hop in reversed(hops) if not is_loopback(hop.strip())), peer)
     except ValueError:
         return peer

@@ -1,64 +1,109 @@
-"""Checks on every request before it reaches a route: host, origin and size."""
+"""Checks on every request before a byte of its body is read: host, origin, credential and size."""
 
-from collections.abc import Mapping
+import asyncio
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from fastapi import APIRouter
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.web.errors import Refused
+from gateway.domain.errors import TryAgainLater
+from gateway.web.access import ADMITTED, Caller, Requirement, client_of, public
+from gateway.web.errors import Refused, refused, unavailable
+from gateway.web.origin import LOOPBACK, has_cookie, is_foreign, split_host
 
-MAX_BODY = 4 * 1024 * 1024
-MAX_INLINE = 24 * 1024 * 1024
-"""For a chat completion, which is held in memory as a whole."""
-MAX_UPLOAD = 2**31
-"""For a streamed upload; the file limit is checked there, with a better error."""
-MAX_TRIGGER = 256 * 1024
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+BODY_SECONDS = 10.0
+"""The longest pause in the middle of a body; where anybody may send one, the longest time for all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A route and what it requires."""
+
+    route: APIRoute
+    requirement: Requirement
+
+
+def entries(*routers: APIRouter) -> tuple[Entry, ...]:
+    """All routes; raises `TypeError` for one that does not declare exactly one requirement."""
+    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    return tuple(Entry(route, _requirement(route)) for route in routes)
+
+
+def _requirement(route: APIRoute) -> Requirement:
+    found = set(_requirements(route.dependant))
+    if len(found) != 1:
+        raise TypeError(f"{route.path} must depend on one of needs(…), signed_in and public")
+    return found.pop()
+
+
+def _requirements(dependant: Dependant) -> list[Requirement]:
+    own = [dependant.call] if isinstance(dependant.call, Requirement) else []
+    return own + [found for inner in dependant.dependencies for found in _requirements(inner)]
 
 
 @dataclass(frozen=True, slots=True)
 class RequestGuard:
-    """Refuses requests for other hosts (DNS rebinding), from other origins (CSRF), and oversized ones (flooding)."""
+    """Refuses requests for other hosts (DNS rebinding), from other origins (CSRF), without the route's credential, and
+    oversized or stalled ones (flooding). A path that is no route's counts as public.
+    """
 
     app: ASGIApp
     allowed_hosts: frozenset[str]
+    page_name: str
+    routes: tuple[Entry, ...]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it. There are no websockets."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
-            headers = Headers(scope=scope)
-            refused = self._refusal(scope, headers)
-            if refused is not None:
-                await JSONResponse(refused.body(), refused.status)(scope, receive, send)
+            requirement, place = self._find(scope)
+            request = Request({**scope, **place})
+            try:
+                caller = await self._admit(request, requirement)
+            except Refused as exc:
+                await (await refused(request, exc))(scope, receive, send)
+            except TryAgainLater as exc:
+                await (await unavailable(request, exc))(scope, receive, send)
             else:
-                await self.app(scope, _limited(receive, limit_of(scope["path"])), send)
+                await self.app({**scope, ADMITTED: {requirement: caller}}, _limited(receive, requirement), send)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> Refused | None:
-        host = headers.get("host", "").lower()
+    def _find(self, scope: Scope) -> tuple[Requirement, Scope]:
+        for entry in self.routes:
+            match, place = entry.route.matches(scope)
+            if match is Match.FULL:
+                return entry.requirement, place
+        return public, {}
+
+    async def _admit(self, request: Request, requirement: Requirement) -> Caller | None:
+        headers, host = request.headers, request.headers.get("host", "").lower()
+        if "content-length" in headers and "transfer-encoding" in headers:
+            message = "Send either Content-Length or Transfer-Encoding, not both."
+            raise Refused(400, "ambiguous_length", message, headers={"Connection": "close"})
         if len(headers.getlist("host")) != 1 or not self._serves(host):
-            return Refused(421, "unknown_host", "This gateway does not answer to that host name.")
-        if not _same_origin(scope, headers, host):
-            return Refused(403, "foreign_origin", "Requests from other web pages are refused.")
-        length, limit = headers.get("content-length", "0"), limit_of(scope["path"])
-        return None if length.isdecimal() and int(length) <= limit else _too_large(limit)
+            raise Refused(421, "unknown_host", "This gateway does not answer to that host name.")
+        by_token = requirement.scheme == "bearer" and not has_cookie(request)  # no foreign page has one
+        if not by_token and requirement.scheme != "webhook" and is_foreign(request):
+            raise Refused(403, "foreign_origin", "Requests from other web pages are refused.")
+        connection = request.state.connection
+        connection.of_client(client_of(request))
+        caller = await requirement.identify(request)
+        if caller is not None and not connection.of_caller(caller.account):
+            raise Refused(429, "too_many_connections", "This credential has too many requests open; end some first.")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > requirement.body:
+            raise _too_large(requirement.body)
+        return caller
 
     def _serves(self, host: str) -> bool:
         name, port = split_host(host)
         if port and not port.isdecimal():
             return False
-        return name in LOOPBACK or host in self.allowed_hosts
-
-
-def limit_of(path: str) -> int:
-    """The most bytes of a request to this path."""
-    if path == "/trigger" or path.startswith("/trigger/"):
-        return MAX_TRIGGER
-    return {"/api/files": MAX_UPLOAD, "/chat/files": MAX_UPLOAD, "/v1/chat/completions": MAX_INLINE}.get(path, MAX_BODY)
+        return name in LOOPBACK or name == self.page_name or host in self.allowed_hosts
 
 
 def _too_large(limit: int) -> Refused:
@@ -66,38 +111,24 @@ def _too_large(limit: int) -> Refused:
     return Refused(413, "too_large", f"The request is too large; the limit is {size}.")
 
 
-def split_host(host: str) -> tuple[str, str]:
-    """Split a Host header into name and port; an IPv6 name keeps its brackets, a missing port is empty."""
-    name, colon, port = host.rpartition(":")
-    return (name, port) if colon and not port.endswith("]") else (host, "")
+def _limited(receive: Receive, requirement: Requirement) -> Receive:
+    """Count the bytes received, since a request need not declare its length, and do not wait for ever for more."""
+    left, whole, clock = requirement.body, False, asyncio.get_running_loop().time
+    began = clock()
 
-
-def _same_origin(scope: Scope, headers: Mapping[str, str], host: str) -> bool:
-    """Whether the browser's headers show our own origin; a foreign page cannot send our bearer token."""
-    if "authorization" in headers or scope["path"].startswith(("/webhook/", "/trigger")):
-        return True
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    own = f"{scope['scheme']}://{host}"
-    if scope["method"] in SAFE_METHODS:
-        followed_a_link = headers.get("sec-fetch-mode") == "navigate"
-        return followed_a_link or (site in _OWN_SITE and origin in {None, own})
-    # a form on a page without referrer has the origin "null"; then Sec-Fetch-Site decides
-    return (origin == own and site in _OWN_SITE) or (origin in {None, "null"} and site == "same-origin")
-
-
-_OWN_SITE = frozenset({None, "same-origin", "none"})
-
-
-def _limited(receive: Receive, limit: int) -> Receive:
-    """Count the bytes received: a request need not declare its length."""
-    received = 0
-
-    async def counted() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > limit:
-            raise _too_large(limit)
+    async def limited() -> Message:
+        nonlocal left, whole
+        if whole:
+            return await receive()
+        try:
+            async with asyncio.timeout_at((began if requirement is public else clock()) + BODY_SECONDS):
+                message = await receive()
+        except TimeoutError:
+            raise Refused(408, "too_slow", "The request stopped in the middle; send it again.") from None
+        left -= len(message.get("body", b""))
+        whole = not message.get("more_body", False)
+        if left < 0:
+            raise _too_large(requirement.body)
         return message
 
-    return counted
+    return limited

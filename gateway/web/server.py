@@ -9,10 +9,9 @@ import uvicorn
 
 from gateway.web.app import build_app
 from gateway.web.backend import Backend
+from gateway.web.connections import Connection
 
 GRACE_SECONDS = 5
-CONNECTIONS = 512
-"""Concurrent connections; further ones get a 503."""
 
 
 async def serve(backend: Backend, listener: socket.socket) -> None:
@@ -21,6 +20,7 @@ async def serve(backend: Backend, listener: socket.socket) -> None:
         app = await asyncio.to_thread(build_app, backend)
         config = uvicorn.Config(
             app,
+            http=Connection,
             log_config=None,
             access_log=False,
             proxy_headers=False,
@@ -28,7 +28,6 @@ async def serve(backend: Backend, listener: socket.socket) -> None:
             date_header=False,
             ws="none",
             lifespan="on",
-            limit_concurrency=CONNECTIONS,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
         server = _Server(config)

@@ -7,11 +7,13 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
+from gateway.store.people.tokens import LiveToken
 from gateway.web.backend import Backend
 from gateway.web.errors import Refused
 from gateway.web.follow import Conversations
 from gateway.web.pages import Nav, Pages
-from gateway.web.throttle import RateLimiter, Throttle
+from gateway.web.rights import Rights
+from gateway.web.throttle import Lookups, RateLimiter, Throttle
 from gateway.web.topics import Topics
 
 Result = TypeVar("Result")
@@ -28,22 +30,31 @@ class Site:
     throttle: Throttle
     rate_limiter: RateLimiter
     nav: tuple[Nav, ...]
+    rights: Rights
+    lookups: Lookups = field(default_factory=Lookups)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def while_running(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Await `work`, which may take as long as a turn; raises `Refused` if the gateway stops first."""
-        done, stop = asyncio.ensure_future(work), asyncio.ensure_future(self.stopping.wait())
-        try:
-            await asyncio.wait({done, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if done.done():
-                return done.result()
-            # without a key, a client that retries by itself would send the message twice
-            message = "The gateway is restarting and still working on the answer. Retry with the same Idempotency-Key."
-            raise Refused(503, "restarting", message, type="server_error", headers={"x-should-retry": "false"})
-        finally:
-            done.cancel()
-            stop.cancel()
-            await asyncio.gather(done, stop, return_exceptions=True)
+    async def while_entitled(self, work: Coroutine[Any, Any, Result], token: LiveToken | None) -> Result:
+        """Await `work`, as long as a turn takes; raises `Refused` if the gateway stops or the right ends first."""
+        with self.rights.hold(token) as ended:
+            done, end = asyncio.ensure_future(work), asyncio.ensure_future(ended.wait())
+            try:
+                await asyncio.wait({done, end}, return_when=asyncio.FIRST_COMPLETED)
+                if done.done():
+                    return done.result()
+                raise _unanswered(restarting=self.stopping.is_set())
+            finally:
+                done.cancel()
+                end.cancel()
+                await asyncio.gather(done, end, return_exceptions=True)
+
+
+def _unanswered(*, restarting: bool) -> Refused:
+    if not restarting:
+        return Refused(401, "invalid_api_key", "The token was revoked, has expired or lost a right while you waited.")
+    # without a key, a client that retries by itself would send the message twice
+    message = "The gateway is restarting and still working on the answer. Retry with the same Idempotency-Key."
+    return Refused(503, "restarting", message, type="server_error", headers={"x-should-retry": "false"})
 
 
 def site_of(request: Request) -> Site:

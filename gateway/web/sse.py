@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -39,15 +39,15 @@ def to_json(value: Json) -> str:
 
 
 class EventStream(StreamingResponse):
-    """Streams frames until they end, the client disconnects or the gateway stops; sends keep-alive comments."""
+    """Streams frames until they end, the client disconnects or the event of `held` is set; keeps the line alive."""
 
     def __init__(
         self,
         frames: AsyncGenerator[Frame, None],
-        stopping: asyncio.Event,
+        held: AbstractContextManager[asyncio.Event],
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._written = _with_keep_alive(frames, stopping)
+        self._written = _with_keep_alive(frames, held)
         unbuffered = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(self._written, media_type="text/event-stream", headers={**unbuffered, **(headers or {})})
 
@@ -57,27 +57,30 @@ class EventStream(StreamingResponse):
             await super().stream_response(send)
 
 
-async def _with_keep_alive(frames: AsyncGenerator[Frame, None], stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
-    stop = asyncio.ensure_future(stopping.wait())
-    next_frame = asyncio.ensure_future(anext(frames, None))
-    try:
-        while True:
-            await asyncio.wait({stop, next_frame}, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            if stop.done():
-                return
-            if not next_frame.done():
-                yield b": alive\n\n"
-                continue
-            frame = next_frame.result()
-            if frame is None:
-                return
-            next_frame = asyncio.ensure_future(anext(frames, None))
-            yield frame.encode()
-    finally:
-        stop.cancel()
-        next_frame.cancel()
-        await asyncio.gather(stop, next_frame, return_exceptions=True)
-        await frames.aclose()
+async def _with_keep_alive(
+    frames: AsyncGenerator[Frame, None], held: AbstractContextManager[asyncio.Event]
+) -> AsyncGenerator[bytes, None]:
+    with held as ended:
+        end = asyncio.ensure_future(ended.wait())
+        next_frame = asyncio.ensure_future(anext(frames, None))
+        try:
+            while True:
+                await asyncio.wait({end, next_frame}, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if end.done():
+                    return
+                if not next_frame.done():
+                    yield b": alive\n\n"
+                    continue
+                frame = next_frame.result()
+                if frame is None:
+                    return
+                next_frame = asyncio.ensure_future(anext(frames, None))
+                yield frame.encode()
+        finally:
+            end.cancel()
+            next_frame.cancel()
+            await asyncio.gather(end, next_frame, return_exceptions=True)
+            await frames.aclose()
 
 
 class Ring:

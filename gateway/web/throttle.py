@@ -1,10 +1,14 @@
 """Token buckets, against credential guessing and floods of requests."""
 
+import asyncio
 import ipaddress
 import math
 from dataclasses import dataclass, field
 
 from gateway.domain.clock import Clock
+from gateway.store.people import tokens
+from gateway.store.people.tokens import LiveToken
+from gateway.store.pool import Database
 from gateway.web.errors import Refused
 
 BURST = 20.0
@@ -51,17 +55,38 @@ class RateLimiter(_Buckets):
 
 
 class Throttle(_Buckets):
-    """Limits the failed attempts per client; loopback is not exempt."""
+    """Counts the failed attempts per client, loopback included. It never stands in the way of a valid credential."""
 
-    def admit(self, client: str) -> None:
-        """Raises `Refused` for a client with too many recent failures."""
-        if self._filled(canonical(client)).level < 1:
-            message = "Too many failed attempts; wait a minute."
-            raise Refused(429, "rate_limited", message, headers={"Retry-After": "60"})
+    def failed(self, client: str, refused: Refused) -> Refused:
+        """Count a failure; returns the error to send: `refused`, or 429 after too many."""
+        bucket = self._filled(canonical(client))
+        bucket.level = max(bucket.level - 1, -1)
+        if bucket.level >= 0:
+            return refused
+        message = "Too many failed attempts; check the credential, and wait a minute."
+        return Refused(429, "rate_limited", message, headers={"Retry-After": "60"})
 
-    def failed(self, client: str) -> None:
-        """Count a failure."""
-        self._filled(canonical(client)).level -= 1
+
+@dataclass(slots=True)
+class Lookups:
+    """Looks credentials up in the database, one at a time, except for those that were found before.
+
+    However many wrong ones are sent, they keep one connection busy, and nobody with a credential in use waits for them.
+    """
+
+    _found: set[str] = field(default_factory=set)
+    _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def find(self, database: Database, plain: str) -> LiveToken | None:
+        """The credential unless it was revoked; raises `TryAgainLater`."""
+        digest = tokens.sha256(plain)
+        if digest in self._found:
+            return await tokens.find(database, plain)
+        async with self._one_at_a_time:
+            row = await tokens.find(database, plain)
+        if row is not None and len(self._found) < _REMEMBERED:
+            self._found.add(digest)
+        return row
 
 
 def canonical(client: str) -> str:

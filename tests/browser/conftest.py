@@ -68,9 +68,9 @@ async def opened(browser: Browser, web: Web, *, scheme: str = "light", phone: bo
     watched = Watched(page)
     page.on("console", lambda message: watched.errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: watched.errors.append(str(error)))
-    page.on("request", lambda asked: None if asked.url.startswith(web.url) else watched.elsewhere.append(asked.url))
-    await page.goto(web.backend.links.issue(web.url, web.backend.clock.now()))
-    await page.wait_for_url(f"{web.url}/")
+    page.on("request", lambda asked: None if asked.url.startswith(web.page) else watched.elsewhere.append(asked.url))
+    await page.goto(web.backend.sign_in_link(web.url))
+    await page.wait_for_url(f"{web.page}/")
     await page.wait_for_selector("#connection[data-state=on]")
     yield watched
     await context.close()

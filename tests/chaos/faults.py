@@ -227,6 +227,12 @@ class Fault(StrEnum):
         ("tests/background/watch/test_lag.py",),
     )
     LOGS = "logs", 47, "log output closed or full", "the gateway goes on"
+    INTRUDERS = (
+        "intruders",
+        48,
+        "half headers, half bodies, huge bodies and floods of guesses, without a credential",
+        "event loop p99 < 100 ms, the owner's /ping < 1 s",
+    )
 
 
 def elsewhere() -> list[str]:

@@ -28,6 +28,7 @@ from tests.flow.path import MessagePath, build
 from tests.web.scripted import ScriptedModel
 
 LOCAL_TOKEN = "claw_local-token-of-the-tests"
+PAGE_NAME = "claw-0123456789abcdef0123.localhost"
 MOST = 1024 * 1024
 BEARER = {"Authorization": f"Bearer {LOCAL_TOKEN}"}
 
@@ -43,11 +44,21 @@ class Web:
     model: ScriptedModel
     client: httpx.AsyncClient
 
+    @property
+    def page(self) -> str:
+        """Where a browser finds the page."""
+        return f"http://{PAGE_NAME}:{self.port}"
+
+    @property
+    def at_page(self) -> dict[str, str]:
+        """What a browser says of a request of the page's own; no resolver here knows the page's name."""
+        return {"Host": f"{PAGE_NAME}:{self.port}", "Origin": self.page}
+
     @asynccontextmanager
     async def sign_in(self) -> AsyncIterator[httpx.AsyncClient]:
         """A browser: it has a cookie, and says where its requests come from."""
-        async with httpx.AsyncClient(base_url=self.url, headers={"Origin": self.url}, timeout=60) as browser:
-            link = self.backend.links.issue(self.url, self.backend.clock.now())
+        async with httpx.AsyncClient(base_url=self.url, headers=self.at_page, timeout=60) as browser:
+            link = self.backend.sign_in_link(self.url)
             answer = await browser.post("/login", json={"secret": link.partition("#t=")[2]})
             assert answer.status_code == 200
             yield browser
@@ -122,6 +133,7 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         live=path.live,
         owner=owner,
         local_token=LOCAL_TOKEN,
+        page_name=PAGE_NAME,
         webhooks=dict,
         status=status,
         healthy=lambda: True,

@@ -260,9 +260,10 @@ class PushedTo:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
 
-    async def deliver(self, headers: Mapping[str, str], body: bytes) -> WebhookReply:
-        if headers.get("x-secret") != "s":
-            return WebhookReply(401)
+    def refuses(self, headers: Mapping[str, str]) -> WebhookReply | None:
+        return None if headers.get("x-secret") == "s" else WebhookReply(401, "wrong secret")
+
+    async def deliver(self, body: bytes) -> WebhookReply:
         self.bodies.append(body)
         return WebhookReply(200, "taken")
 

@@ -11,7 +11,7 @@ from gateway.domain.principals import Label
 from gateway.store.people import principals, tokens
 from gateway.store.transcript import files
 from gateway.web import files as web_files
-from gateway.web import multipart
+from gateway.web import security
 from gateway.workspace.paths import WorkspacePath
 from tests.web.conftest import BEARER, MOST, Web
 from tests.web.test_api import answer_to, events, send, until
@@ -115,7 +115,7 @@ async def test_other_fields_of_the_form_are_passed_over(web: Web):
 
 
 async def test_a_client_that_falls_silent_is_given_up(web: Web, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(multipart, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(security, "BODY_SECONDS", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
     head = f"POST /api/files HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {BEARER['Authorization']}\r\n"
     kind = "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 5000\r\n\r\n"

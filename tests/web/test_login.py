@@ -44,14 +44,14 @@ def test_only_so_many_links_are_open_at_once():
 
 
 async def test_a_link_becomes_a_strict_cookie(web: Web):
-    link = web.backend.links.issue(web.url, web.backend.clock.now()).partition("#t=")[2]
-    answer = await web.client.post("/login", json={"secret": link}, headers={"Origin": web.url})
+    link = web.backend.sign_in_link(web.url).partition("#t=")[2]
+    answer = await web.client.post("/login", json={"secret": link}, headers=web.at_page)
     cookie = answer.headers["set-cookie"].lower()
     assert cookie.startswith("claw=")
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
     assert "path=/" in cookie
-    assert (await web.client.get("/login/state")).json() == {"signed_in": True}
+    assert (await web.client.get("/login/state", headers=web.at_page)).json() == {"signed_in": True}
 
 
 async def test_behind_https_the_cookie_is_bound_to_the_host(web: Web):
@@ -62,12 +62,12 @@ async def test_behind_https_the_cookie_is_bound_to_the_host(web: Web):
 async def test_a_fresh_link_can_be_had_by_an_admin_only(web: Web):
     answer = await web.client.post("/api/login-links", headers=BEARER)
     assert answer.status_code == 201
-    assert answer.json()["url"].startswith(f"{web.url}/login#t=")
+    assert answer.json()["url"].startswith(f"{web.page}/login#t=")
     assert answer.json()["expires_in"] == 600
 
 
 async def test_wrong_links_are_refused_and_slowed_down(web: Web):
-    headers = {"Origin": web.url}
+    headers = web.at_page
     codes = [
         (await web.client.post("/login", json={"secret": f"no{n}"}, headers=headers)).status_code for n in range(25)
     ]
@@ -76,7 +76,7 @@ async def test_wrong_links_are_refused_and_slowed_down(web: Web):
 
 
 async def test_a_wrong_body_is_named(web: Web):
-    answer = await web.client.post("/login", json={}, headers={"Origin": web.url})
+    answer = await web.client.post("/login", json={}, headers=web.at_page)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "secret"
 

@@ -4,8 +4,9 @@ import httpx
 import pytest
 
 from gateway.config.clock import SystemClock
+from gateway.web.origin import page_url
 from gateway.web.proxy import hosts_of
-from tests.web.conftest import BEARER, Running, Web
+from tests.web.conftest import BEARER, PAGE_NAME, Running, Web
 
 PUBLIC = "https://claw.example.org"
 HOST = "claw.example.org"
@@ -42,6 +43,36 @@ def test_a_default_port_may_be_named_or_not():
     assert hosts_of("https://claw.example.org:8443") == {"claw.example.org:8443"}
     assert hosts_of("http://localhost") == {"localhost", "localhost:80"}
     assert hosts_of(None) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("base", "page"),
+    [
+        ("http://127.0.0.1:8787", f"http://{PAGE_NAME}:8787"),
+        ("http://[::1]:8787/", f"http://{PAGE_NAME}:8787"),
+        ("http://localhost", f"http://{PAGE_NAME}"),
+        ("https://localhost:8443", "https://localhost:8443"),
+        (PUBLIC, PUBLIC),
+    ],
+)
+def test_only_a_loopback_address_without_tls_is_replaced_by_the_pages_own(base: str, page: str):
+    assert page_url(base, PAGE_NAME) == page
+
+
+async def test_behind_a_proxy_on_localhost_the_page_has_its_own_name_too(running: Running):
+    started = await running.start(public_url=page_url("http://localhost:8080", PAGE_NAME), clock=Unhurried())
+    web = started.web
+    link = (await web.client.post("/api/login-links", headers=BEARER)).json()["url"]
+    assert link.startswith(f"http://{PAGE_NAME}:8080/login#t=")
+    secret = {"secret": link.partition("#t=")[2]}
+    for host, code in (("localhost:8080", 403), (f"{PAGE_NAME}:8080", 200)):
+        async with through_the_proxy(web, Host=host, Origin=f"http://{host}") as browser:
+            assert (await browser.post("/login", json=secret)).status_code == code
+            assert (await browser.get("/login/state")).json() == {"signed_in": code == 200}
+    async with through_the_proxy(web, Host=f"{PAGE_NAME}:8080") as guesser:
+        assert [await guess(guesser) for _ in range(25)][-1] == 429
+    assert await guess(web.client) == 401
+    await started.stop()
 
 
 @pytest.mark.parametrize("host", ["claw.example.org", "Claw.example.org", "claw.example.org:443"])
@@ -122,7 +153,24 @@ async def test_a_proxy_that_names_nobody_is_the_client_itself(proxied: Web, told
     assert await guess(proxied.client) == 429
 
 
-async def test_nothing_forwarded_is_believed_of_a_request_to_this_machine(proxied: Web):
-    codes = [await guess(proxied.client, **{"X-Forwarded-For": f"198.51.100.{n}"}) for n in range(25)]
+async def test_a_proxy_that_sends_another_host_still_names_the_client(proxied: Web):
+    async with through_the_proxy(proxied, Host="localhost") as guesser:
+        assert [await guess(guesser) for _ in range(25)][-1] == 429
+
+    assert await guess(proxied.client) == 401
+
+
+async def test_proxies_one_behind_another_are_not_the_client(proxied: Web):
+    codes = [
+        await guess(proxied.client, **{"X-Forwarded-For": f"203.0.113.9, 127.0.0.{n}, ::ffff:127.0.0.1"})
+        for n in range(1, 26)
+    ]
+
+    assert codes[-1] == 429
+    assert await guess(proxied.client) == 401
+
+
+async def test_without_a_public_address_nothing_forwarded_is_believed(web: Web):
+    codes = [await guess(web.client, **{"X-Forwarded-For": f"198.51.100.{n}"}) for n in range(25)]
 
     assert codes[-1] == 429

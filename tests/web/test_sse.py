@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 
 import pytest
 
@@ -73,7 +73,7 @@ async def test_a_silent_stream_shows_that_it_is_alive(monkeypatch: pytest.Monkey
         await asyncio.Event().wait()
         yield Frame("never")
 
-    async with aclosing(EventStream(silent(), stopping).body_iterator) as body:
+    async with aclosing(EventStream(silent(), nullcontext(stopping)).body_iterator) as body:
         assert await anext(body) == b": alive\n\n"
         stopping.set()
         assert b"never" not in [line async for line in body]

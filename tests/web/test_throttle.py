@@ -16,28 +16,16 @@ class Hand:
         return self.at
 
 
-def blocked(throttle: Throttle, client: str) -> bool:
-    try:
-        throttle.admit(client)
-    except Refused:
-        return True
-    return False
+WRONG = Refused(401, "wrong", "This is not it.")
 
 
 def test_failures_use_up_patience_and_time_restores_it():
     clock = Hand()
     throttle = Throttle(clock)
-    for _ in range(int(BURST)):
-        throttle.failed("a")
-    assert blocked(throttle, "a")
-    assert not blocked(throttle, "b")
-    clock.at = 1.0
-    assert not blocked(throttle, "a")
-
-
-def test_success_costs_nothing():
-    throttle = Throttle(Hand())
-    assert not any(blocked(throttle, "a") for _ in range(100))
+    assert [throttle.failed("a", WRONG).status for _ in range(int(BURST) + 50)] == [401] * int(BURST) + [429] * 50
+    assert throttle.failed("b", WRONG) is WRONG
+    clock.at = 2.0
+    assert [throttle.failed("a", WRONG).status for _ in range(2)] == [401, 429]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +43,7 @@ def test_networks_are_told_apart():
 def test_memory_is_bounded():
     throttle = Throttle(Hand())
     for n in range(10_050):
-        throttle.failed(f"client {n}")
+        throttle.failed(f"client {n}", WRONG)
     assert len(throttle._buckets) == 10_000
 
 

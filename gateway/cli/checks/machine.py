@@ -59,14 +59,15 @@ def check_clock(
 
 def check_port(context: CheckContext) -> Iterator[Finding]:
     """The web port is free, or our own gateway holds it."""
-    from gateway.app.local import listening
+    from gateway.app.local import listening, reserved
 
     web = context.config.web
     if pid := holder(context.environment.data):
         yield Finding(Level.OK, f"the gateway (pid {pid}) is using it")
         return
     try:
-        listening(web.host, web.port).close()
+        with listening(web.host, web.port) as socket, reserved(socket):
+            pass
     except OwnerMustAct as error:
         yield refused(error)
     else:

@@ -55,6 +55,7 @@ class Gate:
     notices: Notices
     outbound: Outbound
     live: Live
+    on_people_changed: list[Callable[[], None]] = field(default_factory=list, init=False)
     _changed: Wakeup = field(default_factory=Wakeup, init=False)
     _answers: asyncio.Queue[Outgoing] = field(default_factory=lambda: asyncio.Queue(WAITING), init=False)
 
@@ -66,8 +67,9 @@ class Gate:
             await self.accept(passing)
 
     def people_changed(self) -> None:
-        """Another process let somebody in, turned somebody away or joined accounts."""
-        self._changed.set()
+        """Another process let somebody in, turned somebody away, joined accounts or ended a credential."""
+        for tell in (self._changed.set, *self.on_people_changed):
+            tell()
 
     async def run(self) -> None:
         """Answer strangers and follow what other processes decide, until cancelled."""

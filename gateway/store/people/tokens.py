@@ -2,8 +2,8 @@
 
 import hashlib
 import secrets
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable
+from dataclasses import astuple, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Literal, NewType
 from uuid import UUID, uuid4
@@ -48,6 +48,23 @@ class TokenRow:
         if self.expires_at is not None and self.expires_at <= now:
             return False
         return self.kind == "bearer" or now - (self.last_used_at or self.created_at) < COOKIE_IDLE
+
+
+@dataclass(frozen=True, slots=True)
+class LiveToken(TokenRow):
+    """A credential in use, with the grounds of its right: scopes, and its principal's role, accounts and pairings."""
+
+    grounds: frozenset[str] = frozenset()
+
+    def entitles(self, before: "LiveToken", now: datetime) -> bool:
+        """Whether all that it gave before, it still gives."""
+        return self.valid(now) and before.grounds <= self.grounds
+
+
+_LIVE = """
+select t.*, t.scopes || p.role || p.identities
+  || array(select 'paired ' || id from pairings where principal_id = p.id and state = 'approved') as grounds
+from api_tokens t join principals p on p.id = t.principal_id where revoked_at is null"""
 
 
 def fresh() -> str:
@@ -115,11 +132,18 @@ async def _insert(
     return _token(row)
 
 
-async def find(database: Database, plain: str) -> TokenRow | None:
+async def find(database: Database, plain: str) -> LiveToken | None:
     """The credential with this plain text unless it was revoked; whether it is still `valid` is for the caller."""
     async with database.connection() as conn:
-        row = await conn.fetchrow("select * from api_tokens where sha256 = $1 and revoked_at is null", sha256(plain))
-    return _token(row) if row else None
+        row = await conn.fetchrow(f"{_LIVE} and sha256 = $1", sha256(plain))
+    return _live(row) if row else None
+
+
+async def live(database: Database, ids: Collection[TokenId]) -> dict[TokenId, LiveToken]:
+    """Those of them that are not revoked, as they are now."""
+    async with database.connection() as conn:
+        rows = await conn.fetch(f"{_LIVE} and t.id = any($1)", list(ids))
+    return {row["id"]: _live(row) for row in rows}
 
 
 async def touch(database: Database, token: TokenRow, now: datetime) -> None:
@@ -169,3 +193,7 @@ async def sign_out_everywhere(database: Database, principal: PrincipalId) -> Non
 def _token(row: asyncpg.Record) -> TokenRow:
     known = {each.name: row[each.name] for each in fields(TokenRow)}
     return TokenRow(**{**known, "scopes": tuple(map(Scope, row["scopes"]))})
+
+
+def _live(row: asyncpg.Record) -> LiveToken:
+    return LiveToken(*(*astuple(_token(row)), frozenset(row["grounds"])))

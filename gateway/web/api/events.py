@@ -29,7 +29,7 @@ router = APIRouter()
 @router.get("/api/events")
 async def events(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.CHAT))], chat: Chat = "main") -> Response:
     """Server-sent events, each a JSON object with a `type`; after a reconnect a snapshot comes first."""
-    return EventStream(_frames(site, address_of(caller, chat)), site.stopping)
+    return EventStream(_frames(site, address_of(caller, chat)), site.rights.hold(caller.session))
 
 
 async def _frames(site: Site, address: Address) -> AsyncGenerator[Frame, None]:

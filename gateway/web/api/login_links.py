@@ -25,13 +25,11 @@ class LoginLink:
 
 @router.post("/api/login-links", status_code=201)
 async def issue(request: Request, site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.ADMIN))]) -> LoginLink:
-    """Create a link under the public address, or this request's; valid once, for ten minutes.
+    """Create a link to the page; valid once, for ten minutes.
 
     The local token alone may: a link makes its holder the owner, and no other token is.
     """
     if caller.account != LOCAL:
         message = "Only the local token makes sign-in links: run `supaclaw web` on the gateway's machine."
         raise Refused(403, "missing_scope", message, type="permission_error")
-    base = site.backend.public_url or str(request.base_url)
-    url = site.backend.links.issue(base, site.backend.clock.now())
-    return LoginLink(url, int(LIFETIME.total_seconds()))
+    return LoginLink(site.backend.sign_in_link(str(request.base_url)), int(LIFETIME.total_seconds()))

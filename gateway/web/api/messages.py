@@ -1,12 +1,14 @@
 """Sending messages to the agent from a program, and waiting for its answers."""
 
 import asyncio
+import json
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from gateway.domain.ids import InboxId
 from gateway.domain.inbound import Address, Inbound
@@ -18,8 +20,9 @@ from gateway.flow.inbound.persist import Accepted
 from gateway.store import addresses, requests
 from gateway.store.transcript import attachments, messages
 from gateway.web.accept import KEY, MAX_TEXT, accept, outcome
-from gateway.web.access import Caller, needs, owner_as_sender
+from gateway.web.access import MESSAGE_BODY, Caller, needs, owner_as_sender
 from gateway.web.attachments import as_json
+from gateway.web.bodies import parsed
 from gateway.web.errors import Refused
 from gateway.web.files import MAX_FILES, attachments_for
 from gateway.web.site import AtSite, Site
@@ -28,6 +31,7 @@ CHANNEL = "terminal"
 Chat = Annotated[str, Query(min_length=1, max_length=200, pattern=KEY)]
 
 router = APIRouter()
+Sender = Annotated[Caller, Depends(needs(Scope.CHAT, body=MESSAGE_BODY))]
 
 
 class NewMessage(BaseModel):
@@ -39,14 +43,30 @@ class NewMessage(BaseModel):
     client_id: str = Field(min_length=1, max_length=100, pattern=KEY)
 
 
+_SHAPE = {
+    "requestBody": {"required": True, "content": {"application/json": {"schema": NewMessage.model_json_schema()}}},
+}
+
+
+def _new_message(body: bytes) -> NewMessage:
+    try:
+        return NewMessage.model_validate(json.loads(body))
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in found]) from None
+    except (ValueError, RecursionError):
+        raise Refused(400, "invalid_request", "The body is not valid JSON.") from None
+
+
 def address_of(caller: Caller, chat: str) -> Address:
     """The address of a chat; every credential has its own chats."""
     return Address(CHANNEL, caller.account, chat)
 
 
-@router.post("/api/messages", status_code=202)
-async def send(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.CHAT))], message: NewMessage) -> Response:
+@router.post("/api/messages", status_code=202, openapi_extra=_SHAPE)
+async def send(request: Request, site: AtSite, caller: Sender) -> Response:
     """Send a message or a slash command."""
+    message = await parsed(await request.body(), _new_message)
     at = address_of(caller, message.chat)
     now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
     files = await attachments_for(site, message.files)
@@ -54,7 +74,7 @@ async def send(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.CHAT)
     return JSONResponse(outcome(await accept(site, said)), 202)
 
 
-@router.get("/api/answers/{inbox_id}")
+@router.get("/api/answers/{inbox_id}", responses={204: {"description": "None yet"}})
 async def answer(
     site: AtSite,
     caller: Annotated[Caller, Depends(needs(Scope.CHAT))],
@@ -65,7 +85,7 @@ async def answer(
     accepted = await _accepted(site, caller, InboxId(inbox_id))
     try:
         async with asyncio.timeout(wait):
-            found = await site.while_running(site.backend.answers.wait(accepted))
+            found = await site.while_entitled(site.backend.answers.wait(accepted), caller.session)
     except TimeoutError:
         return Response(status_code=204)
     return JSONResponse(_answer_json(found, await _sent_files(site, accepted, found)))

@@ -6,14 +6,14 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import PlainTextResponse, Response
 
 from gateway.domain.scopes import Scope
-from gateway.web.access import needs
+from gateway.web.access import needs, public
 from gateway.web.backend import StatusReport
 from gateway.web.site import AtSite
 
 router = APIRouter()
 
 
-@router.get("/health", response_class=PlainTextResponse)
+@router.get("/health", dependencies=[Depends(public)], response_class=PlainTextResponse)
 async def health(site: AtSite) -> Response:
     """Says only ok, to anyone; 503 when the gateway does not work."""
     return PlainTextResponse("ok\n") if site.backend.healthy() else PlainTextResponse("unwell\n", 503)

@@ -16,6 +16,7 @@ from gateway.web.triggers import Name, Trigger, parse, text_of
 from gateway.workspace.workflows import SOURCE
 
 BUSY_SECONDS = 60
+MAX_TRIGGER = 256 * 1024
 
 _SHAPE = {
     "requestBody": {"required": True, "content": {"application/json": {"schema": Trigger.model_json_schema()}}},
@@ -26,7 +27,9 @@ router = APIRouter()
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 
 
-async def _within_rate(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.TRIGGER))]) -> Caller:
+async def _within_rate(
+    site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.TRIGGER, body=MAX_TRIGGER))]
+) -> Caller:
     """The sender; raises `Refused` if it exceeds its rate."""
     site.rate_limiter.spend(caller.account)
     return caller

@@ -1,19 +1,40 @@
-"""Webhooks of platforms: the channel checks its own secret and responds once the update is committed."""
+"""Webhooks of platforms: the channel checks its own secret, and responds once the update is committed."""
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import PlainTextResponse, Response
 
+from gateway.domain.channel import WebhookChannel
+from gateway.web.access import Caller, Requirement, client_of
 from gateway.web.errors import Refused
-from gateway.web.site import AtSite
+from gateway.web.site import site_of
+
+MAX_UPDATE = 1024 * 1024
+"""Far more than any platform pushes at once."""
 
 router = APIRouter()
 
 
-@router.post("/webhook/{name}", response_class=PlainTextResponse)
-async def deliver(request: Request, site: AtSite, name: str) -> Response:
+async def _platform(request: Request) -> Caller:
+    name, site = request.path_params["name"], site_of(request)
+    if (wrong := _channel(request).refuses(request.headers)) is None:
+        return Caller(f"webhook {name}", frozenset())
+    refused = Refused(wrong.status, None, wrong.text)
+    raise site.throttle.failed(client_of(request), refused) if wrong.status == 401 else refused
+
+
+@router.post(
+    "/webhook/{name}",
+    response_class=PlainTextResponse,
+    dependencies=[Depends(Requirement(_platform, "webhook", MAX_UPDATE))],
+)
+async def deliver(request: Request) -> Response:
     """Hand the request to the channel of that name."""
-    channel = site.backend.webhooks().get(name)
+    reply = await _channel(request).deliver(await request.body())
+    return PlainTextResponse(reply.text, reply.status)
+
+
+def _channel(request: Request) -> WebhookChannel:
+    channel = site_of(request).backend.webhooks().get(request.path_params["name"])
     if channel is None:
         raise Refused(404, "not_found", "No channel of that name takes webhooks.")
-    reply = await channel.deliver(request.headers, await request.body())
-    return PlainTextResponse(reply.text, reply.status)
+    return channel

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from gateway.domain.inbound import Address, Inbound
 from gateway.web import files as kept
 from gateway.web.accept import KEY, MAX_TEXT, accept, outcome
-from gateway.web.access import Caller, by_cookie, owner_as_sender, signed_in
+from gateway.web.access import Caller, by_cookie, owner_as_sender, public, signed_in
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite
 from gateway.web.sse import EventStream
@@ -20,7 +20,7 @@ router = APIRouter()
 screen = Screen(Nav("/", "Chat", "message-square", 0), router)
 
 
-@router.get("/")
+@router.get("/", dependencies=[Depends(public)])
 async def page(request: Request, site: AtSite) -> Response:
     """The screen; whoever is not signed in is shown how to."""
     if await by_cookie(request) is None:
@@ -40,12 +40,12 @@ async def page(request: Request, site: AtSite) -> Response:
 @router.get("/chat/events")
 async def events(
     site: AtSite,
-    _caller: Annotated[Caller, Depends(signed_in)],
+    caller: Annotated[Caller, Depends(signed_in)],
     after: Annotated[str | None, Query(max_length=64)] = None,
     last_event_id: Annotated[str | None, Header(max_length=64)] = None,
 ) -> Response:
     """Patches for the page; resumes after the last one it has seen."""
-    return EventStream(site.topics.follow(ADDRESS, last_event_id or after), site.stopping)
+    return EventStream(site.topics.follow(ADDRESS, last_event_id or after), site.rights.hold(caller.session))
 
 
 @router.post("/chat", status_code=202)

@@ -6,7 +6,9 @@ async function signIn() {
   const answer = secret
     ? await fetch("/login", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ secret }) })
     : await fetch("/login/state");
-  if (secret ? answer.ok : (await answer.json()).signed_in) location.replace("/");
-  else if (secret) document.querySelector("[role=alert]").hidden = false;
+  const said = await answer.json(), problem = document.querySelector("[role=alert]");
+  if (said.signed_in) return location.replace("/");
+  problem.hidden = !said.error;
+  problem.textContent = said.error?.message;
 }
 signIn();

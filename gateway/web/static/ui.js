@@ -80,7 +80,7 @@ function connect() {
     last = event.lastEventId; heard = Date.now();
     unpressed(() => apply(JSON.parse(event.data)));
   };
-  source.onerror = () => { online(false); if (source.readyState === EventSource.CLOSED) setTimeout(again, 1500) };
+  source.onerror = () => { online(false); source.close(); setTimeout(again, 500) };      // signed out, perhaps
 }
 async function again() {
   try {

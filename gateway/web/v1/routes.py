@@ -1,6 +1,5 @@
 """The OpenAI-compatible routes: the last user message is a turn of the agent, the session is found or started."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from gateway.flow.inbound.persist import Accepted
 from gateway.store import addresses, requests, sessions
 from gateway.web.accept import accept
 from gateway.web.access import Caller, needs, owner_as_sender
+from gateway.web.bodies import parsed
 from gateway.web.errors import Refused
 from gateway.web.files import keep
 from gateway.web.multipart import UploadedFile
@@ -28,11 +28,11 @@ from gateway.web.v1.request import ChatRequest, parse
 from gateway.web.v1.wire import Completion
 
 CHANNEL = "api"
-LARGE = 256 * 1024
-"""Bytes of a request from which on reading it leaves the event loop to others."""
+MAX_INLINE = 24 * 1024 * 1024
+"""Bytes of a request, which is held in memory as a whole, with the files in it."""
 
 router = APIRouter()
-Chatter = Annotated[Caller, Depends(needs(Scope.CHAT))]
+Chatter = Annotated[Caller, Depends(needs(Scope.CHAT, body=MAX_INLINE))]
 Name = Annotated[str | None, Header(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 
 
@@ -59,11 +59,11 @@ async def model(site: AtSite, name: str) -> Response:
     return JSONResponse(wire.model(name, int(site.backend.clock.now().timestamp())))
 
 
-@router.post("/v1/chat/completions")
+@router.post("/v1/chat/completions", responses={404: {}, 502: {}})
 async def complete(request: Request, site: AtSite, caller: Chatter, named: Annotated[_Named, Depends()]) -> Response:
     """Answer the last user message, in one piece or as it is written. The turn goes on when the client leaves."""
-    body, models = await request.body(), site.backend.models()
-    asked = await asyncio.to_thread(parse, body, models) if len(body) > LARGE else parse(body, models)
+    models = site.backend.models()
+    asked = await parsed(await request.body(), lambda body: parse(body, models))
     address, fork = await _address(site, caller, named, asked)
     key = named.idempotency_key or str(uuid4())
     now = site.backend.clock.now()
@@ -91,9 +91,9 @@ async def complete(request: Request, site: AtSite, caller: Chatter, named: Annot
             address = (await addresses.get(conn, accepted.address_id)).address
     headers = {"X-Session": address.chat}
     if asked.stream:
-        return EventStream(_frames(site, accepted, asked, completion), site.stopping, headers)
+        return EventStream(_frames(site, accepted, asked, completion), site.rights.hold(caller.session), headers)
     try:
-        said = await site.while_running(turn.wait(site.backend, accepted))
+        said = await site.while_entitled(turn.wait(site.backend, accepted), caller.session)
     except Refused as refused:
         refused.headers.update(headers)
         raise
