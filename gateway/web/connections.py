@@ -45,7 +45,7 @@ class Connections:
 
     def idle(self, connection: "Connection", peer: str) -> None:
         """Count it as one that has yet to send headers; those of the proxy belong to no client until then."""
-        self.wait(connection, None if self._proxied and is_loopback(peer) else peer)
+        self.wait(connection, None if self._proxied and is_loopback(peer) else canonical(peer))
 
     def wait(self, connection: "Connection", client: str | None) -> None:
         """Count it as one of this client's, without an admitted request."""
@@ -96,11 +96,12 @@ class Connection(H11Protocol):
 
     def of_client(self, client: str) -> None:
         """The client that it comes from is known."""
-        self._all.wait(self, canonical(client))
+        if not self.transport.is_closing():
+            self._all.wait(self, canonical(client))
 
     def of_caller(self, account: str) -> bool:
         """Its credential is known; False if that has too many requests open."""
-        return self._all.admit(self, account)
+        return self.transport.is_closing() or self._all.admit(self, account)
 
     # --- what the event loop tells ---
 
@@ -144,7 +145,7 @@ class Connection(H11Protocol):
         self.transport.abort()
 
     def _idle(self) -> None:
-        self._all.idle(self, canonical(self.client[0]) if self.client else "")
+        self._all.idle(self, self.client[0] if self.client else "0.0.0.0")
 
     def _linger(self) -> None:
         """End the connection instead of reading a body that was refused; closing at once could destroy the response."""
