@@ -26,6 +26,8 @@ LINGER_SECONDS = 2.0
 """Until a connection is cut whose body nobody reads."""
 LINGER_BYTES = 32 * 1024 * 1024
 """Of such a body, are thrown away: many clients send all of it before they read the response."""
+LINGERING = 8
+"""Connections whose bodies are thrown away at the same time; those of further ones are left unread."""
 PIECE = 16 * 1024
 """Bytes that are parsed at once: 2,700 chunks of one byte each take 15 ms."""
 
@@ -42,6 +44,7 @@ class Connections:
         self._proxied = proxied
         self._waiting: dict[Connection, str | None] = {}
         self._admitted: dict[Connection, str] = {}
+        self.lingering: set[Connection] = set()
 
     def idle(self, connection: "Connection", peer: str) -> None:
         """Count it as one that has yet to send headers; those of the proxy belong to no client until then."""
@@ -69,6 +72,7 @@ class Connections:
         """Forget it."""
         self._waiting.pop(connection, None)
         self._admitted.pop(connection, None)
+        self.lingering.discard(connection)
 
 
 class Connection(H11Protocol):
@@ -90,7 +94,7 @@ class Connection(H11Protocol):
         self._asked: object = None
         self._deadline: asyncio.TimerHandle | None = None
         self._lingers = False
-        self._to_discard = LINGER_BYTES
+        self._to_discard = 0
 
     # --- what the guard tells of a request ---
 
@@ -152,8 +156,13 @@ class Connection(H11Protocol):
         self._lingers = True
         self._unparsed.clear()
         self.transport.write_eof()
-        self.flow.resume_reading()
         self._end_within(LINGER_SECONDS)
+        if len(self._all.lingering) < LINGERING:
+            self._all.lingering.add(self)
+            self._to_discard = LINGER_BYTES
+            self.flow.resume_reading()
+        else:
+            self.flow.pause_reading()
 
     def _discard(self, size: int) -> None:
         """One piece per turn of the event loop."""
