@@ -62,7 +62,7 @@ bounds: setup  ## Resolve with the lowest versions that pyproject.toml allows.
 check-image: setup  ## Build the container image without an engine, and use it (root and apt; a few minutes).
 	@UV="$(UV)" $(BIN)/python -m docker.check
 
-chaos: setup  ## Break everything that can be broken; the table goes into docs/reliability.md (50 minutes).
+chaos: setup  ## Break everything that can be broken; the table goes into docs/reliability.md (an hour).
 	SUPACLAW_CHAOS=full SUPACLAW_CHAOS_REPORT=docs/reliability.md $(BIN)/pytest -q tests/chaos $$($(BIN)/python -m tests.chaos.faults)
 
 soak: setup  ## Half an hour of steady load: does anything grow?

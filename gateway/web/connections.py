@@ -26,6 +26,8 @@ LINGER_SECONDS = 2.0
 """Until a connection is cut whose body nobody reads."""
 LINGER_BYTES = 32 * 1024 * 1024
 """Of such a body, are thrown away: many clients send all of it before they read the response."""
+LINGERING = 8
+"""Connections whose bodies are thrown away at the same time; those of further ones are left unread."""
 PIECE = 16 * 1024
 """Bytes that are parsed at once: 2,700 chunks of one byte each take 15 ms."""
 
@@ -42,10 +44,11 @@ class Connections:
         self._proxied = proxied
         self._waiting: dict[Connection, str | None] = {}
         self._admitted: dict[Connection, str] = {}
+        self.lingering: set[Connection] = set()
 
     def idle(self, connection: "Connection", peer: str) -> None:
         """Count it as one that has yet to send headers; those of the proxy belong to no client until then."""
-        self.wait(connection, None if self._proxied and is_loopback(peer) else peer)
+        self.wait(connection, None if self._proxied and is_loopback(peer) else canonical(peer))
 
     def wait(self, connection: "Connection", client: str | None) -> None:
         """Count it as one of this client's, without an admitted request."""
@@ -69,6 +72,7 @@ class Connections:
         """Forget it."""
         self._waiting.pop(connection, None)
         self._admitted.pop(connection, None)
+        self.lingering.discard(connection)
 
 
 class Connection(H11Protocol):
@@ -90,17 +94,18 @@ class Connection(H11Protocol):
         self._asked: object = None
         self._deadline: asyncio.TimerHandle | None = None
         self._lingers = False
-        self._to_discard = LINGER_BYTES
+        self._to_discard = 0
 
     # --- what the guard tells of a request ---
 
     def of_client(self, client: str) -> None:
         """The client that it comes from is known."""
-        self._all.wait(self, canonical(client))
+        if not self.transport.is_closing():
+            self._all.wait(self, canonical(client))
 
     def of_caller(self, account: str) -> bool:
         """Its credential is known; False if that has too many requests open."""
-        return self._all.admit(self, account)
+        return self.transport.is_closing() or self._all.admit(self, account)
 
     # --- what the event loop tells ---
 
@@ -144,15 +149,20 @@ class Connection(H11Protocol):
         self.transport.abort()
 
     def _idle(self) -> None:
-        self._all.idle(self, canonical(self.client[0]) if self.client else "")
+        self._all.idle(self, self.client[0] if self.client else "0.0.0.0")
 
     def _linger(self) -> None:
         """End the connection instead of reading a body that was refused; closing at once could destroy the response."""
         self._lingers = True
         self._unparsed.clear()
         self.transport.write_eof()
-        self.flow.resume_reading()
         self._end_within(LINGER_SECONDS)
+        if len(self._all.lingering) < LINGERING:
+            self._all.lingering.add(self)
+            self._to_discard = LINGER_BYTES
+            self.flow.resume_reading()
+        else:
+            self.flow.pause_reading()
 
     def _discard(self, size: int) -> None:
         """One piece per turn of the event loop."""

@@ -214,7 +214,7 @@ async def test_half_a_body_of_a_stranger_is_neither_read_nor_kept(web: Web) -> N
             writer.write(head("POST", "/v1/chat/completions", WRONG, "Content-Length: 4000000\r\n") + b"[" * 1_000_000)
         assert await is_served(web)
         for reader, _ in held:
-            assert (await rest(reader)).startswith((b"HTTP/1.1 401", b"HTTP/1.1 429"))
+            assert (await reader.readline()).startswith((b"HTTP/1.1 401", b"HTTP/1.1 429"))
 
 
 async def test_a_public_body_has_one_deadline_for_all_of_it(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,6 +285,34 @@ async def test_one_credential_leaves_room_for_the_others(web: Web, monkeypatch: 
             return
         await asyncio.sleep(0.05)
     raise AssertionError("what has ended still counts")
+
+
+async def test_who_leaves_at_once_is_forgotten(web: Web) -> None:
+    async with connected(web, "127.0.0.2") as (reader, writer):
+        writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
+        for _ in range(connections.ALL + 88):
+            async with connected(web, "127.0.0.3") as (_, leaving):
+                leaving.write(head("GET", "/health", "Connection: close\r\n"))
+                leaving.transport.abort()
+        writer.write(b"Connection: close\r\n\r\n")
+        assert (await rest(reader)).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "2001:db8::1", "203.0.113.9"])
+def test_an_address_of_any_kind_is_counted(peer: str) -> None:
+    class Fake:
+        was_cut = False
+
+        def cut(self) -> None:
+            self.was_cut = True
+            everyone.closed(self)
+
+    everyone = connections.Connections(proxied=True)
+    opened = [Fake() for _ in range(connections.ALL + 1)]
+    for each in opened:
+        everyone.idle(each, peer)
+    kept = connections.ALL if "127.0.0.1" in peer or peer == "::1" else connections.WAITING
+    assert [each.was_cut for each in opened] == [True] * (len(opened) - kept) + [False] * kept
 
 
 # --- finding 19 ---
