@@ -95,3 +95,12 @@ def test_the_only_tools_work_on_files_or_schedules_or_speak_to_the_user(tmp_path
     services = Services(Workspace(tmp_path))
 
     assert {tool.name for family in tools.discover() for tool in family(services)} == FILE_TOOLS | OWN_CHATS | OWN_TIME
+
+
+def test_every_attack_that_the_security_page_names_is_made() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:tests/\S+?/)?)(test_\w+\.py)(?:::(\w+))?`", page)
+    assert len(named) > 20
+    for folder, file, test in named:
+        text = (ROOT / (folder or "tests/security/") / file).read_text(encoding="utf-8")
+        assert f"def {test or 'test_'}" in text, f"{file}::{test}"

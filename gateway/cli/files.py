@@ -40,7 +40,7 @@ class Listed(FileRow):
 
 
 def show(limit: Limit = 20, as_json: AsJson = False) -> None:
-    """List files that were received or written, newest first, and whether you vouch for them."""
+    """List files, newest first, and whose words they are."""
 
     async def recent(conn: Connection) -> list[FileRow]:
         owner = await principals.owner(conn)
@@ -54,7 +54,7 @@ def vouch(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, from the workspace root.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Take files for your own words, as they are now: what reads them may act on them without asking you."""
+    """Vouch for files as they are now: they count as your own words."""
     workspace = Workspace(Environment.read(os.environ).workspace)
     found = {path: _shown(workspace, path) for path in paths}
     if not yes:

@@ -39,7 +39,7 @@ def print_rows(rows: Sequence["DataclassInstance"], columns: Sequence[str], *, a
 
 def confirm(question: str) -> None:
     """Ask on the terminal; anything but yes ends the command."""
-    typer.confirm(printable(question), abort=True)
+    typer.confirm(printable(question), abort=True, err=True)
 
 
 def _print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Self
 import typer
 
 from gateway.agent.approvals import NotDecided, settle
+from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, print_rows
 from gateway.domain.diff import legible
@@ -77,4 +78,4 @@ def _answer(number: str, as_json: bool, *, yes: bool) -> None:
 
 def _print(found: ReviewRow, as_json: bool, words: str) -> None:
     row = Row.of(found)
-    print_rows([row], COLUMNS, as_json=True) if as_json else print(words.format(row))
+    print_rows([row], COLUMNS, as_json=True) if as_json else echo(words.format(row))

@@ -5,7 +5,7 @@ SECONDS = 300.0
 SPACE = 256 * 1024**2
 """Bytes on disk of all that is made of one file."""
 MEMORY = 2 * 1024**3
-"""Address space for one call of `read`; OCR is what needs it."""
+"""Address space for one call of `read`, beside the libraries loaded before it; OCR is what needs it."""
 OCR_SECONDS = 180.0
 """After this much time no further page is recognised."""
 

@@ -37,7 +37,7 @@ class Jail:
     reads: tuple[str, ...]
     folder: str
     memory: int
-    """Bytes of address space."""
+    """Bytes of address space, beside what the child is forked with: threads of the parent may hold gigabytes of it."""
     seconds: float
     space: int
     """Bytes in the folder."""
@@ -99,7 +99,7 @@ def _keep_only(answer: int) -> None:
 
 def _limit(jail: Jail) -> None:
     bounds = {
-        resource.RLIMIT_AS: jail.memory,
+        resource.RLIMIT_AS: _held() + jail.memory,
         resource.RLIMIT_CPU: int(jail.seconds) + 1,
         resource.RLIMIT_FSIZE: jail.space,
         resource.RLIMIT_NOFILE: _OPEN_FILES,
@@ -110,6 +110,13 @@ def _limit(jail: Jail) -> None:
         with suppress(ValueError, OSError):
             resource.setrlimit(limit, (value, value))
     os.umask(0o077)
+
+
+def _held() -> int:
+    """Bytes of address space of this process, as the kernel counts them for its limit; 0 where it does not tell."""
+    with suppress(OSError), open("/proc/self/statm", "rb") as counts:
+        return int(counts.read().split()[0]) * resource.getpagesize()
+    return 0
 
 
 def _give_up(jail: Jail, parent: int) -> None:

@@ -133,7 +133,7 @@ def test_at_a_terminal_it_asks(
     (workspace / "notes" / "a.md").write_text("changed")
     asked: list[str] = []
 
-    def confirm(question: str, *, abort: bool) -> None:
+    def confirm(question: str, *, abort: bool, err: bool) -> None:
         asked.append(question)
         if abort and not answer:
             raise command.typer.Abort

@@ -64,7 +64,8 @@ def test_a_token_can_be_revoked_once(supaclaw: Supaclaw) -> None:
     supaclaw("owner", "set", "telegram", "1")
     supaclaw("token", "create", "phone", "--scope", "chat")
 
-    assert supaclaw("token", "revoke", "phone").out == "phone is revoked\n"
+    ended = "messages closed: 0; runs cancelled: 0; schedules paused: none"
+    assert supaclaw("token", "revoke", "phone").out == f"phone is revoked ({ended})\n"
     assert supaclaw("token", "list", "--json").json == []
     assert supaclaw("token", "revoke", "phone").code == 1
 

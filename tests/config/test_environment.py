@@ -25,6 +25,7 @@ def test_every_variable_is_read() -> None:
             "SUPACLAW_PORT": "9000",
             "SUPACLAW_FAIL": "turn.claimed",
             "SUPACLAW_PUBLIC_URL": "https://claw.example.org",
+            "SUPACLAW_SIGN_IN": "docker compose exec claw supaclaw web",
             "NOTIFY_SOCKET": "@notify",
         }
     )
@@ -38,6 +39,7 @@ def test_every_variable_is_read() -> None:
         9000,
         "turn.claimed",
         "https://claw.example.org",
+        "docker compose exec claw supaclaw web",
         "@notify",
     )
     assert "hush" not in repr(environment)

@@ -138,7 +138,7 @@ class _OverHttp(ABC):
 
     async def stranger_says(self, text: str) -> None:
         """Once with nothing to show, once with a forged token and cookie."""
-        origin = {"Origin": self._client.headers["Origin"]}
+        origin = {name: self._client.headers[name] for name in ("Origin", "Host") if name in self._client.headers}
         forged = httpx.AsyncClient(headers={**origin, "Authorization": "Bearer claw_x"}, cookies={"claw": "claw_x"})
         for stranger in (httpx.AsyncClient(headers=origin), forged):
             async with stranger:
@@ -205,7 +205,7 @@ class Browser(_OverHttp):
         if not self._cookies:
             async with web.sign_in() as browser:
                 self._cookies = dict(browser.cookies)
-        self._client = httpx.AsyncClient(base_url=web.url, headers={"Origin": web.url}, cookies=self._cookies)
+        self._client = httpx.AsyncClient(base_url=web.url, headers=web.at_page, cookies=self._cookies)
         self._follow("/chat/events", self._take)
 
     def _message(self, text: str, id: str) -> dict[str, Any]:

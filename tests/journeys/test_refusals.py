@@ -41,7 +41,7 @@ async def test_a_port_in_use(process: GatewayProcess) -> None:
         ("{not json", ("config.json", "line 1")),
         ('{"owner": 5}', ("config.json", "owner")),
         ('{"modles": {}}', ("modles", "models")),
-        ('{"channels": {"telegram": {"token": "no"}}}', ("channels.telegram.token", "@BotFather")),
+        ('{"owner": {"telegram": "1"}, "channels": {"telegram": {"token": "no"}}}', ("telegram.token", "@BotFather")),
         ('{"channels": {"telegramm": {}}}', ("telegramm", "telegram")),
         ('{"models": {"providers": {"openai": {"api_key": "$env:NOT_SET_ANYWHERE"}}}}', ("NOT_SET_ANYWHERE",)),
     ],

@@ -121,7 +121,7 @@ async def test_what_a_trigger_brings_arrives_in_the_owners_chat(
             return (await client.get(f"/api/tasks/{task}")).json()["status"] == "completed"
 
         await until(completed)
-    assert telegram.sent[1].text == "Your server's disk is full."
+    assert telegram.sent[1].text == "From server (not verified):\n\nYour server's disk is full."
     assert models.count == 2
 
 

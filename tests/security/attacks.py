@@ -2,6 +2,7 @@
 
 import ctypes
 import fcntl
+import mmap
 import os
 import resource
 import signal
@@ -27,6 +28,12 @@ def jailed(name: str, at: str, source: str, target: str) -> Json:
 def limited(name: str, at: str, source: str, target: str) -> Json:
     """In a jail of half a second."""
     return run(Jail((source,), target, MEMORY, 0.5, SPACE), partial(attempt, name, at))
+
+
+def beside_much(name: str, at: str, source: str, target: str) -> Json:
+    """In the jail, with a parent that holds as much address space as the child may take."""
+    with mmap.mmap(-1, MEMORY, prot=mmap.PROT_READ):
+        return jailed(name, at, source, target)
 
 
 def free(name: str, at: str, *_: str) -> Json:
@@ -250,7 +257,12 @@ def crash(_: str) -> None:
 
 
 def hog(_: str) -> int:
-    return len(bytearray(MEMORY))
+    # The heap that comes with the fork has free space of its own.
+    return len(bytearray(MEMORY + 2**26))
+
+
+def take_half(_: str) -> int:
+    return len(bytearray(MEMORY // 2))
 
 
 def fill_disk(target: str) -> None:

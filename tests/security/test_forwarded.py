@@ -275,9 +275,9 @@ class TestEverywhere:
         [(code,)] = await path.rows("select code from links")
         stranger = {"chat": STRANGER, "sender": STRANGER}
         await path.gate.receive([message_of(f"/link {code}", forwarded="Ada", **stranger)])
-        assert await path.rows("select count(*) from addresses") == [(1,)]
+        assert await path.rows("select sender from links") == [(None,)]
         await path.gate.receive([message_of(f"/link {code}", **stranger)])
-        assert await path.rows("select count(*) from addresses") == [(2,)]
+        assert await path.rows("select sender from links") != [(None,)]
 
     async def test_an_unknown_command_is_data_too(self, path: MessagePath) -> None:
         assert (await path.tell("/approve A17", forwarded="Eve")).decision == StartTurn()

@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -23,7 +24,7 @@ from tests.cli.checks.contexts import examine_with
 from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
 from tests.flow.path import MEMBER, OWNER, FakeModel, build, message
-from tests.journeys.process import FRIEND, GatewayProcess, configured
+from tests.journeys.process import FRIEND, GatewayProcess, configured, until
 
 ME = 77
 
@@ -64,6 +65,12 @@ async def test_a_friend_in_allow_is_a_member_and_start_tells_how_to_become_the_o
         offered = await process.command("chat", "/link")
         [code] = re.findall(r"/link ([A-Z2-9]{8}) ", offered.told)
         telegram.say(f"/link {code}", ME)
+
+        async def asked() -> bool:
+            return bool(await process.rows("select from links where sender is not null"))
+
+        await until(asked)
+        await process.command("chat", f"/link join {code}")
         await telegram.wait_for(lambda tg: any(sent.chat == ME for sent in tg.sent), 30)
         assert await identities(process) == [f"telegram:{ME}"]
         assert "known to be you" not in (await process.command("doctor")).told
@@ -101,7 +108,9 @@ async def test_the_page_shows_what_is_to_be_settled(process: GatewayProcess) -> 
         async with process.http() as client:
             link = (await client.post("/api/login-links")).json()["url"]
             del client.headers["Authorization"]
-            headers = {"Origin": process.url}
+            host = urlsplit(link).netloc
+            client.headers["Host"] = host
+            headers = {"Origin": f"http://{host}"}
             await client.post("/login", json={"secret": link.partition("#t=")[2]}, headers=headers)
             shown = (await client.get("/people")).text
     assert "nobody on telegram is known to be you" in shown

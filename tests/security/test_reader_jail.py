@@ -16,6 +16,7 @@ import pytest
 from gateway.background.cpu import Cpu, CpuJobFailed
 from gateway.domain.json import Json
 from gateway.ingest import jailed
+from gateway.ingest.limits import MEMORY
 from gateway.sandbox import landlock, seccomp
 from tests.background import cpu_jobs
 from tests.fakes.eventually import eventually
@@ -208,6 +209,14 @@ async def test_a_bomb_ends_its_own_child_alone(cpu: Cpu, site: Site, bomb: str) 
         await result(cpu, attacks.jailed, bomb, "", site)
     assert await result(cpu, attacks.jailed, "read", str(site.source), site) == {"got": "the file"}
     assert await cpu.run(cpu_jobs.process_id, seconds=SECONDS) == before
+
+
+async def test_what_the_parent_holds_is_not_what_the_child_takes(cpu: Cpu, site: Site) -> None:
+    of = str(site.source), str(site.target)
+    taken = await cpu.run(attacks.beside_much, "take_half", "", *of, seconds=SECONDS, memory=2 * MEMORY)
+    assert taken == {"got": MEMORY // 2}
+    with pytest.raises(CpuJobFailed, match=BOMBS["hog"]):
+        await cpu.run(attacks.beside_much, "hog", "", *of, seconds=SECONDS, memory=2 * MEMORY)
 
 
 @pytest.mark.parametrize("bomb", ["hang", "spin"])

@@ -320,6 +320,50 @@ async def test_what_tools_do_still_works(two: Two, dsn: str, server: Server, poo
     assert await two.value("select count(*) from outbox where principal_id = $1", eve.principal) == 1
 
 
+@pytest.mark.parametrize("now", ["paused", "changed", "removed"])
+async def test_a_schedule_whose_chat_became_anothers_is_still_its_persons(two: Two, now: str) -> None:
+    """Its account was parted, say: from now on it answers where they wrote last."""
+    eve, bo = two.eve, two.bo
+    async with two.database.transaction() as tx:
+        await addresses.hand_over(tx, eve.address, bo.principal, bo.session)
+    async with two.database.bound(eve.principal).transaction() as tx:
+        row = await schedules.get(tx, eve.principal, str(eve.schedule))
+        assert row is not None
+        if now == "removed":
+            assert await schedules.remove(tx, row.id)
+            return
+        changed = (
+            await schedules.pause(tx, row.id, paused=True, next_run_at=None)
+            if now == "paused"
+            else await schedules.update(tx, row.id, plan("other"), None, label=Label.KNOWN)
+        )
+    assert changed is not None
+    assert (changed.address_id, changed.label) == (None, Label.UNTRUSTED)
+
+
+async def test_what_members_had_before_is_known_at_best_and_still_theirs_to_change(empty_dsn: str) -> None:
+    async with await Database.connect(empty_dsn) as database:
+        await migrate(database, upto=11)
+        async with database.transaction() as tx:
+            rows = {}
+            for role in (Role.OWNER, Role.MEMBER):
+                who = await principals.add(tx, role, role, [f"fake:{role}"])
+                await sessions.start(tx, who, Label.OWNER)
+                await files.record(tx, who, "a.txt", size=1, mime="", sha256="1", label=Label.OWNER)
+                rows[role] = await schedules.add(tx, who, plan("a"), next_run_at=None, origin="fake")
+        await migrate(database)
+        async with database.connection() as conn:
+            for table in ("sessions", "files", "schedules"):
+                labels = f"select p.role, label from {table} join principals p on p.id = principal_id order by label"
+                assert [tuple(row) for row in await conn.fetch(labels)] == [("owner", 0), ("member", 1)], table
+        mine = rows[Role.MEMBER]
+        assert mine is not None
+        async with database.bound(mine.principal_id).transaction() as tx:
+            for paused in (True, False):
+                assert await schedules.pause(tx, mine.id, paused=paused, next_run_at=None)
+            assert await schedules.update(tx, mine.id, plan("b"), None)
+
+
 async def test_the_embedded_server_gives_members_a_login_from_the_start(tmp_path: Path) -> None:
     home = Environment(tmp_path / "config.json", tmp_path / "data", tmp_path / "data" / "workspace")
     async with reach(home, Config(), mine=True) as database:

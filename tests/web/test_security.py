@@ -8,7 +8,7 @@ from gateway.web.security import split_host
 from gateway.web.v1.routes import MAX_INLINE
 from tests.web.conftest import BEARER, Running, Web
 
-PUBLIC = {"/", "/people", "/channels", "/jobs", "/health", "/login", "/login/state", "/webhook/{name}"}
+PUBLIC = {"/", "/people", "/approvals", "/channels", "/jobs", "/health", "/login", "/login/state", "/webhook/{name}"}
 
 
 def routes(web: Web) -> list[tuple[str, str]]:
@@ -34,6 +34,8 @@ def filled(path: str) -> str:
         "code": "ABCDEFGH",
         "which": "1",
         "source": "ci",
+        "number": "A1",
+        "answer": "approve",
     }
     return path.format(**places)
 

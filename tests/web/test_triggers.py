@@ -370,7 +370,8 @@ class TestFollowing:
             await until(stream, "snapshot")
             task = (await send(web, ci, payload={"build": 7})).json()["task_id"]
             told = (await until(stream, "message"))[-1]["message"]
-        assert (told["text"], told["origin"]) == ("Build 7 failed.", "trigger")
+        marked = "From ci (not verified):\n\nBuild 7 failed."
+        assert (told["text"], told["origin"]) == (marked, "trigger")
         status = (await self.status(web, task, BEARER)).json()
         assert (status["status"], status["result"]) == ("completed", "Build 7 failed.")
         assert '\n{"build": 7}\n' in web.model.prompts[-1].messages[-1].text

@@ -42,7 +42,8 @@ create trigger schedules_label_kept before update of label on schedules
 grant select (id) on tasks to supaclaw_member;
 
 -- A member sees their own rows, and writes only rows that refer, by each foreign key, to rows they see, and that are not
--- trusted as the owner's. A key into the same table stays empty: a policy that asks its own table never ends.
+-- trusted as the owner's: no change of one that is would be possible, so those there are count as known. A key into the
+-- same table stays empty: a policy that asks its own table never ends.
 do $$
 declare
   t record; f record; checks text; r text;
@@ -65,6 +66,10 @@ begin
     end loop;
     if exists (select from pg_attribute where attrelid = t.oid and attname = 'label') then
       checks := checks || ' and label >= 1';            -- 0 is the owner's
+      if has_any_column_privilege('supaclaw_member', t.oid, 'update') then
+        execute format('update supaclaw.%I theirs set label = 1 from supaclaw.principals p
+                        where p.id = theirs.principal_id and p.role <> ''owner'' and theirs.label < 1', t.relname);
+      end if;
     end if;
     if t.relname = 'messages' then
       checks := checks || ' and kind in (''assistant'', ''notice'')';

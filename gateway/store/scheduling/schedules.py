@@ -121,14 +121,15 @@ async def update(
     *,
     label: Label = Label.OWNER,
 ) -> ScheduleRow | None:
-    """Another definition for it, which starts it anew, trusted no more than `label`.
+    """Another definition for it, which starts it anew, trusted no more than `label`; a chat not theirs is forgotten.
 
     None: it is gone, or another live one has the name.
     """
     row = await conn.fetchrow(
         """update schedules s set name = $2, prompt = $3, run_at = $4, cron = $5, zone = $6, misfire = $7,
              include_session_history = $8, next_run_at = $9, completed_at = null, updated_at = now(),
-             label = greatest(label, $10)
+             label = greatest(label, $10),
+             address_id = (select a.id from addresses a where a.id = s.address_id and a.principal_id = s.principal_id)
            where id = $1 and not exists (
              select from schedules o where o.principal_id = s.principal_id and lower(o.name) = lower($2)
                and o.id <> s.id and o.completed_at is null)
@@ -144,10 +145,14 @@ async def update(
 async def pause(
     conn: Connection, schedule: ScheduleId, *, paused: bool, next_run_at: datetime | None
 ) -> ScheduleRow | None:
-    """Let it rest, or go on at its next slot from now on; None when it is gone."""
+    """Let it rest, or go on at its next slot from now on; None when it is gone. A chat not theirs is forgotten.
+
+    For it was handed over to somebody else, and no row that a member writes may refer to it.
+    """
     row = await conn.fetchrow(
-        """update schedules set paused_at = case when $2 then coalesce(paused_at, now()) end,
-             next_run_at = case when completed_at is null then $3::timestamptz end, updated_at = now()
+        """update schedules s set paused_at = case when $2 then coalesce(paused_at, now()) end,
+             next_run_at = case when completed_at is null then $3::timestamptz end, updated_at = now(),
+             address_id = (select a.id from addresses a where a.id = s.address_id and a.principal_id = s.principal_id)
            where id = $1 returning *""",
         schedule,
         paused,

@@ -42,7 +42,7 @@ async def part(site: AtSite, identity: str) -> None:
 async def _pieces(site: Site) -> Mapping[str, str]:
     pairing, part = site.backend.pairing, site.pages.part
     asking, admitted, claims = await pairing.open_requests(), await pairing.admitted(), await pairing.claims()
-    made: dict[str, str] = {"empty": part("nobody")}
+    made: dict[str, str] = {} if claims or asking or admitted else {"nobody": part("nobody")}
     for number, line in enumerate(site.backend.unsettled()):
         made[f"unsettled{number}"] = part("unsettled", f"unsettled{number}", line)
     if claims:

@@ -21,7 +21,7 @@ from tests.store.world import blocked
 
 PHONE, DESK = Address("fake", "bot", "phone"), Address("fake", "bot", "desk")
 GONE, WEB = Address("gone", "bot", "1"), Address("web", "owner", "main")
-TERMINAL, API = Address("terminal", "owner", "main"), Address("api", "owner", "x")
+TERMINAL, API = Address("terminal", "local", "main"), Address("api", "owner", "x")
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ class TestWaiting:
 class TestAlbums:
     async def join(self, world: World, text: str, album: str = "al") -> MessageId | None:
         async with world.database.transaction() as tx:
-            return await unread.join(tx, world.address, album, text)
+            return await unread.join(tx, world.address, album, text, Label.OWNER)
 
     async def test_a_part_joins_what_is_unread(self, world: World) -> None:
         first = await world.ask("one", album="al")
