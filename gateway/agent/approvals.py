@@ -67,7 +67,6 @@ def _line(row: ReviewRow, now: datetime) -> str:
 
 async def _speaker(tx: Connection, at: AddressRow, arrival: InboxRow) -> PrincipalId | None:
     """Who gives an answer, by their account; None for words that count as nobody's: sent with a token, or forwarded."""
-    by_token = at.channel == "api" or (at.channel == "terminal" and at.account != "local")
-    if by_token or not arrival.sender:
+    if at.channel == "api" or at.address.by_token or not arrival.sender:
         return None
     return at.principal_id if at.private else await principals.find(tx, arrival.sender)

@@ -1,6 +1,7 @@
 """What the web is given of a running gateway."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,12 @@ from gateway.store.migrate import outdated
 from gateway.workspace.tree import Workspace
 
 if TYPE_CHECKING:
-    from gateway.web.backend import Backend
+    from gateway.web.backend import Backend, StatusReport
 
 
 def build_backend(parts: Parts) -> "Backend":
     """Imports the web, so it is called once the gateway is ready."""
-    from gateway.web.backend import Backend, StatusReport
+    from gateway.web.backend import Backend
     from gateway.web.origin import page_url
 
     database, started_at = parts.database, parts.clock.now()
@@ -35,24 +36,6 @@ def build_backend(parts: Parts) -> "Backend":
         config = parts.current.config
         return parts.people.unsettled(config.owner.ids, enabled_channels(config.channels))
 
-    async def status() -> StatusReport:
-        now = parts.clock.now()
-        async with database.connection() as conn:
-            older = await outdated(conn)
-            queue = await tasks.queue(conn)
-            today = await steps.spent_since(conn, now.replace(hour=0, minute=0, second=0, microsecond=0))
-        return StatusReport(
-            version=version("supaclaw"),
-            started_at=started_at,
-            model=parts.current.describe().active,
-            queue={status.value: count for status, count in queue.items()},
-            channels=parts.channel_manager.states,
-            today=today,
-            vitals=parts.vitals(),
-            outdated=older or None,
-            unsettled=unsettled(),
-        )
-
     return Backend(
         database=database,
         inbox=parts.inbound,
@@ -62,7 +45,7 @@ def build_backend(parts: Parts) -> "Backend":
         local_token=local_token(parts.environment.data),
         page_name=name,
         webhooks=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, WebhookChannel)},
-        status=status,
+        status=lambda: _status(parts, started_at, unsettled()),
         healthy=lambda: parts.condition.health.well,
         clock=parts.clock,
         uploads=parts.uploads,
@@ -84,4 +67,25 @@ def build_backend(parts: Parts) -> "Backend":
         commands={name: command.summary for name, command in parts.commands.items()},
         on_shed=parts.condition.shed.append,
         on_people_changed=parts.gate.on_people_changed.append,
+    )
+
+
+async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) -> "StatusReport":
+    from gateway.web.backend import StatusReport
+
+    now = parts.clock.now()
+    async with parts.database.connection() as conn:
+        older = await outdated(conn)
+        queue = await tasks.queue(conn)
+        today = await steps.spent_since(conn, now.replace(hour=0, minute=0, second=0, microsecond=0))
+    return StatusReport(
+        version=version("supaclaw"),
+        started_at=started_at,
+        model=parts.current.describe().active,
+        queue={status.value: count for status, count in queue.items()},
+        channels=parts.channel_manager.states,
+        today=today,
+        vitals=parts.vitals(),
+        outdated=older or None,
+        unsettled=unsettled,
     )

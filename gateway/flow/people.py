@@ -8,7 +8,7 @@ from gateway.domain.access import Access, Known, admitted, group_identity_of, id
 from gateway.domain.ids import PrincipalId
 from gateway.domain.inbound import Inbound
 from gateway.domain.ownership import unsettled
-from gateway.domain.principals import Principal, Role
+from gateway.domain.principals import Label, Principal, Role
 from gateway.store.people import pairings, principals
 from gateway.store.people.principals import PrincipalRow
 from gateway.store.pool import Connection, Database
@@ -76,6 +76,10 @@ class People:
     def is_owner(self, principal: PrincipalId) -> bool:
         """Whether this is the owner's data."""
         return principal == self._owner.id
+
+    def own_label(self, principal: PrincipalId) -> Label:
+        """The trust level of this person's own words, said in private or written with an editor."""
+        return Label.OWNER if self.is_owner(principal) else Label.KNOWN
 
     async def learn(self, database: Database, name: str, identities: Mapping[str, str]) -> None:
         """Take over what a configuration says of the owner: the name, and the id on channels where none is fixed yet.

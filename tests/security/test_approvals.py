@@ -51,19 +51,6 @@ DAILY = {"action": "add", "name": "stretch", "cron_expr": "30 8 * * *", "prompt"
 
 
 @pytest.fixture
-def model() -> FakeModel:
-    return FakeModel()
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    (workspace / "SOUL.md").write_text("Be kind.")
-    return workspace
-
-
-@pytest.fixture
 async def path(database: Database, workspace: Path, model: FakeModel) -> MessagePath:
     able = Capabilities(max_text=4096, buttons=True)
     return await build(database, workspace, model, channel=FakeChannel(capabilities=able))
@@ -150,7 +137,7 @@ async def at_work(path: MessagePath, who: str) -> tuple[list[AnyTool], Label]:
     (environment.workspace.root / "notes").mkdir()
     (environment.workspace.root / "notes/a.md").write_text("a")
     for name in ("one", "two"):
-        await plan(path, principal=principal, name=name, label=path.questions.own_label(principal))
+        await plan(path, principal=principal, name=name, label=path.questions.people.own_label(principal))
     async with path.database.transaction() as tx:
         await schedules.pause(tx, schedules.ScheduleId(2), paused=True, next_run_at=None)
     owner = path.people.is_owner(principal)
@@ -161,7 +148,7 @@ async def at_work(path: MessagePath, who: str) -> tuple[list[AnyTool], Label]:
     async def record(*_: object) -> None: ...
 
     services = Services(environment.workspace, record, context=context)
-    return [tool for family in tool_families.discover() for tool in family(services)], path.questions.own_label(
+    return [tool for family in tool_families.discover() for tool in family(services)], path.questions.people.own_label(
         principal
     )
 

@@ -31,19 +31,6 @@ READ = "select label from sessions where id = (select session_id from tasks wher
 
 
 @pytest.fixture
-def model() -> FakeModel:
-    return FakeModel()
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    (workspace / "SOUL.md").write_text("Be kind.")
-    return workspace
-
-
-@pytest.fixture
 async def path(database: Database, workspace: Path, model: FakeModel) -> MessagePath:
     return await build(database, workspace, model, families=tools.discover())
 

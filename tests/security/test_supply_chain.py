@@ -70,7 +70,7 @@ class Registry(BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         if self.headers.get("Authorization") != "Bearer for library/debian":
-            realm = f"http://127.0.0.1:{self.server.server_port}/token"  # type: ignore[attr-defined]
+            realm = f"http://127.0.0.1:{self.server.server_address[1]}/token"
             scope = "for library/debian"
             self.send_response(401)
             self.send_header("WWW-Authenticate", f'Bearer realm="{realm}",service="fake",scope="{quote(scope)}"')

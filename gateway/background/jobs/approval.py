@@ -60,7 +60,7 @@ class Approval:
             review.ordinal or 0,
             review.session_id or SessionId(run.id),
             review.address_id,
-            self._questions.own_label(review.principal_id),
+            self._questions.people.own_label(review.principal_id),
         )
         return await toolbox.run(ToolCall("", review.tool, json.dumps(review.arguments)), caller, base=review.base)
 
@@ -80,7 +80,7 @@ class Approval:
         at = await self._questions.place(tx, review) if review.state == "approved" else None
         asking = await _open_session(tx, review, at.session_id if at else None)
         await tasks.hold(tx, run)
-        own, said = self._questions.own_label(review.principal_id), None
+        own, said = self._questions.people.own_label(review.principal_id), None
         text = AssistantText(await self._words(tx, review, own, outcome), final=False)
         label = max(own, outcome.label if outcome else own)
         if asking is not None:

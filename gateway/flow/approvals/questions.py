@@ -16,7 +16,6 @@ from gateway.domain.diff import for_chat
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId, ReviewId
 from gateway.domain.json import JsonObject
-from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.texts import storable
 from gateway.domain.tools import Caller, Change, ToolFailed
 from gateway.domain.transcript import Notice
@@ -58,11 +57,7 @@ class Questions:
                 log.warning("questions.wait", error=str(exc))
             return {"waiting_for_approval": f"A{review}", "message": WAITING}
 
-        return Policy(self.own_label(principal), ask)
-
-    def own_label(self, principal: PrincipalId) -> Label:
-        """The trust level of what this person says in private."""
-        return label_of(Role.OWNER if self.people.is_owner(principal) else Role.MEMBER, private=True)
+        return Policy(self.people.own_label(principal), ask)
 
     async def look(self) -> datetime | None:
         """Put what nobody has been shown, close what is too old; when the next one is."""

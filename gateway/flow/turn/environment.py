@@ -94,8 +94,7 @@ class AgentEnvironments:
         self._built.clear()
 
     def _labels(self, database: Database, principal: PrincipalId) -> ContentLabels:
-        own = Label.OWNER if self.people.is_owner(principal) else Label.KNOWN
-        return ContentLabels(database, principal, own, self._harmless)
+        return ContentLabels(database, principal, self.people.own_label(principal), self._harmless)
 
     def _build(self, principal: PrincipalId) -> AgentEnvironment:
         owner = self.people.is_owner(principal)
@@ -104,7 +103,7 @@ class AgentEnvironments:
         workspace = self._workspace if owner else self._apart(principal, self._labels(database, principal))
         if not owner:
             workspace.quota = self._quotas.setdefault(principal, Quota(workspace.root, self.member_mb))
-        own = Label.OWNER if owner else Label.KNOWN
+        own = self.people.own_label(principal)
         post = self.send_tool.bound(database).of(principal, workspace, own) if self.send_tool else no_chats
         zone = partial(self._zone, workspace, owner)
         context = PrincipalContext(principal, Role.OWNER if owner else Role.MEMBER, database.run, self.clock, zone)
