@@ -180,11 +180,11 @@ class GatewayProcess:
         self._heard = asyncio.Event()
 
     def _environ(self, more: Mapping[str, str]) -> dict[str, str]:
-        """Nothing of the developer's own settings, keys or models reaches it."""
+        """Nothing of the developer's own settings, keys or models reaches it, nor the tracer, which doubles its CPU."""
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if not (name.startswith("SUPACLAW_") or name.endswith(("_API_KEY", "_PROXY", "_proxy")))
+            if not (name.startswith(("SUPACLAW_", "COVERAGE_")) or name.endswith(("_API_KEY", "_PROXY", "_proxy")))
         }
         own = {"SUPACLAW_PORT": "0", "OLLAMA_HOST": "127.0.0.1:1", "HOME": str(self.home), "NO_COLOR": "1"}
         database = {"SUPACLAW_DATABASE_URL": self.dsn} if self.dsn else {}
