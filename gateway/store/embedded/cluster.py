@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gateway.domain.errors import OwnerMustAct
+from gateway.config.durable import needing_room
+from gateway.domain.errors import DiskFull, OwnerMustAct
 from gateway.store.embedded.passwords import Passwords, read_passwords
 from gateway.store.embedded.programs import find_programs, named_uid, service_uid
-from gateway.store.embedded.serverlog import reason
+from gateway.store.embedded.serverlog import out_of_room, reason
 
 SUPERUSER = "postgres"
 ROLE = "supaclaw"
@@ -72,10 +73,9 @@ class _Draft:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(mode=0o700)
         try:
-            self._fill()
-            self._publish()
-        except OSError as error:
-            raise OwnerMustAct(f"The database cannot be set up in {self._target.parent}: {error}") from error
+            with needing_room(f"The database cannot be set up in {self._target.parent}", OwnerMustAct):
+                self._fill()
+                self._publish()
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -92,10 +92,11 @@ class _Draft:
             self._sql(
                 where, DATABASE, ["create extension vector", "revoke create on schema public from public"], folder
             )
+            (data / SOCKETS).mkdir(mode=0o700)
+            self._run("initdb", ["--sync-only", f"--pgdata={where}/data"], folder)
 
     def _publish(self) -> None:
         data = self._folder / "data"
-        (data / SOCKETS).mkdir(mode=0o700)
         give(data, service_uid())
         data.rename(self._target)
         with opened(self._target.parent) as parent:
@@ -108,12 +109,15 @@ class _Draft:
     def _run(self, program: str, arguments: Sequence[str], folder: int, text: str = "") -> None:
         done = self._programs.run(program, *arguments, keep=[folder, self._lock], text=text)
         if done.returncode != 0:
-            raise OwnerMustAct(f"The database cannot be set up in {self._target.parent}: {reason(done.stdout)}")
+            why = reason(done.stdout)
+            kind = DiskFull if out_of_room(why, self._folder) else OwnerMustAct
+            raise kind(f"The database cannot be set up in {self._target.parent}: {why}")
 
 
 def _initdb_arguments(where: str) -> list[str]:
     return [
         f"--pgdata={where}/data",
+        "--no-sync",
         f"--pwfile={where}/password",
         f"--username={SUPERUSER}",
         "--auth=scram-sha-256",
