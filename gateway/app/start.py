@@ -5,14 +5,12 @@ import faulthandler
 import os
 import signal
 from contextlib import AsyncExitStack
-from functools import partial
 
 from gateway.app.archive.place import check_finished
 from gateway.app.current import Current
 from gateway.app.database import postgres
 from gateway.app.gateway import TOLD, Gateway
 from gateway.app.local import listening, reserved, url
-from gateway.app.room import with_room
 from gateway.app.upgrade import taken_over
 from gateway.app.wiring import Parts
 from gateway.config.channels import enabled_channels
@@ -45,29 +43,16 @@ def run(environment: Environment) -> int:
     with hold_instance(environment.data), logging_to(environment.data / "logs", mask):
         check_finished(environment.data)
         starts = record_start(environment.data, SystemClock())
-        uvloop.run(_serve_with_room(environment, config, failpoints, mask, starts))
+        uvloop.run(_serve(environment, config, failpoints, mask, starts))
         record_stop(environment.data)
     return 0
 
 
-async def _serve_with_room(
+async def _serve(
     environment: Environment, config: Config, failpoints: Failpoints, mask: SecretMask, starts: Starts
 ) -> None:
-    stop = _stop_signal()
-    serve = partial(_serve, environment, config, failpoints, mask, starts, stop)
-    await with_room(serve, stop, environment.data)
-
-
-async def _serve(
-    environment: Environment,
-    config: Config,
-    failpoints: Failpoints,
-    mask: SecretMask,
-    starts: Starts,
-    stop: asyncio.Event,
-) -> None:
     """Start, run, stop. What is slow to import is imported in a thread while Postgres starts."""
-    clock = SystemClock()
+    stop, clock = _stop_signal(), SystemClock()
     async with AsyncExitStack() as stack:
         socket = stack.enter_context(listening(config.web.host, config.web.port))
         stack.enter_context(reserved(socket))

@@ -6,11 +6,10 @@ from contextlib import contextmanager
 
 from asyncpg import InterfaceError, PostgresError
 
-from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct, RunLost, SupaclawError, TryAgainLater
+from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, SupaclawError, TryAgainLater
 
 RUN_LOST = "SW001"
 OWNER_MUST_ACT = "SW002"
-DISK_FULL = "53100"
 _DOWN = ("08", "25006", "25P03", "25P04", "53", "57P", "58")
 """SQLSTATE beginnings: connection, read-only server, a transaction out of its time, out of disk or slots, shutdown, the
 server's own I/O."""
@@ -61,8 +60,6 @@ def _translate_state(error: PostgresError) -> SupaclawError | None:
         return OwnerMustAct("A pooler stands before the database: add ?pool_mode=transaction to the database URL")
     if state.startswith(_REFUSED):
         return OwnerMustAct(f"The database refuses us: {error}; check the database URL")
-    if state == DISK_FULL:
-        return DiskFull(f"The database has no room on its disk: {str(error).splitlines()[0]}")
     if state.startswith(_CONFLICT):
         return Conflict(f"The database is too busy: {error}")
     if state.startswith(_BUSY):

@@ -59,6 +59,15 @@ def give(path: Path, uid: int) -> None:
                 os.chown(name, uid, uid, follow_symlinks=False)
 
 
+def restore_settings(folder: Path, uid: int) -> None:
+    """Put back the settings that a power cut emptied: with those of Postgres, the server would be open to others."""
+    for name, ours in (("postgresql.conf", _SETTINGS.read_bytes()), ("pg_hba.conf", _ACCESS.encode())):
+        file = folder / name
+        if not file.exists() or not file.read_bytes().strip(b"\0 \n"):
+            file.write_bytes(ours)
+            os.chown(file, uid, uid)
+
+
 class _Draft:
     """A cluster in the making. It holds `lock` as long as one of its programs runs, even when we are killed."""
 

@@ -6,16 +6,18 @@ exactly when none of them is left, whatever a stale pid file says.
 
 import fcntl
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NoReturn
 
 from gateway.domain.errors import DiskFull, OwnerMustAct
-from gateway.store.embedded.cluster import SOCKETS, give, opened, reach
+from gateway.store.embedded.cluster import SOCKETS, give, opened, reach, restore_settings
 from gateway.store.embedded.programs import Programs, find_programs, service_uid
 from gateway.store.embedded.serverlog import ServerLog, out_of_room, reason
 
 _PID_FILE = "postmaster.pid"
+_FOLDER = re.compile(r"/proc/self/fd/\d+")
 _LEFT = (_PID_FILE, f"{SOCKETS}/.s.PGSQL.5432.lock")
 
 
@@ -68,6 +70,7 @@ class Postmaster:
             if since is not None:
                 self._give_up(self._log.reason(since))
             self._clear(lock)
+            restore_settings(self._folder, programs.uid)
             since = self._log.size()
             self._spawn(programs, lock)
         finally:
@@ -99,6 +102,7 @@ class Postmaster:
             programs.run("pg_ctl", "start", "--no-wait", "--silent", *where, keep=[lock], log=output)
 
     def _give_up(self, why: str) -> NoReturn:
+        why = _FOLDER.sub(str(self._folder), why)
         if out_of_room(why, self._folder):
             raise DiskFull(f"Postgres does not start, the disk of {self._folder} is full: {why}")
         raise OwnerMustAct(f"Postgres does not start: {why} (see {self._log.path})")
