@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NoReturn
 
+from gateway.background.upkeep import kept_up
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
 from gateway.config.model import Config
@@ -45,10 +45,10 @@ async def postgres(environment: Environment, config: Config, *, mine: bool) -> A
         return
     server = EmbeddedPostgres(environment.data)
     found_running = server.is_running
-    watch: asyncio.Task[NoReturn] | None = None
+    watch: asyncio.Task[None] | None = None
     try:
         dsn = await _started(server)
-        watch = asyncio.create_task(server.supervise(), name="postgres")
+        watch = asyncio.create_task(kept_up("postgres", server.supervise), name="postgres")
         yield f"{dsn}&member_password={server.member_password}"
     finally:
         if watch is not None:

@@ -28,6 +28,7 @@ from gateway.config.load import load
 from gateway.config.model import Config
 from gateway.config.starts import Starts, record_start, record_stop
 from gateway.domain.clock import Clock
+from gateway.domain.ids import InstanceId
 from gateway.flow.channels.manager import preload
 from gateway.flow.people import People, meet
 from gateway.llm.client import build_client
@@ -73,28 +74,30 @@ class _Start:
             socket = stack.enter_context(listening(self.config.web.host, self.config.web.port))
             stack.enter_context(reserved(socket))
             record_address(data, url(socket))
-            fill_new_workspace(self.environment.workspace)
             waiting = Waiting(socket, data, clock)
             if run := await waiting.unless(stop, self._started(stack, waiting, stop, clock)):
                 await run(socket)
 
     async def _started(self, stack: AsyncExitStack, waiting: Waiting, stop: asyncio.Event, clock: Clock) -> Run:
         """What is slow to import is imported in a thread while Postgres starts."""
-        environment, config, instance = self.environment, self.config, instance_id(self.environment.data)
+        environment, config = self.environment, self.config
         preloaded = asyncio.create_task(asyncio.to_thread(preload, enabled_channels(config.channels)), name="preload")
         stack.callback(preloaded.cancel)
 
-        async def reach(opened: AsyncExitStack) -> str:
-            return await opened.enter_async_context(postgres(environment, config, mine=True))
+        async def reach(opened: AsyncExitStack) -> tuple[InstanceId, str]:
+            fill_new_workspace(environment.workspace)
+            return instance_id(environment.data), await opened.enter_async_context(
+                postgres(environment, config, mine=True)
+            )
 
         async def take_over(opened: AsyncExitStack) -> tuple[Database, People]:
             database = await opened.enter_async_context(await Database.connect(dsn))
             await opened.enter_async_context(taken_over(environment, config, database, instance))
+            await renew(Workspace(environment.workspace))
             return database, await meet(database, config.owner.name, config.owner.ids)
 
-        dsn = await waiting.until(stack, reach)
+        instance, dsn = await waiting.until(stack, reach)
         database, people = await waiting.until(stack, take_over)
-        await renew(Workspace(environment.workspace))
         current = Current(config, await build_client(config.models, os.environ, clock))
         await preloaded
         parts = Parts(environment, current, database, people, instance, self.failpoints, self.starts, stop, clock)

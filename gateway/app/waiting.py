@@ -13,6 +13,7 @@ from typing import TypeVar
 import structlog
 
 from gateway.app.local import local_token
+from gateway.config.durable import disk_full
 from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
 
@@ -44,7 +45,10 @@ class Waiting:
             async with AsyncExitStack() as opened:
                 try:
                     made = await attempt(opened)
-                except* TryAgainLater as outage:
+                except* (TryAgainLater, OSError) as outage:
+                    _, other = outage.split(TryAgainLater)
+                    if other is not None and not disk_full(other):
+                        raise
                     self._tell(outage)
                 else:
                     stack.push_async_exit(opened.pop_all())

@@ -3,11 +3,10 @@
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
-from gateway.domain.errors import DiskFull, SupaclawError
+from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PROBE = 2**20
@@ -66,10 +65,6 @@ def has_room(folder: Path) -> bool:
     return True
 
 
-@contextmanager
-def needing_room(what: str, otherwise: type[SupaclawError]) -> Iterator[None]:
-    """Raise `DiskFull` for an `OSError` from a full disk, `otherwise` for any other; `what` begins the text."""
-    try:
-        yield
-    except OSError as error:
-        raise (DiskFull if disk_full(error) else otherwise)(f"{what}: {error}") from error
+def blame(error: OSError) -> type[SupaclawError]:
+    """As what to raise it: a full disk can be waited for."""
+    return DiskFull if disk_full(error) else OwnerMustAct

@@ -6,10 +6,11 @@ from contextlib import contextmanager
 
 from asyncpg import InsufficientPrivilegeError, InterfaceError, InternalClientError, PostgresError
 
-from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, SupaclawError
+from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct, RunLost, SupaclawError
 
 RUN_LOST = "SW001"
 OWNER_MUST_ACT = "SW002"
+DISK_FULL = "53100"
 _OWN = ("21", "22", "23", "44", "54")
 """SQLSTATE classes of what a statement was given: it is wrong, not unique, too much. Only these are its own fault."""
 _CONFLICT = ("40001", "40P01")
@@ -87,6 +88,8 @@ def _translate_state(error: PostgresError) -> SupaclawError | None:
         return Conflict(f"The database is too busy: {_line(error)}")
     if state.startswith(_BUSY):
         return DatabaseDown(f"The database is too busy: {_line(error)}")
+    if state == DISK_FULL:
+        return DiskFull(f"The database's disk is full: {_line(error)}")
     if state.startswith(_DOWN):
         return DatabaseDown(f"The database is not available: {_line(error)}")
     return _refused(error)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gateway.config.durable import needing_room
+from gateway.config.durable import blame
 from gateway.domain.errors import DiskFull, OwnerMustAct
 from gateway.store.embedded.passwords import Passwords, read_passwords
 from gateway.store.embedded.programs import find_programs, named_uid, service_uid
@@ -82,9 +82,10 @@ class _Draft:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(mode=0o700)
         try:
-            with needing_room(f"The database cannot be set up in {self._target.parent}", OwnerMustAct):
-                self._fill()
-                self._publish()
+            self._fill()
+            self._publish()
+        except OSError as error:
+            raise blame(error)(f"The database cannot be set up in {self._target.parent}: {error}") from error
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -18,7 +18,7 @@ from asyncpg.exceptions import (
     UniqueViolationError,
 )
 
-from gateway.config.durable import needing_room
+from gateway.config.durable import blame
 from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct, SupaclawError
 from gateway.store.embedded.cluster import DATABASE, MEMBERS, ROLE, SOCKETS, SUPERUSER, ensure_cluster, member_role
 from gateway.store.embedded.passwords import read_passwords
@@ -56,9 +56,11 @@ class EmbeddedPostgres:
 
     async def start(self) -> str:
         """The DSN, once a login works; makes the cluster if there is none. Raises `OwnerMustAct` if it cannot run."""
-        with needing_room("The embedded database cannot be used", OwnerMustAct):
+        try:
             await asyncio.to_thread(ensure_cluster, self._folder, self._keys)
             return await self._bring_up()
+        except OSError as error:
+            raise blame(error)(f"The embedded database cannot be used: {error}") from error
 
     async def stop(self) -> None:
         """End the server: connections are cut, committed data is safe."""
