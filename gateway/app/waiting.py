@@ -71,6 +71,8 @@ class Waiting:
         while isinstance(first := outage.exceptions[0], BaseExceptionGroup):
             outage = first
         self.why = str(first)
+        if disk_full(first):
+            self.why = f"the disk is full: {self.why}; make room (64 MB) in {self.data}, and it goes on by itself"
         if self.clock.monotonic() >= self._tell_at:
             self._tell_at = self.clock.monotonic() + TELL_EVERY
             log.warning("start.waits", error=self.why)

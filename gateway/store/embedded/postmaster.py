@@ -104,7 +104,7 @@ class Postmaster:
     def _give_up(self, why: str) -> NoReturn:
         why = _FOLDER.sub(str(self._folder), why)
         if out_of_room(why, self._folder):
-            raise DiskFull(f"Postgres does not start, the disk of {self._folder} is full: {why}")
+            raise DiskFull(f"Postgres does not start: {why}")
         raise OwnerMustAct(f"Postgres does not start: {why} (see {self._log.path})")
 
     def _clear(self, lock: int) -> None:
