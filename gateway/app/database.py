@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
+from gateway.background.upkeep import kept_up
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
 from gateway.config.model import Config
@@ -11,6 +12,9 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import check_schema
 from gateway.store.pool import Database
+
+PAUSES = (0.2, 1.0)
+"""Seconds between the starts of an embedded server before it counts as one that cannot."""
 
 
 @asynccontextmanager
@@ -41,13 +45,24 @@ async def postgres(environment: Environment, config: Config, *, mine: bool) -> A
         return
     server = EmbeddedPostgres(environment.data)
     found_running = server.is_running
-    dsn = await server.start()
-    watch = asyncio.create_task(server.supervise(), name="postgres")
+    watch: asyncio.Task[None] | None = None
     try:
+        dsn = await _started(server)
+        watch = asyncio.create_task(kept_up("postgres", server.supervise), name="postgres")
         yield f"{dsn}&member_password={server.member_password}"
     finally:
-        watch.cancel()
-        with suppress(asyncio.CancelledError):
-            await watch
+        if watch is not None:
+            watch.cancel()
+            await asyncio.wait([watch])
         if mine or not (found_running or holder(environment.data)):
             await server.stop()
+
+
+async def _started(server: EmbeddedPostgres) -> str:
+    """A server that was killed while it started is not one that cannot start: only who fails again and again is."""
+    for pause in PAUSES:
+        try:
+            return await server.start()
+        except OwnerMustAct:
+            await asyncio.sleep(pause)
+    return await server.start()

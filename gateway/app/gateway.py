@@ -62,11 +62,15 @@ class Gateway:
         else:
             self._parts.worker.wake()
 
-    async def run(self, listener: Listener, socket: socket.socket) -> None:
+    async def prepare(self) -> Mapping[str, ChannelSpec]:
+        """Know who may come in, take up what a crash left; returns the channels to open. Raises `TryAgainLater`."""
+        opened = await self._admit(self._parts.current.config)
+        await self._resume()
+        return opened
+
+    async def run(self, opened: Mapping[str, ChannelSpec], listener: Listener, socket: socket.socket) -> None:
         """Work until told to stop, then let what runs end; raises `OwnerMustAct` once another gateway took over."""
         async with asyncio.TaskGroup() as group:
-            opened = await self._admit(self._parts.current.config)
-            await self._resume()
             await self._parts.channel_manager.apply(opened, self._parts.gate.receive, group)
             running = self._start(group, listener)
             running += await self._after_ready(group, socket)

@@ -2,17 +2,20 @@
 
 import errno
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
 
+from gateway.config.durable import make_once, overwrite
 from gateway.domain.errors import OwnerMustAct
 from gateway.llm.client import Description
+
+_PAGE = re.compile(r"claw-[0-9a-f]{20}\.localhost")
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -71,23 +74,23 @@ def url(listening: socket.socket) -> str:
 
 def local_token(data: Path) -> str:
     """The credential of programs on this machine that may read the data folder; a new one at every start."""
-    return _kept(data / "keys" / "local-token", f"claw_{token_urlsafe(32)}")
+    token = f"claw_{token_urlsafe(32)}"
+    path = data / "keys" / "local-token"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600)) as file:
+        overwrite(file.fileno(), f"{token}\n".encode())
+    return token
 
 
 def page_name(data: Path) -> str:
     """The page's host name on this machine, the same at every start; no other program can guess it."""
     path = data / "keys" / "page-name"
     with suppress(FileNotFoundError):
-        if name := path.read_text(encoding="ascii").strip():
+        if _PAGE.fullmatch(name := path.read_text(errors="replace").strip()):
             return name
-    return _kept(path, f"claw-{token_hex(10)}.localhost")
-
-
-def _kept(path: Path, secret: str) -> str:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(path, "w", encoding="ascii", opener=partial(os.open, mode=0o600)) as file:
-        file.write(f"{secret}\n")
-    return secret
+    path.unlink(missing_ok=True)
+    make_once(path, (name := f"claw-{token_hex(10)}.localhost").encode())
+    return name
 
 
 def announce(address: str, command: str | None, link: Callable[[], str], model: Description) -> None:

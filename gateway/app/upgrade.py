@@ -13,7 +13,7 @@ from gateway.app.archive.manifest import CHANNELS, KEYS, PRINCIPALS
 from gateway.background.watch.health import EVERY_SECONDS, GATEWAY, LEASE_SECONDS, being_the_gateway
 from gateway.config.environment import Environment
 from gateway.config.model import Config
-from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.domain.errors import DiskFull, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
 from gateway.store import leases
 from gateway.store.migrate import Schema, migrate, schema_of
@@ -72,7 +72,7 @@ async def _save(environment: Environment, config: Config, database: Database, sc
     roots = (environment.workspace, *(environment.data / name for name in (PRINCIPALS, KEYS, CHANNELS)))
     need = await asyncio.to_thread(lambda: sum(map(size_of, roots))) + 2 * await size_of_tables(database)
     if (free := shutil.disk_usage(folder).free) < need:
-        raise OwnerMustAct(
+        raise DiskFull(
             f"the backup before this upgrade takes up to {need / 1e6:.0f} MB in {folder}, where {free / 1e6:.0f} MB "
             "are free: make room, or put a link to a folder on a larger disk in its place"
         )

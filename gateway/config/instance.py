@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from gateway.config.durable import make_once, overwrite
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import InstanceId
 
@@ -23,8 +24,7 @@ def hold_instance(data: Path) -> Iterator[None]:
     try:
         if not any(_try_lock(handle) for _ in range(_LOCK_TRIES)):
             raise OwnerMustAct(f"a gateway already runs on {data} (pid {holder(data)}); `supaclaw down` stops it")
-        os.truncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        overwrite(handle, f"{os.getpid()}\n".encode())
         yield
     finally:
         os.close(handle)
@@ -53,9 +53,8 @@ def instance_id(data: Path) -> InstanceId:
     with suppress(FileNotFoundError, ValueError):
         return InstanceId(UUID(path.read_text(encoding="ascii").strip()))
     identity = InstanceId(uuid4())
-    beside = path.with_suffix(".new")
-    beside.write_text(f"{identity}\n", encoding="ascii")
-    beside.replace(path)
+    path.unlink(missing_ok=True)
+    make_once(path, f"{identity}\n".encode())
     return identity
 
 

@@ -5,6 +5,7 @@ SupaclawError
 │   └── ConfigError
 └── TryAgainLater    a temporary condition (database down, lease lost); safe to retry
     ├── DatabaseDown
+    │   └── DiskFull
     └── RunLost
 """
 
@@ -27,6 +28,10 @@ class TryAgainLater(SupaclawError):
 
 class DatabaseDown(TryAgainLater):
     """Postgres cannot be reached."""
+
+
+class DiskFull(DatabaseDown):
+    """Postgres, or a start, has no room on the disk; it goes on when there is some."""
 
 
 class RunLost(TryAgainLater):

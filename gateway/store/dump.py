@@ -46,15 +46,15 @@ class Snapshot:
 @asynccontextmanager
 async def snapshot(db: Database) -> AsyncIterator[Snapshot]:
     """Look at one instant while others go on writing; raises `OwnerMustAct` if there is nothing, or not all, to see."""
-    try:
-        async with db.transaction() as connection:
+    async with db.transaction() as connection:
+        try:
             await connection.execute("set transaction isolation level repeatable read read only")
             await speak_plainly(connection)
             yield await _looked_at(connection)
-    except UndefinedTableError as error:
-        raise OwnerMustAct("The database holds nothing of SupaClaw; check database.url") from error
-    except InsufficientPrivilegeError as error:
-        raise OwnerMustAct(f"The database role may not read everything ({error}): connect as its owner") from error
+        except UndefinedTableError as error:
+            raise OwnerMustAct("The database holds nothing of SupaClaw; check database.url") from error
+        except InsufficientPrivilegeError as error:
+            raise OwnerMustAct(f"The database role may not read everything ({error}): connect as its owner") from error
 
 
 _PLAIN = {

@@ -4,38 +4,60 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from asyncpg import InterfaceError, PostgresError
+from asyncpg import InsufficientPrivilegeError, InterfaceError, InternalClientError, PostgresError
 
-from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, SupaclawError, TryAgainLater
+from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct, RunLost, SupaclawError
 
 RUN_LOST = "SW001"
 OWNER_MUST_ACT = "SW002"
-_DOWN = ("08", "25006", "25P03", "25P04", "53", "57P", "58")
-"""SQLSTATE beginnings: connection, read-only server, a transaction out of its time, out of disk or slots, shutdown, the
-server's own I/O."""
+DISK_FULL = "53100"
+_OWN = ("21", "22", "23", "44", "54")
+"""SQLSTATE classes of what a statement was given: it is wrong, not unique, too much. Only these are its own fault."""
 _CONFLICT = ("40001", "40P01")
 _BUSY = ("55P03", "57014")
 """A lock not to be had, a statement cancelled: the same may work in a moment."""
+_DOWN = ("08", "25P03", "25P04", "53", "57P", "58")
+"""SQLSTATE beginnings: connection, a transaction out of its time, out of disk or slots, shutdown, the server's own
+I/O. Any other one says that the server works and refuses us."""
 _GONE = re.compile("clos(ed|ing)|released back to the pool")
-_REFUSED = ("28", "3D000")
-"""Wrong user or password, no such database."""
 
 
-class Conflict(TryAgainLater):
+class Conflict(DatabaseDown):
     """Two transactions were in each other's way (serialization failure, deadlock); the same works at once."""
 
 
 @contextmanager
-def translated(*also_down: type[Exception]) -> Iterator[None]:
-    """Raise one of our errors for what asyncpg raises, if there is one for it; `also_down` counts as down too."""
-    foreign: tuple[type[Exception], ...] = (PostgresError, InterfaceError, ConnectionError, TimeoutError, *also_down)
+def reaching() -> Iterator[None]:
+    """Raise `DatabaseDown` for whatever fails before the first statement: no statement can be the reason."""
     try:
         yield
-    except foreign as error:
+    except SupaclawError:
+        raise
+    except Exception as error:
+        raise (_translate(error) or _refused(error)) from error
+
+
+@contextmanager
+def translated(*, denying: bool = False) -> Iterator[None]:
+    """Raise one of our errors for what asyncpg raises, unless what was asked for is the reason.
+
+    With `denying`, a lack of rights is one such reason: whoever asks is not allowed all that there is.
+    """
+    try:
+        yield
+    except (PostgresError, InterfaceError, InternalClientError, ConnectionError, TimeoutError) as error:
+        if denying and isinstance(error, InsufficientPrivilegeError):
+            raise
         ours = _translate(error)
         if ours is None:
             raise
         raise ours from error
+
+
+def _refused(error: Exception) -> DatabaseDown:
+    """It may be mended there without us, so it is no reason to end, or to give anything up."""
+    cure = "check database.url, and on its server the role, what it may do and its limits"
+    return DatabaseDown(f"The database refuses us: {_line(error)}; {cure}")
 
 
 def _translate(error: Exception) -> SupaclawError | None:
@@ -44,10 +66,14 @@ def _translate(error: Exception) -> SupaclawError | None:
             return _translate_state(error)
         case InterfaceError():
             return DatabaseDown(f"The database connection is gone: {error}") if _GONE.search(str(error)) else None
+        case InternalClientError():
+            return _refused(error)
         case TimeoutError():
             return DatabaseDown("The database did not answer in time")
+        case OSError():
+            return DatabaseDown(f"The database cannot be reached: {_line(error)}; check that its server runs")
         case _:
-            return DatabaseDown(f"The database cannot be reached: {error}")
+            return None
 
 
 def _translate_state(error: PostgresError) -> SupaclawError | None:
@@ -56,12 +82,18 @@ def _translate_state(error: PostgresError) -> SupaclawError | None:
         return RunLost(str(error))
     if state == OWNER_MUST_ACT:
         return OwnerMustAct(str(error))
-    if "unsupported startup parameter" in str(error):
-        return OwnerMustAct("A pooler stands before the database: add ?pool_mode=transaction to the database URL")
-    if state.startswith(_REFUSED):
-        return OwnerMustAct(f"The database refuses us: {error}; check the database URL")
+    if state.startswith(_OWN):
+        return None
     if state.startswith(_CONFLICT):
-        return Conflict(f"The database is too busy: {error}")
+        return Conflict(f"The database is too busy: {_line(error)}")
     if state.startswith(_BUSY):
-        return TryAgainLater(f"The database is too busy: {error}")
-    return DatabaseDown(f"The database is not available: {error}") if state.startswith(_DOWN) else None
+        return DatabaseDown(f"The database is too busy: {_line(error)}")
+    if state == DISK_FULL:
+        return DiskFull(f"The database's disk is full: {_line(error)}")
+    if state.startswith(_DOWN):
+        return DatabaseDown(f"The database is not available: {_line(error)}")
+    return _refused(error)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

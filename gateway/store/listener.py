@@ -14,7 +14,7 @@ log = structlog.get_logger()
 
 _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 10.0
-_FOREIGN = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+_FOREIGN = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 class Listener:

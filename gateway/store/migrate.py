@@ -7,9 +7,14 @@ from hashlib import sha256
 from pathlib import Path
 
 import structlog
-from asyncpg.exceptions import InsufficientPrivilegeError, InvalidSchemaNameError, UndefinedTableError
+from asyncpg.exceptions import (
+    InsufficientPrivilegeError,
+    InvalidSchemaNameError,
+    SyntaxOrAccessError,
+    UndefinedTableError,
+)
 
-from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.store.pool import Connection, Database, take_long
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -104,13 +109,17 @@ async def migrate(db: Database, folder: Path = MIGRATIONS, *, upto: int | None =
     if not missing:
         return
     await check_server(db)
-    try:
-        for migration in missing:
-            if schema.number:
-                log.info("schema.upgrading", migration=migration.name, last=schema.newest)
-            await _apply(db, migration)
-    except InsufficientPrivilegeError as error:
-        raise OwnerMustAct(f"The database role may not set up the schema ({error}): connect as its owner") from error
+    for migration in missing:
+        if schema.number:
+            log.info("schema.upgrading", migration=migration.name, last=schema.newest)
+        async with db.transaction() as connection:
+            try:
+                await _apply(connection, migration)
+            except InsufficientPrivilegeError as error:
+                why = f"The database role may not set up the schema ({error}): connect as its owner"
+                raise OwnerMustAct(why) from error
+            except SyntaxOrAccessError as error:
+                raise OwnerMustAct(f"{migration.name} does not fit this database: {error}") from error
 
 
 async def check_server(db: Database) -> None:
@@ -133,13 +142,13 @@ def known_schema() -> int:
 
 
 async def _applied(db: Database) -> Mapping[int, str]:
-    try:
-        async with db.connection() as connection:
+    async with db.connection() as connection:
+        try:
             rows = await connection.fetch("select number, sha256 from supaclaw.migrations")
-    except (UndefinedTableError, InvalidSchemaNameError):
-        return {}
-    except InsufficientPrivilegeError as error:
-        raise OwnerMustAct("The schema `supaclaw` belongs to another role; connect as its owner") from error
+        except (UndefinedTableError, InvalidSchemaNameError):
+            return {}
+        except InsufficientPrivilegeError as error:
+            raise DatabaseDown("The schema `supaclaw` belongs to another role; connect as its owner") from error
     return {row["number"]: row["sha256"] for row in rows}
 
 
@@ -157,21 +166,20 @@ def _missing(migrations: Sequence[Migration], applied: Mapping[int, str]) -> lis
     return [migration for migration in migrations if migration.number not in applied]
 
 
-async def _apply(db: Database, migration: Migration) -> None:
-    async with db.transaction() as connection:
-        await take_long(connection)
-        await connection.execute("select pg_advisory_xact_lock($1)", _LOCK, timeout=_LONGEST)
-        await connection.execute(_LEDGER)
-        done = "select exists (select from supaclaw.migrations where number = $1)"
-        if await connection.fetchval(done, migration.number):  # by another process, while we waited
-            return
-        await connection.execute(migration.sql, timeout=_LONGEST)
-        await connection.execute(
-            "insert into supaclaw.migrations (number, name, sha256) values ($1, $2, $3)",
-            migration.number,
-            migration.name,
-            migration.sha256,
-        )
+async def _apply(tx: Connection, migration: Migration) -> None:
+    await take_long(tx)
+    await tx.execute("select pg_advisory_xact_lock($1)", _LOCK, timeout=_LONGEST)
+    await tx.execute(_LEDGER)
+    done = "select exists (select from supaclaw.migrations where number = $1)"
+    if await tx.fetchval(done, migration.number):  # by another process, while we waited
+        return
+    await tx.execute(migration.sql, timeout=_LONGEST)
+    await tx.execute(
+        "insert into supaclaw.migrations (number, name, sha256) values ($1, $2, $3)",
+        migration.number,
+        migration.name,
+        migration.sha256,
+    )
 
 
 def _read(path: Path) -> Migration:

@@ -13,7 +13,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.store.connecting import ANSWER_WITHIN, ends_transactions, open_pool, settings
 from gateway.store.dsn import UNREADABLE, parse_dsn
-from gateway.store.failures import Conflict, translated
+from gateway.store.failures import Conflict, reaching, translated
 from gateway.store.members import Members
 
 Connection: TypeAlias = PoolConnectionProxy
@@ -43,13 +43,21 @@ class Database:
     async def connect(cls, dsn: str, *, size: int = 10) -> Self:
         """Open at most `size` connections; raises `DatabaseDown`, and `OwnerMustAct` if the address cannot work."""
         target = parse_dsn(dsn)
-        with translated(OSError):
+        with reaching():
             try:
                 pool = await open_pool(target, size)
             except asyncpg.ClientConfigurationError as error:
                 raise OwnerMustAct(f"The database URL cannot be used: {error}") from error
             except _REFUSED as error:
                 raise OwnerMustAct(f"The server refuses an option of the database URL: {error}; remove it") from error
+            except asyncpg.ProtocolViolationError as error:
+                if "unsupported startup parameter" not in str(error):
+                    raise
+                raise OwnerMustAct(
+                    "A pooler stands before the database: add ?pool_mode=transaction to the database URL"
+                ) from error
+            except UnicodeError:  # of the server's making
+                raise
             except ValueError:  # its text quotes the address, of which a piece may be the password
                 raise OwnerMustAct(UNREADABLE) from None
         return cls(pool, Members(target, pool), direct=target.direct)
@@ -60,7 +68,7 @@ class Database:
 
     async def members_log_in(self) -> bool:
         """Whether members' tools have a login of their own, or will at their first use."""
-        with translated(OSError):
+        with reaching():
             return await self._members.log_in()
 
     @asynccontextmanager
@@ -77,10 +85,11 @@ class Database:
     async def transaction(self) -> AsyncIterator[Connection]:
         """One transaction: committed when the block ends, rolled back when it raises."""
         async with self._held() as connection, connection.transaction():
-            if not self.direct:
-                await connection.execute(settings(connection))
-            if self._principal is not None:
-                await self._members.bind(connection, self._principal)
+            with reaching():
+                if not self.direct:
+                    await connection.execute(settings(connection))
+                if self._principal is not None:
+                    await self._members.bind(connection, self._principal)
             yield connection
 
     async def run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
@@ -113,10 +122,10 @@ class Database:
 
     @asynccontextmanager
     async def _held(self) -> AsyncIterator[Connection]:
-        with translated(OSError):
+        with reaching():
             pool = self._pool if self._principal is None else await self._members.pool()
             connection = await pool.acquire(timeout=ANSWER_WITHIN)
-        with translated():
+        with translated(denying=self._principal is not None):
             try:
                 yield connection
             finally:

@@ -233,6 +233,20 @@ class Fault(StrEnum):
         "half headers, half bodies, huge bodies and floods of guesses, without a credential",
         "event loop p99 < 100 ms, the owner's /ping < 1 s",
     )
+    POWER_CUT = (
+        "power-cut",
+        60,
+        "files empty, torn, zeros or garbage after a power cut; a recycled pid",
+        "what only a dead server can have left is mended, the rest told in one line",
+        ("tests/store/embedded/test_power_cut.py",),
+    )
+    FULL_KILLED = (
+        "full.killed",
+        61,
+        "disk full, and the gateway, Postgres or both killed meanwhile",
+        "nothing lost; the start says that the disk is full and goes on when there is room",
+        ("tests/store/embedded/test_full_disk.py",),
+    )
 
 
 def elsewhere() -> list[str]:

@@ -3,14 +3,15 @@
 import asyncio
 import os
 import random
+import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.conftest import Judge
+from tests.chaos.conftest import FULL, Judge
 from tests.chaos.faults import Fault
 from tests.chaos.ledger import Ledger, Outcome
 from tests.chaos.people import Telegrammers, crowd
@@ -141,3 +142,90 @@ async def test_a_read_only_data_folder_is_told_in_one_line(
     assert len(told) == 1, told
     assert told[0].startswith("supaclaw: ")
     assert str(data) in told[0] or "ead-only" in told[0]
+
+
+@needs_root
+@pytest.mark.fault(Fault.FULL_KILLED)
+@pytest.mark.parametrize("killed", ["gateway", "postgres", "both"] if FULL else ["both"])
+async def test_who_is_killed_while_the_disk_is_full_loses_nothing(
+    embedded: GatewayProcess,
+    telegram: FakeTelegram,
+    models: FakeModels,
+    chance: random.Random,
+    judge: Judge,
+    killed: str,
+) -> None:
+    people, ledger, rounds = Telegrammers(telegram, chance, tools=0.1), Ledger(embedded, telegram), 10 if FULL else 1
+    embedded.configure(crowd(telegram, models))
+    with disk(embedded.data, 160):
+        try:
+            await embedded.start()
+            for _ in range(rounds):
+                await people.go_on(1.0)
+                filler = fill(embedded.data)
+                await people.go_on(chance.uniform(0.2, 3.0) if FULL else 0.2, pause=0.3)
+                if killed != "gateway":
+                    kill_postgres(embedded.data)
+                if killed != "postgres":
+                    await embedded.kill()
+                    await embedded.spawn()
+                if killed == "both":
+                    assert "full" in await embedded.hears("start.waits")
+                await people.go_on(chance.uniform(0.5, 4.0) if FULL else 0.2, pause=0.3)
+                assert embedded.running.returncode is None
+                filler.unlink()
+                await embedded.hears("ready")
+            people.say()
+            settled = await ledger.settled(60)
+            judge(Fault.FULL_KILLED, await ledger.count(people.said, tries=rounds))
+            assert settled
+        finally:
+            await embedded.close()
+
+
+def kill_postgres(data: Path) -> None:
+    """All of its processes, as a machine that loses its power does."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cwd").samefile(data / "postgres"):
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+@needs_root
+@pytest.mark.fault(Fault.POWER_CUT)
+async def test_a_power_cut_that_tears_what_was_being_written_loses_nothing(
+    embedded: GatewayProcess, telegram: FakeTelegram, models: FakeModels, chance: random.Random, judge: Judge
+) -> None:
+    people, ledger = Telegrammers(telegram, chance, tools=0.1), Ledger(embedded, telegram)
+    embedded.configure(crowd(telegram, models))
+    torn = [b"", b"\0" * 64, b"\xff\xfe garbage\n", f"{os.getpid()}\n".encode(), b"1\n"]
+    tears = torn if FULL else torn[:1]
+    await embedded.start()
+    for tear in tears:
+        await people.go_on(0.5)
+        await embedded.kill()
+        kill_postgres(embedded.data)
+        for name in UNSYNCED:
+            (embedded.data / name).parent.mkdir(exist_ok=True)
+            (embedded.data / name).write_bytes(tear)
+        await embedded.start()
+    people.say()
+    settled = await ledger.settled(30)
+    judge(Fault.POWER_CUT, await ledger.count(people.said, tries=len(tears)))
+    assert settled
+
+
+UNSYNCED = (
+    "gateway.pid",
+    "health",
+    "starts",
+    "keys/local-token",
+    "keys/page-name",
+    "journal/checked",
+    "logs/postgres.log",
+    "postgres/postmaster.pid",
+    "postgres/postmaster.opts",
+    "postgres/socket/.s.PGSQL.5432.lock",
+    "postgres/global/pg_internal.init",
+)
+"""What no fsync brings to the disk before it counts."""

@@ -13,7 +13,7 @@ from typing import IO, BinaryIO
 from uuid import uuid4
 
 from gateway.app.archive.manifest import Member, Tar, stays_inside
-from gateway.domain.errors import OwnerMustAct
+from gateway.config.durable import blame
 from gateway.workspace.atomic import TEMPORARY
 
 _LEVEL = 4
@@ -91,7 +91,7 @@ class ArchiveWriter:
 def writing(path: Path) -> Iterator[ArchiveWriter]:
     """An archive that appears under its name when it is complete and on disk; only its owner may read it.
 
-    Raises `OwnerMustAct` if that, or what is to be added, cannot be.
+    Raises `OwnerMustAct`, or `DiskFull`, if that, or what is to be added, cannot be.
     """
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
@@ -103,7 +103,7 @@ def writing(path: Path) -> Iterator[ArchiveWriter]:
         os.replace(draft, path)
     except OSError as error:
         what = ": ".join(str(part) for part in (error.strerror, error.filename) if part)
-        raise OwnerMustAct(f"the backup to {path} broke off ({what}); nothing was written") from error
+        raise blame(error)(f"the backup to {path} broke off ({what}); nothing was written") from error
     finally:
         with suppress(OSError):
             os.unlink(draft)

@@ -17,6 +17,7 @@ from gateway.store.pool import Database
 
 EVERY_SECONDS = 10.0
 LEASE_SECONDS = 30.0
+DROP_WITHIN = 5.0
 GATEWAY = "gateway"
 
 log = structlog.get_logger(__name__)
@@ -33,8 +34,8 @@ async def being_the_gateway(database: Database, instance: InstanceId) -> AsyncIt
     try:
         yield
     finally:
-        with suppress(DatabaseDown):
-            async with database.connection() as conn:
+        with suppress(DatabaseDown, TimeoutError):
+            async with asyncio.timeout(DROP_WITHIN), database.connection() as conn:
                 await leases.drop(conn, GATEWAY, instance)
 
 

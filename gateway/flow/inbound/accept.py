@@ -17,7 +17,7 @@ from gateway.domain.principals import Role
 from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide
 from gateway.flow.inbound.outages import Outages
 from gateway.flow.inbound.persist import ALBUM_SECONDS, Accepted, InboundWriter
-from gateway.flow.inbound.quarantine import Quarantine
+from gateway.flow.inbound.quarantine import Quarantine, Rehearsal
 from gateway.flow.inbound.spool import Spool
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live, MessageStored
@@ -52,8 +52,9 @@ class InboundFlow:
     clock: Clock
 
     def __post_init__(self) -> None:
-        self._spool = Spool[Accepted](self.journal, self.outages, self._store, self._put_aside)
+        self._spool = Spool[Accepted](self.journal, self.outages, self._try_to_store, self._put_aside)
         self._writer = InboundWriter(self.people, self.journal, self.instance)
+        self._rehearsal = Rehearsal(self.database, self._writer, self.clock)
         self._quarantine = Quarantine()
         self._busy = asyncio.Semaphore(CHATS_AT_ONCE)
         self._seen: OrderedDict[tuple[str, ...], Accepted] = OrderedDict()
@@ -80,14 +81,23 @@ class InboundFlow:
         return tuple(accepted[place] for place in range(len(batch)))
 
     async def restore(self, found: Sequence[tuple[Arrival, Place]]) -> None:
-        """Store what a crash left in the journal alone, in order; raises `TryAgainLater`."""
+        """Store what only the journal has, in order; what meets an outage waits before anything new."""
         for arrival, place in found:
             try:
-                await self._store(arrival, place)
+                if self._spool.waiting or await self._try_to_store(arrival, place) is None:
+                    await self._spool.add(arrival, place)
             except TryAgainLater:
                 raise
-            except Exception:  # it stays in the journal; nothing behind it may suffer
+            except Exception:  # it stays in the journal for the next start; nothing behind it may suffer
                 log.exception("inbound.not_restored", entry=str(arrival.id))
+
+    async def requeue(self) -> int:
+        """Take up again what was put aside; returns how many that is. Raises `TryAgainLater` while others wait."""
+        if self._spool.waiting:
+            raise TryAgainLater("messages wait for the database already, and are stored as soon as it takes them")
+        found = await self.journal.unstored()
+        await self.restore(found)
+        return len(found)
 
     async def run(self) -> None:
         """Store what waits for the database, until cancelled."""
@@ -130,11 +140,8 @@ class InboundFlow:
         """In the journal, then in the database; what meets an outage queues up behind what did before it."""
         place = await self.journal.write(arrival, role)
         self.failpoints.reach(Step.INBOUND_JOURNALED)
-        if not self._spool.waiting:
-            try:
-                return await self._store(arrival, place)
-            except TryAgainLater as exc:
-                log.warning("inbound.database", error=str(exc))
+        if not self._spool.waiting and (accepted := await self._try_to_store(arrival, place)) is not None:
+            return accepted
         later = await self._spool.add(arrival, place)
         self.failpoints.reach(Step.INBOUND_SPOOLED)
         return Accepted(decision, later=later)
@@ -151,6 +158,17 @@ class InboundFlow:
         except Exception:  # what keeps a message from being stored may keep a notice from it as well
             log.exception("inbound.owner_not_told")
         return Accepted(Ignore("quarantined"))
+
+    async def _try_to_store(self, arrival: Arrival, place: Place | None) -> Accepted | None:
+        """None while the database takes nothing; raises what is this message's own fault."""
+        try:
+            return await self._store(arrival, place)
+        except TryAgainLater as exc:
+            log.warning("inbound.database", error=str(exc))
+        except Exception:
+            if await self._rehearsal.succeeds():
+                raise
+        return None
 
     async def _store(self, arrival: Arrival, place: Place | None) -> Accepted:
         role, decision = self._decide(arrival.inbound)

@@ -1,9 +1,53 @@
-"""Quarantine: a message that cannot be stored, for whatever reason, must not hold up those behind it."""
+"""Quarantine: a message that cannot be stored by its own fault must not hold up those behind it."""
 
 from collections import Counter
+from dataclasses import dataclass
+from uuid import uuid4
+
+import structlog
+
+from gateway.domain.clock import Clock
+from gateway.domain.ids import EntryId
+from gateway.domain.inbound import LOCAL, Address, Arrival, Inbound, Sender
+from gateway.domain.principals import Role
+from gateway.domain.routing import StartTurn
+from gateway.flow.inbound.persist import InboundWriter
+from gateway.store.pool import Connection, Database
 
 TRIES = 3
 REMEMBERED = 1_000
+
+log = structlog.get_logger(__name__)
+
+
+class _Rehearsed(Exception):
+    """Ends the transaction, of which nothing stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """Tells a message that cannot be stored from a database that stores none."""
+
+    database: Database
+    writer: InboundWriter
+    clock: Clock
+
+    async def succeeds(self) -> bool:
+        """Whether another message, the owner's in a chat of its own, could be stored now."""
+        id = uuid4()
+        at = Address("terminal", LOCAL, f"rehearsal-{id}")
+        said = Inbound(at, Sender(LOCAL, "rehearsal"), "rehearsal", str(id), self.clock.now())
+        try:
+            await self.database.run(lambda tx: self._write(tx, Arrival(EntryId(id), said, said.sent_at)))
+        except _Rehearsed:
+            return True
+        except Exception:
+            log.exception("inbound.database")
+        return False
+
+    async def _write(self, tx: Connection, arrival: Arrival) -> None:
+        await self.writer.write(tx, arrival, None, Role.OWNER, StartTurn())
+        raise _Rehearsed
 
 
 class Quarantine:

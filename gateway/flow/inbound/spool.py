@@ -36,7 +36,8 @@ class Spool(Generic[Stored]):
 
     journal: Journal
     outages: Outages
-    store: Callable[[Arrival, Place], Awaitable[Stored]]
+    store: Callable[[Arrival, Place], Awaitable[Stored | None]]
+    """None while the database takes nothing; raises what is the arrival's own fault."""
     put_aside: Callable[[Arrival, Exception], Awaitable[Stored]]
     _quarantine: Quarantine = field(default_factory=Quarantine, init=False)
     _waiting: deque[_Waiting[Stored]] = field(default_factory=deque, init=False)
@@ -77,16 +78,13 @@ class Spool(Generic[Stored]):
     async def _store_next(self, entry: _Waiting[Stored]) -> None:
         try:
             stored = await self.store(entry.arrival, entry.place)
-        except TryAgainLater as exc:
-            log.warning("spool.waits", entries=len(self._waiting), error=str(exc))
-            await asyncio.sleep(AGAIN_AFTER)
-            return
         except Exception as exc:
             log.exception("spool.broken", entry=str(entry.arrival.id))
-            if not self._quarantine.give_up((str(entry.arrival.id),)):
-                await asyncio.sleep(AGAIN_AFTER)
-                return
-            stored = await self.put_aside(entry.arrival, exc)
+            gave_up = self._quarantine.give_up((str(entry.arrival.id),))
+            stored = await self.put_aside(entry.arrival, exc) if gave_up else None
+        if stored is None:
+            await asyncio.sleep(AGAIN_AFTER)
+            return
         self._waiting.popleft()
         if not entry.stored.cancelled():
             entry.stored.set_result(stored)

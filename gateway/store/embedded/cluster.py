@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gateway.domain.errors import OwnerMustAct
+from gateway.config.durable import blame
+from gateway.domain.errors import DiskFull, OwnerMustAct
 from gateway.store.embedded.passwords import Passwords, read_passwords
 from gateway.store.embedded.programs import find_programs, named_uid, service_uid
-from gateway.store.embedded.serverlog import reason
+from gateway.store.embedded.serverlog import out_of_room, reason
 
 SUPERUSER = "postgres"
 ROLE = "supaclaw"
@@ -58,6 +59,15 @@ def give(path: Path, uid: int) -> None:
                 os.chown(name, uid, uid, follow_symlinks=False)
 
 
+def restore_settings(folder: Path, uid: int) -> None:
+    """Put back the settings that a power cut emptied: with those of Postgres, the server would be open to others."""
+    for name, ours in (("postgresql.conf", _SETTINGS.read_bytes()), ("pg_hba.conf", _ACCESS.encode())):
+        file = folder / name
+        if not file.exists() or not file.read_bytes().strip(b"\0 \n"):
+            file.write_bytes(ours)
+            os.chown(file, uid, uid)
+
+
 class _Draft:
     """A cluster in the making. It holds `lock` as long as one of its programs runs, even when we are killed."""
 
@@ -75,7 +85,7 @@ class _Draft:
             self._fill()
             self._publish()
         except OSError as error:
-            raise OwnerMustAct(f"The database cannot be set up in {self._target.parent}: {error}") from error
+            raise blame(error)(f"The database cannot be set up in {self._target.parent}: {error}") from error
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -92,10 +102,11 @@ class _Draft:
             self._sql(
                 where, DATABASE, ["create extension vector", "revoke create on schema public from public"], folder
             )
+            (data / SOCKETS).mkdir(mode=0o700)
+            self._run("initdb", ["--sync-only", f"--pgdata={where}/data"], folder)
 
     def _publish(self) -> None:
         data = self._folder / "data"
-        (data / SOCKETS).mkdir(mode=0o700)
         give(data, service_uid())
         data.rename(self._target)
         with opened(self._target.parent) as parent:
@@ -108,12 +119,15 @@ class _Draft:
     def _run(self, program: str, arguments: Sequence[str], folder: int, text: str = "") -> None:
         done = self._programs.run(program, *arguments, keep=[folder, self._lock], text=text)
         if done.returncode != 0:
-            raise OwnerMustAct(f"The database cannot be set up in {self._target.parent}: {reason(done.stdout)}")
+            why = reason(done.stdout)
+            kind = DiskFull if out_of_room(why, self._folder) else OwnerMustAct
+            raise kind(f"The database cannot be set up in {self._target.parent}: {why}")
 
 
 def _initdb_arguments(where: str) -> list[str]:
     return [
         f"--pgdata={where}/data",
+        "--no-sync",
         f"--pwfile={where}/password",
         f"--username={SUPERUSER}",
         "--auth=scram-sha-256",

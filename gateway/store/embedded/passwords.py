@@ -1,11 +1,11 @@
 """The passwords of the embedded server, made once and kept in files that only the gateway's user can read."""
 
-import os
 import secrets
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from gateway.config.durable import make_once
+from gateway.domain.errors import OwnerMustAct
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,20 +18,14 @@ class Passwords:
 
 
 def read_passwords(folder: Path) -> Passwords:
-    """The passwords kept in `folder`, made when there are none."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """The passwords kept in `folder`, made when there are none; raises `OwnerMustAct` when a file holds none."""
     return Passwords(*(_password(folder / f"postgres.{name}") for name in ("superuser", "supaclaw", "supaclaw_member")))
 
 
 def _password(path: Path) -> str:
-    """Written beside and linked into place: two processes that make it at once get the same one."""
     if not path.exists():
-        descriptor, draft = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(secrets.token_urlsafe(32))
-            file.flush()
-            os.fsync(descriptor)
-        with suppress(FileExistsError):
-            os.link(draft, path)
-        os.unlink(draft)
-    return path.read_text(encoding="ascii")
+        make_once(path, secrets.token_urlsafe(32).encode())
+    password = path.read_text(encoding="ascii", errors="replace").strip()
+    if not password.isprintable() or not password.isascii() or not password:
+        raise OwnerMustAct(f"{path} is damaged: restore it from a backup")
+    return password

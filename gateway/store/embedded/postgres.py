@@ -11,20 +11,25 @@ import structlog
 from asyncpg.exceptions import (
     CannotConnectNowError,
     InternalServerError,
+    InvalidAuthorizationSpecificationError,
+    InvalidCatalogNameError,
     PostgresConnectionError,
     TooManyConnectionsError,
     UniqueViolationError,
 )
 
-from gateway.domain.errors import DatabaseDown, OwnerMustAct, SupaclawError
+from gateway.config.durable import blame
+from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct, SupaclawError
 from gateway.store.embedded.cluster import DATABASE, MEMBERS, ROLE, SOCKETS, SUPERUSER, ensure_cluster, member_role
 from gateway.store.embedded.passwords import read_passwords
 from gateway.store.embedded.postmaster import Postmaster
 from gateway.store.embedded.serverlog import ServerLog
 from gateway.store.embedded.sockets import socket_folder
+from gateway.store.failures import DISK_FULL
 
 log = structlog.get_logger()
 
+_REFUSED = (InvalidAuthorizationSpecificationError, InvalidCatalogNameError)
 _COMPLETE = "select exists (select from pg_roles where rolname = $1 and rolcanlogin)"
 _POLL = 0.01
 _WATCH = 0.5
@@ -55,7 +60,7 @@ class EmbeddedPostgres:
             await asyncio.to_thread(ensure_cluster, self._folder, self._keys)
             return await self._bring_up()
         except OSError as error:
-            raise OwnerMustAct(f"The embedded database cannot be used: {error}") from error
+            raise blame(error)(f"The embedded database cannot be used: {error}") from error
 
     async def stop(self) -> None:
         """End the server: connections are cut, committed data is safe."""
@@ -129,8 +134,11 @@ class EmbeddedPostgres:
             return True
         except (OSError, CannotConnectNowError, PostgresConnectionError):
             return False
-        except asyncpg.PostgresError as error:
+        except _REFUSED as error:
             raise OwnerMustAct(f"{self._keys} does not fit the database in {self._folder}: {error}") from error
+        except asyncpg.PostgresError as error:
+            kind = DiskFull if error.sqlstate == DISK_FULL else DatabaseDown
+            raise kind(f"Postgres in {self._folder} lets nobody in: {error}") from error
         try:
             complete = await connection.fetchval(_COMPLETE, MEMBERS)
             await connection.close()

@@ -7,16 +7,18 @@ exactly when none of them is left, whatever a stale pid file says.
 import fcntl
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
-from gateway.domain.errors import OwnerMustAct
-from gateway.store.embedded.cluster import SOCKETS, give, opened, reach
+from gateway.domain.errors import DiskFull, OwnerMustAct
+from gateway.store.embedded.cluster import SOCKETS, give, opened, reach, restore_settings
 from gateway.store.embedded.programs import Programs, find_programs, service_uid
-from gateway.store.embedded.serverlog import ServerLog, reason
+from gateway.store.embedded.serverlog import ServerLog, out_of_room, reason
 
 _PID_FILE = "postmaster.pid"
-_STALE = re.compile(rf'lock file "({_PID_FILE}|{SOCKETS}/[^"/]+\.lock)" already exists')
+_FOLDER = re.compile(r"/proc/self/fd/\d+")
+_LEFT = (_PID_FILE, f"{SOCKETS}/.s.PGSQL.5432.lock")
 
 
 class Postmaster:
@@ -42,7 +44,7 @@ class Postmaster:
     def says_ready(self) -> bool:
         """What the server wrote into its pid file, perhaps long ago: it spares logins that cannot work yet."""
         try:
-            return (self._folder / _PID_FILE).read_text(encoding="utf-8").rstrip().endswith("ready")
+            return (self._folder / _PID_FILE).read_text(errors="replace").rstrip().endswith("ready")
         except FileNotFoundError:
             return False
 
@@ -59,14 +61,16 @@ class Postmaster:
     def launch(self, programs: Programs, since: int | None) -> int | None:
         """Start the server unless one lives. `since` and the result: where in the log our last start begins.
 
-        A start that is found dead raises `OwnerMustAct` with the server's own words.
+        A start that is found dead raises `OwnerMustAct` with the server's own words, or `DiskFull`.
         """
         lock = self._take_lock()
         if lock is None:
             return since
         try:
             if since is not None:
-                self._bury(lock, self._log.reason(since))
+                self._give_up(self._log.reason(since))
+            self._clear(lock)
+            restore_settings(self._folder, programs.uid)
             since = self._log.size()
             self._spawn(programs, lock)
         finally:
@@ -97,12 +101,25 @@ class Postmaster:
         with self._log.open() as output:
             programs.run("pg_ctl", "start", "--no-wait", "--silent", *where, keep=[lock], log=output)
 
-    def _bury(self, lock: int, why: str) -> None:
-        """Mend what can be mended: the lock we hold proves that a pid file is no living server's.
+    def _give_up(self, why: str) -> NoReturn:
+        why = _FOLDER.sub(str(self._folder), why)
+        if out_of_room(why, self._folder):
+            raise DiskFull(f"Postgres does not start: {why}")
+        raise OwnerMustAct(f"Postgres does not start: {why} (see {self._log.path})")
 
-        It names a zombie (a container without init), or a stranger who got the pid after a reboot.
+    def _clear(self, lock: int) -> None:
+        """Remove the lock files of a dead server: one may be torn by a power cut, or name whoever has the pid now.
+
+        The lock we hold proves that no server of ours lives; one that somebody started by hand works in the folder.
         """
-        stale = _STALE.search(why)
-        if stale is None:
-            raise OwnerMustAct(f"Postgres does not start: {why} (see {self._log.path})")
-        os.unlink(stale[1], dir_fd=lock)
+        if not (self._folder / _PID_FILE).exists():
+            return
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (process / "comm").read_text() == "postgres\n" and (process / "cwd").samefile(self._folder):
+                    raise OwnerMustAct(
+                        f"a Postgres of somebody else (pid {process.name}) runs on {self._folder}: stop it"
+                    )
+        for name in _LEFT:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=lock)

@@ -3,13 +3,17 @@
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
+
+from gateway.config.durable import has_room
 
 _LARGEST = 8_000_000
 _TAIL = 4_000
 _COMPLAINT = re.compile(r"(?:FATAL(?!:  the database system is )|PANIC|ERROR|error|could not|No space).*")
 """Not the answers to clients that came while it was starting or stopping."""
+_FULL = re.compile("No space left on device|Disk quota exceeded")
 
 
 class ServerLog:
@@ -38,7 +42,8 @@ class ServerLog:
     def trim(self) -> None:
         """Start over when too large; the server appends, so emptying the file under it is safe."""
         if self.size() > _LARGEST:
-            shutil.copyfile(self.path, self.path.with_name(f"{self.path.name}.1"))
+            with suppress(OSError):  # a full disk
+                shutil.copyfile(self.path, self.path.with_name(f"{self.path.name}.1"))
             os.truncate(self.path, 0)
 
     def _read(self, since: int) -> str:
@@ -54,3 +59,8 @@ def reason(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     complaints = [found.group() for line in lines if (found := _COMPLAINT.search(line))]
     return next(reversed(complaints or lines), "it gave no reason")
+
+
+def out_of_room(why: str, folder: Path) -> bool:
+    """Whether a program failed for a full disk; the reason may be missing where the log lies on that disk, too."""
+    return bool(_FULL.search(why)) or not has_room(folder)

@@ -1,0 +1,112 @@
+"""Waiting: while the database is away or refuses us, a start goes on trying, says so, and answers who asks."""
+
+import asyncio
+import hmac
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from gateway.app.local import local_token
+from gateway.config.durable import disk_full
+from gateway.domain.clock import Clock
+from gateway.domain.errors import TryAgainLater
+
+AGAIN_AFTER, LONGEST_PAUSE = 0.5, 5.0
+TELL_EVERY = 60.0
+OPEN_AFTER = 2.0
+"""Seconds that whoever asks a start how it is has to wait for an answer; most starts are over by then."""
+ASK_WITHIN = 5.0
+
+Made = TypeVar("Made")
+
+log = structlog.get_logger("gateway")
+
+
+@dataclass(slots=True)
+class Waiting:
+    """What a start does until it works: `why` is what it waits for, in one line."""
+
+    listening: socket.socket
+    data: Path
+    clock: Clock
+    why: str = field(default="it starts", init=False)
+    _tell_at: float = field(default=0.0, init=False)
+
+    async def until(self, stack: AsyncExitStack, attempt: Callable[[AsyncExitStack], Awaitable[Made]]) -> Made:
+        """What an attempt makes that meets no outage; what it opened is closed with `stack`, or before the next one."""
+        pause = AGAIN_AFTER
+        while True:
+            async with AsyncExitStack() as opened:
+                try:
+                    made = await attempt(opened)
+                except* (TryAgainLater, OSError) as outage:
+                    _, other = outage.split(TryAgainLater)
+                    if other is not None and not disk_full(other):
+                        raise
+                    self._tell(outage)
+                else:
+                    stack.push_async_exit(opened.pop_all())
+                    return made
+            await self.clock.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def unless(self, stop: asyncio.Event, work: Awaitable[Made]) -> Made | None:
+        """What comes of the work, or None when it is to stop before that; meanwhile, who asks is answered."""
+        tasks = [asyncio.ensure_future(work), asyncio.create_task(stop.wait()), asyncio.create_task(self._answer_all())]
+        try:
+            await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
+            return await tasks[0] if tasks[0].done() else None
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _tell(self, outage: BaseExceptionGroup) -> None:
+        while isinstance(first := outage.exceptions[0], BaseExceptionGroup):
+            outage = first
+        self.why = str(first)
+        if disk_full(first):
+            self.why = f"the disk is full: {self.why}; make room (64 MB) in {self.data}, and it goes on by itself"
+        if self.clock.monotonic() >= self._tell_at:
+            self._tell_at = self.clock.monotonic() + TELL_EVERY
+            log.warning("start.waits", error=self.why)
+
+    async def _answer_all(self) -> None:
+        """Until cancelled: take over the socket, if the start takes longer than a moment."""
+        await asyncio.sleep(OPEN_AFTER)
+        token = local_token(self.data)
+        server = await asyncio.start_server(
+            lambda reader, writer: self._answer(reader, writer, token), sock=self.listening.dup(), backlog=512
+        )
+        try:
+            await server.serve_forever()
+        finally:
+            server.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str) -> None:
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(ASK_WITHIN):
+                asked = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._reply(asked.decode("latin-1"), token))
+                await writer.drain()
+        writer.close()
+
+    def _reply(self, asked: str, token: str) -> bytes:
+        """Why it waits is for programs on this machine only."""
+        credentials = [
+            line.rpartition(" ")[2] for line in asked.splitlines() if line.lower().startswith("authorization:")
+        ]
+        known = any(hmac.compare_digest(each.encode(), token.encode()) for each in credentials)
+        message = f"The gateway waits for its database{f': {self.why}' if known else ''}"
+        error = {"message": message, "type": "server_error", "param": None, "code": "waiting"}
+        body, kind = json.dumps({"error": error}), "application/json"
+        if asked.startswith(("GET /health ", "HEAD /health ")):
+            body, kind = "waiting\n", "text/plain"
+        head = f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\nRetry-After: 1\r\nConnection: close"
+        return f"HTTP/1.1 503 Service Unavailable\r\n{head}\r\n\r\n{body}".encode()

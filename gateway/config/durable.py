@@ -1,0 +1,70 @@
+"""Small files that outlive a power cut, and disks that have no room for them."""
+
+import errno
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PROBE = 2**20
+
+
+def make_once(path: Path, data: bytes) -> None:
+    """Make a private file, on disk with its name, unless there is one; a crash or a second process leaves no half."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        os.unlink(draft)
+    sync_folder(path.parent)
+    with suppress(PermissionError):
+        sync_folder(path.parent.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in `folder` to disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def overwrite(handle: int, data: bytes) -> None:
+    """Replace what a small file holds in the room that it has: it works on a full disk, if anything was in it."""
+    os.pwrite(handle, data, 0)
+    os.truncate(handle, len(data))
+
+
+def disk_full(error: BaseException) -> BaseException | None:
+    """The error of a disk without room that this one consists of or comes from."""
+    if isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in _FULL):
+        return error
+    parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    within = (disk_full(each) for each in (*parts, error.__cause__) if each is not None)
+    return next(filter(None, within), None)
+
+
+def has_room(folder: Path) -> bool:
+    """Whether a file of a megabyte fits on the disk of `folder`."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(_PROBE))
+            probe.flush()
+    except OSError as error:
+        return disk_full(error) is None
+    return True
+
+
+def blame(error: OSError) -> type[SupaclawError]:
+    """As what to raise it: a full disk can be waited for."""
+    return DiskFull if disk_full(error) else OwnerMustAct
