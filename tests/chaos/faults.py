@@ -233,6 +233,12 @@ class Fault(StrEnum):
         "half headers, half bodies, huge bodies and floods of guesses, without a credential",
         "event loop p99 < 100 ms, the owner's /ping < 1 s",
     )
+    ENDLESS = (
+        "endless",
+        53,
+        "model never ends: words, lines, events, calls, headers, bombs",
+        "a failed try with its reason; /stop < 1 s, /health < 200 ms, memory back within 10 %",
+    )
 
 
 def elsewhere() -> list[str]:
