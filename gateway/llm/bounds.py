@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from time import perf_counter
 
 from gateway.llm.errors import ErrorKind, ModelError, classify
@@ -15,11 +15,11 @@ MAX_CHARS = 2**20
 MAX_CALLS = 64
 MAX_NAME = 256
 MAX_REFUSAL = 2**16
+PIECE = 2**14
 
-_SLICE = 2**14
 _OTHERS = 2.0
 """How much more time the others get, where data never runs out."""
-_LONGEST_REST_S = 0.05
+_LONGEST_REST_S = 0.1
 _MAX_ITEMS = 10_000
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
@@ -29,13 +29,13 @@ def endless(what: str) -> ModelError:
     return ModelError(ErrorKind.ENDLESS, f"the answer does not end: {what}")
 
 
-async def bounded(body: AsyncIterator[bytes], most: int = MAX_BYTES) -> AsyncGenerator[bytes, None]:
-    """The body in small pieces; raises `ModelError` past `most` bytes, or within a line that is too long."""
+async def bounded(body: AsyncIterable[bytes], most: int = MAX_BYTES, size: int = PIECE) -> AsyncGenerator[bytes, None]:
+    """The body in pieces of this size at most; raises `ModelError` past `most` bytes, or in a line that is too long."""
     total = line = fed = 0
     busy = 0.0
     async for data in body:
-        for start in range(0, len(data), _SLICE):
-            piece = data[start : start + _SLICE]
+        for start in range(0, len(data), size):
+            piece = data[start : start + size]
             total += len(piece)
             end = piece.rfind(b"\n")
             line = line + len(piece) if end < 0 else len(piece) - end - 1
@@ -46,7 +46,7 @@ async def bounded(body: AsyncIterator[bytes], most: int = MAX_BYTES) -> AsyncGen
             began = perf_counter()
             yield piece
             busy, fed = busy + perf_counter() - began, fed + len(piece)
-            if fed >= _SLICE:
+            if fed >= size:
                 await asyncio.sleep(min(_OTHERS * busy, _LONGEST_REST_S))
                 busy, fed = 0.0, 0
 
@@ -61,7 +61,7 @@ def refuse_encoded(status: int, headers: Mapping[str, str]) -> None:
 
 def check_width(payload: bytes) -> None:
     """Raise `ModelError` for JSON of so many parts that to parse it would take long and much memory."""
-    if len(payload) > _SLICE:
+    if len(payload) > PIECE:
         bare = _STRING.sub(b"", payload)
         if bare.count(b",") + bare.count(b"[") + bare.count(b"{") > _MAX_ITEMS:
             raise endless(f"an event of more than {_MAX_ITEMS:,} parts")

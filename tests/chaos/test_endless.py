@@ -40,10 +40,15 @@ class Figures:
     stop: float = 0.0
     after: float = 0.0
 
+    def at(self, percent: int) -> str:
+        """Of the latencies of /health, in ms."""
+        ranked = sorted(self.health) or [0.0]
+        return f"{ranked[(len(ranked) - 1) * percent // 100] * 1000:.0f}"
+
     def __str__(self) -> str:
         return (
             f"{self.case:22} memory {self.before:4.0f} > {max(self.memory, default=0):4.0f} > {self.after:4.0f} MB,"
-            f" /health {max(self.health, default=0) * 1000:5.0f} ms, other chat {self.other:5.2f} s,"
+            f" /health p50 {self.at(50)} p95 {self.at(95)} max {self.at(100)} ms, other chat {self.other:5.2f} s,"
             f" /stop {self.stop:5.2f} s"
         )
 
