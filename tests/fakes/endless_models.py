@@ -11,7 +11,7 @@ import json
 import re
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 from tests.fakes.openai_server import MARKER, last_user_text
@@ -244,21 +244,30 @@ class EndlessModels:
     def __init__(self, port: int = 0) -> None:
         self._port = port
         self.sent: dict[str, int] = {}
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> "EndlessModels":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=2**26)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port, limit=2**26)
         self._port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
+        for serving in self._serving:
+            serving.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     @property
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self._port}/v1"
 
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving = asyncio.create_task(self._serve(reader, writer))
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):
+        with suppress(OSError, asyncio.IncompleteReadError), closing(writer.transport):
             request = await reader.readuntil(b"\r\n\r\n")
             length = re.search(rb"content-length: *(\d+)", request, re.IGNORECASE)
             body = json.loads(await reader.readexactly(int(length[1]) if length else 0) or b"{}")
@@ -267,7 +276,6 @@ class EndlessModels:
                 writer.write(piece)
                 self.sent[case] = self.sent.get(case, 0) + len(piece)
                 await writer.drain()
-        writer.transport.abort() if writer.transport.is_closing() else writer.close()
 
 
 def _asked(messages: list[dict[str, Any]]) -> tuple[str, str]:

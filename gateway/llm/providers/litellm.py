@@ -123,11 +123,20 @@ class LitellmProvider:
 def _import() -> Litellm:
     os.environ.update(_ENVIRONMENT)
     litellm = cast("Litellm", import_module("litellm"))
-    import_module("gateway.llm.bounded_httpx").install()
+    _bound_clients()
     litellm.telemetry = False
     litellm.suppress_debug_info = True
     litellm.disable_aiohttp_transport = True
     return litellm
+
+
+def _bound_clients() -> None:
+    from gateway.llm.bounded_httpx import bounding
+
+    handler = import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
+    handler.create_client = bounding(handler.create_client)
+    openai = import_module("litellm.llms.openai.common_utils").BaseOpenAILLM
+    openai._get_async_http_client = staticmethod(bounding(openai._get_async_http_client))
 
 
 def cacheable(messages: Sequence[JsonObject]) -> list[JsonObject]:
