@@ -1,33 +1,38 @@
 """Reads one answer in the OpenAI format, from bytes to events."""
 
 import asyncio
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 from pydantic import ValidationError
 
 from gateway.domain.model import TextDelta
+from gateway.llm.bounds import MAX_CALLS, MAX_LINE, bounded, check_width, endless
 from gateway.llm.chunks import Answer, Chunk
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.provider import KeepAlive, ProviderEvent
+from gateway.llm.provider import KeepAlive, ProviderEvent, Thinking
 from gateway.llm.refusal import refusal_in
 from gateway.llm.sse import DataLines
 
 _DRAIN_S = 0.25
+_AFTER_FINISH_S = 5.0
+_AFTER_FINISH_BYTES = 2**16
 
 
 async def read_answer(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEvent, None]:
     """Yield an event per chunk, then the reply; raises `ModelError` if the answer is garbled, failed or cut off."""
     answer, lines, ended = Answer(), DataLines(), False
-    async for data in body:
-        text = ""
-        for payload in lines.feed(data):
-            ended = ended or payload == b"[DONE]"
-            text += "" if ended else answer.add(parse(payload))
-        yield TextDelta(text) if text else KeepAlive()
-        if ended:
-            await _drain(body)
-            break
+    async with aclosing(_settling(bounded(body), answer)) as pieces:
+        async for data in pieces:
+            text, size = "", answer.size
+            for payload in lines.feed(data):
+                ended = ended or payload == b"[DONE]"
+                text += "" if ended else answer.add(parse(payload))
+            yield TextDelta(text) if text else Thinking() if answer.size > size else KeepAlive()
+            if ended:
+                await _drain(body)
+                break
     if not ended and answer.finish is None:
         raise ModelError(ErrorKind.NETWORK, "the answer was cut off")
     yield answer.reply()
@@ -35,20 +40,23 @@ async def read_answer(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEven
 
 async def read_single(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEvent, None]:
     """Read an answer sent in one piece: some servers never stream, and some send errors with status 200."""
-    answer, data = Answer(), b""
-    async for piece in body:
+    answer, data = Answer(), bytearray()
+    async for piece in bounded(body, MAX_LINE):
         data += piece
         yield KeepAlive()
-    if text := answer.add(parse(data)):
+    if text := answer.add(parse(bytes(data.removeprefix(BOM_UTF8)))):
         yield TextDelta(text)
     yield answer.reply()
 
 
 def parse(payload: bytes) -> Chunk:
-    """Parse one event of the stream; raises `ModelError` if the event is an error."""
+    """Parse one event of the stream; raises `ModelError` if the event is an error, or huge."""
+    check_width(payload)
     try:
         chunk = Chunk.model_validate_json(payload)
     except ValidationError as error:
+        if any(fault["type"] == "too_long" for fault in error.errors(include_input=False, include_url=False)):
+            raise endless(f"a list of more than {MAX_CALLS} items") from error
         raise garbled(payload) from error
     if chunk.error is not None:
         raise refusal_in(payload).as_error()
@@ -58,6 +66,23 @@ def parse(payload: bytes) -> Chunk:
 def garbled(body: bytes) -> ModelError:
     """The error for an answer that cannot be parsed; quotes its beginning."""
     return ModelError(ErrorKind.SERVER, f"garbled answer: {body[:80].decode(errors='replace')}")
+
+
+async def _settling(body: AsyncGenerator[bytes, None], answer: Answer) -> AsyncGenerator[bytes, None]:
+    """The body; after the answer's finish only what belongs to it, for some servers never say that they are done."""
+    now, until, left = asyncio.get_running_loop().time, None, _AFTER_FINISH_BYTES
+    async with aclosing(body):
+        while left > 0:
+            try:
+                async with asyncio.timeout_at(until):
+                    data = await anext(body, b"")
+            except TimeoutError:
+                return
+            if not data:
+                return
+            yield data
+            if answer.finish is not None:
+                until, left = until or now() + _AFTER_FINISH_S, left - len(data)
 
 
 async def _drain(body: AsyncIterator[bytes]) -> None:

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 import structlog
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_chain, wait_fixed
 
 from gateway.domain.clock import Clock
 from gateway.domain.model import Attempt, ModelEvent, ModelsExhausted, Prompt, Reply, Restarted, TextDelta, Usage
@@ -91,7 +91,7 @@ class Call:
         """One model, retried after each delay while its failures look transient."""
         retrying = AsyncRetrying(
             retry=retry_if_exception(lambda error: isinstance(error, ModelError) and error.kind.transient),
-            stop=stop_after_attempt(len(self.services.retry_policy.delays) + 1),
+            stop=self._enough,
             wait=wait_chain(*map(wait_fixed, self.services.retry_policy.delays)),
             sleep=self.services.clock.sleep,
             reraise=True,
@@ -101,6 +101,13 @@ class Call:
                 async with aclosing(self._try(model)) as events:
                     async for event in events:
                         yield event
+
+    def _enough(self, state: RetryCallState) -> bool:
+        """After each delay; an answer that did not end costs much and is tried once more only."""
+        error = state.outcome.exception() if state.outcome else None
+        is_endless = isinstance(error, ModelError) and error.kind is ErrorKind.ENDLESS
+        tries = len(self.services.retry_policy.delays) + 1
+        return state.attempt_number >= (min(2, tries) if is_endless else tries)
 
     async def _try(self, model: str) -> AsyncGenerator[ModelEvent, None]:
         services, started, streamed = self.services, self.services.clock.monotonic(), False

@@ -1,11 +1,15 @@
 """Chunks of an OpenAI chat stream, and the answer assembled from them."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Annotated, TypeAlias
 from uuid import uuid4
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
 from gateway.domain.model import ToolCall, Usage
+from gateway.llm.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
 from gateway.llm.provider import ProviderReply
 from gateway.llm.refusal import Refusal
 
@@ -39,9 +43,11 @@ class TextPart(_Wire):
 class Delta(_Wire):
     """What one chunk adds."""
 
-    content: str | list[TextPart] | None = None
+    content: str | Annotated[list[TextPart], Field(max_length=MAX_CALLS)] | None = None
     refusal: str | None = None
-    tool_calls: list[CallPiece] | None = None
+    reasoning: object = None
+    reasoning_content: object = None
+    tool_calls: list[CallPiece] | None = Field(None, max_length=MAX_CALLS)
 
 
 class Choice(_Wire):
@@ -51,27 +57,39 @@ class Choice(_Wire):
     finish_reason: str | None = None
 
 
+Tokens: TypeAlias = Annotated[int, Field(ge=0, le=10**8)]
+MAX_USD = 1000.0
+"""Of one call."""
+
+
 class CachedTokens(_Wire):
     """Part of the usage report."""
 
-    cached_tokens: int | None = None
+    cached_tokens: Tokens | None = None
 
 
 class UsageReport(_Wire):
     """Tokens as counted by the provider; some also report the price."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: Tokens | None = None
+    completion_tokens: Tokens | None = None
     prompt_tokens_details: CachedTokens | None = None
-    prompt_cache_hit_tokens: int | None = None
-    cost: float | None = None
+    prompt_cache_hit_tokens: Tokens | None = None
+    cost: float | None = Field(None, ge=0, le=MAX_USD, allow_inf_nan=False)
+
+
+def _if_sensible(report: object, validate: Callable[[object], UsageReport | None]) -> UsageReport | None:
+    """A report that makes no sense is none: it does not spoil the answer, nor the accounts."""
+    with suppress(ValidationError):
+        return validate(report)
+    return None
 
 
 class Chunk(_Wire):
     """One event of the stream, or a whole answer sent in one piece."""
 
-    choices: list[Choice] | None = None
-    usage: UsageReport | None = None
+    choices: list[Choice] | None = Field(None, max_length=MAX_CALLS)
+    usage: Annotated[UsageReport | None, WrapValidator(_if_sensible)] = None
     error: Refusal | str | None = None
 
 
@@ -85,15 +103,19 @@ class _Call:
 
 @dataclass(slots=True)
 class Answer:
-    """Assembles chunks. `finish` is None until the provider reports the end of the answer."""
+    """Assembles chunks. `finish` is None until the provider reports the end of the answer.
+
+    `size` counts characters, those of reasoning too, which is not kept.
+    """
 
     finish: str | None = None
+    size: int = 0
     _text: list[str] = field(default_factory=list)
     _calls: list[_Call] = field(default_factory=list)
     _usage: UsageReport | None = None
 
     def add(self, chunk: Chunk) -> str:
-        """Add a chunk; returns the text it added."""
+        """Add a chunk; returns the text it added. Raises `ModelError` past a bound."""
         self._usage = chunk.usage or self._usage
         if not chunk.choices:
             return ""
@@ -105,6 +127,7 @@ class Answer:
             self._add_piece(piece)
         text = _text(choice.delta)
         self._text.append(text)
+        self._grow(len(text) or _hidden(choice.delta))
         return text
 
     def reply(self) -> ProviderReply:
@@ -115,18 +138,32 @@ class Answer:
 
     def _add_piece(self, piece: CallPiece) -> None:
         call = self._call_of(piece)
-        if piece.function:
-            call.name += piece.function.name or ""
-            call.arguments.append(piece.function.arguments or "")
+        if piece.function and (name := piece.function.name):
+            call.name += name
+            self._grow(len(name))
+        if piece.function and (arguments := piece.function.arguments):
+            call.arguments.append(arguments)
+            self._grow(len(arguments))
+        if len(call.name) > MAX_NAME:
+            raise endless(f"a tool's name of more than {MAX_NAME} characters")
+
+    def _grow(self, characters: int) -> None:
+        self.size += characters
+        if self.size > MAX_CHARS:
+            raise endless(f"more than {MAX_CHARS:,} characters")
 
     def _call_of(self, piece: CallPiece) -> _Call:
         """The call a piece belongs to; some servers give every call index 0, but ids always differ."""
-        usual = len(self._calls) if piece.id else max(0, len(self._calls) - 1)
+        id = piece.id if piece.id and len(piece.id) <= MAX_NAME else None
+        usual = len(self._calls) if id else max(0, len(self._calls) - 1)
         index = usual if piece.index is None else piece.index
         for call in reversed(self._calls):
-            if call.index == index and piece.id in (None, "", call.id):
+            if call.index == index and id in (None, call.id):
                 return call
-        call = _Call(index, piece.id or f"call_{uuid4().hex[:24]}")
+        if len(self._calls) == MAX_CALLS:
+            raise endless(f"more than {MAX_CALLS} tool calls")
+        call = _Call(index, id or f"call_{uuid4().hex[:24]}")
+        self._grow(1)
         self._calls.append(call)
         return call
 
@@ -135,6 +172,12 @@ def _text(delta: Delta) -> str:
     if isinstance(delta.content, list):
         return "".join(part.text or "" for part in delta.content if part.type == "text")
     return delta.content or delta.refusal or ""
+
+
+def _hidden(delta: Delta) -> int:
+    """Characters that are not shown; 1 for what is no text."""
+    hidden = delta.reasoning_content or delta.reasoning or delta.content
+    return len(hidden) if isinstance(hidden, str) else bool(hidden)
 
 
 def _usage(report: UsageReport) -> Usage:

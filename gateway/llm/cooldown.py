@@ -15,6 +15,7 @@ _SECONDS = {
     ErrorKind.SERVER: 60.0,
     ErrorKind.NETWORK: 60.0,
     ErrorKind.SILENCE: 60.0,
+    ErrorKind.ENDLESS: 60.0,
 }
 
 

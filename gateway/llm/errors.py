@@ -25,11 +25,12 @@ class ErrorKind(StrEnum):
     SERVER = "server"
     NETWORK = "network"
     SILENCE = "silence"
+    ENDLESS = "endless"
 
     @property
     def transient(self) -> bool:
         """Whether the same model is likely to answer in a few seconds."""
-        return self in (ErrorKind.SERVER, ErrorKind.NETWORK, ErrorKind.SILENCE)
+        return self in (ErrorKind.SERVER, ErrorKind.NETWORK, ErrorKind.SILENCE, ErrorKind.ENDLESS)
 
     @property
     def busy(self) -> bool:

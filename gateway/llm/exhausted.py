@@ -43,6 +43,8 @@ def _advice(model: str, last: ModelError) -> str:
             )
         case ErrorKind.NETWORK if entry.base_url and not entry.keys:
             return f"Check that {name} is running, then send your message again."
+        case ErrorKind.ENDLESS:
+            return "Send your message again in other words, or pick another model: `/model` shows what is configured."
         case ErrorKind.SERVER | ErrorKind.NETWORK | ErrorKind.SILENCE:
             return "Wait a little and send your message again; `/model` shows the models and `/status` the connections."
 

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from gateway.llm.bounds import refuse_encoded
 from gateway.llm.errors import ErrorKind, ModelError
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class HttpClient:
         timeouts = ClientTimeout(total=timeout, sock_connect=_CONNECT_S)
         try:
             async with session.post(self._base_url + path, data=body, headers=headers, timeout=timeouts) as response:
+                refuse_encoded(response.status, response.headers)
                 yield response
         except (ClientError, OSError) as error:
             raise ModelError(ErrorKind.NETWORK, f"{self.host}: {_reason(error)}") from error
@@ -98,10 +100,17 @@ def _proxy(base_url: str) -> str | None:
 def _session(trusted: "SSLContext", proxy: str | None, key: str | None) -> "ClientSession":
     from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 
+    from gateway.llm.connector import bounded
+
     bearer = "".join((key or "none").split())  # a line break copied along with the key would end the header
     return ClientSession(
-        connector=TCPConnector(ssl=trusted, limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_S),
-        headers={"Authorization": f"Bearer {bearer}", "User-Agent": f"SupaClaw/{version('supaclaw')}"},
+        connector=bounded(TCPConnector(ssl=trusted, limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_S)),
+        headers={
+            "Authorization": f"Bearer {bearer}",
+            "User-Agent": f"SupaClaw/{version('supaclaw')}",
+            "Accept-Encoding": "identity",
+        },
+        auto_decompress=False,
         cookie_jar=DummyCookieJar(),
         proxy=proxy,
         max_line_size=_MAX_HEADER_BYTES,

@@ -10,7 +10,12 @@ from gateway.domain.settings import Params
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """Something arrived without visible text (hidden reasoning, a keep-alive); it resets the silence timer."""
+    """Something arrived that is no part of an answer; the connection is alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """The answer grew, but not in visible text: hidden reasoning, or a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,7 @@ class ProviderReply:
     finish: str = "stop"
 
 
-ProviderEvent: TypeAlias = TextDelta | KeepAlive | ProviderReply
+ProviderEvent: TypeAlias = TextDelta | Thinking | KeepAlive | ProviderReply
 
 
 class Provider(Protocol):

@@ -246,6 +246,11 @@ class Fault(StrEnum):
         "disk full, and the gateway, Postgres or both killed meanwhile",
         "nothing lost; the start says that the disk is full and goes on when there is room",
         ("tests/store/embedded/test_full_disk.py",),
+    ENDLESS = (
+        "endless",
+        53,
+        "model never ends: words, lines, events, calls, headers, bombs",
+        "a failed try with its reason; /stop < 1 s, /health < 200 ms, memory back within 10 %",
     )
 
 

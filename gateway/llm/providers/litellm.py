@@ -16,7 +16,7 @@ from gateway.llm.catalog import NATIVE, split
 from gateway.llm.chunks import Answer, Chunk
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ModelError, classify
-from gateway.llm.provider import KeepAlive, Provider, ProviderEvent
+from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, Thinking
 from gateway.llm.wire import messages_json, sampling_json, tools_json
 
 _TRANSCRIBE_S = 120.0
@@ -68,8 +68,8 @@ class LitellmProvider:
             chunks = await litellm.acompletion(**self._request(litellm, model, prompt, params))
             async with aclosing(chunks):
                 async for raw in chunks:
-                    text = answer.add(Chunk.model_validate(raw))
-                    yield TextDelta(text) if text else KeepAlive()
+                    size, text = answer.size, answer.add(Chunk.model_validate(raw))
+                    yield TextDelta(text) if text else Thinking() if answer.size > size else KeepAlive()
         except Exception as error:
             raise translate(error) from error
         yield answer.reply()
@@ -123,10 +123,20 @@ class LitellmProvider:
 def _import() -> Litellm:
     os.environ.update(_ENVIRONMENT)
     litellm = cast("Litellm", import_module("litellm"))
+    _bound_clients()
     litellm.telemetry = False
     litellm.suppress_debug_info = True
     litellm.disable_aiohttp_transport = True
     return litellm
+
+
+def _bound_clients() -> None:
+    from gateway.llm.bounded_httpx import bounding
+
+    handler = import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
+    handler.create_client = bounding(handler.create_client)
+    openai = import_module("litellm.llms.openai.common_utils").BaseOpenAILLM
+    openai._get_async_http_client = staticmethod(bounding(openai._get_async_http_client))
 
 
 def cacheable(messages: Sequence[JsonObject]) -> list[JsonObject]:
@@ -146,7 +156,12 @@ def _marked(message: JsonObject) -> JsonObject:
 
 
 def translate(error: Exception) -> ModelError:
-    """Convert litellm's exception to ours, by status and text."""
+    """Convert litellm's exception to ours, by status and text, unless it comes from one of ours."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ModelError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
     text = str(getattr(error, "message", None) or error)
     inner = _INNER_MESSAGE.search(text)
     message = loads(f'"{inner.group(1)}"') if inner else _PREFIXES.sub("", text)

@@ -4,7 +4,7 @@ The SDK costs 1.1 CPU s to import and twice the CPU per request, and would only 
 """
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from io import BytesIO
 from json import dumps
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from gateway.domain.json import Json
 from gateway.domain.model import Prompt
 from gateway.domain.settings import Params
 from gateway.llm.answer_reader import garbled, read_answer, read_single
+from gateway.llm.bounds import MAX_LINE, MAX_REFUSAL, bounded
 from gateway.llm.catalog import split
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 _OPTIONAL = frozenset({"temperature", "top_p", "stream_options", "max_tokens", "max_completion_tokens"})
 _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _TRANSCRIBE_S = 120.0
-_MAX_REFUSAL_BYTES = 2**16
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -85,7 +85,7 @@ class OpenAIProvider:
         async with self._http.post("/audio/transcriptions", form, timeout=_TRANSCRIBE_S) as response:
             if response.status >= 400:
                 raise (await _read_refusal(response)).as_error(response.status, response.headers)
-            transcript = await response.read()
+            transcript = b"".join([piece async for piece in bounded(response.content.iter_any(), MAX_LINE)])
         try:
             return _Transcript.model_validate_json(transcript).text
         except ValidationError as error:
@@ -133,12 +133,11 @@ def with_path(base_url: str) -> str:
 
 
 async def _read_refusal(response: "ClientResponse") -> Refusal:
-    body = b""
-    async for piece in response.content.iter_any():
-        body += piece
-        if len(body) > _MAX_REFUSAL_BYTES:
-            break
-    return refusal_in(body)
+    body = bytearray()
+    with suppress(ModelError):
+        async for piece in bounded(response.content.iter_any(), MAX_REFUSAL):
+            body += piece
+    return refusal_in(bytes(body))
 
 
 def _refused(refusal: Refusal, status: int, body: dict[str, Json]) -> _ParameterRefused | None:

@@ -1,0 +1,67 @@
+"""What one answer may be at most, so that a model that never ends harms nobody, and its share of the event loop."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from time import perf_counter
+
+from gateway.llm.errors import ErrorKind, ModelError, classify
+
+MAX_BYTES = 64 * 2**20
+"""Of an answer as sent: a long one, a token at a time, in the most verbose of events."""
+MAX_LINE = 2**20
+MAX_CHARS = 2**20
+"""Of text, reasoning, names and arguments together: twice as much as any model writes at once."""
+MAX_CALLS = 64
+MAX_NAME = 256
+MAX_REFUSAL = 2**16
+PIECE = 2**14
+
+_OTHERS = 2.0
+"""How much more time the others get, where data never runs out."""
+_LONGEST_REST_S = 0.1
+_MAX_ITEMS = 10_000
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+
+
+def endless(what: str) -> ModelError:
+    """The error for an answer past a bound."""
+    return ModelError(ErrorKind.ENDLESS, f"the answer does not end: {what}")
+
+
+async def bounded(body: AsyncIterable[bytes], most: int = MAX_BYTES, size: int = PIECE) -> AsyncGenerator[bytes, None]:
+    """The body in pieces of this size at most; raises `ModelError` past `most` bytes, or in a line that is too long."""
+    total = line = fed = 0
+    busy = 0.0
+    async for data in body:
+        for start in range(0, len(data), size):
+            piece = data[start : start + size]
+            total += len(piece)
+            end = piece.rfind(b"\n")
+            line = line + len(piece) if end < 0 else len(piece) - end - 1
+            if total > most:
+                raise endless(f"more than {most:,} bytes")
+            if line > MAX_LINE:
+                raise endless(f"a line of more than {MAX_LINE:,} bytes")
+            began = perf_counter()
+            yield piece
+            busy, fed = busy + perf_counter() - began, fed + len(piece)
+            if fed >= size:
+                await asyncio.sleep(min(_OTHERS * busy, _LONGEST_REST_S))
+                busy, fed = 0.0, 0
+
+
+def refuse_encoded(status: int, headers: Mapping[str, str]) -> None:
+    """Raise `ModelError` for a compressed body: a small one may be huge, and none is asked for."""
+    encoding = headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        told = f"the answer is compressed ({encoding[:40]}), which was not asked for"
+        raise classify(status, None, f"HTTP status {status}, and {told}", headers) if status >= 400 else endless(told)
+
+
+def check_width(payload: bytes) -> None:
+    """Raise `ModelError` for JSON of so many parts that to parse it would take long and much memory."""
+    if len(payload) > PIECE:
+        bare = _STRING.sub(b"", payload)
+        if bare.count(b",") + bare.count(b"[") + bare.count(b"{") > _MAX_ITEMS:
+            raise endless(f"an event of more than {_MAX_ITEMS:,} parts")

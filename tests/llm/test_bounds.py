@@ -1,0 +1,105 @@
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import pytest
+
+from gateway.domain.model import Prompt, UserMessage
+from gateway.domain.settings import Params
+from gateway.llm.catalog import vendor
+from gateway.llm.endpoint import Endpoint
+from gateway.llm.errors import ErrorKind, ModelError
+from gateway.llm.one_try import one_try
+from gateway.llm.provider import Provider, ProviderReply
+from gateway.llm.providers.openai import build
+from tests.fakes.endless_models import HELD, STREAMS, EndlessModels
+
+ENDED = (
+    "finish-then-words",
+    "finish-then-comments",
+    "done-then-words",
+)
+HEADS = (
+    *("informational", "early-hints", "trailers", "status-line"),
+    *("header-line", "header-name", "headers", "redirects", "redirect-body"),
+)
+REFUSED = ("error-400", "error-500", "error-json")
+SLOW = (
+    *("comments", "newlines", "fields", "empty", "usage", "roles", "chunk-extension", "words-then"),
+    *("letters", "thinking", "tiny"),
+)
+"""Past no bound for long, or only past the one of time."""
+HARD = [case for case in STREAMS if not case.startswith((*ENDED, *HEADS, *REFUSED, *SLOW))]
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    async with EndlessModels() as models:
+        built = build(Endpoint(vendor("openai"), None, models.base_url))
+        yield built
+        await built.close()
+
+
+async def ask(provider: Provider, case: str, silence: float = 20.0) -> ProviderReply:
+    prompt, last = Prompt((UserMessage(f"endless:{case}"),)), None
+    async with aclosing(one_try(provider, "openai/x", prompt, Params(), silence)) as events:
+        async for event in events:
+            last = event
+    assert isinstance(last, ProviderReply)
+    return last
+
+
+async def failure(provider: Provider, case: str, silence: float = 20.0) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        await ask(provider, case, silence)
+    return caught.value
+
+
+@pytest.mark.parametrize("case", HARD)
+async def test_an_answer_past_a_bound_is_a_failed_try_with_its_reason(
+    provider: Provider, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.llm.chunks.MAX_CHARS", 2**17)
+    error = await failure(provider, case)
+    assert error.kind is ErrorKind.ENDLESS or error.status == 500, error.message
+    assert "does not end" in error.message or "which was not asked for" in error.message
+    assert len(error.message) < 200
+
+
+@pytest.mark.parametrize("case", HEADS)
+async def test_a_head_that_does_not_end_is_a_failure_of_the_connection(provider: Provider, case: str) -> None:
+    error = await failure(provider, case)
+    assert error.kind is ErrorKind.NETWORK
+    assert len(error.message) < 500
+
+
+@pytest.mark.parametrize(("case", "kind"), [("400", ErrorKind.BAD_REQUEST), ("500", ErrorKind.SERVER)])
+async def test_a_refusal_that_does_not_end_is_read_in_part(provider: Provider, case: str, kind: ErrorKind) -> None:
+    error = await failure(provider, f"error-{case}")
+    assert (error.kind, error.status) == (kind, int(case))
+    assert error.message.startswith("no no no")
+
+
+@pytest.mark.parametrize("case", [*ENDED, "no-done"])
+async def test_what_follows_the_end_of_an_answer_is_left(
+    provider: Provider, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.llm.answer_reader._AFTER_FINISH_S", 0.2)
+    reply = await ask(provider, case)
+    assert reply.text.startswith("said ")
+    assert len(reply.text) < 2**16
+
+
+@pytest.mark.parametrize("case", ["comments", "newlines", "fields", "empty-objects", "roles", "usage"])
+async def test_what_is_no_part_of_an_answer_does_not_count_as_progress(provider: Provider, case: str) -> None:
+    error = await failure(provider, case, silence=0.1)
+    assert (error.kind, error.message) == (ErrorKind.SILENCE, "nothing but keep-alives arrived for 0.25 s")
+
+
+@pytest.mark.parametrize("case", ["chunk-extension", "loris-head", *(set(HELD) - {"no-done"})])
+async def test_no_answer_at_all_is_silence(provider: Provider, case: str) -> None:
+    assert (await failure(provider, case, silence=0.3)).kind is ErrorKind.SILENCE
+
+
+async def test_an_answer_that_takes_too_long_as_a_whole_is_endless(provider: Provider) -> None:
+    error = await failure(provider, "loris-letters", silence=0.1)
+    assert (error.kind, error.message) == (ErrorKind.ENDLESS, "the answer does not end: it took more than 3 s")
