@@ -75,7 +75,7 @@ class Hook:
 class Refusal(Exception):
     """The server says no."""
 
-    def __init__(self, code: int, description: Any, **parameters: int) -> None:
+    def __init__(self, code: int, description: Any, **parameters: Any) -> None:
         super().__init__(description)
         self.code, self.description, self.parameters = code, description, parameters
 
@@ -84,6 +84,17 @@ class Refusal(Exception):
             return web.json_response({"ok": True, "result": self.description})
         body: Params = {"ok": False, "error_code": self.code, "description": self.description}
         return web.json_response(body | ({"parameters": self.parameters} if self.parameters else {}), status=self.code)
+
+
+class Foreign(Refusal):
+    """Somebody between us and the server answers, or the server in words that are not the Bot API's."""
+
+    def __init__(self, code: int, body: str, **headers: str) -> None:
+        super().__init__(code, body)
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    def response(self) -> web.Response:
+        return web.Response(status=self.code, text=self.description, headers=self.headers, content_type="text/html")
 
 
 class Lost(Exception):
@@ -248,12 +259,16 @@ class FakeTelegram:
 
     # --- what goes wrong ---
 
-    def fault(self, method: str, code: int, description: Any = "", *, n: int = 1, **parameters: int) -> None:
+    def fault(self, method: str, code: int, description: Any = "", *, n: int = 1, **parameters: Any) -> None:
         """Refuse the next `n` calls of `method`; with code 200 answer them with nonsense.
 
         `parameters` are the Bot API's ResponseParameters, such as `retry_after`.
         """
         self._faults[method.lower()] = Fault(Refusal(code, description or f"Error {code}", **parameters), n)
+
+    def answer(self, method: str, code: int, body: str = "", *, n: int = 1, **headers: str) -> None:
+        """Answer the next `n` calls of `method` with just that, carrying nothing out."""
+        self._faults[method.lower()] = Fault(Foreign(code, body, **headers), n)
 
     def drop_response(self, method: str, n: int = 1) -> None:
         """Carry out the next `n` calls of `method`, then cut the connection without an answer."""
