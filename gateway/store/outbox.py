@@ -118,9 +118,9 @@ async def next_for(conn: Connection, address: AddressId) -> OutboxRow | None:
     return _row(row) if row else None
 
 
-async def lock(conn: Connection, row: OutboxId) -> None:
-    """Lock it, and change nothing."""
-    await conn.execute("select from outbox where id = $1 for update", row)
+async def touch(conn: Connection, row: OutboxId) -> None:
+    """Write it, and change nothing."""
+    await conn.execute("update outbox set error = error where id = $1", row)
 
 
 async def sending(conn: Connection, row: OutboxId) -> bool:

@@ -200,7 +200,7 @@ class Delivery:
     async def _can_write(self, row: OutboxRow) -> bool:
         """Whether the database works, as far as this row goes."""
         with suppress(Exception):
-            await self._database.run(lambda conn: outbox.lock(conn, row.id))
+            await self._database.run(lambda conn: outbox.touch(conn, row.id))
             return True
         return False
 
