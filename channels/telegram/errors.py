@@ -60,27 +60,19 @@ def refusal(status: int, retry_after: str | None, content: str) -> PlatformError
         return Unanswered(f"Telegram answered {code}" if code >= 500 else "unreadable answer from Telegram")
     if isinstance(more, dict) and isinstance(chat := more.get("migrate_to_chat_id"), int):
         return Moved(chat)
-    return _no(code, words) if told else _between(code)
+    return _no(code, words) if told or code == 413 else TurnedAway(f"Telegram answered {code}")
 
 
 def _no(code: int, words: str) -> PlatformError:
-    """Said by Telegram itself."""
     if (code in {401, 404} and "method not found" not in words) or words.casefold() == "logged out":
         return TokenRefused("the token is wrong or was revoked; @BotFather gives a new one")
-    match code:
-        case 409:
-            return Conflict(words)
-        case 403:
-            return Forbidden(words)
-        case 400 | 404 | 413:
-            return Refused(words or f"Telegram refuses it ({code})")
-        case _:
-            return TurnedAway(f"Telegram answered {code} {words}".rstrip())
-
-
-def _between(code: int) -> PlatformError:
-    """Said by a proxy, or by a web server in front of Telegram's."""
-    return Refused("too large for the Bot API server") if code == 413 else TurnedAway(f"Telegram answered {code}")
+    if code == 413:
+        return Refused("too large for the Bot API server")
+    if code == 409:
+        return Conflict(words)
+    said = words or f"Telegram answered {code}"
+    kinds: Mapping[int, type[PlatformError]] = {400: Refused, 403: Forbidden, 404: Refused}
+    return kinds.get(code, TurnedAway)(said)
 
 
 def _told(content: str) -> Mapping[str, Any]:

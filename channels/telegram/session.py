@@ -9,14 +9,7 @@ from aiogram.client.session.aiohttp import AiohttpSession
 from aiogram.client.telegram import PRODUCTION, TelegramAPIServer
 from aiogram.exceptions import AiogramError
 from aiogram.methods import Response, TelegramMethod
-from aiohttp import (
-    ClientConnectorError,
-    ClientError,
-    ClientResponse,
-    ClientTimeout,
-    ConnectionTimeoutError,
-    InvalidURL,
-)
+from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientTimeout, ConnectionTimeoutError, InvalidURL
 
 from channels.telegram.errors import refusal
 from gateway.domain.platform import Refused, Unanswered, Unreachable

@@ -220,17 +220,13 @@ async def of_message(conn: Connection, message: MessageId) -> list[OutboxRow]:
 async def waiting(conn: Connection) -> dict[str, str]:
     """By channel, how many messages wait to be delivered, since when and why; nothing of what goes out smoothly."""
     rows = await conn.fetch(
-        """select a.channel, count(distinct o.message_id) as messages, min(o.created_at) as since,
-                  (array_agg(o.error order by o.id) filter (where o.error is not null))[1] as why
+        """select a.channel, concat(count(distinct o.message_id), ' waiting since ',
+                    to_char(min(o.created_at) at time zone 'utc', 'YYYY-MM-DD HH24:MI:SS "UTC"'),
+                    ': ' || (array_agg(o.error order by o.id) filter (where o.error is not null))[1]) as told
            from outbox o join addresses a on a.id = o.address_id where o.state in ('pending', 'sending')
-           group by a.channel having bool_or(o.error is not null) or min(o.created_at) < now() - interval '1 minute'
-           order by a.channel"""
+           group by a.channel having bool_or(o.error is not null) or min(o.created_at) < now() - interval '1 minute'"""
     )
-    return {
-        row["channel"]: f"{row['messages']} waiting since {row['since']:%Y-%m-%d %H:%M:%S} UTC"
-        + (f": {row['why']}" if row["why"] else "")
-        for row in rows
-    }
+    return {row["channel"]: row["told"] for row in rows}
 
 
 async def in_state(conn: Connection, state: State, limit: int = 100) -> list[OutboxRow]:

@@ -54,9 +54,9 @@ class Delivery:
         if row.state == "sending":
             await self.resume(channel, row, "its receipt could not be written", UNCONFIRMED, TRIES)
             return False
-        file, unseen = await self._file_of(row), row.attempts == 0 or row.id in self._unseen
+        file = await self._file_of(row)
         try:
-            message = await self._outgoing(channel, at, row, file, again=not unseen)
+            message = await self._outgoing(channel, at, row, file)
         except NotAttachable as exc:
             return await self._without_file(row, exc)
         if not await self._announced(row):
@@ -67,7 +67,7 @@ class Delivery:
             async with asyncio.timeout(SEND_FILE_WITHIN if message.file else SEND_WITHIN):
                 platform_id = await channel.send(message)
         except SendDelayed as exc:
-            if unseen:
+            if not message.again:
                 self._unseen.add(row.id)
             return await self._delay(row, exc)
         except SendFailed as exc:
@@ -76,9 +76,8 @@ class Delivery:
             return await self._unsure(channel, row, exc)
         except Exception as exc:
             log.exception("outbound.broken", outbox_id=row.id, channel=at.channel)
-            return await self._unsure(
-                channel, row, SendUncertain(f"{type(exc).__name__}: {exc}", lasting=row.attempts + 1 >= TRIES)
-            )
+            doubt = SendUncertain(f"{type(exc).__name__}: {exc}", lasting=row.attempts + 1 >= TRIES)
+            return await self._unsure(channel, row, doubt)
         self._failpoints.reach(Step.OUTBOX_REQUESTED)
         await self._record(row, lambda conn: outbox.sent(conn, row.id, platform_id))
         self._failpoints.reach(Step.OUTBOX_SENT)
@@ -104,16 +103,14 @@ class Delivery:
         async with self._database.connection() as conn:
             return await files.by_id(conn, row.principal_id, row.file_id)
 
-    async def _outgoing(
-        self, channel: Channel, at: AddressRow, row: OutboxRow, file: FileRow | None, *, again: bool
-    ) -> Outgoing:
+    async def _outgoing(self, channel: Channel, at: AddressRow, row: OutboxRow, file: FileRow | None) -> Outgoing:
         most = channel.capabilities.max_file
         return Outgoing(
             at.address,
             row.text,
             f"supaclaw-{row.id}",
             at.private,
-            again=again,
+            again=row.attempts > 0 and row.id not in self._unseen,
             file=await outgoing_file(self._roots(row.principal_id), file, most) if file else None,
             buttons=row.buttons if channel.capabilities.buttons else (),
             reply_to=row.reply_to,
@@ -124,10 +121,9 @@ class Delivery:
         try:
             async with self._database.connection() as conn:
                 return await outbox.sending(conn, row.id)
-        except TryAgainLater as exc:
-            return await self._delay(row, SendDelayed(str(exc)))
         except Exception as exc:
-            log.exception("outbound.broken", outbox_id=row.id)
+            if not isinstance(exc, TryAgainLater):
+                log.exception("outbound.broken", outbox_id=row.id)
             return await self._delay(row, SendDelayed(f"{type(exc).__name__}: {exc}"))
 
     async def _refused(self, row: OutboxRow, file: FileRow | None, exc: SendFailed) -> bool:
@@ -159,7 +155,7 @@ class Delivery:
 
     async def _unsure(self, channel: Channel, row: OutboxRow, exc: SendUncertain) -> bool:
         if _repeatable(channel, row) and not exc.lasting:
-            return await self._delay(row, SendDelayed(str(exc)))
+            return await self._delay(row, SendDelayed(str(exc), backoff(row.attempts + 1)))
         await self._doubt(channel, row, str(exc), UNCONFIRMED)
         return True
 
