@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from channels.slack.errors import Refused
+from channels.slack.errors import Refused, refusal
 from channels.slack.payloads import EVENT_TYPE, Message, Page, Payload, Posted, Socket, Us
 from gateway.domain.inbound import Address
-from gateway.domain.platform import PlatformError, TokenRefused, TooFast, Unanswered, Unreachable
+from gateway.domain.platform import PlatformError, Unanswered, Undecidable, Unreachable, seconds_to_wait
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -27,9 +27,6 @@ A_WEEK = 7 * 86400
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Block = dict[str, Any]
-
-_TOKEN = {"invalid_auth", "not_authed", "token_expired", "token_revoked", "not_allowed_token_type"}
-_TROUBLE = {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
 
 
 class Client:
@@ -110,7 +107,7 @@ class Client:
                 if message.key == key:
                     return message.ts
         except Refused as error:
-            raise Unanswered(f"cannot look whether it was shown: {error}") from error
+            raise Undecidable(f"cannot look whether it was shown: {error}") from error
         return None
 
     async def unfinished(self, at: Address, since: str) -> list[str]:
@@ -138,7 +135,7 @@ class Client:
             cursor = page.next_cursor
             if not cursor:
                 return
-        raise Unanswered("too much was said meanwhile to tell whether it was shown")
+        raise Undecidable("too much was said meanwhile to tell whether it was shown")
 
     async def close(self) -> None:
         """Close the HTTP session; the next call begins another."""
@@ -168,22 +165,9 @@ def _refusal(response: Any) -> PlatformError:
     """What an answer that is not "ok" means; it is the SDK's, or aiohttp's when it was not even JSON."""
     data = getattr(response, "data", None)
     told: Mapping[str, Any] = data if isinstance(data, dict) else {}
-    status, code = getattr(response, "status_code", 0), str(told.get("error") or "")
-    if status == 429 or code == "ratelimited":
-        return TooFast("Slack", retry_after(response.headers))
-    if not code or status >= 500 or code in _TROUBLE:
-        return Unanswered(f"Slack answered {code or status or 'something unreadable'}")
-    if code in _TOKEN:
-        return TokenRefused(f"a token is wrong or was revoked; api.slack.com/apps shows both ({code})")
-    return Refused(code, str(told.get("needed") or ""))
-
-
-def retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds to wait, as the header says."""
-    try:
-        return min(max(float(headers.get("Retry-After", "1")), 0.0), 3600.0)
-    except ValueError:
-        return 1.0
+    status = getattr(response, "status_code", 0) or getattr(response, "status", 0)
+    wait = seconds_to_wait((getattr(response, "headers", None) or {}).get("Retry-After"))
+    return refusal(status, str(told.get("error") or ""), str(told.get("needed") or ""), wait)
 
 
 def metadata(key: str) -> dict[str, Any]:

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from channels.slack.client import CONNECT_SECONDS, Client, retry_after, translated
-from channels.slack.errors import Refused
+from channels.slack.client import CONNECT_SECONDS, Client, translated
+from channels.slack.errors import Refused, refusal
 from channels.slack.kept import Kept
 from channels.slack.payloads import File, FileAnswer, Payload, Upload
 from gateway.domain.channel import FetchDelayed, FetchFailed, Outgoing, OutgoingFile, SendFailed
 from gateway.domain.inbound import Attachment
-from gateway.domain.platform import PlatformError, TooFast, Unanswered, Unreachable
+from gateway.domain.platform import PlatformError, Unanswered, Undecidable, Unreachable, seconds_to_wait
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
+_LATER = {401, 407, 408, 409, 420, 425}
 _LOGIN_PAGE = "text/html"
 
 
@@ -34,7 +35,7 @@ class Files:
     async def send(self, message: Outgoing, file: OutgoingFile, caption: str) -> str:
         """Slack's id of the file; raises `PlatformError` and `SendFailed`."""
         begun = f"file {message.key}"
-        id = self._kept.get(begun) if message.again else None
+        id = self._kept.get(begun)
         if id is None:
             id = await self._upload(file)
             self._kept.put(begun, id)
@@ -74,7 +75,7 @@ class Files:
         try:
             return any((await self._known(id)).shares.values())
         except Refused as error:
-            raise Unanswered(f"cannot look whether it was shown: {error}") from error
+            raise Undecidable(f"cannot look whether it was shown: {error}") from error
 
     async def _upload(self, file: OutgoingFile) -> str:
         """Nobody has seen it yet, so whatever goes wrong, nothing was shown. The address is a secret of its own."""
@@ -100,12 +101,9 @@ class Files:
         about |= {"allow_redirects": False, "timeout": patience, "proxy": self._client.web.proxy}
         with translated():
             async with self._client.http.request(method, url, **about) as response:
-                if response.status == 429:
-                    raise TooFast("Slack", retry_after(response.headers))
-                if response.status >= 500:
-                    raise Unanswered(f"Slack answered {response.status}")
                 if response.status != 200:
-                    raise Refused(f"http_{response.status}")
+                    code = "" if response.status in _LATER else f"http_{response.status}"
+                    raise refusal(response.status, code, "", seconds_to_wait(response.headers.get("Retry-After")))
                 yield response
 
     def _is_slack(self, url: str) -> bool:

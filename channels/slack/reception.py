@@ -47,7 +47,7 @@ class Reception:
                     await self._stay_connected()
                 except PlatformError as error:
                     if not isinstance(error, Unreachable | Unanswered):
-                        self._hear(error.retry_after if isinstance(error, TooFast) else 0.0)
+                        self._hear((isinstance(error, TooFast) and error.retry_after) or 0.0)
                     await self._recovery.after(error)
 
     async def _work(self, take: Callable[[Envelope], Awaitable[bool]]) -> None:

@@ -68,7 +68,7 @@ class Streams:
                 await self._append(at, stream, missing)
                 stream.shown += missing
             except TooFast as error:
-                self._pause_until = time.monotonic() + error.retry_after
+                self._pause_until = time.monotonic() + (error.retry_after or 1.0)
                 return False
             except Unanswered:
                 stream.growing = stream.sure = False

@@ -125,7 +125,7 @@ class Telegram:
             shown = utf16_tail(text, self.capabilities.max_text)
             await self._client.do("sendMessageDraft", address, draft_id=draft, text=shown, can_stop=True)
         except TooFast as error:
-            self._no_drafts_before = now + error.retry_after
+            self._no_drafts_before = now + (error.retry_after or 1.0)
             return False
         except PlatformError:
             return False

@@ -5,6 +5,7 @@ from typing import Any
 
 from aiogram.types import File, MessageId, User
 
+from channels.telegram.errors import Moved
 from channels.telegram.session import ANSWER_SECONDS, Session
 from gateway.domain.channel import Button, FetchDelayed, FetchFailed, Outgoing
 from gateway.domain.inbound import Address, Attachment
@@ -23,6 +24,8 @@ class Client:
     def __init__(self, token: str, api_base: str | None) -> None:
         self._session = Session(token, api_base)
         self._username: str | None = None
+        self._moved: dict[str, int] = {}
+        """Groups that became supergroups; the numbers of their earlier messages mean others there."""
 
     async def updates(self, offset: int | None, wait: int, seconds: float) -> Sequence[JsonObject]:
         """What arrived from `offset` on, which acknowledges everything before it; `wait` is for Telegram."""
@@ -44,13 +47,20 @@ class Client:
         return self._username
 
     async def show(self, message: Outgoing, method: str, seconds: float = ANSWER_SECONDS, **content: object) -> str:
-        """Send a new message with this content by `method`; its id."""
-        answered = message_number(message.reply_to or "")
+        """Send a new message with this content by `method`, to wherever the chat is by now; its id."""
+        try:
+            return await self._show(message, method, seconds, content)
+        except Moved as error:
+            self._moved[message.address.chat] = error.chat
+        return await self._show(message, method, seconds, content)
+
+    async def _show(self, message: Outgoing, method: str, seconds: float, content: Mapping[str, object]) -> str:
+        answered = None if message.address.chat in self._moved else message_number(message.reply_to or "")
         sent = await self._session.call(
             method,
             MessageId,
             seconds,
-            **_place(message.address),
+            **self._place(message.address),
             reply_parameters={"message_id": answered, "allow_sending_without_reply": True} if answered else None,
             reply_markup=_keyboard(message.buttons),
             **content,
@@ -59,7 +69,7 @@ class Client:
 
     async def do(self, method: str, to: Address | None = None, **parameters: object) -> None:
         """Call a method whose answer says only that it was done."""
-        place = _place(to) if to else {}
+        place = self._place(to) if to else {}
         await self._session.call(method, object, BRIEF_SECONDS, **place, **parameters)
 
     async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
@@ -80,6 +90,10 @@ class Client:
         except PlatformError as error:
             raise FetchDelayed(str(error)) from error
 
+    def _place(self, address: Address) -> Mapping[str, int | None]:
+        chat = self._moved.get(address.chat) or int(address.chat)
+        return {"chat_id": chat, "message_thread_id": int(address.thread) if address.thread else None}
+
     async def close(self) -> None:
         """Close all connections."""
         await self._session.close()
@@ -89,10 +103,6 @@ def message_number(platform_id: str) -> int | None:
     """The message that a platform id of ours speaks of, also that of an edit; None for the press of a button."""
     number = platform_id.partition(":")[0]
     return int(number) if number.isdecimal() else None
-
-
-def _place(address: Address) -> Mapping[str, int | None]:
-    return {"chat_id": int(address.chat), "message_thread_id": int(address.thread) if address.thread else None}
 
 
 def _keyboard(buttons: Sequence[Button]) -> Mapping[str, object] | None:

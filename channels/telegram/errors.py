@@ -1,16 +1,84 @@
-"""Telegram's refusals that mean more than that one request was in vain."""
+"""What an answer of Telegram's that is not "ok" means for what was asked.
 
-from gateway.domain.platform import Refused
+| answer | it was | error |
+| --- | --- | --- |
+| 429, 420, FLOOD_WAIT_x, "retry after", whatever the code | not carried out | `TooFast` |
+| 5xx; 2xx that cannot be read | perhaps carried out | `Unanswered` |
+| migrate_to_chat_id | not carried out; the chat has another id | `Moved` |
+| 401, 404, "Logged out" | not carried out; the bot is not known | `TokenRefused` |
+| 409 | not carried out; somebody else takes the updates | `Conflict` |
+| 403 in Telegram's own words | refused, whatever the form | `Forbidden` |
+| 400 in Telegram's own words, 413, 404 "method not found" | refused | `Refused` |
+| any other code, or none; 3xx and 4xx of whoever stands between | not carried out | `TurnedAway` |
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.domain.platform import PlatformError, Refused, TokenRefused, TooFast, TurnedAway, Unanswered
+from gateway.domain.platform import seconds_to_wait as seconds
+
+_TOO_FAST = re.compile(r"too many requests|flood|_WAIT_\d|retry (?:after|in) \d", re.IGNORECASE)
+_SECONDS = re.compile(r"(?:_WAIT_|retry (?:after|in) )(\d+)", re.IGNORECASE)
 
 
 class Forbidden(Refused):
     """Nothing may be written in that chat, whatever it is."""
 
 
-class Conflict(Refused):
+class Moved(TurnedAway):
+    """The group became a supergroup, which has the id `chat`."""
+
+    def __init__(self, chat: int) -> None:
+        super().__init__(f"the group became a supergroup with id {chat}")
+        self.chat = chat
+
+
+class Conflict(TurnedAway):
     """Updates go elsewhere: to a webhook, or to another program."""
 
     trouble = "other_receiver"
+    owner_must_act = True
 
     def __init__(self, refusal: str) -> None:
         super().__init__(f"another program uses this bot's token; stop it, or give each a bot of its own ({refusal})")
+
+
+def refusal(status: int, retry_after: str | None, content: str) -> PlatformError:
+    """The error for an answer with this status, `Retry-After` header and body."""
+    told = _told(content)
+    code, words = told.get("error_code"), str(told.get("description") or "").partition("\n")[0]
+    code = code if isinstance(code, int) else status
+    more = told.get("parameters")
+    asked = seconds(more.get("retry_after")) if isinstance(more, dict) else None
+    if code in {420, 429} or asked or (code < 500 and _TOO_FAST.search(words)):
+        named = _SECONDS.search(words)
+        return TooFast("Telegram", asked or seconds(named and named[1]) or seconds(retry_after))
+    if code >= 500 or (status < 300 and not told):
+        return Unanswered(f"Telegram answered {code}" if code >= 500 else "unreadable answer from Telegram")
+    if isinstance(more, dict) and isinstance(chat := more.get("migrate_to_chat_id"), int):
+        return Moved(chat)
+    return _no(code, words) if told or code == 413 else TurnedAway(f"Telegram answered {code}")
+
+
+def _no(code: int, words: str) -> PlatformError:
+    if (code in {401, 404} and "method not found" not in words) or words.casefold() == "logged out":
+        return TokenRefused("the token is wrong or was revoked; @BotFather gives a new one")
+    if code == 413:
+        return Refused("too large for the Bot API server")
+    if code == 409:
+        return Conflict(words)
+    said = words or f"Telegram answered {code}"
+    kinds: Mapping[int, type[PlatformError]] = {400: Refused, 403: Forbidden, 404: Refused}
+    return kinds.get(code, TurnedAway)(said)
+
+
+def _told(content: str) -> Mapping[str, Any]:
+    """What Telegram said; empty when it was not Telegram."""
+    try:
+        told = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) and told.get("ok") is False else {}

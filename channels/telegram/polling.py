@@ -10,7 +10,7 @@ from channels.telegram.errors import Conflict
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import JsonObject
 from gateway.domain.logging import Logger
-from gateway.domain.platform import PlatformError, Recovery, Refused, TokenRefused, TooFast
+from gateway.domain.platform import PlatformError, Recovery, Refused, TokenRefused, TooFast, TurnedAway
 
 if TYPE_CHECKING:
     from channels.telegram.client import Client
@@ -64,8 +64,8 @@ class Polling:
         wait = self._patience.poll if self.answered.is_set() and not self._recovery.needed else 0
         try:
             updates = await self._client.updates(self._offset, wait, wait + self._patience.stall)
-        except (Refused, TokenRefused, TooFast) as error:
-            self.heard_at = time.monotonic() + (error.retry_after if isinstance(error, TooFast) else 0.0)
+        except (Refused, TokenRefused, TurnedAway) as error:
+            self.heard_at = time.monotonic() + ((isinstance(error, TooFast) and error.retry_after) or 0.0)
             raise
         self.heard_at = time.monotonic()
         return updates

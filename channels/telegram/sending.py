@@ -47,7 +47,6 @@ _MEANINGS = {
     "not enough rights|have no rights|chat_write_forbidden": "the bot may not write there; allow it in its permissions",
     "thread not found": "the topic was deleted",
     "topic_closed": "the topic is closed; open it again",
-    "became a supergroup": "messages from there begin a conversation of their own",
 }
 
 

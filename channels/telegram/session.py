@@ -1,17 +1,18 @@
 """One HTTP call to the Bot API, and everything that can become of it. Imports aiogram: run `preload` first."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar, cast
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
 
-from aiogram import Bot, exceptions
+from aiogram import Bot
 from aiogram.client.session.aiohttp import AiohttpSession
 from aiogram.client.telegram import PRODUCTION, TelegramAPIServer
+from aiogram.exceptions import AiogramError
 from aiogram.methods import Response, TelegramMethod
-from aiohttp import ClientConnectorError, ClientError, ClientTimeout, ConnectionTimeoutError, InvalidURL
+from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientTimeout, ConnectionTimeoutError, InvalidURL
 
-from channels.telegram.errors import Conflict, Forbidden
-from gateway.domain.platform import Refused, TokenRefused, TooFast, Unanswered, Unreachable
+from channels.telegram.errors import refusal
+from gateway.domain.platform import Refused, Unanswered, Unreachable
 
 Result = TypeVar("Result")
 
@@ -40,30 +41,15 @@ class Session(AiohttpSession):
         url, form = self.api.api_url(self._bot.token, name), self.build_form_data(self._bot, method)
         timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         http = await self.create_session()
-        async with _network(), http.post(url, data=form, timeout=timeout) as response:
-            status, content = response.status, await response.text()
-        if status >= 500:
-            raise Unanswered(f"Telegram answered {status}")
-        if status == 413:
-            raise Refused("too large for the Bot API server")
-        try:
-            answer: Response[Result] = self.check_response(self._bot, method, status, content)
-        except exceptions.TelegramRetryAfter as error:
-            raise TooFast("Telegram", error.retry_after) from error
-        except (exceptions.TelegramUnauthorizedError, exceptions.TelegramNotFound) as error:
-            wrong = TokenRefused("the token is wrong or was revoked; @BotFather gives a new one")
-            raise (Refused(error.message) if "method not found" in error.message else wrong) from error
-        except exceptions.TelegramMigrateToChat as error:
-            raise Forbidden(f"the group became a supergroup with id {error.migrate_to_chat_id}") from error
-        except exceptions.TelegramForbiddenError as error:
-            raise Forbidden(error.message) from error
-        except exceptions.TelegramConflictError as error:
-            raise Conflict(error.message) from error
-        except exceptions.TelegramAPIError as error:
-            raise Refused(error.message.partition("\n")[0]) from error
-        except exceptions.ClientDecodeError as error:
-            raise Unanswered(f"unreadable answer: {error.message}") from error
-        return cast(Result, answer.result)
+        # a redirect would take the token along
+        async with _network(), http.post(url, data=form, timeout=timeout, allow_redirects=False) as response:
+            content = await _body(response)
+        if response.status < 300:
+            with suppress(AiogramError):
+                answer: Response[Result] = self.check_response(self._bot, method, response.status, content)
+                if answer.result is not None:
+                    return answer.result
+        raise refusal(response.status, response.headers.get("Retry-After"), content)
 
     async def download(self, path: str) -> AsyncIterator[bytes]:
         """A file in pieces; raises `PlatformError`."""
@@ -71,8 +57,10 @@ class Session(AiohttpSession):
         timeout = ClientTimeout(total=DOWNLOAD_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=ANSWER_SECONDS)
         url = self.api.file_url(self._bot.token, path)
         async with _network(), http.get(url, timeout=timeout, allow_redirects=False) as response:
+            if response.status in {400, 403, 404, 410}:
+                raise Refused(f"Telegram answered {response.status}")
             if response.status != 200:
-                raise (Unanswered if response.status >= 500 else Refused)(f"Telegram answered {response.status}")
+                raise refusal(response.status, response.headers.get("Retry-After"), "")
             async for piece in response.content.iter_chunked(CHUNK):
                 yield piece
 
@@ -92,6 +80,16 @@ def _method(name: str, returning: type[object]) -> type[TelegramMethod[Any]]:
         __held__ = Response.__class_getitem__(returning)
 
     return Method
+
+
+async def _body(response: ClientResponse) -> str:
+    """A refusal whose text is cut off is one all the same."""
+    try:
+        return await response.text(errors="replace")
+    except (ClientError, OSError):
+        if response.status < 300 or response.status >= 500:
+            raise
+        return ""
 
 
 @asynccontextmanager

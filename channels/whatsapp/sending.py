@@ -33,9 +33,14 @@ BUSY_PAUSE = 60.0
 PIECE = 256 * 1024
 
 _SHOWN_AS = {"image/jpeg": "Image", "image/png": "Image", "video/mp4": "Video", "video/3gpp": "Video"}
-_BUSY = tuple(f"server returned error {code}" for code in (408, 429, 500, 503))
-_REFUSED = ("server returned error", "no lid found", "you're not participating", "that group does not exist")
+_REFUSED = (
+    *(f"server returned error {code}" for code in (400, 403, 404, 406, 410)),
+    *("no lid found", "not on whatsapp", "you're not participating", "that group does not exist"),
+    *("can't send message to unknown server", "message recipient must be a user jid"),
+)
+_BUSY = ("server returned error", "rate-overlimit", "status 429")
 _NEVER_LEFT = ("websocket not connected", "the store doesn't contain a device jid", "client is nil", "failed to get ")
+_NOT_UPLOADED = tuple(f"status code {code}" for code in (400, 413, 415))
 _GONE = ("403", "404", "410", "nothing downloadable", "hash", "hmac", "no url", "mismatch", "media key", "decrypt")
 
 
@@ -92,7 +97,10 @@ async def _upload(client: NewAClient, file: OutgoingFile, caption: str, body: Me
     except OSError as error:
         raise SendFailed(f"{file.name} cannot be read: {error.strerror}") from error
     except NeonizeError as error:
-        raise SendDelayed(one_line(error), OFFLINE_PAUSE) from error
+        text = one_line(error)
+        if text.endswith(_NOT_UPLOADED):
+            raise SendFailed(f"WhatsApp does not take {file.name}: {text}") from error
+        raise SendDelayed(text, OFFLINE_PAUSE) from error
     shown = getattr(body, f"{kind.lower()}Message")
     shown.URL, shown.directPath, shown.mimetype = there.url, there.DirectPath, file.mime
     shown.mediaKey, shown.fileLength = there.MediaKey, there.FileLength
@@ -105,12 +113,20 @@ async def _upload(client: NewAClient, file: OutgoingFile, caption: str, body: Me
 
 
 def _outcome(text: str) -> SendFailed | SendDelayed | SendUncertain:
-    """What Go's error text means. Errors that are not known may have come after the message left."""
+    """What Go's error text means.
+
+    | text | it was | error |
+    | --- | --- | --- |
+    | one of `_REFUSED` | refused for good | `SendFailed` |
+    | one of `_BUSY`, such as any other code of the server's | not sent | `SendDelayed`, a minute |
+    | one of `_NEVER_LEFT`, such as no connection, no account | not sent | `SendDelayed`, some seconds |
+    | anything else | perhaps sent: it may have come after the message left | `SendUncertain` |
+    """
     lower = text.lower()
-    if lower.startswith(_BUSY):
-        return SendDelayed(text, BUSY_PAUSE)
     if any(phrase in lower for phrase in _REFUSED):
         return SendFailed(f"WhatsApp refused the message: {text}")
+    if any(phrase in lower for phrase in _BUSY):
+        return SendDelayed(text, BUSY_PAUSE)
     if any(phrase in lower for phrase in _NEVER_LEFT):
         return SendDelayed(text, OFFLINE_PAUSE)
     return SendUncertain(text)

@@ -12,7 +12,7 @@ from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.unattended.triggers import Triggers
-from gateway.store import steps, tasks
+from gateway.store import outbox, steps, tasks
 from gateway.store.migrate import outdated
 from gateway.workspace.tree import Workspace
 
@@ -78,6 +78,7 @@ async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) 
         older = await outdated(conn)
         queue = await tasks.queue(conn)
         today = await steps.spent_since(conn, now.replace(hour=0, minute=0, second=0, microsecond=0))
+        waiting = await outbox.waiting(conn)
     return StatusReport(
         version=version("supaclaw"),
         started_at=started_at,
@@ -88,4 +89,5 @@ async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) 
         vitals=parts.vitals(),
         outdated=older or None,
         unsettled=unsettled,
+        waiting=waiting,
     )

@@ -7,7 +7,7 @@ from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.principals import Role
 from gateway.domain.tasks import Status
 from gateway.domain.vitals import Vitals
-from gateway.store import steps, tasks
+from gateway.store import outbox, steps, tasks
 from gateway.store.migrate import outdated
 
 
@@ -16,7 +16,9 @@ async def run(ctx: CommandContext) -> CommandReply:
     uptime = timedelta(seconds=int((ctx.clock.now() - ctx.started_at).total_seconds()))
     lines = [f"Up {uptime}", f"Model: {ctx.models.active}", f"Session: {ctx.at.session_id}"]
     if ctx.role is Role.OWNER:
-        lines += [await _queue(ctx), await _today(ctx), *_condition(ctx.vitals), await outdated(ctx.tx)]
+        lines += [await _queue(ctx), await _today(ctx), *_condition(ctx.vitals)]
+        lines += [f"For {name} {text}" for name, text in (await outbox.waiting(ctx.tx)).items()]
+        lines.append(await outdated(ctx.tx))
     return CommandReply("\n".join(filter(None, lines)))
 
 

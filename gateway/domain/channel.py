@@ -95,7 +95,11 @@ class SendDelayed(SupaclawError):
 
 
 class SendUncertain(SupaclawError):
-    """The request left and no answer came back: it may have been shown."""
+    """The request left and no answer came back: it may have been shown. `lasting`: no later look can tell."""
+
+    def __init__(self, message: str, *, lasting: bool = False) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 class FetchFailed(SupaclawError):

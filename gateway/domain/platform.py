@@ -7,6 +7,9 @@ from gateway.domain.channel import SendDelayed, SendFailed, SendUncertain
 from gateway.domain.errors import SupaclawError
 from gateway.domain.logging import Logger
 
+LONGEST_WAIT = 3600.0
+"""Seconds: a platform that asks for more is asked again once an hour."""
+
 
 class PlatformError(SupaclawError):
     """A request came to nothing; the text never holds a token. `retry_after` None leaves the pause to `Recovery`."""
@@ -24,13 +27,19 @@ class Unanswered(PlatformError):
     """The request left and no usable answer came back: it may have been carried out."""
 
 
-class TooFast(PlatformError):
-    """A rate limit; nothing was done, and the platform names the seconds to wait."""
+class Undecidable(Unanswered):
+    """It may have been carried out, and the platform will never tell."""
 
-    retry_after: float
 
-    def __init__(self, platform: str, retry_after: float) -> None:
-        super().__init__(f"{platform} asks to wait {retry_after:g} s")
+class TurnedAway(PlatformError):
+    """It was not carried out, and the reason is not in what was asked for: the same may work later."""
+
+
+class TooFast(TurnedAway):
+    """A rate limit; the platform may name the seconds to wait."""
+
+    def __init__(self, platform: str, retry_after: float | None) -> None:
+        super().__init__(f"{platform} asks to wait" + (f" {retry_after:g} s" if retry_after else ""))
         self.retry_after = retry_after
 
 
@@ -52,16 +61,23 @@ class TokenRefused(PlatformError):
 def send_error(error: PlatformError) -> SendFailed | SendDelayed | SendUncertain:
     """What it means for the message that was to be sent."""
     match error:
-        case TooFast():
-            return SendDelayed(str(error), error.retry_after)
-        case Unreachable():
-            return SendDelayed(str(error))
-        case TokenRefused():
-            return SendDelayed(str(error), 60.0)
-        case Unanswered():
-            return SendUncertain(str(error))
-        case _:
+        case Refused():
             return SendFailed(str(error))
+        case Unanswered():
+            return SendUncertain(str(error), lasting=isinstance(error, Undecidable))
+        case TooFast(retry_after=float(seconds)):
+            return SendDelayed(str(error), seconds)
+        case _:  # what keeps the channel from working is over some day
+            return SendDelayed(str(error))
+
+
+def seconds_to_wait(told: object) -> float | None:
+    """What a platform asks for, at most an hour; None if it does not say, or nonsense."""
+    try:
+        seconds = float(str(told))
+    except ValueError:
+        return None
+    return min(seconds, LONGEST_WAIT) if seconds > 0 else None
 
 
 class Recovery:

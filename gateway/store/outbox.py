@@ -15,6 +15,9 @@ from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId, Principal
 from gateway.domain.texts import storable
 from gateway.store.pool import Connection
 
+LONGEST_SEND = timedelta(hours=1)
+"""Much longer than any send is allowed to take."""
+
 State = Literal["pending", "sending", "sent", "uncertain", "failed"]
 
 
@@ -86,19 +89,22 @@ async def due(
 ) -> list[OutboxRow]:
     """The head of each address that is due, on these channels, the oldest; an address being sent to is left alone.
 
-    So is one that another process sends to; what this one `left` as `sending` is due, or it would hold back the rest.
+    So is one that another process sends to; what this one `left` as `sending` is due, or it would hold back the rest,
+    and so is what nobody can still be sending.
     """
     rows = await conn.fetch(
         """select * from (
              select distinct on (o.address_id) o.* from outbox o join addresses a on a.id = o.address_id
              where o.state in ('pending', 'sending') and a.channel = any($1) and not o.address_id = any($2)
              order by o.address_id, o.id) head
-           where (state = 'pending' and run_at <= now()) or (state = 'sending' and id = any($4))
+           where (state = 'pending' and run_at <= now())
+             or (state = 'sending' and (id = any($4) or sending_at < now() - $5::interval))
            order by id limit $3""",
         list(channels),
         list(busy),
         limit,
         list(left),
+        LONGEST_SEND,
     )
     return [_row(row) for row in rows]
 
@@ -110,6 +116,11 @@ async def next_for(conn: Connection, address: AddressId) -> OutboxRow | None:
         address,
     )
     return _row(row) if row else None
+
+
+async def touch(conn: Connection, row: OutboxId) -> None:
+    """Write it, and change nothing."""
+    await conn.execute("update outbox set error = error where id = $1", row)
 
 
 async def sending(conn: Connection, row: OutboxId) -> bool:
@@ -204,6 +215,18 @@ async def of_message(conn: Connection, message: MessageId) -> list[OutboxRow]:
     """The delivery of one message, part by part."""
     rows = await conn.fetch("select * from outbox where message_id = $1 order by part", message)
     return [_row(row) for row in rows]
+
+
+async def waiting(conn: Connection) -> dict[str, str]:
+    """By channel, how many messages wait to be delivered, since when and why; nothing of what goes out smoothly."""
+    rows = await conn.fetch(
+        """select a.channel, concat(count(distinct o.message_id), ' waiting since ',
+                    to_char(min(o.created_at) at time zone 'utc', 'YYYY-MM-DD HH24:MI:SS "UTC"'),
+                    ': ' || (array_agg(o.error order by o.id) filter (where o.error is not null))[1]) as told
+           from outbox o join addresses a on a.id = o.address_id where o.state in ('pending', 'sending')
+           group by a.channel having bool_or(o.error is not null) or min(o.created_at) < now() - interval '1 minute'"""
+    )
+    return {row["channel"]: row["told"] for row in rows}
 
 
 async def in_state(conn: Connection, state: State, limit: int = 100) -> list[OutboxRow]:

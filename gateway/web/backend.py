@@ -36,6 +36,8 @@ class StatusReport:
     """Why it leaves the work to a newer program."""
     unsettled: Sequence[str] = ()
     """What the owner has to settle about their own ids on the messengers."""
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    """What cannot be delivered at the moment, by channel, in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,9 +94,9 @@ async def test_what_cannot_be_looked_up_stays_in_doubt(
     platform: FakeSlack, channel: Slack, trouble: dict[str, Any]
 ) -> None:
     platform.fault("conversations.history", **trouble)
-    with pytest.raises(SendUncertain):
+    with pytest.raises(SendUncertain) as doubt:
         await channel.send(answer("once", again=True))
-    assert platform.shown == []
+    assert (doubt.value.lasting, platform.shown) == (trouble["error"] == "missing_scope", [])
 
 
 async def test_a_chat_too_busy_to_look_through_leaves_it_in_doubt(platform: FakeSlack, channel: Slack) -> None:
@@ -108,7 +108,7 @@ async def test_a_chat_too_busy_to_look_through_leaves_it_in_doubt(platform: Fake
 
 
 @pytest.mark.parametrize(
-    "error", ["channel_not_found", "not_in_channel", "is_archived", "account_inactive", "restricted_action", "odd"]
+    "error", ["channel_not_found", "not_in_channel", "is_archived", "msg_too_long", "no_text", "restricted_action"]
 )
 async def test_a_refusal_is_final_and_says_why(platform: FakeSlack, channel: Slack, error: str) -> None:
     platform.fault("chat.postMessage", error)
@@ -121,10 +121,37 @@ async def test_a_revoked_token_delays_until_the_owner_acted(platform: FakeSlack,
     for again in (False, True):
         with pytest.raises(SendDelayed) as delayed:
             await channel.send(answer("hi", again=again))
-        assert delayed.value.retry_after == 60
+        assert delayed.value.retry_after == 1
 
 
-@pytest.mark.parametrize(("given", "seconds"), [("7", 7), ("soon", 1), ("999999", 3600)])
+@pytest.mark.parametrize(
+    "error",
+    [
+        *("ratelimited", "rate_limited", "message_limit_exceeded", "team_added_to_org", "accesslimited", "odd"),
+        *("account_inactive", "token_revoked", "org_login_required", "ekm_access_denied", "missing_scope"),
+    ],
+)
+async def test_what_lies_not_in_the_message_waits(platform: FakeSlack, channel: Slack, error: str) -> None:
+    platform.fault("chat.postMessage", error)
+    with pytest.raises(SendDelayed, match=r"^[^\n]+$"):
+        await channel.send(answer("hi"))
+    await channel.send(answer("hi"))
+    assert platform.shown == ["hi"]
+
+
+@pytest.mark.parametrize("error", ["internal_error", "fatal_error", "service_unavailable", "request_timeout"])
+async def test_what_may_have_been_shown_is_looked_for(platform: FakeSlack, channel: Slack, error: str) -> None:
+    platform.fault("chat.postMessage", error)
+    with pytest.raises(SendUncertain) as doubt:
+        await channel.send(answer("hi"))
+    assert not doubt.value.lasting
+    await channel.send(answer("hi", again=True))
+    assert platform.shown == ["hi"]
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("7", 7), ("soon", 1), ("0", 1), ("-3", 1), ("nan", 1), ("999999", 3600)]
+)
 async def test_a_rate_limit_delays(platform: FakeSlack, channel: Slack, given: str, seconds: float) -> None:
     platform.fault("chat.postMessage", "ratelimited", status=429, Retry_After=given)
     with pytest.raises(SendDelayed) as delayed:

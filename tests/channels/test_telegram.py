@@ -319,7 +319,7 @@ async def test_what_formatting_would_make_too_long_or_empty_is_sent_plain(
         (400, "Bad Request: chat not found", SendFailed),
         (403, "Forbidden: bot was kicked from the group chat", SendFailed),
         (413, "Request Entity Too Large", SendFailed),
-        (418, "I am a teapot", SendFailed),
+        (418, "I am a teapot", SendDelayed),
         (401, "Unauthorized", SendDelayed),
         (500, "Internal Server Error", SendUncertain),
         (502, "Bad Gateway", SendUncertain),
@@ -335,9 +335,23 @@ async def test_each_refusal_has_its_outcome(
     assert platform.sent == []
 
 
-async def test_a_group_that_moved_says_where_it_went(platform: FakeTelegram, build: Build) -> None:
+async def test_a_group_that_moved_is_followed(platform: FakeTelegram, build: Build) -> None:
+    channel, group = await build(), Address("telegram", "424242", "-5")
+    platform.fault("sendMessage", 400, "Bad Request: group chat was upgraded", migrate_to_chat_id=-100123)
+    await channel.send(Outgoing(group, "**hello**", "k", private=False, reply_to="12"))
+    await channel.send(Outgoing(group, "again", "l", private=False))
+    await channel.typing(group)
+    assert [(sent.chat, sent.text, sent.reply_to) for sent in platform.sent] == [
+        (-100123, "hello", None),
+        (-100123, "again", None),
+    ]
+    assert platform.actions == [(-100123, "typing")]
+    assert sum(method == "sendmessage" for method, _ in platform.calls) == 3
+
+
+async def test_a_group_that_moves_to_and_fro_waits(platform: FakeTelegram, build: Build) -> None:
     platform.fault("sendMessage", 400, "Bad Request: group chat was upgraded", n=2, migrate_to_chat_id=-100123)
-    with pytest.raises(SendFailed, match=r"supergroup with id -100123[^\n]*$"):
+    with pytest.raises(SendDelayed, match=r"supergroup with id -100123[^\n]*$"):
         await (await build()).send(Outgoing(ADA, "hello", "k"))
 
 

@@ -89,7 +89,10 @@ async def test_files_on_the_disk_of_a_local_server_are_explained(platform: FakeT
         ("getFile", 401, "Unauthorized"),
         ("getFile", 500, "Internal Server Error"),
         ("getFile", 200, "no file at all"),
+        ("getFile", 409, "Conflict"),
         ("file", 502, "Bad Gateway"),
+        ("file", 429, "Too Many Requests"),
+        ("file", 408, "Request Timeout"),
     ],
 )
 async def test_what_may_work_later_is_delayed(

@@ -1,9 +1,12 @@
+import json
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from channels.telegram.channel import Telegram
-from gateway.domain.channel import Button, Outgoing, SendFailed, SendUncertain
+from gateway.domain.channel import Button, Outgoing, OutgoingFile, SendDelayed, SendFailed, SendUncertain
 from gateway.domain.inbound import Address
 from gateway.domain.splitting import split
 from tests.contract.telegram import telegram_on
@@ -157,3 +160,124 @@ async def test_a_refusal_says_in_one_line_what_to_do(
     platform.fault("sendMessage", code, description, n=2)
     with pytest.raises(SendFailed, match=rf"^[^\n]*{advice}[^\n]*$"):
         await channel.send(Outgoing(GROUP, "hello", "k", private=False))
+
+
+# --- busy, or somebody else between ---
+
+HTML = "<html><h1>no</h1></html>"
+
+
+def words(code: int | None, description: str | None, **parameters: Any) -> str:
+    """What Telegram says."""
+    told = {"ok": False, "error_code": code, "description": description, "parameters": parameters or None}
+    return json.dumps({name: value for name, value in told.items() if value is not None})
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "seconds"),
+    [
+        (429, words(429, "Too Many Requests: retry after 7", retry_after=7), 7),
+        (429, words(429, "Too Many Requests: retry after 7"), 7),
+        (429, words(429, "Too Many Requests"), 1),
+        (429, words(429, "Too Many Requests", retry_after=0), 1),
+        (429, words(429, "Too Many Requests", retry_after="7"), 7),
+        (429, words(429, "Too Many Requests", retry_after="soon"), 1),
+        (429, words(429, "Too Many Requests", retry_after=-7), 1),
+        (429, words(429, "Too Many Requests", retry_after=0.5), 0.5),
+        (429, words(429, "Too Many Requests", retry_after=10**30), 3600),
+        (429, words(429, "Too Many Requests", retry_after=[7]), 1),
+        (429, '{"ok": false, "error_code": 429, "parameters": {"retry_after": NaN}}', 1),
+        (429, '{"ok": false, "error_code": 429, "parameters": 7}', 1),
+        (429, "9" * 5000, 1),
+        (429, "[" * 100_000, 1),
+        (429, HTML, 1),
+        (429, "", 1),
+        (420, words(420, "FLOOD_WAIT_7"), 7),
+        (420, words(420, "FLOOD_PREMIUM_WAIT_7"), 7),
+        (420, "", 1),
+        (400, words(400, "Bad Request: FLOOD_WAIT_7"), 7),
+        (400, words(400, "Bad Request: SLOWMODE_WAIT_7"), 7),
+        (200, words(429, "Too Many Requests", retry_after=7), 7),
+        (200, words(420, "FLOOD_WAIT_7"), 7),
+        (500, words(500, "Internal Server Error", retry_after=7), 7),
+        (200, words(None, None), 1),
+        (200, words(409, "Conflict: terminated by other getUpdates request"), 1),
+        (400, words(400, "Logged out"), 1),
+        (400, HTML, 1),
+        (401, words(401, "Unauthorized"), 1),
+        (401, HTML, 1),
+        (403, HTML, 1),
+        (404, words(404, "Not Found"), 1),
+        (404, '{"message": "no Route matched with those values"}', 1),
+        (404, HTML, 1),
+        (408, words(408, "Request Timeout"), 1),
+        (408, HTML, 1),
+        (409, words(409, "Conflict: terminated by other getUpdates request"), 1),
+        (409, "", 1),
+        (421, "", 1),
+        (425, "Too Early", 1),
+        (499, "", 1),
+        (302, "", 1),
+        (304, "", 1),
+    ],
+)
+async def test_what_was_clearly_not_shown_waits(
+    platform: FakeTelegram, channel: Telegram, code: int, body: str, seconds: float
+) -> None:
+    platform.answer("sendMessage", code, body)
+    with pytest.raises(SendDelayed, match=r"^[^\n]+$") as delayed:
+        await channel.send(Outgoing(ADA, "**hello**", "k"))
+    assert (delayed.value.retry_after, len(platform.calls)) == (seconds, 1)
+    await channel.send(Outgoing(ADA, "**hello**", "k"))
+    assert len(platform.sent) == 1
+
+
+@pytest.mark.parametrize("code", [408, 409, 420, 429])
+@pytest.mark.parametrize("how", ["plain", "table", "file", "buttons"])
+async def test_whatever_it_is(platform: FakeTelegram, channel: Telegram, tmp_path: Path, code: int, how: str) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    message = {
+        "plain": Outgoing(ADA, " hello ", "k"),
+        "table": Outgoing(ADA, TABLE, "k"),
+        "file": Outgoing(ADA, "*a*", "k", file=OutgoingFile(str(tmp_path / "a.txt"), "a.txt", "text/plain", 1)),
+        "buttons": Outgoing(ADA, "?", "k", buttons=(Button("Yes", "y"),)),
+    }[how]
+    method = {"table": "sendRichMessage", "file": "sendDocument"}.get(how, "sendMessage")
+    platform.fault(method, code)
+    with pytest.raises(SendDelayed):
+        await channel.send(message)
+    assert len(platform.calls) == 1
+    await channel.send(message)
+    assert len(platform.sent) == 1
+
+
+@pytest.mark.parametrize(("told", "seconds"), [("7", 7), ("Wed, 21 Oct 2015 07:28:00 GMT", 1), ("", 1)])
+async def test_what_a_proxy_asks_for_is_obeyed(
+    platform: FakeTelegram, channel: Telegram, told: str, seconds: float
+) -> None:
+    platform.answer("sendMessage", 429, HTML, Retry_After=told)
+    with pytest.raises(SendDelayed) as delayed:
+        await channel.send(Outgoing(ADA, "hello", "k"))
+    assert delayed.value.retry_after == seconds
+
+
+@pytest.mark.parametrize("code", [200, 204, 500, 502, 503, 504, 520, 599])
+@pytest.mark.parametrize(
+    "body", ["", HTML, words(500, "Internal Server Error"), '{"ok": true}', '{"ok": true, "result": 1}']
+)
+async def test_what_may_have_been_shown_is_in_doubt(
+    platform: FakeTelegram, channel: Telegram, code: int, body: str
+) -> None:
+    platform.answer("sendMessage", code, body)
+    with pytest.raises(SendUncertain, match=r"^[^\n]+$"):
+        await channel.send(Outgoing(ADA, "hello", "k"))
+
+
+async def test_a_redirect_is_not_followed_for_the_token_would_go_along(
+    platform: FakeTelegram, channel: Telegram
+) -> None:
+    async with FakeTelegram() as elsewhere:
+        platform.answer("sendMessage", 307, Location=f"{elsewhere.url}/bot{platform.token}/sendMessage")
+        with pytest.raises(SendDelayed):
+            await channel.send(Outgoing(ADA, "hello", "k"))
+        assert elsewhere.calls == []

@@ -251,6 +251,23 @@ class Fault(StrEnum):
         53,
         "model never ends: words, lines, events, calls, headers, bombs",
         "a failed try with its reason; /stop < 1 s, /health < 200 ms, memory back within 10 %",
+    BUSY = (
+        "busy",
+        51,
+        "messenger busy or shut for a while: 408, 409, 420, 429, 401, proxies, any wait named",
+        "answers wait, in order, for as long as the channel lives",
+        (
+            "tests/channels/test_telegram_sending.py::test_what_was_clearly_not_shown_waits",
+            "tests/channels/test_slack_sending.py::test_what_lies_not_in_the_message_waits",
+            "tests/channels/test_whatsapp_sending.py::test_what_go_says_decides_whether_it_is_sent_again",
+        ),
+    )
+    RECEIPTS = (
+        "receipts",
+        52,
+        "Postgres away or refusing while answers are delivered",
+        "what became of each is stored as soon as it answers, without a restart",
+        ("tests/flow/outbound/test_outages.py",),
     )
 
 

@@ -5,8 +5,9 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import asyncpg
@@ -21,11 +22,12 @@ from tests.chaos.people import Telegrammers, crowd, holds
 from tests.chaos.proxy import Proxy, Trap, Weather, before_postgres
 from tests.conftest import Server
 from tests.fakes.openai_server import FakeModels
-from tests.fakes.telegram import FakeTelegram
+from tests.fakes.telegram import FakeTelegram, Refusal
 from tests.journeys.process import OWNER, GatewayProcess
 
 AWAY = 30.0 if FULL else 5.0
 STRIKES = 30 if FULL else 4
+CUT_OFF = "select pg_terminate_backend(pid) from pg_stat_activity where datname = '{}'"
 
 
 @dataclass
@@ -267,6 +269,66 @@ async def test_conflicts_in_the_database_are_tried_again(scene: Scene, judge: Ju
     async with scene.process.connected() as conn:
         await conn.execute(f"drop trigger chaos on supaclaw.{table}")
     await scene.close(judge, Fault.SERIALIZATION, time.time())
+
+
+# --- deliveries meanwhile ---
+
+
+@pytest.mark.fault(Fault.RECEIPTS)
+@pytest.mark.parametrize(
+    "how", ["refuses logins", *(pytest.param(how, marks=pytest.mark.chaos) for how in ("away", "hangs", "renamed"))]
+)
+async def test_what_was_delivered_without_the_database_is_settled_when_it_answers(
+    scene: Scene, judge: Judge, server: Server, how: str
+) -> None:
+    """Some arrive, one is refused, one has to wait: the platform says so while nothing can be stored."""
+    name = (scene.process.dsn or "").partition("@/")[2].partition("?")[0]
+    refusals = (Refusal(403, "Forbidden: bot was blocked by the user"), Refusal(429, "Too Many Requests"))
+    await scene.process.start()
+    for _ in range(3 if FULL else 1):
+        shown, known = len(scene.telegram.sent), len(scene.telegram.calls)
+        scene.telegram.hang("sendMessage")
+        for chat in scene.people.chats:
+            scene.people.command("/ping", chat)
+        await scene.telegram.wait_for(
+            lambda tg, known=known: len(scene.people.chats) == [m for m, _ in tg.calls[known:]].count("sendmessage")
+        )
+        match how:
+            case "refuses logins":
+                await server.maintain(f"alter database {name} with allow_connections false")
+                scene.proxy.drop()
+            case "renamed":
+                await scene.proxy.refuse()
+                await server.maintain(CUT_OFF.format(name), f"alter database {name} rename to {name}_away")
+                await scene.proxy.listen()
+            case "away":
+                await scene.proxy.refuse()
+            case _:
+                scene.proxy.freeze()
+        scene.telegram.refuse("sendMessage", *refusals)
+        scene.telegram.release()
+        arrived = shown + len(scene.people.chats) - len(refusals)
+        await scene.telegram.wait_for(lambda tg, arrived=arrived: len(tg.sent) == arrived)
+        await asyncio.sleep(AWAY * 2)
+        match how:
+            case "refuses logins":
+                await server.maintain(f"alter database {name} with allow_connections true")
+            case "renamed":
+                await server.maintain(f"alter database {name}_away rename to {name}")
+            case "away":
+                await scene.proxy.listen()
+            case _:
+                scene.proxy.thaw()
+        assert await scene.ledger.settled(60)
+    states = Counter(row["state"] for row in await scene.process.rows("select state from outbox"))
+    rounds = 3 if FULL else 1
+    judge(
+        Fault.RECEIPTS,
+        replace(await scene.ledger.count(), tries=len(scene.people.said)),
+        f"{how}: {states['sending']} left behind",
+    )
+    assert states == {"sent": rounds * (len(scene.people.chats) - 1), "failed": rounds}
+    assert scene.process.running.returncode is None
 
 
 # --- the line between ---

@@ -15,7 +15,7 @@ from tests.chaos.ledger import TOLD, Ledger, answered_after
 from tests.chaos.people import Telegrammers, crowd
 from tests.chaos.proxy import Proxy, Weather
 from tests.fakes.openai_server import FakeModels
-from tests.fakes.telegram import FakeTelegram, Update
+from tests.fakes.telegram import FakeTelegram, Foreign, Refusal, Update
 from tests.journeys.process import FRIEND, OWNER, GatewayProcess, happens
 
 ROUNDS = 10 if FULL else 2
@@ -99,6 +99,53 @@ async def test_flood_control_is_obeyed_and_the_order_kept(scene: Scene, judge: J
     await scene.close(judge, Fault.TOO_FAST)
     assert asked == 1
     assert scene.telegram.sent[0].text.startswith("pong")
+
+
+BUSY = (
+    Refusal(429, "Too Many Requests: retry after 2", retry_after=2),
+    Refusal(429, "Too Many Requests"),
+    Refusal(429, "Too Many Requests", retry_after=0),
+    Refusal(429, "Too Many Requests", retry_after="1"),
+    Refusal(429, "Too Many Requests", retry_after=-5),
+    Refusal(420, "FLOOD_WAIT_2"),
+    Refusal(420, "FLOOD"),
+    Refusal(408, "Request Timeout"),
+    Refusal(409, "Conflict: terminated by other getUpdates request"),
+    Refusal(401, "Unauthorized"),
+    Refusal(404, "Not Found"),
+    Foreign(429, "<html>slow down</html>", Retry_After="2"),
+    Foreign(404, '{"message": "no Route matched with those values"}'),
+    Foreign(403, "<html>blocked</html>"),
+    Foreign(408, ""),
+    Foreign(302, "", Location="https://portal.invalid/login"),
+)
+
+
+@pytest.mark.fault(Fault.BUSY)
+@pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=pytest.mark.chaos)])
+async def test_a_busy_messenger_is_not_a_refusal(scene: Scene, judge: Judge, rounds: int) -> None:
+    """Every answer meets some of them; then its chat sees all answers, each once, in the order they were given in."""
+    refusals = scene.people.chance.sample(BUSY * rounds, 10 * rounds)
+    scene.telegram.refuse("sendMessage", *refusals)
+    for _ in range(rounds):
+        for chat in scene.people.chats:
+            scene.people.command(scene.people.chance.choice(["/ping", "/help"]), chat)
+            scene.people.say(chat)
+    if rounds > 1:
+        await scene.telegram.wait_for(lambda tg: not tg.faults_left("sendMessage"), 300)
+        await scene.process.restart()
+    await scene.ledger.settled(240)
+    dead = await scene.process.rows("select error from outbox where state in ('failed', 'uncertain')")
+    asked = len(refusals) - scene.telegram.faults_left("sendMessage")
+    await scene.close(judge, Fault.BUSY, tries=asked)
+    assert [row["error"] for row in dead] == []
+    for chat in scene.people.chats:
+        parts = await scene.process.rows(
+            "select platform_id::int as id from outbox o join addresses a on a.id = o.address_id"
+            " where a.chat = $1 order by o.id",
+            str(chat),
+        )
+        assert [row["id"] for row in parts] == sorted(row["id"] for row in parts)
 
 
 @pytest.mark.chaos

@@ -75,7 +75,7 @@ class Hook:
 class Refusal(Exception):
     """The server says no."""
 
-    def __init__(self, code: int, description: Any, **parameters: int) -> None:
+    def __init__(self, code: int, description: Any, **parameters: Any) -> None:
         super().__init__(description)
         self.code, self.description, self.parameters = code, description, parameters
 
@@ -84,6 +84,17 @@ class Refusal(Exception):
             return web.json_response({"ok": True, "result": self.description})
         body: Params = {"ok": False, "error_code": self.code, "description": self.description}
         return web.json_response(body | ({"parameters": self.parameters} if self.parameters else {}), status=self.code)
+
+
+class Foreign(Refusal):
+    """Somebody between us and the server answers, or the server in words that are not the Bot API's."""
+
+    def __init__(self, code: int, body: str, **headers: str) -> None:
+        super().__init__(code, body)
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    def response(self) -> web.Response:
+        return web.Response(status=self.code, text=self.description, headers=self.headers, content_type="text/html")
 
 
 class Lost(Exception):
@@ -127,7 +138,7 @@ class FakeTelegram:
         self._asked: set[str] = set()
         self._chats: dict[int, Params] = {}
         self._blocked: set[int] = set()
-        self._faults: dict[str, Fault] = {}
+        self._faults: dict[str, list[Fault]] = {}
         self._drops: dict[str, int] = {}
         self._hanging: set[str] = set()
         self._withheld: dict[str, int] = {}
@@ -248,12 +259,24 @@ class FakeTelegram:
 
     # --- what goes wrong ---
 
-    def fault(self, method: str, code: int, description: Any = "", *, n: int = 1, **parameters: int) -> None:
+    def fault(self, method: str, code: int, description: Any = "", *, n: int = 1, **parameters: Any) -> None:
         """Refuse the next `n` calls of `method`; with code 200 answer them with nonsense.
 
         `parameters` are the Bot API's ResponseParameters, such as `retry_after`.
         """
-        self._faults[method.lower()] = Fault(Refusal(code, description or f"Error {code}", **parameters), n)
+        self._faults[method.lower()] = [Fault(Refusal(code, description or f"Error {code}", **parameters), n)]
+
+    def answer(self, method: str, code: int, body: str = "", *, n: int = 1, **headers: str) -> None:
+        """Answer the next `n` calls of `method` with just that, carrying nothing out."""
+        self.refuse(method, *[Foreign(code, body, **headers)] * n)
+
+    def refuse(self, method: str, *refusals: Refusal) -> None:
+        """Refuse the next calls of `method`, each in its own way."""
+        self._faults[method.lower()] = [Fault(refusal, 1) for refusal in refusals]
+
+    def faults_left(self, method: str) -> int:
+        """How many calls of `method` are still to be refused."""
+        return sum(fault.n for fault in self._faults.get(method.lower(), ()))
 
     def drop_response(self, method: str, n: int = 1) -> None:
         """Carry out the next `n` calls of `method`, then cut the connection without an answer."""
@@ -335,10 +358,10 @@ class FakeTelegram:
             await self._changed.wait()
 
     def _be_faulty(self, method: str) -> None:
-        fault = self._faults.get(method)
-        if fault is not None and fault.n > 0:
-            fault.n -= 1
-            raise fault.refusal
+        for fault in self._faults.get(method, ()):
+            if fault.n > 0:
+                fault.n -= 1
+                raise fault.refusal
 
     async def _get_updates(self, params: Params) -> list[Update]:
         if self.hook is not None:

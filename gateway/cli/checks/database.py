@@ -8,6 +8,7 @@ from gateway.config.channels import enabled_channels
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.ownership import unsettled
+from gateway.store import outbox
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.members import LET_IT_LOG_IN, NO_LOGIN
 from gateway.store.migrate import check_server, read_migrations, schema_of
@@ -76,6 +77,9 @@ async def _check_server(config: Config, embedded: EmbeddedPostgres) -> list[Find
         if not await database.members_log_in():
             findings.append(Finding(Level.WARN, NO_LOGIN, LET_IT_LOG_IN))
         async with database.connection() as conn:
+            for name, text in (await outbox.waiting(conn)).items():
+                fix = "they are sent once it takes them; `supaclaw status` shows how the channel is"
+                findings.append(Finding(Level.WARN, f"answers for {name}: {text}", fix))
             return [*findings, *_judge_owner(config, await principals.owner(conn))]
 
 

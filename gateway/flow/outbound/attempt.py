@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from math import inf
+from random import uniform
 
 import structlog
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channel import Channel, Outgoing, SendDelayed, SendFailed, SendUncertain
-from gateway.domain.errors import DatabaseDown, TryAgainLater
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.ids import OutboxId
 from gateway.domain.principals import Label
 from gateway.domain.tasks import backoff
 from gateway.domain.transcript import Notice
@@ -24,10 +27,9 @@ from gateway.store.transcript.messages import MessageRow
 
 POLL_SECONDS = 2.0
 TRIES = 8
-NOTICE_TRIES = 3
-"""Where a platform leaves it open; a restart more often interrupts what has not even left."""
+"""Of what a defect of ours keeps from being sent or recorded; what a platform says is never counted."""
 RECORD_TRIES = 3
-"""Of a write that fails for no reason we know."""
+"""Of a write that fails although the database works otherwise."""
 SEND_WITHIN, SEND_FILE_WITHIN = 120.0, 1800.0
 """Seconds: a send that hangs holds a lane that others need."""
 INTERRUPTED = "I was restarted while sending my last answer; /last shows it again."
@@ -44,11 +46,13 @@ class Delivery:
         self._database = database
         self._failpoints = failpoints
         self._roots = roots
+        self._unseen: set[OutboxId] = set()
+        """What waits after nothing but clear refusals: nobody has seen it."""
 
     async def send(self, channel: Channel, at: AddressRow, row: OutboxRow) -> bool:
         """Send one part; whether the next may follow at once. One that is `sending` lost its receipt to a defect."""
         if row.state == "sending":
-            await self.resume(channel, row, "its receipt could not be written", UNCONFIRMED)
+            await self.resume(channel, row, "its receipt could not be written", UNCONFIRMED, TRIES)
             return False
         file = await self._file_of(row)
         try:
@@ -57,11 +61,14 @@ class Delivery:
             return await self._without_file(row, exc)
         if not await self._announced(row):
             return False
+        self._unseen.discard(row.id)
         self._failpoints.reach(Step.OUTBOX_SENDING)
         try:
             async with asyncio.timeout(SEND_FILE_WITHIN if message.file else SEND_WITHIN):
                 platform_id = await channel.send(message)
         except SendDelayed as exc:
+            if not message.again:
+                self._unseen.add(row.id)
             return await self._delay(row, exc)
         except SendFailed as exc:
             return await self._refused(row, file, exc)
@@ -69,18 +76,24 @@ class Delivery:
             return await self._unsure(channel, row, exc)
         except Exception as exc:
             log.exception("outbound.broken", outbox_id=row.id, channel=at.channel)
-            return await self._unsure(channel, row, SendUncertain(f"{type(exc).__name__}: {exc}"))
+            doubt = SendUncertain(f"{type(exc).__name__}: {exc}", lasting=row.attempts + 1 >= TRIES)
+            return await self._unsure(channel, row, doubt)
         self._failpoints.reach(Step.OUTBOX_REQUESTED)
-        await self._record(lambda conn: outbox.sent(conn, row.id, platform_id))
+        await self._record(row, lambda conn: outbox.sent(conn, row.id, platform_id))
         self._failpoints.reach(Step.OUTBOX_SENT)
         return True
 
     async def resume(
-        self, channel: Channel, row: OutboxRow, error: str = "interrupted by a restart", text: str = INTERRUPTED
+        self,
+        channel: Channel,
+        row: OutboxRow,
+        error: str = "interrupted by a restart",
+        text: str = INTERRUPTED,
+        tries: float = inf,
     ) -> None:
         """What was left between request and receipt may have been shown: it is repeated only where that is safe."""
-        if row.attempts < _tries(channel, row, notice=TRIES):
-            await self._record(lambda conn: outbox.delayed(conn, row.id, 0, error))
+        if _repeatable(channel, row) and row.attempts < tries:
+            await self._record(row, lambda conn: outbox.delayed(conn, row.id, 0, error))
         else:
             await self._doubt(channel, row, error, text)
 
@@ -97,7 +110,7 @@ class Delivery:
             row.text,
             f"supaclaw-{row.id}",
             at.private,
-            again=row.attempts > 0,
+            again=row.attempts > 0 and row.id not in self._unseen,
             file=await outgoing_file(self._roots(row.principal_id), file, most) if file else None,
             buttons=row.buttons if channel.capabilities.buttons else (),
             reply_to=row.reply_to,
@@ -108,8 +121,10 @@ class Delivery:
         try:
             async with self._database.connection() as conn:
                 return await outbox.sending(conn, row.id)
-        except DatabaseDown as exc:
-            return await self._delay(row, SendDelayed(str(exc)))
+        except Exception as exc:
+            if not isinstance(exc, TryAgainLater):
+                log.exception("outbound.broken", outbox_id=row.id)
+            return await self._delay(row, SendDelayed(f"{type(exc).__name__}: {exc}"))
 
     async def _refused(self, row: OutboxRow, file: FileRow | None, exc: SendFailed) -> bool:
         """For good; a refused file at least leaves a word, which tells whether the person can be reached at all."""
@@ -117,26 +132,30 @@ class Delivery:
             log.warning("outbound.refused", outbox_id=row.id, error=str(exc))
         if file is not None:
             return await self._without_file(row, NotAttachable(f"{file.name} was refused: {exc} {whereabouts(file)}"))
-        await self._record(lambda conn: outbox.failed(conn, row.id, str(exc)))
+        await self._record(row, lambda conn: outbox.failed(conn, row.id, str(exc)))
         return True
 
     async def _without_file(self, row: OutboxRow, why: NotAttachable) -> bool:
         """Nothing of it was shown: its caption and a word about the file go next."""
         text = f"{row.text}\n\n{why}".strip()
-        await self._record(lambda conn: outbox.without_file(conn, row.id, text, str(why)))
+        await self._record(row, lambda conn: outbox.without_file(conn, row.id, text, str(why)))
         return True
 
     async def _delay(self, row: OutboxRow, exc: SendDelayed) -> bool:
-        """The platform asked to wait, or could not be reached: an outage of any length loses nothing."""
-        delay = max(exc.retry_after, backoff(min(row.attempts + 1, 5)) if exc.retry_after <= 1 else 0)
+        """The platform asked to wait, or could not be reached: an outage of any length loses nothing.
+
+        The more chats wait, the less they may all come back at once.
+        """
+        least = exc.retry_after if exc.retry_after > 1 else backoff(min(row.attempts + 1, 5))
+        delay = least + uniform(0, min(least / 4, 5))
         async with self._of_its_run(row):
             log.info("outbound.delayed", outbox_id=row.id, seconds=delay, error=str(exc))
-        await self._record(lambda conn: outbox.delayed(conn, row.id, delay, str(exc)))
+        await self._record(row, lambda conn: outbox.delayed(conn, row.id, delay, str(exc)))
         return False
 
     async def _unsure(self, channel: Channel, row: OutboxRow, exc: SendUncertain) -> bool:
-        if row.attempts + 1 < _tries(channel, row, notice=NOTICE_TRIES):
-            return await self._delay(row, SendDelayed(str(exc)))
+        if _repeatable(channel, row) and not exc.lasting:
+            return await self._delay(row, SendDelayed(str(exc), backoff(row.attempts + 1)))
         await self._doubt(channel, row, str(exc), UNCONFIRMED)
         return True
 
@@ -144,7 +163,7 @@ class Delivery:
         """Mark it uncertain and say so once, in the same transaction; a notice gets no notice."""
         async with self._of_its_run(row):
             log.warning("outbound.uncertain", outbox_id=row.id, error=error)
-        await self._record(lambda tx: self._admit(tx, channel, row, error, text))
+        await self._record(row, lambda tx: self._admit(tx, channel, row, error, text))
 
     async def _admit(self, tx: Connection, channel: Channel, row: OutboxRow, error: str, text: str) -> None:
         at = await addresses.lock_by_id(tx, row.address_id)
@@ -159,8 +178,8 @@ class Delivery:
         queued = parts(notice.text, channel.capabilities.max_text)
         await outbox.put(tx, at.principal_id, at.id, said.id, queued, notice=True)
 
-    async def _record(self, write: Callable[[Connection], Awaitable[None]]) -> None:
-        """Write what the platform said, however long the database is away: only this process knows it."""
+    async def _record(self, row: OutboxRow, write: Callable[[Connection], Awaitable[None]]) -> None:
+        """Write what the platform said, however long the database is away or refuses: only this process knows it."""
         failures = 0
         while True:
             try:
@@ -168,17 +187,24 @@ class Delivery:
             except TryAgainLater as exc:
                 log.warning("outbound.waits", error=str(exc))
             except Exception as exc:
-                failures += 1
+                failures = failures + 1 if await self._can_write(row) else 0
                 if failures == RECORD_TRIES:
                     raise
                 log.warning("outbound.not_recorded", error=f"{type(exc).__name__}: {exc}")
             await asyncio.sleep(POLL_SECONDS)
 
+    async def _can_write(self, row: OutboxRow) -> bool:
+        """Whether the database works, as far as this row goes."""
+        with suppress(Exception):
+            await self._database.run(lambda conn: outbox.touch(conn, row.id))
+            return True
+        return False
+
     @asynccontextmanager
     async def _of_its_run(self, row: OutboxRow) -> AsyncIterator[None]:
         """What is logged of a trouble goes into the log of the session that the message was said in."""
         said: MessageRow | None = None
-        with suppress(DatabaseDown):
+        with suppress(Exception):  # it keeps nothing from being recorded
             async with self._database.connection() as conn:
                 said = await messages.get(conn, row.message_id)
         ids = {"session_id": said and said.session_id, "task_id": said and said.task_id}
@@ -186,8 +212,8 @@ class Delivery:
             yield
 
 
-def _tries(channel: Channel, row: OutboxRow, *, notice: int) -> int:
-    """How often a send that may have happened is made: an answer once, a notice rather often than not at all."""
-    if channel.capabilities.idempotent_send:
-        return TRIES
-    return notice if row.notice else 1
+def _repeatable(channel: Channel, row: OutboxRow) -> bool:
+    """Whether a send that may have happened is made again: an answer only where it is then seen once all the same, a
+    notice rather often than not at all.
+    """
+    return channel.capabilities.idempotent_send or row.notice

@@ -8,7 +8,7 @@ import structlog
 
 from gateway.config.failpoints import Failpoints
 from gateway.domain.channel import Button, Capabilities, Channel
-from gateway.domain.errors import DatabaseDown, TryAgainLater
+from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId
 from gateway.domain.inbound import Address
 from gateway.flow.outbound.attempt import Delivery
@@ -50,7 +50,7 @@ class Outbound:
         self._idle = asyncio.Event()
         self._busy: dict[AddressId, asyncio.Task[None]] = {}
         self._left: set[OutboxId] = set()
-        """What a defect may have left as `sending`, although nobody sends it."""
+        """What this process may have left as `sending`, although no lane of it holds it any more."""
 
     def channel(self, at: AddressRow | Address) -> Channel | None:
         """The messenger behind an address; None while it is shut, and where people read the transcript itself."""
@@ -140,25 +140,27 @@ class Outbound:
     async def _send_all(self, row: OutboxRow) -> None:
         """The parts that are due at one address, one after another."""
         due: OutboxRow | None = row
-        self._left.discard(row.id)
         try:
             async with self.database.connection() as conn:
                 at = await addresses.get(conn, row.address_id)
             while due and (channel := self.channel(at)) and await self._send(channel, at, due):
                 async with self.database.connection() as conn:
                     due = await outbox.next_for(conn, at.id)
-        except DatabaseDown as exc:
+        except TryAgainLater as exc:
             log.warning("outbound.waits", error=str(exc))
+            await asyncio.sleep(POLL_SECONDS)
         except Exception:
             log.exception("outbound.broken", outbox_id=row.id)
-            self._left.add(due.id if due else row.id)
             await asyncio.sleep(POLL_SECONDS)
         finally:
             del self._busy[row.address_id]
             self.wake()
 
     async def _send(self, channel: Channel, at: AddressRow, row: OutboxRow) -> bool:
+        self._left.add(row.id)
         try:
-            return await self._delivery.send(channel, at, row)
+            go_on = await self._delivery.send(channel, at, row)
+            self._left.discard(row.id)
         finally:
             self.attempted(row.message_id)
+        return go_on

@@ -1,13 +1,14 @@
 """The sender while the database comes and goes: what the platform said is not forgotten, nothing is sent twice."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from gateway.domain.channel import SendUncertain
-from gateway.domain.errors import DatabaseDown, TryAgainLater
+from gateway.domain.channel import SendDelayed, SendFailed, SendUncertain
+from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.flow.outbound import attempt as attempt_module
 from gateway.flow.outbound import sender as sender_module
 from gateway.flow.outbound.attempt import UNCONFIRMED
@@ -86,11 +87,66 @@ async def test_one_that_can_never_be_written_blocks_nothing_that_follows(
     assert (path.channel.asked, await path.rows(STATES)) == (asked + 2, states)
 
 
-@pytest.mark.parametrize("afterwards", [False, True])
-async def test_what_could_not_be_announced_has_not_left_and_waits(
-    path: MessagePath, breaks: Break, afterwards: bool
+REFUSES = """
+create function refuse() returns trigger language plpgsql as $$ begin
+  raise exception 'no' using errcode = '{code}';
+end $$;
+create trigger refuse before update on outbox for each row execute function refuse()"""
+
+
+@pytest.mark.parametrize("code", ["42501", "0A000", "XX000", "28000", "3D000", "25006", "57P01"])
+@pytest.mark.parametrize(
+    ("answer", "states"),
+    [
+        (None, [("hello", "sent")]),
+        (SendFailed("blocked"), [("hello", "failed")]),
+        (SendDelayed("flood"), [("hello", "pending")]),
+        (SendUncertain("no answer"), [("hello", "uncertain"), (UNCONFIRMED, "sent")]),
+    ],
+    ids=["sent", "refused", "delayed", "doubtful"],
+)
+async def test_a_database_that_refuses_every_write_gets_what_became_of_it_once_it_does_not(
+    database: Database, path: MessagePath, breaks: Break, code: str, answer: Exception | None, states: list[Any]
 ) -> None:
-    breaks("sending", DatabaseDown("away"), afterwards=afterwards)
+    path.channel.faults = [answer] if answer else []
+    path.channel.gates["1"] = asyncio.Event()
+    await unsent(path, "hello")
+    running = asyncio.create_task(path.outbound.run())
+    await path.channel.until_asked(1)
+    async with database.connection() as conn:
+        await conn.execute(REFUSES.format(code=code))
+    path.channel.gates.pop("1").set()
+    await asyncio.sleep(0.2)
+    assert await path.rows(STATES) == [("hello", "sending")]
+    async with database.connection() as conn:
+        await conn.execute("drop trigger refuse on outbox")
+    await path.outbound.drain(5)
+    running.cancel()
+    await asyncio.wait([running])
+    assert await path.rows(STATES) == states
+
+
+async def test_what_a_process_left_that_is_gone_is_found_without_a_restart(path: MessagePath, breaks: Break) -> None:
+    await unsent(path, "hello", "later")
+    taken = """update outbox set state = 'sending', attempts = 1, sending_at = now() - interval '{}'
+               where id = 1 returning 1"""
+    await path.rows(taken.format("59 minutes"))
+    running = asyncio.create_task(path.outbound.run())
+    await path.outbound.drain(5)
+    assert path.channel.texts == []
+    await path.rows(taken.format("61 minutes"))
+    path.outbound.wake()
+    assert await path.channel.until(lambda texts: len(texts) == 2) == ["later", UNCONFIRMED]
+    running.cancel()
+    await asyncio.wait([running])
+
+
+@pytest.mark.parametrize("afterwards", [False, True])
+@pytest.mark.parametrize("trouble", [DatabaseDown("away"), TryAgainLater("busy"), OwnerMustAct("no"), RuntimeError()])
+async def test_what_could_not_be_announced_has_not_left_and_waits(
+    path: MessagePath, breaks: Break, trouble: Exception, afterwards: bool
+) -> None:
+    breaks("sending", trouble, afterwards=afterwards)
     await unsent(path, "hello")
     running = asyncio.create_task(path.outbound.run())
     await path.outbound.drain(5)
@@ -133,3 +189,23 @@ async def test_a_defect_while_looking_for_work_ends_nothing(path: MessagePath, b
     breaks("due", ZeroDivisionError())
     await unsent(path, "one")
     assert await sent(path, count=1) == ["one"]
+
+
+async def test_what_waits_is_told_with_its_reason(path: MessagePath, breaks: Break) -> None:
+    await unsent(path, "one", "two")
+    assert await waits(path) == {}
+    path.channel.faults = [SendDelayed("asks to wait 9 s", 9.0)]
+    running = asyncio.create_task(path.outbound.run())
+    await path.channel.until_asked(1)
+    await path.outbound.drain(5)
+    running.cancel()
+    await asyncio.wait([running])
+    [(name, told)] = (await waits(path)).items()
+    assert (name, re.sub(r"\d{4}-.{14}", "then", told)) == ("fake", "2 waiting since then UTC: asks to wait 9 s")
+    await path.rows("update outbox set error = null, created_at = now() - interval '2 minutes' returning 1")
+    assert (await waits(path))["fake"].endswith("UTC")
+
+
+async def waits(path: MessagePath) -> dict[str, str]:
+    async with path.database.connection() as conn:
+        return await outbox.waiting(conn)
