@@ -233,6 +233,14 @@ class Fault(StrEnum):
         "half headers, half bodies, huge bodies and floods of guesses, without a credential",
         "event loop p99 < 100 ms, the owner's /ping < 1 s",
     )
+    BYSTANDERS = (
+        "bystanders",
+        54,
+        "SIGKILL again and again while many wait for a slow model",
+        "nobody is given up: being there is no fault",
+        ("tests/store/test_probation.py",),
+    )
+    BYSTANDERS_API = "bystanders.api", 54, "the same, /v1", "each request gets its answer, none a 502"
 
 
 def elsewhere() -> list[str]:
