@@ -155,7 +155,7 @@ class Worker:
             self.wake()
 
     async def _work(self, run: Claim) -> None:
-        if run.attempts > run.max_attempts + GIVE_UPS:
+        if run.give_ups > GIVE_UPS:
             await self._abandon(run)
         elif run.exhausted:
             await _patiently(lambda: self.runners[run.kind].give_up(run))
@@ -167,8 +167,8 @@ class Worker:
         closed = await self.database.run(lambda tx: _end(tx, run))
         log.error("run.abandoned", kind=run.kind, attempts=run.attempts, closed=closed)
         await self.tell_owner(
-            f"A {run.kind} task failed {run.attempts - 1} times and was ended; messages left without an answer: "
-            f"{closed}. The log says why, under task {run.id}. Write again to start afresh."
+            f"A {run.kind} task failed {max(run.attempts - 1, run.alone)} times and was ended; messages left without an "
+            f"answer: {closed}. The log says why, under task {run.id}. Write again to start afresh."
         )
 
     async def _give_back(self, run: Claim, error: str) -> None:
@@ -188,7 +188,7 @@ class Worker:
         """Put back what a stop interrupted, so that it waits for no lease; if that fails, the next start does it."""
         try:
             async with self.database.connection() as conn:
-                await tasks.release(conn, self.instance, interrupted=True)
+                await tasks.release(conn, self.instance)
         except TryAgainLater as exc:
             log.warning("worker.release_missed", error=str(exc))
 

@@ -20,6 +20,8 @@ SLOTS = {Lane.CHAT: 200, Lane.AGENTS: 16, Lane.FILES: 4, Lane.CPU: 1}
 
 LEASE_SECONDS = 30.0
 BEAT_SECONDS = 5.0
+DEATHS_ALONE = 3
+"""So often may a run be all that can have killed the process; being there with others is no fault."""
 
 
 class Status(StrEnum):
@@ -47,11 +49,23 @@ class Claim:
     agent: str
     attempts: int
     max_attempts: int
+    alone: int = 0
+    """How often nothing else can have killed the process, less the deaths while it was held back."""
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it may end without an answer."""
+        return self.alone > 0 or self.exhausted
 
     @property
     def exhausted(self) -> bool:
         """Whether all attempts are used up: then this run may only end the task and report it."""
-        return self.attempts > self.max_attempts
+        return self.give_ups > 0
+
+    @property
+    def give_ups(self) -> int:
+        """How many runs were left nothing but that, this one included."""
+        return max(0, self.attempts - self.max_attempts, self.alone - DEATHS_ALONE + 1)
 
 
 def backoff(attempts: int) -> float:

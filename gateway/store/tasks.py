@@ -110,7 +110,7 @@ async def claim(
     A process older than the schema gets none.
     """
     rows = await conn.fetch(
-        """select id, token, kind, lane, principal_id, session_id, agent, attempts, max_attempts
+        """select id, token, kind, lane, principal_id, session_id, agent, attempts, max_attempts, alone
            from jsonb_each($2) as free (name, slots), claim($1, name, slots::int, $3, $4)
            where (select max(number) from migrations) <= $5""",
         worker,
@@ -182,7 +182,9 @@ async def requeue(
 async def renew(conn: Connection, run: Claim, *, delay: float = 0.0) -> None:
     """Back to pending with all attempts, because there is more to do; raises `RunLost`."""
     await requeue(conn, run, delay=delay)
-    await conn.execute("update tasks set attempts = 0, crashes = 0, error = null where id = $1", run.id)
+    await conn.execute(
+        "update tasks set attempts = 0, crashes = 0, alone = 0, held_until = null, error = null where id = $1", run.id
+    )
 
 
 async def hasten(conn: Connection, session: SessionId) -> None:
@@ -226,18 +228,30 @@ async def heartbeat(conn: Connection, worker: InstanceId, runs: Iterable[Claim])
 
 
 async def recover(conn: Connection) -> int:
-    """Put runs with an expired lease back; returns how many."""
-    return int(await conn.fetchval("select recover()"))
+    """Put back what processes ran that died, once the leases are over; returns how many."""
+    return int(await conn.fetchval("select recover($1)", LEASE))
 
 
-async def release(conn: Connection, worker: InstanceId, *, interrupted: bool = False) -> int:
-    """Put back at once what this instance runs; what a stop interrupted has not failed. Returns how many."""
-    return int(await conn.fetchval("select release($1, $2)", worker, int(interrupted)))
+async def died(conn: Connection, worker: InstanceId) -> int:
+    """Put back at once what this instance was running when its process died; returns how many."""
+    return int(
+        await conn.fetchval(
+            """with own as (select id from tasks where status = 'running' and worker = $1 order by depth, id for update)
+               select died($1, (select array_agg(id) from own), $2, 'the gateway was restarted')""",
+            worker,
+            LEASE,
+        )
+    )
+
+
+async def release(conn: Connection, worker: InstanceId) -> int:
+    """Put back at once what this instance runs and a stop interrupts; returns how many."""
+    return int(await conn.fetchval("select release($1)", worker))
 
 
 async def disown(conn: Connection, worker: InstanceId, known: Iterable[TaskId]) -> int:
     """Put back what this worker was given without learning of it, because a reply was lost; returns how many."""
-    return int(await conn.fetchval("select release($1, 1, $2)", worker, list(known)))
+    return int(await conn.fetchval("select release($1, $2)", worker, list(known)))
 
 
 async def queue(conn: Connection) -> dict[Status, int]:

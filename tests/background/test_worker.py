@@ -395,11 +395,12 @@ class TestPoison:
         self, world: World, database: Database, runner: Runner, told: "asyncio.Queue[str]"
     ) -> None:
         me, task = somebody(), await world.queue()
-        for _ in range(6):
+        for _ in range(7):  # the first is counted for nobody, and three are met while it is only given up
             [run] = await world.claim(me)
             async with database.connection() as conn:
-                await tasks.release(conn, me)
-        assert run.attempts == 6
+                await tasks.died(conn, me)
+            await world.do("update tasks set held_until = null")
+        assert (run.attempts, run.give_ups) == (1, 3)
         async with working(Worker(database, me, {"agent": runner}, [Lane.AGENTS], told.put)):
             await told.get()
         assert (runner.ran.qsize(), runner.gave_up.qsize()) == (0, 0)
@@ -545,12 +546,7 @@ class TestBeats:
         await world.claim(somebody())
         await world.do("update tasks set lease_until = now() - interval '1 s'")
         async with working(worker):
-            async with asyncio.timeout(10):
-                while await world.value("select worker is not null from tasks"):
-                    assert runner.ran.empty()
-            await world.do("update tasks set run_at = now() - interval '1 s'")
-            worker.wake()
-            assert ((again := await runner.ran.get()).id, again.attempts) == (task, 2)
+            assert ((again := await runner.ran.get()).id, again.attempts) == (task, 1)
 
     async def test_a_beat_that_fails_stops_nothing(
         self, world: World, worker: Worker, runner: Runner, monkeypatch: pytest.MonkeyPatch

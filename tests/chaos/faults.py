@@ -269,6 +269,14 @@ class Fault(StrEnum):
         "what became of each is stored as soon as it answers, without a restart",
         ("tests/flow/outbound/test_outages.py",),
     )
+    BYSTANDERS = (
+        "bystanders",
+        54,
+        "SIGKILL again and again while many wait for a slow model",
+        "nobody is given up: being there is no fault",
+        ("tests/store/test_probation.py",),
+    )
+    BYSTANDERS_API = "bystanders.api", 54, "the same, /v1", "each request gets its answer, none a 502"
 
 
 def elsewhere() -> list[str]:

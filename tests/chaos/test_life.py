@@ -205,12 +205,12 @@ async def test_a_message_that_kills_the_process_is_given_up_and_the_others_are_a
         if process.running.returncode is not None:
             await process.ended()
             deaths += 1
-        assert deaths < 6
+        assert deaths < 8
     settled = await ledger.settled(30)
     outcome = await ledger.count(people.said, tries=deaths)
     judge(Fault.POISON, outcome, f"{deaths} deaths")
     assert settled
-    assert 1 <= deaths <= 4
+    assert 3 <= deaths <= 5  # two in company at most, three alone
     assert outcome.given_up == 1
 
 

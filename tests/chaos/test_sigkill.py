@@ -16,7 +16,7 @@ from tests.chaos.people import CHATS, Programs, Telegrammers, crowd, free_port
 from tests.conftest import Server
 from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
-from tests.journeys.process import GatewayProcess
+from tests.journeys.process import OWNER, GatewayProcess
 
 KILLS = int(os.environ.get("SUPACLAW_CHAOS_KILLS", "500")) if FULL else 4
 LANES = 2 if FULL else 1
@@ -153,3 +153,67 @@ async def test_kills_at_a_step_while_programs_ask(
     assert await ledger.settled(60)
     judge(Fault.STEP_LOAD_API, await ledger.count(completed=programs.done, tries=ROUNDS))
     assert sorted(done.number for done in programs.done) == programs.asked
+
+
+async def killed_every(ledger: Ledger, seconds: float, kills: int, chance: random.Random, **environ: str) -> None:
+    """So many lives of about that length."""
+    for _ in range(kills):
+        await killed_after(ledger, lambda: asyncio.sleep(seconds * chance.uniform(0.7, 1.3)), **environ)
+
+
+CROWDS = [(30, 4, 15.0, 20_000), (30, 6, 5.0, 8_000), (12, 8, 2.0, 4_000), (1, 8, 2.5, 3_000), (3, 5, 2.5, 3_000)]
+"""How many wait, how many kills, how many seconds apart, how slow the model is (ms)."""
+
+
+@pytest.mark.fault(Fault.BYSTANDERS)
+@pytest.mark.parametrize(("waiting", "kills", "apart", "latency"), CROWDS if FULL else [(12, 6, 1.2, 1_500)])
+async def test_whoever_waits_while_it_is_killed_again_and_again_is_answered(
+    process: GatewayProcess,
+    telegram: FakeTelegram,
+    models: FakeModels,
+    chance: random.Random,
+    judge: Judge,
+    waiting: int,
+    kills: int,
+    apart: float,
+    latency: int,
+) -> None:
+    chats = range(OWNER, OWNER + waiting)
+    process.configure(crowd(telegram, models, chats))
+    models.latency_ms = latency
+    people, ledger = Telegrammers(telegram, chance, chats, tools=0.0), Ledger(process, telegram)
+    for chat in chats:
+        people.say(chat)
+    await process.start()
+    await process.kill()
+    await killed_every(ledger, apart, kills - 1, chance)
+    await process.start()
+    settled = await ledger.settled(60 + 5 * latency / 1000)
+    outcome = await ledger.count(people.said, tries=kills)
+    judge(Fault.BYSTANDERS, outcome)
+    assert settled
+    assert outcome.given_up == 0
+
+
+@pytest.mark.chaos
+@pytest.mark.fault(Fault.BYSTANDERS_API)
+async def test_a_request_that_waits_while_it_is_killed_again_and_again_gets_its_answer(
+    process: GatewayProcess, telegram: FakeTelegram, models: FakeModels, chance: random.Random, judge: Judge
+) -> None:
+    config = crowd(telegram, models)
+    config.pop("channels")
+    process.configure(config)
+    models.latency_ms = 1_500
+    port = free_port()
+    programs, ledger = Programs(process, port), Ledger(process)
+    over = asyncio.Event()
+    asking = asyncio.create_task(programs.go_on(12, chance, over.is_set))
+    await killed_every(ledger, 3.0, 20, chance, SUPACLAW_PORT=str(port))
+    over.set()
+    await process.start(SUPACLAW_PORT=str(port))
+    await asyncio.wait_for(asking, 90)
+    assert await ledger.settled(60)
+    outcome = await ledger.count(completed=programs.done, tries=20)
+    judge(Fault.BYSTANDERS_API, outcome)
+    assert sorted(done.number for done in programs.done) == programs.asked
+    assert outcome.given_up == 0

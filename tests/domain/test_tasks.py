@@ -15,6 +15,18 @@ def test_a_run_is_exhausted_once_its_attempts_are_more_than_allowed() -> None:
     assert [replace(RUN, attempts=n).exhausted for n in (1, 3, 4)] == [False, False, True]
 
 
+def test_three_deaths_alone_exhaust_it_too_and_each_run_after_that_is_one_more_give_up() -> None:
+    runs = [replace(RUN, alone=n) for n in (-1, 0, 1, 2, 3, 5)]
+    assert [(run.suspect, run.exhausted, run.give_ups) for run in runs] == [
+        (False, False, 0),
+        (False, False, 0),
+        (True, False, 0),
+        (True, False, 0),
+        (True, True, 1),
+        (True, True, 3),
+    ]
+
+
 def test_every_lane_has_slots() -> None:
     assert set(SLOTS) == set(Lane)
 

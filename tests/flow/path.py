@@ -285,5 +285,5 @@ async def restarted(path: MessagePath, model: FakeModel | None = None) -> Messag
     """The same gateway after a crash: same database, files and instance, nothing in memory; what it ran is free."""
     again = await build(path.database, path.workspace, model or FakeModel(), path.instance)
     async with path.database.connection() as conn:
-        await tasks.release(conn, path.instance)
+        await tasks.died(conn, path.instance)
     return again

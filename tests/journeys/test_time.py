@@ -146,5 +146,10 @@ async def test_a_heartbeat_with_news_speaks_and_one_without_is_silent(
     telegram.say("still there? mk2x", OWNER)
     await telegram.wait_for(lambda tg: len(tg.sent) == 2 + len(said))
     assert [sent.text for sent in telegram.sent[1:-1]] == said
-    [kept] = (process.workspace / "sessions" / "heartbeat").rglob("*.md")
-    assert reply in kept.read_text()
+
+    async def kept() -> bool:
+        """The journal is written after the answer has been sent."""
+        files = list((process.workspace / "sessions" / "heartbeat").rglob("*.md"))
+        return [reply in file.read_text() for file in files] == [True]
+
+    await until(kept)

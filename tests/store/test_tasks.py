@@ -146,7 +146,7 @@ class TestFence:
     async def test_a_run_that_was_taken_over_can_write_nothing(self, world: World) -> None:
         run = await running(world)
         await world.do(EXPIRED, run.id)
-        await world.do("select recover()")
+        await world.do("select recover('30 s')")
         await world.do("update tasks set run_at = now()")
         [successor] = await world.claim(somebody())
         assert (successor.id, successor.token) == (run.id, run.token + 1)
@@ -157,7 +157,7 @@ class TestFence:
     async def test_nor_one_that_was_put_back_ended_or_cancelled(self, world: World) -> None:
         run = await running(world)
         await world.do(EXPIRED, run.id)
-        await world.do("select recover()")
+        await world.do("select recover('30 s')")
         assert await self.writes(world, run) == []
         assert await cancel(world, run.id) == []
         assert await self.writes(world, run) == []
@@ -218,24 +218,20 @@ class TestAttempts:
 
 
 class TestRecovery:
-    @pytest.mark.parametrize(("attempts", "seconds"), [(1, 1), (2, 3), (9, 60), (10, 0)])
-    async def test_expired_runs_go_back_with_backoff(self, world: World, attempts: int, seconds: int) -> None:
-        lost, kept = await running(world, max_attempts=10), await running(world)
-        await world.do("update tasks set attempts = $2 where id = $1", lost.id, attempts)
+    async def test_expired_runs_go_back_at_once_and_at_no_cost(self, world: World) -> None:
+        lost, kept = await running(world), await running(world)
         await world.do(EXPIRED, lost.id)
         async with world.database.transaction() as tx:
             assert await tasks.recover(tx) == 1
-        delay = await world.value(
-            "select extract(epoch from run_at - updated_at)::int from tasks where id = $1", lost.id
-        )
-        assert (await world.status(lost.id), delay) == (Status.PENDING, seconds)
+        [again] = await world.claim(somebody())
+        assert (again.id, again.attempts) == (lost.id, 1)
         assert await world.status(kept.id) is Status.RUNNING
 
     async def test_recovery_waits_for_nobody(self, world: World) -> None:
         lost, other = await running(world), await running(world)
         await world.do("update tasks set lease_until = now() - interval '1 s'")
         async with held(world.database, "select from tasks where id = $1 for update", other.id):
-            assert await world.value("select recover()") == 1
+            assert await world.value("select recover('30 s')") == 1
         assert await world.status(lost.id) is Status.PENDING
 
     async def test_an_instance_takes_back_its_own_runs_at_once(self, world: World) -> None:
@@ -244,54 +240,10 @@ class TestRecovery:
         [mine] = await world.claim(me)
         other = await running(world)
         async with world.database.connection() as conn:
-            assert await tasks.release(conn, me) == 1
+            assert await tasks.died(conn, me) == 1
         assert await world.status(other.id) is Status.RUNNING
         [again] = await world.claim(me)
-        assert (again.id, again.attempts) == (mine.id, 2)
-
-    async def test_what_has_met_two_deaths_in_a_row_runs_alone_and_what_has_not_beside_it(self, world: World) -> None:
-        me = somebody()
-        suspects = {await world.queue(), await world.queue()}
-        for _ in range(2):
-            assert {run.id for run in await world.claim(me, slots=5)} == suspects
-            async with world.database.connection() as conn:
-                await tasks.release(conn, me)
-        innocent = await world.queue()
-        first = await world.claim(me, slots=5)
-        assert len(first) == 2
-        assert innocent in {run.id for run in first}
-        assert await world.claim(me, slots=5) == []
-        for run in first:
-            await finish(world, run)
-        [second] = await world.claim(me, slots=5)
-        assert {*(run.id for run in first), second.id} == {*suspects, innocent}
-
-    async def test_of_several_lanes_claimed_at_once_what_has_met_two_deaths_runs_alone_too(self, world: World) -> None:
-        me, lanes = somebody(), {Lane.AGENTS: 5, Lane.FILES: 5}
-        suspects = {await world.queue(lane=lane) for lane in lanes}
-        await world.do("update tasks set crashes = 2, attempts = 2")
-        async with world.database.connection() as conn:
-            [first] = await tasks.claim(conn, me, lanes)
-            assert await tasks.claim(conn, me, lanes) == []
-            await finish(world, first)
-            [second] = await tasks.claim(conn, me, lanes)
-        assert {first.id, second.id} == suspects
-
-    async def test_a_step_clears_the_suspicion_and_after_five_seconds_nobody_waits_for_it(self, world: World) -> None:
-        me = somebody()
-        tasks_there = [await world.queue() for _ in range(2)]
-        await world.do("update tasks set crashes = 2, attempts = 2")
-        [first] = await world.claim(me, slots=5)
-        async with world.database.transaction() as tx:
-            await tasks.progress(tx, first)
-        [second] = await world.claim(me, slots=5)
-        assert {first.id, second.id} == set(tasks_there)
-
-        slow = await world.queue()
-        await world.do("update tasks set crashes = 2, attempts = 2 where id = $1", slow)
-        assert await world.claim(me) == []
-        await world.do("update tasks set updated_at = now() - interval '6 seconds' where id = $1", second.id)
-        assert [run.id for run in await world.claim(me)] == [slow]
+        assert (again.id, again.attempts) == (mine.id, 1)
 
     async def test_what_a_lost_reply_left_is_put_back_at_no_cost_and_what_is_known_is_left(self, world: World) -> None:
         me = somebody()
@@ -310,7 +262,7 @@ class TestRecovery:
         await world.queue()
         await world.claim(me)
         async with world.database.connection() as conn:
-            await tasks.release(conn, me, interrupted=True)
+            await tasks.release(conn, me)
         [again] = await world.claim(me)
         assert again.attempts == 1
 

@@ -80,7 +80,7 @@ class Running:
             owner = (await principals.lock_owner(conn)).principal
         backend = replace(backend_of(path, owner), **changes)
         async with self._database.connection() as conn:
-            await tasks.release(conn, path.instance)
+            await tasks.died(conn, path.instance)
         listener = socket.create_server(("127.0.0.1", port), reuse_port=False)
         port = listener.getsockname()[1]
         running = [

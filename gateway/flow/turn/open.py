@@ -77,8 +77,10 @@ async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
     assert run.session_id is not None, "a chat task has a session"
     label = await sessions.lock(tx, run.session_id)
     await tasks.hold(tx, run)
-    await unread.take(tx, run.session_id, joining=False)
-    rows = await messages.transcript(tx, run.session_id)
+    rows = await messages.transcript(tx, run.session_id) if run.suspect else []
+    if not any(row.open for row in rows):  # what came later is not given up together with a message that kills
+        await unread.take(tx, run.session_id, joining=False)
+        rows = await messages.transcript(tx, run.session_id)
     if not any(row.open for row in rows) and await unread.left(tx, run.session_id):
         # Its files are being fetched: the job that does it hastens this task, which keeps no slot meanwhile.
         await tasks.renew(tx, run, delay=await unread.patience(tx, run.session_id))

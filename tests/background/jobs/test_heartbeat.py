@@ -209,7 +209,7 @@ class TestFiles:
         with pytest.raises(ZeroDivisionError):
             await beating.work()
         async with beating.path.database.connection() as conn:
-            await tasks.release(conn, beating.path.instance)
+            await tasks.died(conn, beating.path.instance)
         await beating.work()
 
         kept = await beating.kept()

@@ -196,7 +196,7 @@ class TestMarks:
         again = FakeChannel(capabilities=MARKING)
         path = await build(path.database, path.workspace, FakeModel(), path.instance, channel=again)
         async with path.database.connection() as conn:
-            await tasks.release(conn, path.instance)
+            await tasks.died(conn, path.instance)
         await path.turns.run(await path.claim())
         assert again.reacted == [(HERE, "m1", True), (HERE, "m1", False)]
 
