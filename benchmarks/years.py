@@ -32,10 +32,12 @@ LOG_MB, LOG_FILES = 4, 50
 
 _YEARS = """
 create temp table past on commit drop as
-  select n, md5('session ' || n)::uuid as session, p.id as owner, now() - interval '3 years' + n * interval '5 hours' as t
+  select n, md5('session ' || n)::uuid as session, p.id as owner,
+         now() - interval '3 years' + n * interval '5 hours' as t
   from generate_series(1, {conversations}) n, principals p where p.role = 'owner';
 create temp table said on commit drop as
-  select n, k, session, owner, md5('turn ' || n || '-' || k)::uuid as task, md5('said ' || n || '-' || k)::uuid as entry,
+  select n, k, session, owner, md5('turn ' || n || '-' || k)::uuid as task,
+         md5('said ' || n || '-' || k)::uuid as entry,
          t + k * interval '1 minute' as t
   from past, generate_series(1, {rounds}) k;
 insert into sessions (id, principal_id, next_seq, started_at) select session, owner, 2 * {rounds} + 1, t from past;
@@ -161,7 +163,7 @@ def told(name: str, found: Start) -> str:
 
 
 async def run(number: int) -> None:
-    """The same starts without a history, then with one: the first knows no file, the others what the first remembers."""
+    """The same starts without a history, then with one: the first knows no file, the others what was remembered."""
     people = People()
     async with people.telegram, made(people) as gateway:
         async for start in starts(gateway, people, number):
