@@ -233,6 +233,13 @@ class Fault(StrEnum):
         "half headers, half bodies, huge bodies and floods of guesses, without a credential",
         "event loop p99 < 100 ms, the owner's /ping < 1 s",
     )
+    YEARS = (
+        "years",
+        62,
+        "a start after years: files harmed while it was down, killed while it looks at them",
+        "ready at once; each file is put right, nothing lost, nothing twice",
+        ("tests/flow/journal/test_start.py",),
+    )
 
 
 def elsewhere() -> list[str]:

@@ -14,6 +14,7 @@ from gateway.workspace.journal.files import Place, Version
 
 _DIGEST = 8
 _ROWS = struct.Struct(">QQ")
+_VERSION = struct.Struct(">4q")
 
 log = structlog.get_logger(__name__)
 
@@ -61,7 +62,7 @@ class Checked:
         before, self._right = self._right, {}
         unknown: list[tuple[Place, Version]] = []
         for place, version in there:
-            key, digest = _key(place), _digest(repr(version).encode())
+            key, digest = _key(place), _digest(_VERSION.pack(*version))
             if before.get(key) == digest:
                 self._right[key] = digest
             else:
@@ -73,11 +74,11 @@ class Checked:
         if version is None:
             self._right.pop(_key(place), None)
         else:
-            self._right[_key(place)] = _digest(repr(version).encode())
+            self._right[_key(place)] = _digest(_VERSION.pack(*version))
 
 
 def _key(place: Place) -> bytes:
-    return _digest(str(place.root / place.path).encode(errors="surrogateescape"))
+    return _digest(f"{place.root}/{place.path}".encode(errors="surrogateescape"))
 
 
 def _digest(data: bytes) -> bytes:
