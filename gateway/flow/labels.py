@@ -1,6 +1,6 @@
 """Whose words the files of one principal are, as the database knows it."""
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
 from gateway.domain.ids import PrincipalId
@@ -29,6 +29,8 @@ class ContentLabels(Labels):
     principal: PrincipalId
     own: Label
     harmless: Set[str]
+    unverified: Callable[[str], bool] = lambda _path: False
+    """Whether somebody may have written into a journal while nobody looked."""
     _trusted: set[str] = field(default_factory=set, init=False)
     """Contents that need no look: what was vouched for stays so."""
 
@@ -36,6 +38,8 @@ class ContentLabels(Labels):
         """As `Labels` says; that of a journal is its session's."""
         where = WorkspacePath.parse(path)
         if where.read_only:
+            if self.unverified(str(where)):
+                return Label.UNTRUSTED
             async with self.database.connection() as conn:
                 found = await journals.label(conn, self.principal, str(where), index=str(where) == INDEX)
             return Label.UNTRUSTED if found is None else found

@@ -277,6 +277,13 @@ class Fault(StrEnum):
         ("tests/store/test_probation.py",),
     )
     BYSTANDERS_API = "bystanders.api", 54, "the same, /v1", "each request gets its answer, none a 502"
+    YEARS = (
+        "years",
+        62,
+        "a start after years: files harmed while it was down, killed while it looks at them",
+        "ready at once; each file is put right, nothing lost, nothing twice",
+        ("tests/flow/journal/test_start.py",),
+    )
 
 
 def elsewhere() -> list[str]:

@@ -1,5 +1,6 @@
 """Copies: files kept up with their rows. Whatever is wrong with one is put right by writing it anew from the rows."""
 
+import asyncio
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,16 +8,20 @@ from pathlib import Path
 import structlog
 
 from gateway.domain.ids import EntryId, JournalId
+from gateway.domain.inbound import Arrival
+from gateway.flow.journal.checked import Checked
 from gateway.flow.journal.places import Places
 from gateway.flow.journal.transcribing import transcribed
 from gateway.store.pool import Database
 from gateway.store.transcript import entries, journals
 from gateway.store.transcript.entries import Line, Mark
 from gateway.store.transcript.journals import JournalRow, Listed
+from gateway.workspace.journal import files
 from gateway.workspace.journal.files import INDEX, SECOND, Place, Version, began, filed_path, run_path, stays
 from gateway.workspace.journal.format import Content
 from gateway.workspace.journal.summary import IndexLine, render_index, render_line
 from gateway.workspace.journal.writer import JournalWriter
+from gateway.workspace.paths import WorkspaceError
 
 FILES = 512
 
@@ -29,6 +34,18 @@ class _File:
 
     mark: Mark = field(default_factory=Mark)
     ahead: set[EntryId] = field(default_factory=set)
+    version: Version | None = None
+    """As it was left; None once somebody else wrote into it."""
+
+    @property
+    def right(self) -> Version | None:
+        """The version, if there is nothing in it that the database lacks."""
+        return None if self.ahead else self.version
+
+    def written(self, versions: tuple[Version, Version]) -> None:
+        """Something was added to it."""
+        before, after = versions
+        self.version = after if self.version == before else None
 
     def brought(self, lines: Sequence[Line]) -> None:
         """These rows are in the file."""
@@ -40,18 +57,42 @@ class _File:
 class Copies:
     """Raises `OSError` and `WorkspaceError`."""
 
-    def __init__(self, database: Database, places: Places, writer: JournalWriter) -> None:
+    def __init__(self, database: Database, places: Places, writer: JournalWriter, checked: Checked) -> None:
         self._database = database
         self._places = places
         self._writer = writer
+        self._checked = checked
         self._files: dict[Place, _File] = {}
         self._indexes: dict[Path, Version | None] = {}
         """Each index as the last filing left it, by its root; one that was interrupted leaves nothing to rely on."""
 
-    def written(self, place: Place, entry: EntryId) -> None:
+    def written(self, place: Place, entry: EntryId, versions: tuple[Version, Version]) -> None:
         """An arrival is in the file and may become a row from now on."""
         if place in self._files:
             self._files[place].ahead.add(entry)
+            self._files[place].written(versions)
+
+    def learn(self) -> None:
+        """Let the next start know which files are right."""
+        for place, file in self._files.items():
+            self._checked.learn(place, file.right)
+
+    def release(self, place: Place) -> None:
+        """The file has been looked at, and need not be remembered."""
+        if (file := self._files.pop(place, None)) is not None:
+            self._checked.learn(place, file.right)
+
+    async def unstored(self, places: Iterable[Place]) -> list[tuple[Arrival, Place]]:
+        """What arrived in these files and is not in the database; what cannot be read is left aside."""
+        found: list[tuple[Arrival, Place]] = []
+        for place in places:
+            try:
+                found += [(arrival, place) for arrival in (await self._writer.read(place)).arrivals]
+            except (OSError, WorkspaceError) as exc:
+                log.warning("journal.unreadable", path=str(place.root / place.path), error=str(exc))
+        async with self._database.connection() as conn:
+            stored = await entries.known(conn, [arrival for arrival, _ in found])
+        return [each for each in found if each[0].id not in stored]
 
     async def held(self, place: Place) -> tuple[Content, set[EntryId]]:
         """What the file holds, and what of it arrived and is in the database, under its own id or under its key."""
@@ -76,22 +117,25 @@ class Copies:
             # What the database had before the rows were read, and not as rows of this journal, is elsewhere.
             _, stored = await self.held(place)
             lines = await self._lines(journal.id)
-            file.ahead |= await self._writer.put_right(place, transcribed(lines), stored | done_with)
+            left, file.version = await self._writer.put_right(place, transcribed(lines), stored | done_with)
+            file.ahead |= left
         except BaseException:
             self._files.pop(place, None)
             raise
         file.brought(lines)
         if len(self._files) > FILES:
-            del self._files[next(iter(self._files))]
+            self.release(next(iter(self._files)))
 
     async def clear(self, place: Place, done_with: Set[EntryId]) -> None:
         """Delete a file that no session has, unless something is only there."""
         self._places.forget(place)
+        version = await asyncio.to_thread(files.version, place)
         held, stored = await self.held(place)
         if held.intact:
             await self._writer.remove(place, stored | done_with)
         else:
             log.warning("journal.left_over", path=str(place.root / place.path))
+            self._checked.learn(place, None if len(stored | done_with) < len(held.arrivals) else version)
 
     async def file(self, journal: JournalRow) -> None:
         """Move a closed journal to where it stays, unless something in it still waits to be stored.
@@ -146,7 +190,7 @@ class Copies:
         lines = await self._lines(journal.id, file.mark)
         try:
             if missing := [line for line in lines if line.entry_id not in file.ahead]:
-                await self._writer.append(place, transcribed(missing))
+                file.written(await self._writer.append(place, transcribed(missing)))
         except FileNotFoundError:
             return False
         file.brought(lines)

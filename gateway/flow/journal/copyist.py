@@ -62,6 +62,13 @@ class Copyist:
         self._rewritten.add(session)
         self.changed(session)
 
+    async def look_at(self, place: Place) -> bool:
+        """Put a file right that may not be; False if that is to be tried again. Raises `TryAgainLater`."""
+        async with self._one_round:
+            done = await self._tried(place, self._look_at(place, frozenset()))
+        self._copies.release(place)
+        return done
+
     async def run(self) -> None:
         """Until cancelled; looks by itself every 30 s, for what another process or a crash left."""
         while True:

@@ -4,7 +4,7 @@ The database is canonical. The files are its copy for people, and its spool whil
 """
 
 import asyncio
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -15,22 +15,26 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import EntryId, SessionId
 from gateway.domain.inbound import Arrival
 from gateway.domain.principals import Role
+from gateway.flow.journal.check import Check
+from gateway.flow.journal.checked import Checked
 from gateway.flow.journal.copies import Copies
 from gateway.flow.journal.copyist import Copyist
-from gateway.flow.journal.mark import read_since, write_mark
 from gateway.flow.journal.places import Places
 from gateway.flow.people import People
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import journals
+from gateway.store.transcript.entries import Mark
 from gateway.workspace.journal.entry import entry_of
-from gateway.workspace.journal.files import Place, sessions
+from gateway.workspace.journal.files import Place
 from gateway.workspace.journal.writer import JournalWriter
 from gateway.workspace.paths import WorkspaceError
 
 MARK_EVERY = 600.0
 RETRY = 5.0
 OPEN = 10_000
+WAITED = 5.0
+"""Seconds a message waits for its file to be looked at first; it is not lost if that takes longer."""
 
 _TOO_MANY = EntryId(UUID(int=0))
 
@@ -43,13 +47,13 @@ class Journal:
     def __init__(self, database: Database, people: People, workspace: Path, data: Path, clock: Clock) -> None:
         self._writer = JournalWriter(data / "keys" / "journal", data / "journal" / "damaged")
         self._places = Places(database, people, self._writer, workspace, data / "principals")
-        self._copies = Copies(database, self._places, self._writer)
+        checked = Checked(data / "journal" / "checked")
+        self._copies = Copies(database, self._places, self._writer, checked)
         self._copyist = Copyist(database, self._places, self._writer, self._copies, clock)
+        self._check = Check(database, self._places, self._copies, self._copyist, checked, clock, self._unstored_in)
         self._database = database
         self._clock = clock
-        self._mark = data / "journal" / "checked"
         self._open: set[EntryId] = set()
-        self._checked = False
         self._failing = False
 
     async def write(self, arrival: Arrival, role: Role) -> Place | None:
@@ -102,34 +106,38 @@ class Journal:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._copyist.run(), name="journal copyist")
             group.create_task(self._keep_marking(), name="journal mark")
+            group.create_task(self.look_through(), name="journal check")
 
     async def catch_up(self) -> bool:
         """Copy once what is committed by now, as at an orderly stop; False if some of it has to be tried again."""
+        newest = await self._newest()
         done = await self._copyist.catch_up()
-        await self._move_mark()
+        await self._move_mark(newest)
         return done
 
     async def unstored(self) -> list[tuple[Arrival, Place]]:
         """At the start, before anything is taken in: what is in the files and not in the database, the oldest first.
 
-        Only files changed since the mark are read. The copyist puts right those, and what lags or is gone.
+        Only files that have changed since they were looked at are read, the newest of them; `look_through` has the
+        others.
         """
         try:
             await self._writer.open()
         except OSError as exc:
             log.warning("journal.unreadable", error=str(exc))
-        since, there = await asyncio.to_thread(lambda: (read_since(self._mark, self._clock.now()), self._there()))
-        async with self._database.connection() as conn:
-            opened = await journals.all_open(conn)
-        for journal, newest in opened:
-            if self._places.place_of(journal) not in there or (newest is not None and newest >= since):
-                self._copyist.changed(journal.session_id)
-        unstored = [each for place, at in there.items() if at >= since for each in await self._unstored_in(place)]
-        return sorted(unstored, key=lambda each: each[0].at)
+        return sorted(await self._check.begin(), key=lambda each: each[0].at)
 
-    async def checked(self) -> None:
-        """What `unstored` returned is stored, or will be found again by the next start."""
-        self._checked = True
+    def checked(self, restore: Callable[[Sequence[tuple[Arrival, Place]]], Awaitable[None]]) -> None:
+        """What `unstored` returned is stored, or will be found again by the next start; `restore` stores the rest."""
+        self._check.begun(restore)
+
+    def unverified(self, place: Place) -> bool:
+        """Whether somebody may have written into this file while nobody looked."""
+        return self._check.holds(place)
+
+    async def look_through(self) -> None:
+        """Put right whatever changed, lags or is gone since the files were looked at: slowly, and once."""
+        await self._check.run()
 
     async def _written(self, arrival: Arrival, role: Role) -> Place | None:
         for create in (False, True):
@@ -138,11 +146,12 @@ class Journal:
                 return None
             self._remember(arrival)
             try:
-                await self._writer.append(place, [entry_of(arrival)], create=create)
+                await self._check.before_writing(place, WAITED)
+                versions = await self._writer.append(place, [entry_of(arrival)], create=create)
             except FileNotFoundError:  # it was closed and filed meanwhile, or somebody deleted it
                 self._places.forget(place)
                 continue
-            self._copies.written(place, arrival.id)
+            self._copies.written(place, arrival.id, versions)
             return place
         return None
 
@@ -150,38 +159,29 @@ class Journal:
         """This is in a file and not yet in the database; where that is too much to remember, the mark stays."""
         self._open.add(arrival.id if len(self._open) < OPEN else _TOO_MANY)
 
-    async def _unstored_in(self, place: Place) -> list[tuple[Arrival, Place]]:
-        self._copyist.changed(place)
-        try:
-            held, stored = await self._copies.held(place)
-        except (OSError, WorkspaceError) as exc:
-            log.warning("journal.unreadable", path=str(place.root / place.path), error=str(exc))
-            return []
-        unstored = [(arrival, place) for arrival in held.arrivals if arrival.id not in stored]
-        if unstored and await self._places.journal_at(place) is None:
-            self._places.fresh.add(place)
+    async def _unstored_in(self, places: Sequence[Place]) -> list[tuple[Arrival, Place]]:
+        unstored = await self._copies.unstored(places)
+        for place in {place for _, place in unstored}:
+            if await self._places.journal_at(place) is None:
+                self._places.fresh.add(place)
         for arrival, _ in unstored:
             self._remember(arrival)
         return unstored
 
-    def _there(self) -> dict[Place, datetime]:
-        """Every session file and when it was last written."""
-        there: dict[Place, datetime] = {}
-        for root in self._places.roots():
-            try:
-                there.update(sessions(root))
-            except OSError as exc:
-                log.warning("journal.unreadable", path=str(root), error=str(exc))
-        return there
+    async def _newest(self) -> Mark | None:
+        try:
+            async with self._database.connection() as conn:
+                return await journals.newest(conn)
+        except TryAgainLater:
+            return None
 
     async def _keep_marking(self) -> None:
         while True:
-            await self._clock.sleep(MARK_EVERY if await self._move_mark() else RETRY)
+            newest = await self._newest()
+            await self._clock.sleep(RETRY)
+            if await self._move_mark(newest):
+                await self._clock.sleep(MARK_EVERY)
 
-    async def _move_mark(self) -> bool:
-        """The next start need not read the files again if all that was written is stored, and all stored is copied."""
-        now = self._clock.now()
-        if self._open or self._copyist.behind or not self._checked:
-            return False
-        await asyncio.to_thread(write_mark, self._mark, now)
-        return True
+    async def _move_mark(self, newest: Mark | None) -> bool:
+        """The files have all rows up to these if all that was written is stored, and all stored is copied."""
+        return await self._check.save(None if self._open or self._copyist.behind else newest)

@@ -20,6 +20,7 @@ from gateway.llm.tokens import estimate_tool
 from gateway.store.pool import Database
 from gateway.store.transcript import files
 from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, Services, no_chats
+from gateway.workspace.journal.files import Place
 from gateway.workspace.prompts import Persona, PersonaFile, PersonaText
 from gateway.workspace.quota import Quota
 from gateway.workspace.template import template_hashes
@@ -72,6 +73,8 @@ class AgentEnvironments:
     member_mb: Callable[[], int | None] = lambda: None
     """How much the files of one other than the owner may take."""
     questions: Questions | None = None
+    unverified: Callable[[Place], bool] = lambda _place: False
+    """Whether a journal's file may not be right."""
 
     def __post_init__(self) -> None:
         self._harmless = template_hashes()
@@ -94,7 +97,9 @@ class AgentEnvironments:
         self._built.clear()
 
     def _labels(self, database: Database, principal: PrincipalId) -> ContentLabels:
-        return ContentLabels(database, principal, self.people.own_label(principal), self._harmless)
+        root = self.workspace if self.people.is_owner(principal) else self.others / str(principal)
+        own = self.people.own_label(principal)
+        return ContentLabels(database, principal, own, self._harmless, lambda path: self.unverified(Place(root, path)))
 
     def _build(self, principal: PrincipalId) -> AgentEnvironment:
         owner = self.people.is_owner(principal)

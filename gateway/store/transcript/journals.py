@@ -8,6 +8,7 @@ from gateway.domain.ids import EntryId, JournalId, PrincipalId, SessionId
 from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
 from gateway.store.pool import Connection
+from gateway.store.transcript.entries import Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +79,37 @@ async def at_path(conn: Connection, principal: PrincipalId, path: str) -> Journa
     return JournalRow(**row) if row else None
 
 
-async def all_open(conn: Connection) -> list[tuple[JournalRow, datetime | None]]:
-    """The files of all sessions that go on, each with the time of its newest message."""
+async def all_open(conn: Connection, after: SessionId, limit: int) -> list[JournalRow]:
+    """The files of sessions that go on, in the order of the sessions, those after this one."""
     rows = await conn.fetch(
-        """select j.*, (select created_at from messages where journal_id = j.id order by id desc limit 1) as newest
-           from journals j where closed_at is null"""
+        """select * from journals where closed_at is null and session_id > $1
+           order by session_id limit $2""",
+        after,
+        limit,
     )
-    return [(JournalRow(*each), newest) for *each, newest in rows]
+    return [JournalRow(**row) for row in rows]
+
+
+async def newest(conn: Connection) -> Mark:
+    """The last rows there are that any file may have."""
+    row = await conn.fetchrow(
+        """select coalesce((select max(id) from messages), 0) as message,
+                  coalesce((select max(id) from inbox), 0) as arrival"""
+    )
+    assert row is not None, "it has no condition"
+    return Mark(**row)
+
+
+async def with_rows_after(conn: Connection, mark: Mark) -> list[JournalRow]:
+    """The files of sessions that go on which should have rows after this mark."""
+    rows = await conn.fetch(
+        """select * from journals where closed_at is null and id in (
+             select journal_id from messages where id > $1
+             union select journal_id from inbox where id > $2 and kind in ('command', 'edit'))""",
+        mark.message,
+        mark.arrival,
+    )
+    return [JournalRow(**row) for row in rows]
 
 
 async def unfiled(conn: Connection, limit: int) -> list[JournalRow]:

@@ -24,8 +24,8 @@ _IS_OPEN = re.compile(SESSIONS + r"/\d{4}-\d{2}-\d{2}/\d{2}-\d{2}-\d{2}\.md")
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = _APPEND | os.O_CREAT | os.O_EXCL
 
-Version = tuple[int, int, int]
-"""Which file it is, how long, and when it was written: whether it is as it was left."""
+Version = tuple[int, int, int, int]
+"""Which file it is, how long, when it was written and when changed at all: whether it is as it was left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def began(path: str) -> datetime:
 def create(root: Path, at: datetime) -> Place:
     """A new, empty file under the first free second of UTC from `at` on."""
     second = at.astimezone(UTC).replace(microsecond=0)
-    while _exists(Place(root, filed_path(second))) or not make(place := Place(root, second.strftime(_OPEN))):
+    while exists(Place(root, filed_path(second))) or not make(place := Place(root, second.strftime(_OPEN))):
         second += SECOND
     return place
 
@@ -84,35 +84,40 @@ def make(place: Place) -> bool:
     return False
 
 
-def append(place: Place, data: bytes) -> None:
-    """Write at the end of a file that must be there; what cannot be written whole is taken back."""
+def append(place: Place, data: bytes) -> tuple[Version, Version]:
+    """Write at the end of a file that must be there; what cannot be written whole is taken back.
+
+    Returns what it was before and what it is after.
+    """
     with open_file(place.root, place.parts, _APPEND) as file:
-        size, left = os.fstat(file).st_size, memoryview(data)
+        before, left = _version(os.fstat(file)), memoryview(data)
         try:
             while left:
                 left = left[os.write(file, left) :]
         except OSError:
             with suppress(OSError):
-                os.ftruncate(file, size)
+                os.ftruncate(file, before[1])
             raise
+        return before, _version(os.fstat(file))
 
 
-def read(place: Place) -> bytes | None:
-    """The whole file; None when there is none."""
+def read(place: Place) -> tuple[bytes | None, Version | None]:
+    """The whole file, and which version that is; None when there is none."""
     try:
         with open_file(place.root, place.parts) as file, open(file, "rb", closefd=False) as stream:
-            return stream.read()
+            before = _version(os.fstat(file))  # what is written while it is read makes it another
+            return stream.read(), before
     except FileNotFoundError:
-        return None
+        return None, None
 
 
 def extend(place: Place, data: bytes, left: Version | None) -> Version | None:
     """Write at the end of a file that is as it was left, on disk when it returns; None if it is not."""
     with suppress(FileNotFoundError):
-        if _version(place) == left:
-            append(place, data)
+        if version(place) == left:
+            _, after = append(place, data)
             sync(place)
-            return _version(place)
+            return after
     return None
 
 
@@ -122,7 +127,7 @@ def replace(place: Place, data: bytes) -> Version:
     with open_folder(place.root, place.parts.parents) as folder:
         replace_file(folder, place.parts, data)
     _sync_folders(place)
-    return _version(place)
+    return version(place)
 
 
 def sync(place: Place) -> None:
@@ -142,8 +147,8 @@ def remove(place: Place) -> None:
         os.rmdir(folders[-1], dir_fd=above)
 
 
-def sessions(root: Path) -> Iterator[tuple[Place, datetime]]:
-    """The session files below a root, and when each was last written; nothing is opened."""
+def sessions(root: Path) -> Iterator[tuple[Place, Version]]:
+    """The session files below a root, and which version each is; nothing is opened."""
     with suppress(FileNotFoundError), open_folder(root, (SESSIONS,)) as top:
         for day, below, names, folder in os.fwalk(".", dir_fd=top):
             below[:] = [name for name in below if name[:1].isdigit()]  # what else is kept here is no conversation
@@ -151,16 +156,21 @@ def sessions(root: Path) -> Iterator[tuple[Place, datetime]]:
                 path = f"{SESSIONS}/{day[2:]}/{name}"
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if _IS_OPEN.fullmatch(path) and stat.S_ISREG(status.st_mode):
-                    yield Place(root, path), datetime.fromtimestamp(status.st_mtime, UTC)
+                    yield Place(root, path), _version(status)
 
 
-def _version(place: Place) -> Version:
+def version(place: Place) -> Version:
+    """Which version the file is that must be there."""
     with open_file(place.root, place.parts) as file:
-        status = os.fstat(file)
-        return status.st_ino, status.st_size, status.st_mtime_ns
+        return _version(os.fstat(file))
 
 
-def _exists(place: Place) -> bool:
+def _version(status: os.stat_result) -> Version:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def exists(place: Place) -> bool:
+    """Whether there is something under its name."""
     with suppress(FileNotFoundError), open_folder(place.root, place.parts.parents) as folder:
         os.stat(place.parts.name, dir_fd=folder, follow_symlinks=False)
         return True

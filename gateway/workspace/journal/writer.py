@@ -44,26 +44,33 @@ class JournalWriter:
         """A new, empty file named after this second or the next free one."""
         return await self._in_order(lambda: self._create(root, at))
 
-    async def append(self, place: Place, entries: Iterable[Entry], *, create: bool = False) -> None:
-        """Add entries, not yet on disk; raises `FileNotFoundError` for a file that is gone, unless `create` is set."""
+    async def append(self, place: Place, entries: Iterable[Entry], *, create: bool = False) -> tuple[Version, Version]:
+        """Add entries, not yet on disk; raises `FileNotFoundError` for a file that is gone, unless `create` is set.
 
-        def work() -> None:
+        Returns what the file was before and what it is after.
+        """
+
+        def work() -> tuple[Version, Version]:
             if create:
                 files.make(place)
-            files.append(place, render(entries, self._key))
+            return files.append(place, render(entries, self._key))
 
-        await self._in_order(work)
+        return await self._in_order(work)
 
     async def read(self, place: Place) -> Content:
         """What the file holds now; nothing where there is none."""
-        return await asyncio.to_thread(lambda: parse(files.read(place) or b"", self._key))
+        return await asyncio.to_thread(lambda: parse(files.read(place)[0] or b"", self._key))
 
     async def sync(self, place: Place) -> None:
         """Bring the file to disk, with everything that was appended before."""
         await self._in_order(lambda: files.sync(place))
 
-    async def put_right(self, place: Place, rows: Sequence[Entry], stored: Set[EntryId]) -> set[EntryId]:
+    async def put_right(
+        self, place: Place, rows: Sequence[Entry], stored: Set[EntryId]
+    ) -> tuple[set[EntryId], Version | None]:
         """Make the file hold these rows, then the arrivals it held besides that are not `stored`; returns the latter.
+
+        And which version is right by that; None if somebody else wrote at the same time.
 
         A damaged original is kept aside. An arrival that says what its row says stays as it arrived.
         """
@@ -87,22 +94,26 @@ class JournalWriter:
         self._named[root] = files.began(place.path)
         return place
 
-    def _put_right(self, place: Place, rows: Sequence[Entry], stored: Set[EntryId]) -> set[EntryId]:
-        data = files.read(place)
+    def _put_right(
+        self, place: Place, rows: Sequence[Entry], stored: Set[EntryId]
+    ) -> tuple[set[EntryId], Version | None]:
+        data, read = files.read(place)
         held = parse(data or b"", self._key)
         arrived = {entry.id: entry for entry in held.entries if entry.inbound is not None}
         whole = [first if _says_the_same(first := arrived.pop(row.id, row), row) else row for row in rows]
         left = [entry for entry in arrived.values() if entry.id not in stored]
         right = render([*whole, *left], self._key)
-        if data is not None and right.startswith(data):
-            files.append(place, right[len(data) :])
-        else:
+        version: Version | None = read
+        if data is None or not right.startswith(data):
             self._set_aside(place, data, held)
-            files.replace(place, right)
-        return {entry.id for entry in left}
+            version = files.replace(place, right)
+        elif len(data) < len(right):
+            before, after = files.append(place, right[len(data) :])
+            version = after if before == read else None
+        return {entry.id for entry in left}, version
 
     def _remove(self, place: Place, stored: Set[EntryId]) -> bool:
-        data = files.read(place)
+        data, _ = files.read(place)
         held = parse(data or b"", self._key)
         if any(arrival.id not in stored for arrival in held.arrivals):
             return False

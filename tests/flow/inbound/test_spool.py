@@ -181,7 +181,8 @@ class TestCrash:
         away.away = False
         again = await restarted(path)
         await again.inbound.restore(await again.journal.unstored())
-        await again.journal.checked()
+        again.journal.checked(again.inbound.restore)
+        await again.journal.look_through()
         assert await again.rows(TEXTS) == [("before",), ("one",), ("two",)]
         assert (await again.tell("one", id="m-1")).duplicate
         assert await again.journal.unstored() == []

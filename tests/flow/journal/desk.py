@@ -1,6 +1,7 @@
 """The journal at work: what inbound, the sinks and the commands do around it, done by hand."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,6 +132,17 @@ class Desk:
 
     async def principal(self, tx: Connection, session: SessionId) -> PrincipalId:
         return PrincipalId(await tx.fetchval("select principal_id from sessions where id = $1", session))
+
+    async def restore(self, found: Sequence[tuple[Arrival, Place]]) -> None:
+        for each, place in found:
+            await self.store(each, place)
+
+    async def started(self) -> list[Arrival]:
+        """What a start does before anything is taken in; returns what it found."""
+        found = await self.journal.unstored()
+        await self.restore(found)
+        self.journal.checked(self.restore)
+        return [each for each, _ in found]
 
     async def settled(self) -> None:
         """Until there is nothing left to do at once."""

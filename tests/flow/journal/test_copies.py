@@ -368,7 +368,8 @@ class TestFiling:
                 await here.settled()
         again = await desk(here.database, here.workspace.parent)
         assert await again.journal.unstored() == []
-        await again.journal.checked()
+        again.journal.checked(again.restore)
+        await again.journal.look_through()
         await again.settled()
         filed = again.files("memory")
         assert again.said(filed[-1]) == [("user", "one"), ("assistant", "re: one")]

@@ -25,9 +25,10 @@ async def test_it_copies_by_itself_once_it_is_told(here: Desk, monkeypatch: pyte
     copied = asyncio.Event()
     append = JournalWriter.append
 
-    async def heard(self: JournalWriter, *arguments: Any, **more: Any) -> None:
-        await append(self, *arguments, **more)
+    async def heard(self: JournalWriter, *arguments: Any, **more: Any) -> Any:
+        appended = await append(self, *arguments, **more)
         copied.set()
+        return appended
 
     monkeypatch.setattr(JournalWriter, "append", heard)
     running = asyncio.create_task(here.journal.run())

@@ -116,9 +116,9 @@ class Chance:
             return
         self.spool.clear()
         self.here = await desk(self.away, self.here.workspace.parent)
-        for arrived, place in await self.here.journal.unstored():
-            await self.here.store(arrived, place)
-        await self.here.journal.checked()
+        await self.here.started()
+        if self.random.random() < 0.5:
+            await self.here.journal.look_through()
 
     async def die_copying(self) -> None:
         name, before = self.random.choice(WRITES), self.random.random() < 0.5

@@ -1,12 +1,12 @@
 """What a start finds in the files that the database lacks."""
 
 import asyncio
+import itertools
 import os
-import threading
 import time
-from collections.abc import AsyncIterator
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -15,8 +15,14 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId
 from gateway.domain.inbound import Arrival
 from gateway.domain.principals import Label
+from gateway.flow.journal import check as check_module
 from gateway.flow.journal import journal as journal_module
+from gateway.flow.journal.checked import Checked
+from gateway.flow.journal.copyist import Copyist
 from gateway.store.transcript import unread
+from gateway.store.transcript.entries import Mark
+from gateway.workspace.journal import files
+from gateway.workspace.journal.files import Place
 from tests.flow.journal.desk import MEMBER, Desk, arrival, desk
 from tests.flow.outage import AwayAtTimes
 
@@ -41,12 +47,10 @@ async def restarted(here: Desk) -> Desk:
 async def restored(here: Desk) -> tuple[Desk, list[Arrival]]:
     """The next start: what it found is stored, the check is complete, and everything is copied."""
     again = await restarted(here)
-    found = await again.journal.unstored()
-    for each, place in found:
-        await again.store(each, place)
-    await again.journal.checked()
+    found = await again.started()
+    await again.journal.look_through()
     await again.settled()
-    return again, [each for each, _ in found]
+    return again, found
 
 
 def mark(here: Desk) -> Path:
@@ -151,7 +155,7 @@ class TestChecked:
         await here.write(arrival("hello"))
         again = await restarted(here)
         assert len(await again.journal.unstored()) == 1
-        await again.journal.checked()
+        again.journal.checked(again.restore)
         assert again.said(again.file) == [("message", "hello")]
 
     async def test_what_will_never_be_stored_does_not(self, here: Desk) -> None:
@@ -159,7 +163,7 @@ class TestChecked:
         again = await restarted(here)
         [(edit, place)] = await again.journal.unstored()
         again.journal.stored(edit, place, None)
-        await again.journal.checked()
+        again.journal.checked(again.restore)
         await again.settled()
         assert again.files() == []
 
@@ -196,13 +200,21 @@ class TestChecked:
 
 
 class TestMark:
-    async def test_only_what_was_written_since_is_read(self, here: Desk) -> None:
+    async def test_only_what_has_changed_is_read(self, here: Desk) -> None:
+        session = await here.hear("one")
+        await here.answer(session, "re: one")
         again, _ = await restored(here)
-        await again.write(arrival("one"))
-        old(again.file)
-        assert await (await restarted(again)).journal.unstored() == []
-        os.utime(again.file)
-        assert len(await (await restarted(again)).journal.unstored()) == 1
+        reads: list[Place] = []
+        last = await restarted(again)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(files, "read", heard(files.read, reads))
+            await last.started()
+            await last.journal.look_through()
+        assert [place.path for place in reads] == ["checked"]
+        last.file.write_bytes(last.file.read_bytes().replace(b"re: one", b"no: one"))
+        old(last.file)  # as a tool does that keeps times
+        last, _ = await restored(last)
+        assert last.said(last.file) == [("message", "one"), ("assistant", "re: one")]
 
     @pytest.mark.parametrize("complete", [True, False])
     async def test_a_start_that_did_not_store_what_it_found_is_made_again(self, here: Desk, complete: bool) -> None:
@@ -212,12 +224,11 @@ class TestMark:
             again = await restarted(here)
             assert len(await again.journal.unstored()) == 1
             if complete:
-                await again.journal.checked()
+                again.journal.checked(again.restore)
+                await again.journal.look_through()
             await again.journal.catch_up()
 
-    @pytest.mark.parametrize(
-        "text", ["", "garbage", str(int(time.time()) + 86_400)], ids=["empty", "garbage", "future"]
-    )
+    @pytest.mark.parametrize("text", ["", "garbage", "1700000000", "9" * 99])
     async def test_without_a_mark_that_can_be_believed_everything_is_read(self, here: Desk, text: str) -> None:
         await here.write(arrival("one"))
         old(here.file)
@@ -225,69 +236,211 @@ class TestMark:
         mark(here).write_text(text)
         assert len(await here.journal.unstored()) == 1
 
+    async def test_one_of_a_database_that_has_lost_rows_since_is_not_believed(self, here: Desk) -> None:
+        session = await here.hear("one")
+        await here.answer(session, "re: one")
+        again, _ = await restored(here)
+        async with again.database.transaction() as tx:
+            await tx.execute("update messages set answered_by = null")
+            await tx.execute("delete from messages where kind = 'assistant'")
+        last, _ = await restored(again)
+        assert last.said(last.file) == [("message", "one")]
+
     async def test_it_moves_on_when_everything_is_stored_and_copied(self, here: Desk, away: AwayAtTimes) -> None:
         again, _ = await restored(here)
-        mark(again).write_text("1000")
+        nothing = rows_of(again)
         waiting = arrival("one")
         place = await again.write(waiting)
         await again.settled()
-        assert mark(again).read_text() == "1000", "something waits to be stored"
+        assert rows_of(again) == nothing, "something waits to be stored"
         await again.store(waiting, place)
         away.away = True
         assert not await again.journal.catch_up()
-        assert mark(again).read_text() == "1000", "something waits to be copied"
+        assert rows_of(again) == nothing, "something waits to be copied"
         away.away = False
         await again.settled()
-        assert int(mark(again).read_text()) > 1000
+        assert rows_of(again) != nothing
 
     async def test_it_moves_on_by_itself(self, here: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(journal_module, "RETRY", 0.0)
+        await here.hear("one")
         again = await restarted(here)
-        await again.journal.unstored()
-        await again.journal.checked()
-        moved, write_mark = threading.Event(), journal_module.write_mark
-
-        def heard(mark: Path, at: datetime) -> None:
-            write_mark(mark, at)
-            moved.set()
-
-        monkeypatch.setattr(journal_module, "write_mark", heard)
+        await again.started()
         running = asyncio.create_task(again.journal.run())
-        assert await asyncio.to_thread(moved.wait, 10)
+        while not mark(again).exists() or rows_of(again) == Mark():
+            await again.journal.catch_up()
         running.cancel()
-        assert int(mark(again).read_text()) > 1000
 
     async def test_it_stays_once_more_is_open_than_it_can_remember(
         self, here: Desk, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         again, _ = await restored(here)
-        mark(again).write_text("1000")
+        nothing = rows_of(again)
         monkeypatch.setattr(journal_module, "OPEN", 1)
         written = [(each, await again.write(each)) for each in (arrival("one"), arrival("two"))]
         for each, place in written:
             await again.store(each, place)
         await again.settled()
-        assert mark(again).read_text() == "1000"
+        assert rows_of(again) == nothing
 
     async def test_it_does_not_move_before_the_check(self, here: Desk) -> None:
         await here.settled()
         assert not mark(here).exists()
 
+    async def test_a_disk_that_refuses_it_stops_nothing(self, here: Desk) -> None:
+        await here.hear("one")
+        mark(here).parent.write_text("in the way")
+        for _ in range(2):
+            here, _ = await restored(here)
+        assert here.said(here.file) == [("message", "one")]
 
-async def test_a_thousand_files_that_did_not_change_are_not_opened(here: Desk) -> None:
+
+class TestYears:
+    """More files than are read before anything is taken in."""
+
+    CHATS = 6
+
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(check_module, "FIRST_FILES", 2)
+
+    @pytest.fixture
+    async def lived(self, here: Desk) -> Desk:
+        """Each chat has a file with an answer, and the mark is lost."""
+        for number in range(self.CHATS):
+            session = await here.hear(f"one of {number}", thread=str(number))
+            await here.answer(session, f"re: {number}")
+        await here.settled()
+        return here
+
+    async def test_what_waits_in_the_newest_files_is_stored_first(self, lived: Desk) -> None:
+        for file in lived.files():
+            old(file)
+        waiting = arrival("two", thread="3")
+        await lived.write(waiting)
+        assert await (await restarted(lived)).started() == [waiting]
+
+    async def test_what_waits_in_others_is_stored_later(self, lived: Desk) -> None:
+        waiting = {number: arrival("two", thread=str(number)) for number in range(self.CHATS)}
+        for each in waiting.values():
+            await lived.write(each)
+        again = await restarted(lived)
+        assert len(await again.started()) == 2
+        await again.journal.look_through()
+        await again.settled()
+        assert await again.rows("select count(*) from messages where text = 'two'") == [(self.CHATS,)]
+        for file in again.files():
+            assert [text for _, text in again.said(file)][-1] == "two"
+
+    async def test_who_writes_there_meanwhile_comes_after_it(self, lived: Desk) -> None:
+        chats = [str(number) for number in range(self.CHATS)]
+        for chat in chats:
+            await lived.write(arrival("two", thread=chat))
+        again = await restarted(lived)
+        await again.started()
+        for chat in chats:
+            await again.hear("three", thread=chat)
+        said = await again.rows("select text from messages where text in ('two', 'three') order by session_id, id")
+        assert said == [("two",), ("three",)] * self.CHATS
+
+    async def test_a_start_killed_meanwhile_goes_on_where_it_was(self, lived: Desk) -> None:
+        again = await restarted(lived)
+        await again.started()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Copyist, "look_at", third_kills(Copyist.look_at))
+            with pytest.raises(Crash):
+                await again.journal.look_through()
+        await again.journal.catch_up()
+        reads: list[Place] = []
+        last = await restarted(again)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(files, "read", heard(files.read, reads))
+            await last.started()
+            await last.journal.look_through()
+        assert len({place.path for place in reads}) == 1 + self.CHATS - 2
+
+    @pytest.mark.parametrize("harm", ["edited", "cut short", "emptied", "deleted", "forged"])
+    async def test_a_file_that_was_harmed_while_it_was_down_is_put_right(self, lived: Desk, harm: str) -> None:
+        lived, _ = await restored(lived)
+        before = {file: file.read_bytes() for file in lived.files()}
+        said = {file: [text for _, text in lived.said(file)] for file in before}
+        for file, data in before.items():
+            if harm == "deleted":
+                file.unlink()
+            else:
+                changed = {"edited": data.replace(b"re: ", b"no: "), "cut short": data[:-3], "emptied": b""}
+                file.write_bytes(changed.get(harm, data + data.replace(b"one of", b"two of")))
+                old(file)
+        again = await restarted(lived)
+        await again.started()
+        places = [Place(again.workspace, str(file.relative_to(again.workspace))) for file in before]
+        assert harm == "deleted" or all(map(again.journal.unverified, places))
+        await again.journal.look_through()
+        assert {file: [text for _, text in again.said(file)] for file in again.files()} == said
+        assert not any(map(again.journal.unverified, places))
+
+    async def test_a_database_that_is_away_is_waited_for(
+        self, lived: Desk, away: AwayAtTimes, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(journal_module, "RETRY", 0.01)
+        for number in range(self.CHATS):
+            await lived.write(arrival("two", thread=str(number)))
+        again = await restarted(lived)
+        await again.started()
+        away.away = True
+        looking = asyncio.create_task(again.journal.look_through())
+        assert await again.write(arrival("three", thread="0")) is not None
+        away.away = False
+        await looking
+        assert await again.rows("select count(*) from messages where text = 'two'") == [(self.CHATS,)]
+
+
+async def test_a_thousand_files_that_did_not_change_are_not_opened(here: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_module, "SHARE", 1.0)
     await restored(here)
     day = here.workspace / "sessions" / "2026-01-01"
     day.mkdir(parents=True)
     for number in range(1000):
         file = day / f"{number // 3600:02}-{number // 60 % 60:02}-{number % 60:02}.md"
         file.write_text("no journal")
-        os.utime(file, (1000, 1000))
+    await restored(here)
     with capture_logs() as logs:
         await restored(here)
         assert logs == []
         os.utime(day / "00-00-00.md")
         await restored(here)
     assert [entry["event"] for entry in logs] == ["journal.left_over"]
+
+
+def rows_of(here: Desk) -> Mark:
+    """Up to where the next start knows the files to be whole."""
+    checked = Checked(mark(here))
+    checked.load(Mark(10**9, 10**9))
+    return checked.rows
+
+
+def heard(read: Callable[[Place], Any], places: list[Place]) -> Callable[[Place], Any]:
+    def hearing(place: Place) -> Any:
+        places.append(place)
+        return read(place)
+
+    return hearing
+
+
+class Crash(Exception):
+    pass
+
+
+def third_kills(look_at: Callable[..., Any]) -> Callable[..., Any]:
+    looks = itertools.count(1)
+
+    async def killed(self: Copyist, place: Place) -> bool:
+        if next(looks) == 3:
+            raise Crash
+        done: bool = await look_at(self, place)
+        return done
+
+    return killed
 
 
 async def test_edits_of_the_text_are_in_the_copy_that_is_filed(here: Desk) -> None:

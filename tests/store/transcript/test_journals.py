@@ -1,5 +1,5 @@
 from datetime import datetime, timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from gateway.domain.ids import JournalId, SessionId
 from gateway.domain.inbound import Address
@@ -12,6 +12,7 @@ from gateway.store.transcript.journals import JournalRow
 from tests.store.world import HOME, World
 
 PATH = "sessions/2026-03-01/12-30-15.md"
+FIRST = SessionId(UUID(int=0))
 
 
 async def opened(world: World, path: str = PATH) -> JournalRow:
@@ -43,7 +44,7 @@ class TestOpening:
         async with world.database.transaction() as tx:
             assert await journals.begin(tx, world.session, world.principal, "sessions/x.md") is None
             assert await journals.open_for(tx, world.session) == first
-            assert await journals.all_open(tx) == [(first, None)]
+            assert await journals.all_open(tx, FIRST, 9) == [first]
 
     async def test_a_path_is_taken_once(self, world: World) -> None:
         await opened(world)
@@ -55,13 +56,28 @@ class TestOpening:
             assert found.session_id == world.session
             assert await journals.at_path(tx, world.principal, "sessions/x.md") is None
 
-    async def test_open_ones_tell_the_time_of_their_newest_message(self, world: World) -> None:
-        journal = await opened(world)
-        for text in ("one", "two"):
-            await world.ask(text)
-        newest = await world.value("select max(created_at) from messages")
+    async def test_open_ones_come_by_session_so_many_at_a_time(self, world: World) -> None:
+        opened_ones = [await opened(world)]
+        async with world.database.transaction() as tx:
+            for number in range(2):
+                other = await sessions.start(tx, world.principal, Label.OWNER)
+                journal = await journals.begin(tx, other, world.principal, f"sessions/{number}.md")
+                assert journal is not None
+                opened_ones.append(journal)
+        in_order = sorted(opened_ones, key=lambda journal: journal.session_id)
         async with world.database.connection() as conn:
-            assert await journals.all_open(conn) == [(journal, newest)]
+            assert await journals.all_open(conn, FIRST, 2) == in_order[:2]
+            assert await journals.all_open(conn, in_order[1].session_id, 2) == in_order[2:]
+
+    async def test_those_with_rows_after_a_mark_are_told(self, world: World) -> None:
+        journal = await opened(world)
+        async with world.database.connection() as conn:
+            before = await journals.newest(conn)
+            assert await journals.with_rows_after(conn, before) == []
+        await world.ask("one")
+        async with world.database.connection() as conn:
+            assert await journals.with_rows_after(conn, before) == [journal]
+            assert await journals.with_rows_after(conn, await journals.newest(conn)) == []
 
 
 class TestWhereItGoes:
@@ -89,7 +105,7 @@ class TestClosing:
         assert await world.value("select summary from journals") == "first"
         async with world.database.connection() as conn:
             assert await journals.open_for(conn, world.session) is None
-            assert await journals.all_open(conn) == []
+            assert await journals.all_open(conn, FIRST, 9) == []
             assert [row.id for row in await journals.unfiled(conn, 10)] == [journal.id]
 
     async def test_what_comes_after_goes_into_another(self, world: World) -> None:

@@ -56,7 +56,7 @@ async def test_a_missing_file_is_made_only_when_told(writer: JournalWriter, root
 async def test_a_file_that_is_put_right_holds_the_rows_and_what_they_lack(writer: JournalWriter, place: Place) -> None:
     copied, waiting, stored = said("copied"), arrived("waiting"), arrived("stored", id="m2")
     await writer.append(place, [waiting, copied, stored, said("deleted since"), copied])
-    assert await writer.put_right(place, [copied, said("new")], {stored.id}) == {waiting.id}
+    assert (await writer.put_right(place, [copied, said("new")], {stored.id}))[0] == {waiting.id}
     assert await texts(writer, place) == ["copied", "new", "waiting"]
     assert (await writer.read(place)).intact
 
@@ -66,7 +66,7 @@ async def test_where_only_the_end_is_missing_it_is_added(writer: JournalWriter, 
     await writer.append(place, [first])
     inode = os.stat(place.root / place.path).st_ino
     for _ in range(2):
-        assert await writer.put_right(place, [replace(first, kind="user", inbound=None), more], set()) == set()
+        assert (await writer.put_right(place, [replace(first, kind="user", inbound=None), more], set()))[0] == set()
         assert (await writer.read(place)).entries == (first, more)
         assert os.stat(place.root / place.path).st_ino == inode
 

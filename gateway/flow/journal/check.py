@@ -1,0 +1,172 @@
+"""The check: finds what a start cannot know to be right, and puts it right while the gateway works."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from uuid import UUID
+
+import structlog
+
+from gateway.domain.clock import Clock
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.ids import SessionId
+from gateway.domain.inbound import Arrival
+from gateway.flow.journal.checked import Checked
+from gateway.flow.journal.copies import Copies
+from gateway.flow.journal.copyist import Copyist
+from gateway.flow.journal.places import Places
+from gateway.store.pool import Database
+from gateway.store.transcript import journals
+from gateway.store.transcript.entries import Mark
+from gateway.store.transcript.journals import JournalRow
+from gateway.workspace.journal.files import Place, Version, exists, sessions
+
+FIRST_FILES, FIRST_BYTES = 64, 1024 * 1024
+"""So much is read before anything is taken in, the newest files first; another when somebody writes there."""
+SHARE = 0.05
+"""Of the time, for looking at files that nobody waits for."""
+PAGE = 500
+RETRY = 5.0
+
+Found = list[tuple[Arrival, Place]]
+
+log = structlog.get_logger(__name__)
+
+
+class Check:
+    """One check a start; `unstored` reads what arrived in files and is not in the database."""
+
+    def __init__(
+        self,
+        database: Database,
+        places: Places,
+        copies: Copies,
+        copyist: Copyist,
+        checked: Checked,
+        clock: Clock,
+        unstored: Callable[[Sequence[Place]], Awaitable[Found]],
+    ) -> None:
+        self._database = database
+        self._places = places
+        self._copies = copies
+        self._copyist = copyist
+        self._checked = checked
+        self._clock = clock
+        self._unstored = unstored
+        self._restore: Callable[[Found], Awaitable[None]] | None = None
+        self._left: dict[Place, bool] = {}
+        """Files that may not be right, and whether what arrived in them is known to be stored."""
+        self._looking = asyncio.Lock()
+        self._complete = False
+
+    def holds(self, place: Place) -> bool:
+        """Whether the file may not be right."""
+        return place in self._left
+
+    async def begin(self) -> Found:
+        """List the files that changed since they were looked at, and read the newest of them."""
+        async with self._database.connection() as conn:
+            newest = await journals.newest(conn)
+        sizes = await asyncio.to_thread(self._unknown, newest)
+        read = itertools.accumulate(itertools.islice(sizes.values(), FIRST_FILES))
+        first = [place for place, size in zip(sizes, read, strict=False) if size <= FIRST_BYTES]
+        found = await self._unstored(first)
+        self._left = dict.fromkeys(sizes, False) | dict.fromkeys(first, True)
+        return found
+
+    def begun(self, restore: Callable[[Found], Awaitable[None]]) -> None:
+        """What that found is stored, or will be found again by the next start; `restore` stores the rest."""
+        self._restore = restore
+
+    async def run(self) -> None:
+        """Put right whatever changed, lags or is gone: slowly, and once."""
+        while not await self._list_lagging():
+            await self._clock.sleep(RETRY)
+        while self._left:
+            place, began = next(iter(self._left)), self._clock.monotonic()
+            done = await self.look_at(place)
+            await self._clock.sleep((self._clock.monotonic() - began) * (1 / SHARE - 1) if done else RETRY)
+        self._complete = True
+        await self.save()
+
+    async def before_writing(self, place: Place, seconds: float) -> None:
+        """What arrived there before comes first; it is not lost if that takes longer."""
+        if not self._left.get(place, True):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self.look_at(place)
+
+    async def look_at(self, place: Place) -> bool:
+        """Store what only this file has, then put it right; False if that has to be tried again."""
+        async with self._looking:
+            if (stored := self._left.pop(place, None)) is None:
+                return True
+            self._left[place] = stored  # behind the others, until it is right
+            try:
+                if not stored and self._restore:
+                    await self._restore(await self._unstored([place]))
+                    self._left[place] = True
+                if not await self._copyist.look_at(place):
+                    return False
+            except TryAgainLater as exc:
+                log.info("journal.waits", error=str(exc))
+                return False
+            del self._left[place]
+            return True
+
+    async def save(self, newest: Mark | None = None) -> bool:
+        """Let the next start know what is right; with `newest` that every file has its rows up to there."""
+        if self._restore is None:
+            return False
+        if moved := newest is not None and self._complete:
+            self._checked.rows = newest or Mark()
+        self._copies.learn()
+        await asyncio.to_thread(self._checked.save, self._checked.state())
+        return moved
+
+    def _unknown(self, newest: Mark) -> dict[Place, int]:
+        """The session files that may not be right and their sizes, the last written first."""
+        self._checked.load(newest)
+        there = [each for root in self._places.roots() for each in _sessions(root)]
+        unknown = sorted(self._checked.unknown(there), key=lambda each: each[1][2], reverse=True)
+        return {place: size for place, (_, size, *_) in unknown}
+
+    async def _list_lagging(self) -> bool:
+        """Find the files that lack rows, and those that are gone; False while the database is away."""
+        last = SessionId(UUID(int=0))
+        try:
+            async with self._database.connection() as conn:
+                self._expect(await journals.with_rows_after(conn, self._checked.rows))
+            while True:
+                async with self._database.connection() as conn:
+                    page = await journals.all_open(conn, last, PAGE)
+                if not page:
+                    return True
+                self._expect(await asyncio.to_thread(self._gone, page))
+                last = page[-1].session_id
+        except TryAgainLater:
+            return False
+
+    def _expect(self, lagging: Sequence[JournalRow]) -> None:
+        for journal in lagging:
+            self._left.setdefault(self._places.place_of(journal), True)
+
+    def _gone(self, page: Sequence[JournalRow]) -> list[JournalRow]:
+        return [journal for journal in page if not _there(self._places.place_of(journal))]
+
+
+def _there(place: Place) -> bool:
+    try:
+        return exists(place)
+    except OSError:
+        return False
+
+
+def _sessions(root: Path) -> list[tuple[Place, Version]]:
+    try:
+        return list(sessions(root))
+    except OSError as exc:
+        log.warning("journal.unreadable", path=str(root), error=str(exc))
+        return []
