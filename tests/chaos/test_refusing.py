@@ -15,7 +15,7 @@ from tests.chaos.test_postgres import Scene
 from tests.chaos.test_postgres import scene as scene
 from tests.conftest import Server
 
-AWAY = 6.0
+AWAY = 12.0 if FULL else 4.0
 ROLE = "supaclaw"
 RAISES = """
 create function supaclaw.chaos() returns trigger language plpgsql as $$
@@ -124,7 +124,10 @@ LONG: dict[str, Refused] = {
     "renamed table": lambda to: to.executed(
         "alter table supaclaw.tasks rename to tusks", "alter table supaclaw.tusks rename to tasks"
     ),
-    **{f"rights of {table}": revoked("all", table) for table in ("messages", "tasks", "outbox", "sessions", "steps")},
+    **{
+        f"rights of {table}": revoked("all", table)
+        for table in ("messages", "tasks", "outbox", "sessions", "task_steps")
+    },
     "schema": lambda to: to.executed(
         f"revoke all on schema supaclaw from {ROLE}", f"set role supaclaw; grant all on schema supaclaw to {ROLE}"
     ),
