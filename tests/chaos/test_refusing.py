@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.chaos.conftest import Judge
+from tests.chaos.conftest import FULL, Judge
 from tests.chaos.faults import Fault
 from tests.chaos.proxy import Refusal
 from tests.chaos.test_postgres import Scene
