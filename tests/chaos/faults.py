@@ -246,11 +246,13 @@ class Fault(StrEnum):
         "disk full, and the gateway, Postgres or both killed meanwhile",
         "nothing lost; the start says that the disk is full and goes on when there is room",
         ("tests/store/embedded/test_full_disk.py",),
+    )
     ENDLESS = (
         "endless",
         53,
         "model never ends: words, lines, events, calls, headers, bombs",
         "a failed try with its reason; /stop < 1 s, /health < 200 ms, memory back within 10 %",
+    )
     BUSY = (
         "busy",
         51,
@@ -283,6 +285,18 @@ class Fault(StrEnum):
         "a start after years: files harmed while it was down, killed while it looks at them",
         "ready at once; each file is put right, nothing lost, nothing twice",
         ("tests/flow/journal/test_start.py",),
+    )
+    REFUSES = (
+        "refuses",
+        49,
+        "the database refuses: login, rights, read-only, a pooler's errors, limits",
+        "an outage: nothing put aside, all answered without a restart",
+    )
+    START_WITHOUT = (
+        "start.without",
+        50,
+        "the database is away, refuses or vanishes while the gateway starts",
+        "it waits, says so, and starts when it can; SIGTERM ends it",
     )
 
 
