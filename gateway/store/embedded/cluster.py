@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gateway.config.durable import blame
-from gateway.domain.errors import DiskFull, OwnerMustAct
 from gateway.store.embedded.passwords import Passwords, read_passwords
 from gateway.store.embedded.programs import find_programs, named_uid, service_uid
-from gateway.store.embedded.serverlog import out_of_room, reason
+from gateway.store.embedded.serverlog import failure
 
 SUPERUSER = "postgres"
 ROLE = "supaclaw"
@@ -119,9 +118,7 @@ class _Draft:
     def _run(self, program: str, arguments: Sequence[str], folder: int, text: str = "") -> None:
         done = self._programs.run(program, *arguments, keep=[folder, self._lock], text=text)
         if done.returncode != 0:
-            why = reason(done.stdout)
-            kind = DiskFull if out_of_room(why, self._folder) else OwnerMustAct
-            raise kind(f"The database cannot be set up in {self._target.parent}: {why}")
+            raise failure(f"The database cannot be set up in {self._target.parent}", done.stdout, self._folder)
 
 
 def _initdb_arguments(where: str) -> list[str]:
