@@ -9,11 +9,14 @@ from gateway.app.local import local_token, page_name
 from gateway.app.wiring import Parts
 from gateway.config.channels import enabled_channels
 from gateway.domain.channel import LoginChannel, WebhookChannel
+from gateway.domain.errors import DatabaseDown
+from gateway.domain.tasks import Status
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.unattended.triggers import Triggers
 from gateway.store import steps, tasks
 from gateway.store.migrate import outdated
+from gateway.store.steps import Spent
 from gateway.workspace.tree import Workspace
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ def build_backend(parts: Parts) -> "Backend":
         webhooks=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, WebhookChannel)},
         status=lambda: _status(parts, started_at, unsettled()),
         healthy=lambda: parts.condition.health.well,
+        waits=lambda: bool(parts.condition.health.waits),
         clock=parts.clock,
         uploads=parts.uploads,
         files=parts.environment.workspace,
@@ -73,11 +77,15 @@ def build_backend(parts: Parts) -> "Backend":
 async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) -> "StatusReport":
     from gateway.web.backend import StatusReport
 
-    now = parts.clock.now()
-    async with parts.database.connection() as conn:
-        older = await outdated(conn)
-        queue = await tasks.queue(conn)
-        today = await steps.spent_since(conn, now.replace(hour=0, minute=0, second=0, microsecond=0))
+    now, waits = parts.clock.now(), None
+    older, queue, today = "", dict[Status, int](), Spent()
+    try:
+        async with parts.database.connection() as conn:
+            older = await outdated(conn)
+            queue = await tasks.queue(conn)
+            today = await steps.spent_since(conn, now.replace(hour=0, minute=0, second=0, microsecond=0))
+    except DatabaseDown as exc:
+        waits = str(exc)
     return StatusReport(
         version=version("supaclaw"),
         started_at=started_at,
@@ -88,4 +96,5 @@ async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) 
         vitals=parts.vitals(),
         outdated=older or None,
         unsettled=unsettled,
+        waits=waits or parts.condition.health.waits or None,
     )

@@ -115,7 +115,7 @@ class Parts:
     @cached_property
     def outages(self) -> Outages:
         """Whom to tell that the database was away."""
-        return Outages(self.database, self.outbound, self.clock)
+        return Outages(self._takes_messages, self.outbound, self.clock)
 
     @cached_property
     def cpu(self) -> Cpu:
@@ -336,6 +336,9 @@ class Parts:
     def vitals(self) -> Vitals:
         """How the gateway is."""
         return replace(self.condition.vitals(), heartbeat=self.heartbeat.state, jobs=self.job_table.dates)
+
+    async def _takes_messages(self) -> bool:
+        return await self.inbound.rehearsal.succeeds()
 
     def _attempted(self, message: MessageId) -> None:
         self.follow_up.attempted(message)

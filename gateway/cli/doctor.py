@@ -14,11 +14,13 @@ import typer
 from gateway.cli.checks import Finding, Level, load_context, run_checks
 from gateway.cli.console import Style, echo, show_progress
 from gateway.cli.output import AsJson, print_json
+from gateway.cli.running import ask
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Step
 from gateway.logs import SecretMask, logging_to
 
 _WIDEST = 110
+_REQUEUE_WITHIN = 120.0
 _COLOURS = {Level.OK: Style.GREEN, Level.WARN: Style.YELLOW, Level.FAIL: Style.RED}
 
 
@@ -27,12 +29,19 @@ def doctor(
     live: Annotated[
         bool, typer.Option("--live", help="Also call the model (costs a few tokens) and the messengers.")
     ] = False,
+    requeue: Annotated[
+        bool, typer.Option("--requeue", help="Let the running gateway store what it could not store before.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find what keeps the gateway from working, and how to fix it. The exit code is 1 if a check fails.
 
-    It starts, changes and sends nothing.
+    It starts, changes and sends nothing, unless told to with --requeue.
     """
+    if requeue:
+        told = ask("/api/requeue", method="POST", timeout=_REQUEUE_WITHIN)
+        print_json(told) if as_json else echo(f"messages taken up again: {told['requeued']}")
+        return
     if failpoints:
         _print_failpoints(as_json=as_json)
         return

@@ -1,6 +1,7 @@
 """Opening pools of connections, as direct servers and transaction poolers need them."""
 
 import json
+import logging
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -19,6 +20,8 @@ async def open_pool(target: Dsn, size: int, *, cleared: bool = False) -> asyncpg
     server_settings = {"application_name": "supaclaw"}
     if target.direct:
         server_settings["search_path"] = SEARCH_PATH
+    # It tells of each connection it cannot make in advance, with a traceback; whoever needs one tells better.
+    logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
     return await asyncpg.create_pool(
         target.url,
         min_size=1,

@@ -19,6 +19,7 @@ _BUSY = ("55P03", "57014")
 _DOWN = ("08", "25P03", "25P04", "53", "57P", "58")
 """SQLSTATE beginnings: connection, a transaction out of its time, out of disk or slots, shutdown, the server's own
 I/O. Any other one says that the server works and refuses us."""
+_CURE = "check that its server runs and has room"
 _GONE = re.compile("clos(ed|ing)|released back to the pool")
 
 
@@ -71,7 +72,7 @@ def _translate(error: Exception) -> SupaclawError | None:
         case TimeoutError():
             return DatabaseDown("The database did not answer in time")
         case OSError():
-            return DatabaseDown(f"The database cannot be reached: {_line(error)}; check that its server runs")
+            return DatabaseDown(f"The database cannot be reached: {_line(error)}; {_CURE}")
         case _:
             return None
 
@@ -91,7 +92,7 @@ def _translate_state(error: PostgresError) -> SupaclawError | None:
     if state == DISK_FULL:
         return DiskFull(f"The database's disk is full: {_line(error)}")
     if state.startswith(_DOWN):
-        return DatabaseDown(f"The database is not available: {_line(error)}")
+        return DatabaseDown(f"The database is not available: {_line(error)}; {_CURE}")
     return _refused(error)
 
 

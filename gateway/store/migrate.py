@@ -7,14 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 
 import structlog
-from asyncpg.exceptions import (
-    InsufficientPrivilegeError,
-    InvalidSchemaNameError,
-    SyntaxOrAccessError,
-    UndefinedTableError,
-)
+from asyncpg.exceptions import InvalidSchemaNameError, SyntaxOrAccessError, UndefinedTableError
 
-from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
+from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.store.pool import Connection, Database, take_long
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -115,11 +110,8 @@ async def migrate(db: Database, folder: Path = MIGRATIONS, *, upto: int | None =
         async with db.transaction() as connection:
             try:
                 await _apply(connection, migration)
-            except InsufficientPrivilegeError as error:
-                why = f"The database role may not set up the schema ({error}): connect as its owner"
-                raise OwnerMustAct(why) from error
             except SyntaxOrAccessError as error:
-                raise OwnerMustAct(f"{migration.name} does not fit this database: {error}") from error
+                raise OwnerMustAct(f"The schema cannot be set up ({error}): connect as its owner") from error
 
 
 async def check_server(db: Database) -> None:
@@ -147,8 +139,6 @@ async def _applied(db: Database) -> Mapping[int, str]:
             rows = await connection.fetch("select number, sha256 from supaclaw.migrations")
         except (UndefinedTableError, InvalidSchemaNameError):
             return {}
-        except InsufficientPrivilegeError as error:
-            raise DatabaseDown("The schema `supaclaw` belongs to another role; connect as its owner") from error
     return {row["number"]: row["sha256"] for row in rows}
 
 

@@ -33,10 +33,10 @@ class StepRow:
 class Spent:
     """Tokens and money over a stretch of time."""
 
-    calls: int
-    tokens_in: int
-    tokens_out: int
-    cost_usd: float
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
 
 
 async def model_called(conn: Connection, task: TaskId, principal: PrincipalId, reply: Reply) -> None:

@@ -36,6 +36,8 @@ class StatusReport:
     """Why it leaves the work to a newer program."""
     unsettled: Sequence[str] = ()
     """What the owner has to settle about their own ids on the messengers."""
+    waits: str | None = None
+    """Why the database does not let it work; queue and costs are then not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class Backend:
     maps a slash command to its summary. `on_shed` registers a callback that frees caches when memory runs low,
     `on_people_changed` one for when somebody's rights change. `files` is the owner's file root. `channels` describes
     the state of each configured channel in words; `logins` are the channels that a person has to log in to.
-    `unsettled` is what the owner has to settle about their own ids. `jobs` says when each is due.
+    `unsettled` is what the owner has to settle about their own ids. `jobs` says when each is due. `waits` says whether
+    the database does not let it work.
     """
 
     database: Database
@@ -60,6 +63,7 @@ class Backend:
     webhooks: Callable[[], Mapping[str, WebhookChannel]]
     status: Callable[[], Awaitable[StatusReport]]
     healthy: Callable[[], bool]
+    waits: Callable[[], bool]
     clock: Clock
     uploads: Uploads
     files: Path

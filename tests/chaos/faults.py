@@ -246,6 +246,17 @@ class Fault(StrEnum):
         "disk full, and the gateway, Postgres or both killed meanwhile",
         "nothing lost; the start says that the disk is full and goes on when there is room",
         ("tests/store/embedded/test_full_disk.py",),
+    REFUSES = (
+        "refuses",
+        49,
+        "the database refuses: login, rights, read-only, a pooler's errors, limits",
+        "an outage: nothing put aside, all answered without a restart",
+    )
+    START_WITHOUT = (
+        "start.without",
+        50,
+        "the database is away, refuses or vanishes while the gateway starts",
+        "it waits, says so, and starts when it can; SIGTERM ends it",
     )
 
 

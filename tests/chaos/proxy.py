@@ -41,6 +41,21 @@ class Trap:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a server or a pooler says before it closes: to each login, or to whoever sends `words`."""
+
+    state: str
+    text: str
+    words: bytes = b""
+
+    @property
+    def response(self) -> bytes:
+        fields = {"S": "FATAL", "V": "FATAL", "C": self.state, "M": self.text}
+        body = b"".join(f"{kind}{value}\0".encode() for kind, value in fields.items()) + b"\0"
+        return b"E" + struct.pack("!i", len(body) + 4) + body
+
+
 class Proxy:
     """Listens on 127.0.0.1 and forwards to `upstream`; `there` and `back` may be changed at any time."""
 
@@ -48,6 +63,7 @@ class Proxy:
         self.there = Weather()
         self.back = Weather()
         self.trap: Trap | None = None
+        self.refusal: Refusal | None = None
         self.connections = 0
         self.port = 0
         self._upstream = upstream
@@ -103,7 +119,7 @@ class Proxy:
     def calm(self) -> None:
         """No fault any longer; what was closed stays closed."""
         self.there = self.back = Weather()
-        self.trap = None
+        self.trap = self.refusal = None
         self.thaw()
 
     @property
@@ -128,6 +144,10 @@ class Proxy:
                 each.close()
 
     async def _link(self, task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.refusal is not None and not self.refusal.words:
+            await reader.read(CHUNK)
+            await _refuse(writer, self.refusal)
+            return
         if isinstance(self._upstream, Path):
             far_reader, far_writer = await asyncio.open_unix_connection(str(self._upstream), limit=CHUNK)
         else:
@@ -135,7 +155,7 @@ class Proxy:
         self._links[task].append(far_writer)
         mute = asyncio.Event()
         flows = [
-            asyncio.create_task(self._flow(reader, far_writer, mute, there=True)),
+            asyncio.create_task(self._flow(reader, far_writer, mute, there=True, refused=writer)),
             asyncio.create_task(self._flow(far_reader, writer, mute, there=False)),
         ]
         try:
@@ -148,10 +168,19 @@ class Proxy:
                 _abort(each)
 
     async def _flow(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, mute: asyncio.Event, *, there: bool
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        mute: asyncio.Event,
+        *,
+        there: bool,
+        refused: asyncio.StreamWriter | None = None,
     ) -> None:
         passed = 0
         while sent := await reader.read(CHUNK):
+            if refused and self.refusal and self.refusal.words and self.refusal.words in sent:
+                await _refuse(refused, self.refusal)
+                break
             weather = self.there if there else self.back
             caught = self.trap if there and self.trap is not None and self.trap.catches(sent) else None
             if caught is not None:
@@ -194,6 +223,11 @@ async def before_postgres(dsn: str) -> AsyncIterator[tuple[Proxy, str]]:
     """A proxy before the database at `dsn`, and the address that leads through it."""
     async with Proxy(postgres_behind(dsn)) as proxy:
         yield proxy, through(dsn, proxy)
+
+
+async def _refuse(writer: asyncio.StreamWriter, refusal: Refusal) -> None:
+    writer.write(refusal.response)
+    await writer.drain()
 
 
 def _was_reset(flow: asyncio.Task[None]) -> bool:

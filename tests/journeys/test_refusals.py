@@ -68,10 +68,27 @@ async def test_a_data_folder_that_cannot_be_written(process: GatewayProcess) -> 
 
 
 async def test_an_external_database_that_is_down(process: GatewayProcess) -> None:
-    ended = await process.refused(SUPACLAW_DATABASE_URL="postgresql://ada:hush-hush@127.0.0.1:1/supaclaw")
+    """Whoever started it reads why it waits, and may end it."""
+    await process.spawn(SUPACLAW_DATABASE_URL="postgresql://ada:hush-hush@127.0.0.1:1/supaclaw")
+    assert "database cannot be reached" in await process.hears("start.waits")
+    ended = await process.terminate()
 
-    assert in_one_line(ended, "database"), ended
+    assert ended.code == 0
     assert "hush-hush" not in ended.told
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("postgresql://ada:se#cret@127.0.0.1:1/supaclaw", "ambiguous"),
+        ("mysql://ada@127.0.0.1/supaclaw", "postgresql://"),
+        ("postgresql://ada@127.0.0.1:1/supaclaw?sslmode=perhaps", "cannot be used"),
+    ],
+)
+async def test_an_address_that_cannot_be_one(process: GatewayProcess, address: str, words: str) -> None:
+    ended = await process.refused(SUPACLAW_DATABASE_URL=address)
+
+    assert in_one_line(ended, "database URL", words), ended
 
 
 async def test_a_crash_step_that_does_not_exist(process: GatewayProcess) -> None:

@@ -137,6 +137,7 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         webhooks=dict,
         status=status,
         healthy=lambda: True,
+        waits=lambda: False,
         clock=clock,
         uploads=path.uploads,
         files=path.workspace,

@@ -220,10 +220,21 @@ async def test_the_gateways_condition_is_told_as_far_as_it_is_known(running: Run
 async def test_health_says_only_whether_it_is_well(running: Running):
     well = await running.start()
     unwell = await running.start(healthy=lambda: False)
-    answers = [await started.web.client.get("/health") for started in (well, unwell)]
-    assert [(answer.status_code, answer.text) for answer in answers] == [(200, "ok\n"), (503, "unwell\n")]
-    await well.stop()
-    await unwell.stop()
+    waiting = await running.start(healthy=lambda: False, waits=lambda: True)
+    answers = [await started.web.client.get("/health") for started in (well, unwell, waiting)]
+    assert [(answer.status_code, answer.text) for answer in answers] == [
+        (200, "ok\n"),
+        (503, "unwell\n"),
+        (503, "waiting\n"),
+    ]
+    for started in (well, unwell, waiting):
+        await started.stop()
+
+
+async def test_what_is_only_in_the_journal_is_taken_up_again_when_asked(web: Web):
+    answer = await web.client.post("/api/requeue", headers=BEARER)
+    assert (answer.status_code, answer.json()) == (200, {"requeued": 0})
+    assert (await web.client.post("/api/requeue")).status_code == 401
 
 
 async def test_sessions_and_tasks_can_be_looked_up(web: Web):

@@ -43,8 +43,8 @@ async def being_the_gateway(database: Database, instance: InstanceId) -> AsyncIt
 class Health:
     """Keeps the lease and the health file fresh; what watches from outside reads the file's age.
 
-    `well` says whether the last look found everything working, `lost` whether another gateway has the lease: then
-    `stop` is set. `stuck` says which channels cannot even try to work, and why.
+    `well` says whether the last look found everything working, `waits` why the database did not let it, `lost` whether
+    another gateway has the lease: then `stop` is set. `stuck` says which channels cannot even try to work, and why.
     """
 
     database: Database
@@ -55,6 +55,7 @@ class Health:
     clock: Clock
     well: bool = field(default=True, init=False)
     lost: bool = field(default=False, init=False)
+    waits: str = field(default="", init=False)
 
     async def look(self) -> None:
         """Renew both; the file only while everything works."""
@@ -68,8 +69,10 @@ class Health:
                 if held:
                     await check_not_outdated(conn)
         except TryAgainLater as exc:
+            self.waits = str(exc) if isinstance(exc, DatabaseDown) else ""
             log.warning("health.database", error=str(exc))
             return False
+        self.waits = ""
         if not held:
             log.error("health.lease_lost", problem="another gateway has taken over this database")
             self.lost = True

@@ -50,6 +50,9 @@ def judge(server: Server) -> Iterator[Finding]:
         yield Finding(Level.WARN, about, "each turn asks it many times: choose a database nearer to this machine")
     else:
         yield Finding(Level.OK, about)
+    if server.denied:
+        fix = "grant all on all tables in schema supaclaw to the role of database.url"
+        yield Finding(Level.FAIL, f"the role may not read and write {server.denied}", fix)
     migrations = f"migrations: {server.migrations} of {known} applied"
     if server.migrations < known:
         yield Finding(Level.WARN, migrations, "the next start of the gateway applies the rest")

@@ -54,7 +54,7 @@ class InboundFlow:
     def __post_init__(self) -> None:
         self._spool = Spool[Accepted](self.journal, self.outages, self._try_to_store, self._put_aside)
         self._writer = InboundWriter(self.people, self.journal, self.instance)
-        self._rehearsal = Rehearsal(self.database, self._writer, self.clock)
+        self.rehearsal = Rehearsal(self.database, self._writer, self.clock)
         self._quarantine = Quarantine()
         self._busy = asyncio.Semaphore(CHATS_AT_ONCE)
         self._seen: OrderedDict[tuple[str, ...], Accepted] = OrderedDict()
@@ -166,7 +166,7 @@ class InboundFlow:
         except TryAgainLater as exc:
             log.warning("inbound.database", error=str(exc))
         except Exception:
-            if await self._rehearsal.succeeds():
+            if await self.rehearsal.succeeds():
                 raise
         return None
 

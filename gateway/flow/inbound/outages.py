@@ -1,30 +1,33 @@
 """Outages: when the database is away for longer than a moment, the chats that wait hear once that they do."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import structlog
 
 from gateway.domain.channel import Outgoing
 from gateway.domain.clock import Clock
-from gateway.domain.errors import SupaclawError, TryAgainLater
+from gateway.domain.errors import SupaclawError
 from gateway.domain.inbound import Address
 from gateway.flow.outbound.sender import Outbound
-from gateway.store.pool import Database
 
 KEPT = "I have kept your message, but my database does not answer. I will reply as soon as it is back."
 PATIENCE = 5.0
 """Seconds: a restart of the database is not worth a word."""
-ANSWER_WITHIN, TELL_WITHIN = 5.0, 10.0
+TELL_WITHIN = 10.0
 REMEMBERED = 10_000
 
 log = structlog.get_logger(__name__)
 
 
 class Outages:
-    """Words that go straight to a channel: no row can be written for them, so they are said at most once."""
+    """Words that go straight to a channel: no row can be written for them, so they are said at most once.
 
-    def __init__(self, database: Database, outbound: Outbound, clock: Clock) -> None:
-        self._database = database
+    `works` tells whether the database takes messages; perhaps nobody has had a reason to notice.
+    """
+
+    def __init__(self, works: Callable[[], Awaitable[bool]], outbound: Outbound, clock: Clock) -> None:
+        self._works = works
         self._outbound = outbound
         self._clock = clock
         self._waiting: dict[Address, bool] = {}
@@ -48,19 +51,11 @@ class Outages:
             await self._noted.wait()
             await self._clock.sleep(PATIENCE)
             self._noted.clear()
-            if await self._answers():
+            if await self._works():
                 self.over()
             for at, private in list(self._waiting.items()):
                 if at in self._waiting and at not in self._told:
                     await self._tell(at, private=private)
-
-    async def _answers(self) -> bool:
-        """Whether the database does; perhaps nobody has had a reason to notice."""
-        try:
-            async with asyncio.timeout(ANSWER_WITHIN), self._database.connection() as conn:
-                return bool(await conn.fetchval("select true"))
-        except (TryAgainLater, TimeoutError):
-            return False
 
     async def _tell(self, at: Address, *, private: bool) -> None:
         """Best effort; what a platform does with it changes nothing."""

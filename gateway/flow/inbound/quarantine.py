@@ -1,5 +1,6 @@
 """Quarantine: a message that cannot be stored by its own fault must not hold up those behind it."""
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass
 from uuid import uuid4
@@ -7,6 +8,7 @@ from uuid import uuid4
 import structlog
 
 from gateway.domain.clock import Clock
+from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import EntryId
 from gateway.domain.inbound import LOCAL, Address, Arrival, Inbound, Sender
 from gateway.domain.principals import Role
@@ -16,6 +18,7 @@ from gateway.store.pool import Connection, Database
 
 TRIES = 3
 REMEMBERED = 1_000
+ANSWER_WITHIN = 5.0
 
 log = structlog.get_logger(__name__)
 
@@ -38,9 +41,12 @@ class Rehearsal:
         at = Address("terminal", LOCAL, f"rehearsal-{id}")
         said = Inbound(at, Sender(LOCAL, "rehearsal"), "rehearsal", str(id), self.clock.now())
         try:
-            await self.database.run(lambda tx: self._write(tx, Arrival(EntryId(id), said, said.sent_at)))
+            async with asyncio.timeout(ANSWER_WITHIN):
+                await self.database.run(lambda tx: self._write(tx, Arrival(EntryId(id), said, said.sent_at)))
         except _Rehearsed:
             return True
+        except (TryAgainLater, TimeoutError):
+            pass
         except Exception:
             log.exception("inbound.database")
         return False

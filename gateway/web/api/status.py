@@ -15,14 +15,22 @@ router = APIRouter()
 
 @router.get("/health", dependencies=[Depends(public)], response_class=PlainTextResponse)
 async def health(site: AtSite) -> Response:
-    """Says only ok, to anyone; 503 when the gateway does not work."""
-    return PlainTextResponse("ok\n") if site.backend.healthy() else PlainTextResponse("unwell\n", 503)
+    """Says only ok, to anyone; 503 when the gateway does not work, or waits for its database."""
+    if site.backend.healthy():
+        return PlainTextResponse("ok\n")
+    return PlainTextResponse("waiting\n" if site.backend.waits() else "unwell\n", 503)
 
 
 @router.get("/api/status", dependencies=[Depends(needs(Scope.READ))])
 async def status(site: AtSite) -> StatusReport:
     """The gateway at a glance; what was spent is today's, by UTC."""
     return await site.backend.status()
+
+
+@router.post("/api/requeue", dependencies=[Depends(needs(Scope.ADMIN))])
+async def requeue(site: AtSite) -> dict[str, int]:
+    """Take up again the messages that could not be stored, from the journal; says how many those are."""
+    return {"requeued": await site.backend.inbox.requeue()}
 
 
 @router.get("/metrics", dependencies=[Depends(needs(Scope.READ))], response_class=PlainTextResponse)

@@ -73,10 +73,14 @@ async def test_a_database_that_is_away_shows_and_is_no_reason_to_stop(
     async def take(*_: object) -> bool:
         raise DatabaseDown("away")
 
-    monkeypatch.setattr(leases, "take", take)
-    await watched.health.look()
+    with monkeypatch.context() as outage:
+        outage.setattr(leases, "take", take)
+        await watched.health.look()
     assert (watched.health.well, watched.health.lost, watched.stop.is_set()) == (False, False, False)
+    assert watched.health.waits == "away"
     assert not watched.file.exists()
+    await watched.health.look()
+    assert (watched.health.well, watched.health.waits) == (True, "")
 
 
 async def test_a_newer_schema_shows(watched: Watched) -> None:

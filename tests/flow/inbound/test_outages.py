@@ -39,7 +39,11 @@ async def outages(away: AwayAtTimes, channel: FakeChannel) -> AsyncIterator[Outa
     outbound = Outbound(away, Failpoints(None))
     await outbound.adopt("fake", channel)
     away.away = True
-    outages = Outages(away, outbound, Hurried())
+
+    async def works() -> bool:
+        return not away.away
+
+    outages = Outages(works, outbound, Hurried())
     running = asyncio.create_task(outages.run())
     yield outages
     running.cancel()

@@ -1,5 +1,6 @@
 """A message that cannot be stored must not hold up what comes after it."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,9 +8,12 @@ import pytest
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.routing import Ignore
 from gateway.flow.inbound import quarantine as quarantine_module
+from gateway.flow.inbound import spool as spool_module
 from gateway.flow.inbound.quarantine import TRIES, Quarantine
 from gateway.store.transcript import unread
 from tests.flow.path import MEMBER, OWNER, MessagePath, message
+
+TEXTS = "select text from messages where kind = 'user' order by id"
 
 
 def poisoned(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -40,6 +44,49 @@ async def test_it_is_put_aside_after_three_tries_and_the_owner_is_told(
     assert await path.rows("select text from messages where kind = 'user' order by id") == [("hello",), ("after it",)]
     [(notice,)] = await path.rows("select text from messages where kind = 'notice'")
     assert "put aside: ValueError" in notice
+
+
+async def test_what_would_happen_to_any_message_is_no_fault_of_this_one(
+    path: MessagePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_module, "AGAIN_AFTER", 0.01)
+    await path.tell("hello")
+    async with path.database.connection() as conn:
+        await conn.execute("alter table messages add constraint none check (kind <> 'user') not valid")
+    waiting = [await path.tell(text) for text in ("one", "two")]
+    async with path.working():
+        await asyncio.sleep(0.3)
+        assert [accepted.later is not None and accepted.later.done() for accepted in waiting] == [False, False]
+        async with path.database.connection() as conn:
+            await conn.execute("alter table messages drop constraint none")
+        await asyncio.gather(*(accepted.stored() for accepted in waiting))
+    assert await path.rows(TEXTS) == [("hello",), ("one",), ("two",)]
+
+
+async def test_nothing_stays_of_a_rehearsal(path: MessagePath, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = "select (select count(*) from inbox), (select count(*) from sessions), (select count(*) from tasks)"
+    before = await path.rows(counts)
+    poisoned(monkeypatch, ValueError("no such thing"))
+    with pytest.raises(ValueError, match="no such thing"):
+        await path.tell("poison")
+    assert await path.rows(counts) == before
+
+
+async def test_what_was_put_aside_is_taken_up_again_when_asked(
+    path: MessagePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await path.tell("hello")
+    with monkeypatch.context() as broken:
+        poisoned(broken, ValueError("no such thing"))
+        for _ in range(TRIES - 1):
+            with pytest.raises(ValueError, match="no such thing"):
+                await path.tell("poison", id="m-poison")
+        await path.tell("poison", id="m-poison")
+        assert await path.inbound.requeue() == 1
+        assert await path.rows(TEXTS) == [("hello",)]
+    assert await path.inbound.requeue() == 1
+    assert await path.rows(TEXTS) == [("hello",), ("poison",)]
+    assert await path.inbound.requeue() == 0
 
 
 async def test_an_outage_puts_nothing_aside(path: MessagePath, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,6 +186,23 @@ class TestCrash:
         assert (await again.tell("one", id="m-1")).duplicate
         assert await again.journal.unstored() == []
 
+    async def test_an_outage_in_the_middle_of_that_holds_up_no_start(
+        self, path: MessagePath, away: AwayAtTimes
+    ) -> None:
+        await path.tell("before")
+        away.away = True
+        await path.inbound.accept([message("one", id="m-1"), message("two", id="m-2")])
+        away.away = False
+        again = await restarted(path)
+        found = await again.journal.unstored()
+        away.away = True
+        await again.inbound.restore(found)
+        later = await again.tell("three")
+        async with again.working():
+            away.away = False
+            await later.stored()
+        assert await again.rows(TEXTS) == [("before",), ("one",), ("two",), ("three",)]
+
     async def test_a_workspace_that_is_full_stops_no_chat(self, path: MessagePath) -> None:
         (path.workspace / "sessions").write_text("in the way")
         async with path.working():
