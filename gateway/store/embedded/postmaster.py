@@ -105,7 +105,7 @@ class Postmaster:
 
         The lock we hold proves that no server of ours lives; one that somebody started by hand works in the folder.
         """
-        if not (self._folder / _PID_FILE).exists():
+        if not any((self._folder / name).exists() for name in _LEFT):
             return
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
