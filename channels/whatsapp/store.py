@@ -63,8 +63,8 @@ class Store:
             raise OwnerMustAct(
                 f"another program (pid {pid}) uses the WhatsApp session in {self._folder}; stop it first"
             ) from None
-        os.truncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        written = os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)  # in its old place, if the disk is full
+        os.truncate(lock, written)
         self._lock = lock
 
     @property
@@ -80,9 +80,8 @@ class Store:
 
     def remember(self, us: Us) -> None:
         """Keep which account we are linked to."""
-        beside = self._account.with_suffix(".new")
-        beside.write_text(json.dumps(asdict(us)), encoding="utf-8")
-        beside.replace(self._account)
+        if us != self.account():
+            _write(self._account, json.dumps(asdict(us)).encode())
 
     def forget(self) -> None:
         """There is no account any more."""

@@ -45,13 +45,12 @@ def overwrite(handle: int, data: bytes) -> None:
     os.truncate(handle, len(data))
 
 
-def disk_full(error: BaseException) -> BaseException | None:
-    """The error of a disk without room that this one consists of or comes from."""
+def disk_full(error: BaseException) -> bool:
+    """Whether it consists of, or comes from, an error of a disk without room."""
     if isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in _FULL):
-        return error
+        return True
     parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    within = (disk_full(each) for each in (*parts, error.__cause__) if each is not None)
-    return next(filter(None, within), None)
+    return any(disk_full(each) for each in (*parts, error.__cause__) if each is not None)
 
 
 def has_room(folder: Path) -> bool:
@@ -61,7 +60,7 @@ def has_room(folder: Path) -> bool:
             probe.write(bytes(_PROBE))
             probe.flush()
     except OSError as error:
-        return disk_full(error) is None
+        return not disk_full(error)
     return True
 
 

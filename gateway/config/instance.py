@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from gateway.config.durable import make_once, overwrite
+from gateway.config.durable import blame, make_once, overwrite
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import InstanceId
 
@@ -24,7 +24,12 @@ def hold_instance(data: Path) -> Iterator[None]:
     try:
         if not any(_try_lock(handle) for _ in range(_LOCK_TRIES)):
             raise OwnerMustAct(f"a gateway already runs on {data} (pid {holder(data)}); `supaclaw down` stops it")
-        overwrite(handle, f"{os.getpid()}\n".encode())
+        try:
+            overwrite(handle, f"{os.getpid()}\n".encode())
+        except OSError as error:
+            raise blame(error)(
+                f"{_lock(data)} cannot be written ({error.strerror}): make room and start again"
+            ) from error
         yield
     finally:
         os.close(handle)

@@ -17,7 +17,7 @@ from gateway.app.upgrade import BACKUPS, taken_over
 from gateway.config.environment import Environment
 from gateway.config.load import parse
 from gateway.config.model import Config
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import DiskFull, OwnerMustAct
 from gateway.domain.ids import InstanceId
 from gateway.store.migrate import migrate, read_migrations, schema_of
 from gateway.store.pool import Database
@@ -108,7 +108,7 @@ async def test_nothing_is_done_without_room_for_the_backup(
     monkeypatch.setattr(upgrade_module.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
 
     with pytest.RaisesGroup(
-        pytest.RaisesExc(OwnerMustAct, match=r"takes up to \d+ MB in .*/backups, where 0 MB are free: make room")
+        pytest.RaisesExc(DiskFull, match=r"takes up to \d+ MB in .*/backups, where 0 MB are free: make room")
     ):
         await start(environment, config, old)
 

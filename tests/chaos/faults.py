@@ -233,6 +233,18 @@ class Fault(StrEnum):
         "half headers, half bodies, huge bodies and floods of guesses, without a credential",
         "event loop p99 < 100 ms, the owner's /ping < 1 s",
     )
+    REFUSES = (
+        "refuses",
+        49,
+        "the database refuses: login, rights, read-only, a pooler's errors, limits",
+        "an outage: nothing put aside, all answered without a restart",
+    )
+    START_WITHOUT = (
+        "start.without",
+        50,
+        "the database is away, refuses or vanishes while the gateway starts",
+        "it waits, says so, and starts when it can; SIGTERM ends it",
+    )
     POWER_CUT = (
         "power-cut",
         60,

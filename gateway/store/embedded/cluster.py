@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gateway.config.durable import blame
-from gateway.domain.errors import DiskFull, OwnerMustAct
+from gateway.config.durable import blame, sync_folder
 from gateway.store.embedded.passwords import Passwords, read_passwords
 from gateway.store.embedded.programs import find_programs, named_uid, service_uid
-from gateway.store.embedded.serverlog import out_of_room, reason
+from gateway.store.embedded.serverlog import failure
 
 SUPERUSER = "postgres"
 ROLE = "supaclaw"
@@ -109,8 +108,7 @@ class _Draft:
         data = self._folder / "data"
         give(data, service_uid())
         data.rename(self._target)
-        with opened(self._target.parent) as parent:
-            os.fsync(parent)
+        sync_folder(self._target.parent)
 
     def _sql(self, where: str, database: str, statements: Sequence[str], folder: int) -> None:
         text = "".join(f"{statement};\n" for statement in statements)
@@ -119,9 +117,7 @@ class _Draft:
     def _run(self, program: str, arguments: Sequence[str], folder: int, text: str = "") -> None:
         done = self._programs.run(program, *arguments, keep=[folder, self._lock], text=text)
         if done.returncode != 0:
-            why = reason(done.stdout)
-            kind = DiskFull if out_of_room(why, self._folder) else OwnerMustAct
-            raise kind(f"The database cannot be set up in {self._target.parent}: {why}")
+            raise failure(f"The database cannot be set up in {self._target.parent}", done.stdout, self._folder)
 
 
 def _initdb_arguments(where: str) -> list[str]:

@@ -6,18 +6,16 @@ exactly when none of them is left, whatever a stale pid file says.
 
 import fcntl
 import os
-import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal
 
-from gateway.domain.errors import DiskFull, OwnerMustAct
+from gateway.domain.errors import OwnerMustAct
 from gateway.store.embedded.cluster import SOCKETS, give, opened, reach, restore_settings
 from gateway.store.embedded.programs import Programs, find_programs, service_uid
-from gateway.store.embedded.serverlog import ServerLog, out_of_room, reason
+from gateway.store.embedded.serverlog import ServerLog, failure, reason
 
 _PID_FILE = "postmaster.pid"
-_FOLDER = re.compile(r"/proc/self/fd/\d+")
 _LEFT = (_PID_FILE, f"{SOCKETS}/.s.PGSQL.5432.lock")
 
 
@@ -68,7 +66,8 @@ class Postmaster:
             return since
         try:
             if since is not None:
-                self._give_up(self._log.reason(since))
+                said, see = self._log.said(since), f" (see {self._log.path})"
+                raise failure("Postgres does not start", said, self._folder, see)
             self._clear(lock)
             restore_settings(self._folder, programs.uid)
             since = self._log.size()
@@ -101,18 +100,12 @@ class Postmaster:
         with self._log.open() as output:
             programs.run("pg_ctl", "start", "--no-wait", "--silent", *where, keep=[lock], log=output)
 
-    def _give_up(self, why: str) -> NoReturn:
-        why = _FOLDER.sub(str(self._folder), why)
-        if out_of_room(why, self._folder):
-            raise DiskFull(f"Postgres does not start: {why}")
-        raise OwnerMustAct(f"Postgres does not start: {why} (see {self._log.path})")
-
     def _clear(self, lock: int) -> None:
         """Remove the lock files of a dead server: one may be torn by a power cut, or name whoever has the pid now.
 
         The lock we hold proves that no server of ours lives; one that somebody started by hand works in the folder.
         """
-        if not (self._folder / _PID_FILE).exists():
+        if not any((self._folder / name).exists() for name in _LEFT):
             return
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):

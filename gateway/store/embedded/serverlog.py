@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import IO
 
 from gateway.config.durable import has_room
+from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
 
 _LARGEST = 8_000_000
 _TAIL = 4_000
 _COMPLAINT = re.compile(r"(?:FATAL(?!:  the database system is )|PANIC|ERROR|error|could not|No space).*")
 """Not the answers to clients that came while it was starting or stopping."""
-_FULL = re.compile("No space left on device|Disk quota exceeded")
+_FOLDER = re.compile(r"/proc/self/fd/\d+")
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|wrote only \d+ of \d+")
 
 
 class ServerLog:
@@ -31,13 +33,17 @@ class ServerLog:
         """Where the next line will begin."""
         return self.path.stat().st_size if self.path.exists() else 0
 
-    def reason(self, since: int) -> str:
-        """The last complaint after position `since`, else the last line."""
-        return reason(self._read(since))
+    def said(self, since: int) -> str:
+        """Everything after position `since`."""
+        if not self.path.exists():
+            return ""
+        with self.path.open("rb") as file:
+            file.seek(since)
+            return file.read().decode(errors="replace")
 
     def last_line(self) -> str:
         """What the server said last."""
-        return next(reversed(self._read(max(0, self.size() - _TAIL)).splitlines()), "")
+        return next(reversed(self.said(max(0, self.size() - _TAIL)).splitlines()), "")
 
     def trim(self) -> None:
         """Start over when too large; the server appends, so emptying the file under it is safe."""
@@ -45,13 +51,6 @@ class ServerLog:
             with suppress(OSError):  # a full disk
                 shutil.copyfile(self.path, self.path.with_name(f"{self.path.name}.1"))
             os.truncate(self.path, 0)
-
-    def _read(self, since: int) -> str:
-        if not self.path.exists():
-            return ""
-        with self.path.open("rb") as file:
-            file.seek(since)
-            return file.read().decode(errors="replace")
 
 
 def reason(output: str) -> str:
@@ -61,6 +60,7 @@ def reason(output: str) -> str:
     return next(reversed(complaints or lines), "it gave no reason")
 
 
-def out_of_room(why: str, folder: Path) -> bool:
-    """Whether a program failed for a full disk; the reason may be missing where the log lies on that disk, too."""
-    return bool(_FULL.search(why)) or not has_room(folder)
+def failure(what: str, output: str, folder: Path, see: str = "") -> SupaclawError:
+    """What to raise for a program that failed; its output may lack the reason if it lies on the disk that is full."""
+    kind = OwnerMustAct if has_room(folder) and not _FULL.search(output) else DiskFull
+    return kind(f"{what}: {_FOLDER.sub(str(folder), reason(output))}{see}")

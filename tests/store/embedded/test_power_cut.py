@@ -73,6 +73,12 @@ async def test_lock_files_of_a_dead_server_are_removed_whatever_is_in_them(data:
     assert await works(data)
 
 
+@pytest.mark.parametrize("torn", TEARS[:3])
+async def test_a_torn_lock_file_of_the_socket_alone_is_removed(data: Path, torn: bytes) -> None:
+    (data / "postgres" / LOCK).write_bytes(torn)
+    assert await works(data)
+
+
 @pytest.mark.parametrize("torn", [b"", b"\0" * 4000, None])
 async def test_settings_that_a_power_cut_emptied_are_ours_again_and_not_those_of_postgres(
     data: Path, torn: bytes | None

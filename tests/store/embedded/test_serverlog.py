@@ -28,7 +28,7 @@ def test_only_what_was_said_since_counts(tmp_path: Path) -> None:
     since = log.size()
     with log.open() as file:
         file.write(b"LOG:  all is well\n")
-    assert log.reason(since) == "LOG:  all is well"
+    assert reason(log.said(since)) == "LOG:  all is well"
     assert log.last_line() == "LOG:  all is well"
 
 
