@@ -144,7 +144,7 @@ async def test_web(scene: Scene) -> None:
     async with scene.process.http() as http, scene.process.http() as browser, httpx.AsyncClient(trust_env=False, timeout=90) as client:
         for case in (os.environ["WEBCASE"],):
             link = next(line.split()[1] for line in scene.process.told if line.startswith("web "))
-            del browser.headers["Authorization"]; browser.headers["Origin"] = scene.process.url
+            del browser.headers["Authorization"]; where = link.partition('/login')[0]; name = (scene.process.data / 'keys' / 'page-name').read_text().strip(); name = f"{name}:{scene.process.url.rpartition(':')[2]}"; browser.headers.update({'Host': name, 'Origin': f'http://{name}'}); print(name)
             print(await browser.post("/login", json={"secret": link.partition("#t=")[2]}))
             figures = Figures(case, scene.memory)
             body = {"model": "default", "stream": True, "messages": [{"role": "user", "content": f"endless:{case}"}]}
