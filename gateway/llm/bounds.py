@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
-from time import perf_counter
+from time import thread_time
 
 from gateway.llm.errors import ErrorKind, ModelError, classify
 
@@ -32,7 +32,7 @@ def endless(what: str) -> ModelError:
 async def bounded(body: AsyncIterable[bytes], most: int = MAX_BYTES, size: int = PIECE) -> AsyncGenerator[bytes, None]:
     """The body in pieces of this size at most; raises `ModelError` past `most` bytes, or in a line that is too long."""
     total = line = fed = 0
-    busy = 0.0
+    rested = thread_time()
     async for data in body:
         for start in range(0, len(data), size):
             piece = data[start : start + size]
@@ -43,12 +43,11 @@ async def bounded(body: AsyncIterable[bytes], most: int = MAX_BYTES, size: int =
                 raise endless(f"more than {most:,} bytes")
             if line > MAX_LINE:
                 raise endless(f"a line of more than {MAX_LINE:,} bytes")
-            began = perf_counter()
             yield piece
-            busy, fed = busy + perf_counter() - began, fed + len(piece)
+            fed += len(piece)
             if fed >= size:
-                await asyncio.sleep(min(_OTHERS * busy, _LONGEST_REST_S))
-                busy, fed = 0.0, 0
+                await asyncio.sleep(min(_OTHERS * (thread_time() - rested), _LONGEST_REST_S))
+                rested, fed = thread_time(), 0
 
 
 def refuse_encoded(status: int, headers: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from gateway.llm.bounds import refuse_encoded
+from gateway.llm.bounds import PIECE, refuse_encoded
 from gateway.llm.errors import ErrorKind, ModelError
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ def _session(trusted: "SSLContext", proxy: str | None, key: str | None) -> "Clie
             "Accept-Encoding": "identity",
         },
         auto_decompress=False,
+        read_bufsize=PIECE,
         cookie_jar=DummyCookieJar(),
         proxy=proxy,
         max_line_size=_MAX_HEADER_BYTES,

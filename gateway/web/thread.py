@@ -1,5 +1,6 @@
 """Renders a conversation: its entries by id, the answer being written, and the patches between two states."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from gateway.store.transcript.messages import MessageRow
 from gateway.web.attachments import chip
 from gateway.web.pages import Pages
 from gateway.web.patches import Patch, difference
-from gateway.web.render import Markdown, boundary
+from gateway.web.render import LONG, Markdown, boundary
 
 LIVE = "live"
 _ALWAYS_REDRAWN_CHARS = 4096
@@ -103,14 +104,15 @@ class Thread:
             self._done = self._drawn = 0
             patches += [Patch("fill", "live-done", ""), Patch("fill", "live-tail", "")]
         self._void = False
-        cut = boundary(self._text, self._done)
+        if not self._should_redraw(len(self._text) - self._done):
+            return patches
+        reading = self._text, self._done
+        cut = await asyncio.to_thread(boundary, *reading) if len(self._text) - self._done > LONG else boundary(*reading)
         tail = self._text[cut:]
         await self._markdown.prepare([self._text[self._done : cut], tail])
         if cut > self._done:
             patches.append(Patch("append", "live-done", self._markdown.html(self._text[self._done : cut])))
             self._done = cut
-        elif not self._should_redraw(len(tail)):
-            return patches
         self._drawn = len(tail)
         return [*patches, Patch("fill", "live-tail", self._markdown.html(tail))]
 
@@ -120,7 +122,9 @@ class Thread:
 
     def _should_redraw(self, length: int) -> bool:
         """Whether to redraw; an ever-growing block is redrawn less and less often, to stay cheap."""
-        return length != self._drawn and (length < _ALWAYS_REDRAWN_CHARS or length > self._drawn * 1.05)
+        return length != self._drawn and (
+            length < _ALWAYS_REDRAWN_CHARS or length > self._drawn * (1.05 if length < LONG else 1.25)
+        )
 
     def _drawn_entries(self, rows: Sequence[MessageRow]) -> dict[str, str]:
         results = {(row.task_id, row.ordinal): row for row in rows if row.kind == "tool_result"}

@@ -137,3 +137,44 @@ async def test_a_model_that_never_ends_harms_nobody(scene: Scene, judge: Judge) 
             await scene.answered()
         figures = [await scene.suffer(case, OWNER + 1 + place, client) for place, case in enumerate(cases)]
     print(*figures, sep="\n")
+
+
+@pytest.mark.chaos
+async def test_web(scene: Scene) -> None:
+    async with scene.process.http() as http, scene.process.http() as browser, httpx.AsyncClient(trust_env=False, timeout=90) as client:
+        for case in (os.environ["WEBCASE"],):
+            link = next(line.split()[1] for line in scene.process.told if line.startswith("web "))
+            del browser.headers["Authorization"]; where = link.partition('/login')[0]; name = (scene.process.data / 'keys' / 'page-name').read_text().strip(); name = f"{name}:{scene.process.url.rpartition(':')[2]}"; browser.headers.update({'Host': name, 'Origin': f'http://{name}'}); print(name)
+            print(await browser.post("/login", json={"secret": link.partition("#t=")[2]}))
+            figures = Figures(case, scene.memory)
+            body = {"model": "default", "stream": True, "messages": [{"role": "user", "content": f"endless:{case}"}]}
+            page = asyncio.create_task(drain(browser, "/chat/events"))
+            api = asyncio.create_task(drain(http, f"/api/events?chat=main"))
+            await asyncio.sleep(0.2)
+            watching = asyncio.create_task(scene.watch(figures, client))
+            await http.post("/api/messages", json={"chat": "main", "text": f"endless:{case}"})
+            n = 0
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(20), http.stream("POST", "/v1/chat/completions", json=body) as response:
+                    async for line in response.aiter_raw():
+                        n += len(line)
+            except TimeoutError:
+                pass
+            print("v1", n, time.monotonic() - began, page.done() and page.result(), api.done() and api.result())
+            figures.other = await scene.answered()
+            watching.cancel()
+            page.cancel(), api.cancel()
+            figures.after = scene.memory
+            print(figures, await asyncio.gather(page, api, return_exceptions=True), SIZES, flush=True)
+
+
+SIZES: dict = {}
+
+
+async def drain(http: httpx.AsyncClient, path: str) -> int:
+    async with http.stream("GET", path, timeout=60) as response:
+        print(path, response.status_code)
+        async for line in response.aiter_raw():
+            SIZES[path] = SIZES.get(path, 0) + len(line)
+    return SIZES[path]
