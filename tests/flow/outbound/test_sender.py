@@ -77,6 +77,31 @@ class TestDelays:
         assert await path.channel.until(lambda texts: len(texts) == 2) == ["hello", "again"]
         await stop(running)
 
+    async def test_a_restart_does_not_cut_the_wait_short(self, path: MessagePath) -> None:
+        path.channel.faults = [SendDelayed("flood", retry_after=77)]
+        await unsent(path, "hello")
+        running = await sending(path)
+        await path.channel.until_asked(1)
+        await path.outbound.drain(5)
+        await stop(running)
+        again = await restarted(path)
+        running = await sending(again)
+        await again.outbound.drain(5)
+        await stop(running)
+        assert (again.channel.asked, await path.rows(STATES)) == (0, [("hello", "pending")])
+
+    async def test_one_slow_chat_holds_up_no_other(self, path: MessagePath) -> None:
+        path.channel.faults = [SendDelayed("flood", retry_after=77)]
+        await unsent(path, "hello", "again")
+        running = await sending(path)
+        await path.channel.until_asked(1)
+        await path.tell("/ping", chat="2")
+        path.outbound.wake()
+        [pong] = await path.channel.until(bool)
+        await path.outbound.drain(5)
+        await stop(running)
+        assert (pong.startswith("pong"), len(path.channel.shown)) == (True, 1)
+
     async def test_an_outage_waits_longer_each_time_and_loses_nothing(self, path: MessagePath) -> None:
         path.channel.faults = [SendDelayed("down") for _ in range(9)]
         await unsent(path, "hello")
