@@ -57,7 +57,7 @@ class Condition:
     def __post_init__(self) -> None:
         data, stuck = self._environment.data, self._channel_manager.stuck
         self.health = Health(self._database, self._instance, data / "health", stuck, self._stop, self._clock)
-        self._lag = LagMonitor()
+        self._lag = LagMonitor(awake=self.health.awake)
         self.shed: list[Callable[[], None]] = [tokens.forget]
         self._memory = MemoryCeiling(
             lambda: ceiling(self._config().limits.memory_mb), self.shed, self._worker.limit, self._notices.tell_owner

@@ -3,7 +3,9 @@
 import asyncio
 import gc
 import os
+import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -70,6 +72,7 @@ class Gateway:
 
     async def run(self, opened: Mapping[str, ChannelSpec], listener: Listener, socket: socket.socket) -> None:
         """Work until told to stop, then let what runs end; raises `OwnerMustAct` once another gateway took over."""
+        self._stay_awake()
         async with asyncio.TaskGroup() as group:
             await self._parts.channel_manager.apply(opened, self._parts.gate.receive, group)
             running = self._start(group, listener)
@@ -92,6 +95,20 @@ class Gateway:
         log.info("gateway.stopped")
         if lost:
             raise OwnerMustAct(LOST)
+
+    def _stay_awake(self) -> None:
+        """Once another gateway has taken over, this process does nothing more, but for what only it can store."""
+
+        def leave() -> None:
+            if not self._parts.inbound.waiting:
+                sys.stderr.write(f"supaclaw: {LOST}\n")
+                sys.stderr.flush()
+                os._exit(1)
+
+        health = self._parts.condition.health
+        health.leave = leave
+        self._parts.database.before = health.awake
+        signal.signal(signal.SIGCONT, lambda *_: health.awake())
 
     async def _catch_up(self) -> None:
         """What the journal still lacks the next start adds, so this need not take long."""

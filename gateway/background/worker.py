@@ -167,8 +167,8 @@ class Worker:
         closed = await self.database.run(lambda tx: _end(tx, run))
         log.error("run.abandoned", kind=run.kind, attempts=run.attempts, closed=closed)
         await self.tell_owner(
-            f"A {run.kind} task failed {max(run.attempts - 1, run.alone)} times and was ended; messages left without an "
-            f"answer: {closed}. The log says why, under task {run.id}. Write again to start afresh."
+            f"A {run.kind} task failed {max(run.attempts - 1, run.alone)} times and was ended; messages left without "
+            f"an answer: {closed}. The log says why, under task {run.id}. Write again to start afresh."
         )
 
     async def _give_back(self, run: Claim, error: str) -> None:

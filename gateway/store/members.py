@@ -51,7 +51,7 @@ class Members:
     """The way is found at the first use: the login of members, else the connections of `own` with the role taken on."""
 
     def __init__(self, target: Dsn, own: asyncpg.Pool) -> None:
-        self._target, self._own = target, own
+        self.target, self._own = target, own
         self._opening = asyncio.Lock()
         self._way: _Way | None = None
 
@@ -91,8 +91,8 @@ class Members:
 
     async def _logged_in(self, connection: PoolConnectionProxy, key: bytes) -> asyncpg.Pool | None:
         try:
-            password = self._target.member_password or await _password(connection, key)
-            return await open_pool(as_user(self._target, MEMBERS, password), CONNECTIONS, cleared=True)
+            password = self.target.member_password or await _password(connection, key)
+            return await open_pool(as_user(self.target, MEMBERS, password), CONNECTIONS, cleared=True)
         except PostgresError as error:
             if not str(error.sqlstate).startswith(_REFUSED):
                 raise

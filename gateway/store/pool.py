@@ -38,6 +38,8 @@ class Database:
         self._principal = principal
         self.direct = direct
         """False behind a transaction pooler: notifications do not arrive, poll instead."""
+        self.before: Callable[[], None] = lambda: None
+        """Called before a connection is used."""
 
     @classmethod
     async def connect(cls, dsn: str, *, size: int = 10) -> Self:
@@ -64,7 +66,15 @@ class Database:
 
     def bound(self, principal: PrincipalId) -> "Database":
         """The same for one member, on connections of members: whatever runs here, it reaches nobody else's rows."""
-        return Database(self._pool, self._members, direct=self.direct, principal=principal)
+        bound = Database(self._pool, self._members, direct=self.direct, principal=principal)
+        bound.before = self.before
+        return bound
+
+    async def apart(self) -> "Database":
+        """The same by one connection of its own, for instance in another event loop."""
+        with translated(OSError):
+            pool = await open_pool(self._members.target, 1)
+        return Database(pool, Members(self._members.target, pool), direct=self.direct)
 
     async def members_log_in(self) -> bool:
         """Whether members' tools have a login of their own, or will at their first use."""
@@ -125,6 +135,7 @@ class Database:
         with reaching():
             pool = self._pool if self._principal is None else await self._members.pool()
             connection = await pool.acquire(timeout=ANSWER_WITHIN)
+        self.before()
         with translated(denying=self._principal is not None):
             try:
                 yield connection

@@ -246,12 +246,12 @@ async def died(conn: Connection, worker: InstanceId) -> int:
 
 async def release(conn: Connection, worker: InstanceId) -> int:
     """Put back at once what this instance runs and a stop interrupts; returns how many."""
-    return int(await conn.fetchval("select release($1)", worker))
+    return int(await conn.fetchval("select release($1, 1)", worker))
 
 
 async def disown(conn: Connection, worker: InstanceId, known: Iterable[TaskId]) -> int:
     """Put back what this worker was given without learning of it, because a reply was lost; returns how many."""
-    return int(await conn.fetchval("select release($1, $2)", worker, list(known)))
+    return int(await conn.fetchval("select release($1, 1, $2)", worker, list(known)))
 
 
 async def queue(conn: Connection) -> dict[Status, int]:

@@ -290,6 +290,13 @@ class Fault(StrEnum):
         "nobody is given up: being there is no fault",
         ("tests/store/test_probation.py",),
     )
+    ZOMBIE = (
+        "zombie",
+        55,
+        "a frozen gateway wakes beside its successor; the database reachable, silent or refusing for it",
+        "it does nothing more and ends at once",
+        ("tests/background/watch/test_health.py",),
+    )
     BYSTANDERS_API = "bystanders.api", 54, "the same, /v1", "each request gets its answer, none a 502"
     YEARS = (
         "years",

@@ -141,15 +141,24 @@ async def test_a_model_that_never_ends_harms_nobody(scene: Scene, judge: Judge) 
 
 @pytest.mark.chaos
 async def test_web(scene: Scene) -> None:
-    async with scene.process.http() as http, scene.process.http() as browser, httpx.AsyncClient(trust_env=False, timeout=90) as client:
+    async with (
+        scene.process.http() as http,
+        scene.process.http() as browser,
+        httpx.AsyncClient(trust_env=False, timeout=90) as client,
+    ):
         for case in (os.environ["WEBCASE"],):
             link = next(line.split()[1] for line in scene.process.told if line.startswith("web "))
-            del browser.headers["Authorization"]; where = link.partition('/login')[0]; name = (scene.process.data / 'keys' / 'page-name').read_text().strip(); name = f"{name}:{scene.process.url.rpartition(':')[2]}"; browser.headers.update({'Host': name, 'Origin': f'http://{name}'}); print(name)
+            del browser.headers["Authorization"]
+            where = link.partition("/login")[0]
+            name = (scene.process.data / "keys" / "page-name").read_text().strip()
+            name = f"{name}:{scene.process.url.rpartition(':')[2]}"
+            browser.headers.update({"Host": name, "Origin": f"http://{name}"})
+            print(name)
             print(await browser.post("/login", json={"secret": link.partition("#t=")[2]}))
             figures = Figures(case, scene.memory)
             body = {"model": "default", "stream": True, "messages": [{"role": "user", "content": f"endless:{case}"}]}
             page = asyncio.create_task(drain(browser, "/chat/events"))
-            api = asyncio.create_task(drain(http, f"/api/events?chat=main"))
+            api = asyncio.create_task(drain(http, "/api/events?chat=main"))
             await asyncio.sleep(0.2)
             watching = asyncio.create_task(scene.watch(figures, client))
             await http.post("/api/messages", json={"chat": "main", "text": f"endless:{case}"})

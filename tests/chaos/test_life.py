@@ -5,6 +5,7 @@ import json
 import random
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.chaos.conftest import FULL, Judge
 from tests.chaos.faults import Fault
 from tests.chaos.ledger import Interrupted, Ledger, answered_after
 from tests.chaos.people import Telegrammers, crowd, holds
+from tests.chaos.proxy import before_postgres
 from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, happens, until
@@ -112,6 +114,75 @@ async def test_another_gateway_takes_over_from_one_that_is_frozen_and_the_zombie
     settled = await ledger.settled(120)
     judge(Fault.TWO_GATEWAYS, await ledger.count(people.said))
     assert settled
+
+
+@pytest.mark.chaos
+@pytest.mark.fault(Fault.ZOMBIE)
+@pytest.mark.parametrize(
+    ("frozen", "wakes", "database"),
+    [(35, 1, "calm"), (45, 1, "reset"), (60, 1, "silent"), (45, 3, "calm"), (45, 1, "refusing")],
+)
+async def test_a_gateway_that_wakes_beside_its_successor_ends_at_once(
+    tmp_path: Path,
+    dsn: str,
+    second: GatewayProcess,
+    models: FakeModels,
+    people: Telegrammers,
+    judge: Judge,
+    frozen: int,
+    wakes: int,
+    database: str,
+) -> None:
+    """`wakes`: for an instant in between, while the lease still lives."""
+    ledger, config = Ledger(second, people.telegram), crowd(people.telegram, models)
+    async with before_postgres(dsn) as (proxy, through):
+        first = GatewayProcess(tmp_path / "first", through)
+        first.home.mkdir()
+        try:
+            first.configure(config)
+            second.configure(config)
+            await first.start()
+            await people.go_on(2.0)
+            models.latency_ms = 2000
+            for chat in people.chats:
+                people.say(chat)
+            await happens(models.started)
+            for _ in range(wakes - 1):
+                first.running.send_signal(signal.SIGSTOP)
+                await asyncio.sleep(8)
+                first.running.send_signal(signal.SIGCONT)
+                await asyncio.sleep(0.2)
+            first.running.send_signal(signal.SIGSTOP)
+            stopped = time.monotonic()
+            assert await holds(lambda: starts(second), 60)
+            models.latency_ms = 50
+            await asyncio.sleep(max(0.0, stopped + frozen - time.monotonic()))
+            if database == "reset":
+                proxy.reset()
+            elif database == "silent":
+                proxy.freeze()
+            elif database == "refusing":
+                await proxy.refuse()
+            first.running.send_signal(signal.SIGCONT)
+            woke = time.monotonic()
+            writing = asyncio.create_task(people.go_on(3.0))
+            if database in ("silent", "refusing"):
+                await asyncio.sleep(8)
+                proxy.thaw()
+                if database == "refusing":
+                    await proxy.listen()
+                woke = time.monotonic()
+            ended = await first.ended()
+            ledger.recovery.append(time.monotonic() - woke)
+            print("ENDED after", time.monotonic() - woke)
+            await writing
+        finally:
+            await first.close()
+    assert (ended.code, "another gateway took over" in ended.told) == (1, True)
+    settled = await ledger.settled(120)
+    judge(Fault.ZOMBIE, await ledger.count(people.said))
+    assert settled
+    assert second.running.returncode is None
 
 
 @pytest.mark.chaos

@@ -1,13 +1,15 @@
 """Signs of life: a file that is fresh while the gateway works, and the lease that keeps a second one away."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
+from gateway.background.watch.lag import always
 from gateway.domain.clock import Clock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
@@ -17,7 +19,8 @@ from gateway.store.pool import Database
 
 EVERY_SECONDS = 10.0
 LEASE_SECONDS = 30.0
-DROP_WITHIN = 5.0
+FROZEN_SECONDS = 5.0
+ANSWER_SECONDS = 5.0
 GATEWAY = "gateway"
 
 log = structlog.get_logger(__name__)
@@ -35,7 +38,7 @@ async def being_the_gateway(database: Database, instance: InstanceId) -> AsyncIt
         yield
     finally:
         with suppress(DatabaseDown, TimeoutError):
-            async with asyncio.timeout(DROP_WITHIN), database.connection() as conn:
+            async with asyncio.timeout(ANSWER_SECONDS), database.connection() as conn:
                 await leases.drop(conn, GATEWAY, instance)
 
 
@@ -44,7 +47,8 @@ class Health:
     """Keeps the lease and the health file fresh; what watches from outside reads the file's age.
 
     `well` says whether the last look found everything working, `waits` why the database did not let it, `lost` whether
-    another gateway has the lease: then `stop` is set. `stuck` says which channels cannot even try to work, and why.
+    another gateway has the lease: then `stop` is set, and `leave` may end the process at once. `stuck` says which
+    channels cannot even try to work, and why.
     """
 
     database: Database
@@ -53,31 +57,78 @@ class Health:
     stuck: Callable[[], Mapping[str, str]]
     stop: asyncio.Event
     clock: Clock
+    leave: Callable[[], None] = lambda: None
     well: bool = field(default=True, init=False)
     lost: bool = field(default=False, init=False)
     waits: str = field(default="", init=False)
+    _renewed_at: float = field(default_factory=always, init=False)
+    _awake_at: float = field(default_factory=always, init=False)
 
     async def look(self) -> None:
         """Renew both; the file only while everything works."""
-        self.well = await self._holds_lease() and self._channels_work() and await self._write()
+        while not (held := await self._holds_lease()) and self._over and not self.lost:
+            self.well = False
+            await asyncio.sleep(1.0)
+        self.well = held and self._channels_work() and await self._write()
+
+    def awake(self) -> None:
+        """Said often, and before every statement. Who slept past the lease asks first whose it is by now.
+
+        Nothing else runs meanwhile. Without an answer in time it goes on, as in any outage of the database.
+        """
+        before, self._awake_at = self._awake_at, always()
+        if self._awake_at - before < FROZEN_SECONDS or not self._over or self.lost:
+            return
+        answers: list[bool] = []
+
+        def ask() -> None:
+            with suppress(TryAgainLater, OwnerMustAct, TimeoutError):
+                answers.append(asyncio.run(self._taken()))
+
+        asking = threading.Thread(target=ask, name="lease", daemon=True)
+        asking.start()
+        asking.join(ANSWER_SECONDS)
+        if answers == [False]:
+            self._lose()
+
+    @property
+    def _over(self) -> bool:
+        """Whether another gateway may have the lease, by a clock that counts sleep."""
+        return always() - self._renewed_at >= LEASE_SECONDS
 
     async def _holds_lease(self) -> bool:
         """False also while the database cannot be asked; a reason to stop is only a lease that another gateway has."""
         try:
-            async with self.database.connection() as conn:
-                held = await leases.take(conn, GATEWAY, self.instance, LEASE_SECONDS)
-                if held:
-                    await check_not_outdated(conn)
-        except TryAgainLater as exc:
-            self.waits = str(exc) if isinstance(exc, DatabaseDown) else ""
+            held = await self._taken()
+        except (TryAgainLater, TimeoutError) as exc:
+            self.waits = str(exc) or "it does not answer"
             log.warning("health.database", error=str(exc))
             return False
         self.waits = ""
         if not held:
-            log.error("health.lease_lost", problem="another gateway has taken over this database")
-            self.lost = True
-            self.stop.set()
+            self._lose()
         return held
+
+    async def _taken(self) -> bool:
+        """Whether the lease is ours; connections from before a freeze may be dead without a word."""
+        asked = always()
+        async with AsyncExitStack() as stack:
+            database = self.database
+            if self._over:
+                await stack.enter_async_context(asyncio.timeout(ANSWER_SECONDS))
+                database = await stack.enter_async_context(await database.apart())
+            conn = await stack.enter_async_context(database.connection())
+            held = await leases.take(conn, GATEWAY, self.instance, LEASE_SECONDS)
+            if held:
+                self._renewed_at = asked
+                await check_not_outdated(conn)
+        return held
+
+    def _lose(self) -> None:
+        log.error("health.lease_lost", problem="another gateway has taken over this database")
+        self.lost = True
+        self.stop.set()
+        self.leave()
 
     def _channels_work(self) -> bool:
         stuck = self.stuck()

@@ -32,18 +32,23 @@ class Moment:
     cpu: float
 
 
-def moment() -> Moment:
-    """Now. Where no clock counts sleep, the wall clock has to do."""
+def always() -> float:
+    """Seconds, those asleep included. Where no clock counts them, the wall clock has to do."""
     boottime = getattr(time, "CLOCK_BOOTTIME", None)
-    always = time.time() if boottime is None else time.clock_gettime(boottime)
-    return Moment(time.monotonic(), always, time.thread_time())
+    return time.time() if boottime is None else time.clock_gettime(boottime)
+
+
+def moment() -> Moment:
+    """Now."""
+    return Moment(time.monotonic(), always(), time.thread_time())
 
 
 class LagMonitor:
     """Ticks four times a second; a block shows whole, or shorter by the part of a tick that had yet to pass."""
 
-    def __init__(self, now: Callable[[], Moment] = moment) -> None:
+    def __init__(self, now: Callable[[], Moment] = moment, awake: Callable[[], None] = lambda: None) -> None:
         self._now = now
+        self._awake = awake
         self._minute: deque[tuple[float, float]] = deque(maxlen=ceil(MINUTE / TICK_SECONDS))
         self._worst = 0.0
         self._alarmed_at: float | None = None
@@ -63,6 +68,7 @@ class LagMonitor:
             await Periodic("ticks", TICK_SECONDS, partial(self._tick, witness)).run()
 
     async def _tick(self, witness: Witness) -> None:
+        self._awake()
         before, self._before = self._before, self._now()
         if before is not None:
             self.note(before, self._before, witness)

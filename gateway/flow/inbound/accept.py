@@ -103,6 +103,11 @@ class InboundFlow:
         """Store what waits for the database, until cancelled."""
         await self._spool.run()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether only this machine has something that was acknowledged."""
+        return self._spool.waiting
+
     async def drain(self, seconds: float) -> None:
         """Let what only this machine has be stored, so that another gateway can answer it."""
         await self._spool.drain(seconds)

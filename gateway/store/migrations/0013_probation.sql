@@ -87,31 +87,13 @@ language sql set search_path = supaclaw as $$
   from (select worker, array_agg(id) as ids from lost group by worker) gone
 $$;
 
--- An instance puts back what it runs, but for what it knows of (p_known): at its orderly stop what it interrupts, and
--- after a lost reply what it claimed without learning of it, neither of which is a failed attempt.
-drop function release(uuid, int, uuid[]);
-create function release(p_worker uuid, p_known uuid[] default '{}') returns int
-language sql set search_path = supaclaw as $$
-  with own as (
-    select id from tasks where status = 'running' and worker = p_worker and not id = any(p_known)
-    order by depth, id for update
-  ), back as (
-    update tasks t set status = 'pending', worker = null, lease_until = null, run_at = now(),
-      attempts = greatest(0, t.attempts - 1), error = 'the gateway was restarted', updated_at = now()
-    from own where t.id = own.id returning 1
-  )
-  select count(*)::int from back
-$$;
-
 do $$
 declare f text; r text;
 begin
-  foreach f in array array['died(uuid, uuid[], interval, text)', 'recover(interval)', 'release(uuid, uuid[])'] loop
+  foreach f in array array['died(uuid, uuid[], interval, text)', 'recover(interval)'] loop
     execute format('revoke all on function %s from public', f);
-    foreach r in array array['anon', 'authenticated'] loop
-      if exists (select from pg_roles where rolname = r) then
-        execute format('revoke all on function supaclaw.%s from %I', f, r);
-      end if;
+    for r in select rolname from pg_roles where rolname in ('anon', 'authenticated') loop
+      execute format('revoke all on function %s from %I', f, r);
     end loop;
   end loop;
 end $$;

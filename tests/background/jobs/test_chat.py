@@ -217,6 +217,24 @@ class TestFailures:
         assert len(path.channel.texts) == 2
         assert await path.rows("select status from tasks order by seq") == [("failed",), ("completed",)]
 
+    async def test_what_is_written_after_a_message_that_kills_is_answered_by_itself(self, path: MessagePath) -> None:
+        poison, other, path.model.gate = await path.tell("poison"), None, asyncio.Event()
+        for death in range(4):
+            path.model.called.clear()
+            run = asyncio.create_task(path.turns.run(await path.claim()))
+            await path.model.called.wait()
+            if death == 1:
+                other = await path.tell("what time is it?")
+            await crash(run)
+            async with path.database.connection() as conn:
+                await tasks.died(conn, path.instance)
+            await path.rows("update tasks set held_until = null returning id")
+        assert other is not None
+        path.model.gate.set()
+        async with path.working():
+            assert "3 attempts failed" in (await path.answer(poison)).text
+            assert not (await path.answer(other)).notice
+
     async def test_a_message_behind_one_that_cannot_be_answered_starts_afresh(self, path: MessagePath) -> None:
         path.model.answer = in_turn(said("", call("look", text="poison")))
         reached = asyncio.Event()

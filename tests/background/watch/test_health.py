@@ -2,14 +2,16 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.background.watch import health as health_module
 from gateway.background.watch.health import GATEWAY, Health, being_the_gateway
 from gateway.config.clock import SystemClock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct
-from gateway.domain.ids import InstanceId
+from gateway.domain.ids import InstanceId, PrincipalId
 from gateway.store import leases
 from gateway.store.pool import Database
 from tests.store.world import somebody
@@ -36,7 +38,11 @@ class Watched:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self.health = Health(self.database, self.me, self.file, lambda: self.stuck, self.stop, Noon())
+        self.health = Health(*self.parts)
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return self.database, self.me, self.file, lambda: self.stuck, self.stop, Noon()
 
 
 @pytest.fixture
@@ -109,6 +115,90 @@ async def test_a_file_that_cannot_be_written_shows(database: Database, tmp_path:
     watched = Watched(database, tmp_path / "no" / "such" / "folder")
     await watched.health.look()
     assert not watched.health.well
+
+
+class TestFreezes:
+    """Whoever slept past the lease asks before anything else."""
+
+    @pytest.fixture(autouse=True)
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        now = [1000.0]
+        monkeypatch.setattr(health_module, "always", lambda: now[0])
+        return now
+
+    @pytest.fixture
+    async def left(self, clock: list[float], watched: Watched) -> list[bool]:
+        """Whether it left, once it did."""
+        left: list[bool] = []
+        watched.health = Health(*watched.parts, leave=lambda: left.append(True))
+        await watched.health.look()
+        watched.health.awake()
+        return left
+
+    async def expire(self, watched: Watched) -> None:
+        async with watched.database.connection() as conn:
+            await conn.execute("update leases set expires_at = now() - interval '1 hour'")
+
+    async def test_one_that_wakes_beside_its_successor_leaves_before_anything_else_can_run(
+        self, watched: Watched, left: list[bool], clock: list[float]
+    ) -> None:
+        await self.expire(watched)
+        await reach(watched.database, somebody())
+        clock[0] += 45
+        watched.health.awake()
+        assert (watched.health.lost, watched.stop.is_set(), left) == (True, True, [True])
+
+    async def test_one_whose_lease_nobody_took_goes_on_with_it(
+        self, watched: Watched, left: list[bool], clock: list[float]
+    ) -> None:
+        await self.expire(watched)
+        clock[0] += 45
+        watched.health.awake()
+        assert (watched.health.lost, left) == (False, [])
+        assert not await reach(watched.database, somebody())
+
+    async def test_a_statement_is_what_can_wake_it(
+        self, watched: Watched, left: list[bool], clock: list[float]
+    ) -> None:
+        watched.database.before = watched.health.awake
+        await self.expire(watched)
+        await reach(watched.database, somebody())
+        clock[0] += 45
+        async with watched.database.bound(PrincipalId(somebody())).connection():
+            assert left == [True]
+
+    async def test_a_short_freeze_and_a_long_outage_ask_nobody(
+        self, watched: Watched, left: list[bool], clock: list[float], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def apart(_: Database) -> Database:
+            pytest.fail("nothing is to be asked")
+
+        monkeypatch.setattr(Database, "apart", apart)
+        clock[0] += 20
+        watched.health.awake()
+        for _ in range(30):
+            clock[0] += 1
+            watched.health.awake()
+        assert left == []
+
+    async def test_one_that_cannot_ask_goes_on_and_leaves_as_soon_as_it_knows(
+        self, watched: Watched, left: list[bool], clock: list[float], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        really, away = Database.apart, [DatabaseDown("away")] * 2
+
+        async def apart(database: Database) -> Database:
+            if away:
+                raise away.pop()
+            return await really(database)
+
+        monkeypatch.setattr(Database, "apart", apart)
+        await self.expire(watched)
+        await reach(watched.database, somebody())
+        clock[0] += 45
+        watched.health.awake()
+        assert left == []
+        await watched.health.look()
+        assert (left, watched.health.lost) == ([True], True)
 
 
 async def test_one_gateway_at_a_time(database: Database) -> None:
