@@ -1,9 +1,11 @@
-"""`python -m benchmarks.long_chat`: what a turn costs as one chat grows from its first turn to its five-thousandth.
+"""`python -m benchmarks.long_chat [--years]`: what a turn costs as one chat grows to its five-thousandth.
 
 The gateway is the real one in a process of its own, compaction as configured by default; between the stages the turns
-that nobody measures are written into the database, as they and their compactions would have left it.
+that nobody measures are written into the database, as they and their compactions would have left it. With `--years` the
+chat has beside it what `benchmarks.years` writes: 5,000 other conversations.
 """
 
+import argparse
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator
@@ -15,10 +17,11 @@ from time import perf_counter
 
 from benchmarks.model import MockModel, mock_model
 from benchmarks.people import People
-from benchmarks.processes import cpu_seconds
+from benchmarks.processes import cpu_seconds, pss_mb
+from benchmarks.years import lived
 from tests.journeys.process import OWNER, GatewayProcess, configured
 
-STAGES = 1, 100, 1_000, 5_000
+STAGES = 0, 500, 2_000, 5_000
 WARM_UP, TURNS = 10, 100
 LEFT = 40
 """Turns that a compaction leaves in the transcript behind its summary; with those measured it stays below the next."""
@@ -28,7 +31,7 @@ STATISTICS_AFTER = 11.0
 _PASSED = """
 with chat as (
   select s.id, s.principal_id, s.next_seq as first, a.id as address
-  from sessions s join addresses a on a.session_id = s.id where a.channel = 'telegram'
+  from sessions s join addresses a on a.session_id = s.id where a.channel = 'telegram' and a.account <> 'years'
 ), journal as (
   insert into journals (principal_id, session_id, path, closed_at, filed_at)
   select principal_id, id, 'memory/' || first || '.md', now(), now() from chat returning id
@@ -75,11 +78,12 @@ class Stage:
     rows: float
     """That statements looked at: the one figure that whatever else the machine does cannot change."""
     answer_p50_ms: float
+    memory_mb: float
 
 
-async def measure(home: Path, people: People, model: MockModel) -> list[Stage]:
+async def measure(home: Path, people: People, model: MockModel, *, years: bool) -> list[Stage]:
     """About two minutes."""
-    async with _chatting(home, people, model) as gateway:
+    async with _chatting(home, people, model, years) as gateway:
         stages, done = [], WARM_UP
         for turn in STAGES:
             if turn > done:
@@ -97,7 +101,7 @@ async def _stage(gateway: GatewayProcess, people: People, turn: int) -> Stage:
     cpu = cpu_seconds(gateway.running.pid) - cpu
     sql_after, rows_after = await _statistics(gateway)
     spent = (sql_after - sql) / TURNS, (rows_after - rows) / TURNS
-    return Stage(turn, cpu / TURNS * 1000, *spent, median(talk.turns) * 1000)
+    return Stage(turn, cpu / TURNS * 1000, *spent, median(talk.turns) * 1000, pss_mb(gateway.running.pid))
 
 
 async def _pass(gateway: GatewayProcess, turns: int) -> None:
@@ -118,7 +122,7 @@ async def _statistics(gateway: GatewayProcess) -> tuple[float, float]:
 
 
 @asynccontextmanager
-async def _chatting(home: Path, people: People, model: MockModel) -> AsyncIterator[GatewayProcess]:
+async def _chatting(home: Path, people: People, model: MockModel, years: bool) -> AsyncIterator[GatewayProcess]:
     """The gateway, and a chat of a few turns."""
     gateway = GatewayProcess(home)
     config = configured(people.telegram)
@@ -126,6 +130,10 @@ async def _chatting(home: Path, people: People, model: MockModel) -> AsyncIterat
     gateway.configure(config | {"models": {"primary": "openai/mock-model", "providers": providers}})
     try:
         await gateway.start()
+        if years:
+            await gateway.terminate()
+            await lived(gateway)
+            await gateway.start()
         await model.take(0)
         await people.talk([OWNER], WARM_UP)
         yield gateway
@@ -133,19 +141,23 @@ async def _chatting(home: Path, people: People, model: MockModel) -> AsyncIterat
         await gateway.close()
 
 
-async def run() -> list[Stage]:
+async def run(*, years: bool) -> list[Stage]:
     people = People()
     with tempfile.TemporaryDirectory(prefix="supaclaw-bench-") as home:
         async with people.telegram, mock_model() as model:
-            return await measure(Path(home), people, model)
+            return await measure(Path(home), people, model, years=years)
 
 
 def main() -> None:
-    began = perf_counter()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--years", action="store_true", help="beside 5,000 other conversations")
+    options, began = parser.parse_args(), perf_counter()
     print(f"one chat, {TURNS} turns from each of these on: per turn")
-    for stage in asyncio.run(run()):
+    for stage in asyncio.run(run(years=options.years)):
         told = f"{stage.cpu_ms:5.1f} ms CPU of the gateway, {stage.sql_ms:5.1f} ms SQL, {stage.rows:5,.0f} rows"
-        print(f"  {stage.turn:5,}: {told}, answered after {stage.answer_p50_ms:5.1f} ms (p50)")
+        print(
+            f"  {stage.turn:5,}: {told}, answered after {stage.answer_p50_ms:5.1f} ms (p50), {stage.memory_mb:.0f} MB"
+        )
     print(f"measured in {perf_counter() - began:.0f} s")
 
 

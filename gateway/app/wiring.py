@@ -88,7 +88,7 @@ class Parts:
             owner_zone=lambda: self.current.config.owner.timezone,
             member_mb=lambda: self.current.config.limits.member_mb,
             questions=self.questions,
-            unverified=self.journal.unverified,
+            unverified=self.journal.check.holds,
         )
 
     @cached_property

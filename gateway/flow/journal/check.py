@@ -86,19 +86,19 @@ class Check:
             await self._clock.sleep(RETRY)
         while self._left:
             place, began = next(iter(self._left)), self._clock.monotonic()
-            done = await self.look_at(place)
+            done = await self._look_at(place)
             await self._clock.sleep((self._clock.monotonic() - began) * (1 / SHARE - 1) if done else RETRY)
         self._complete = True
         await self.save()
 
-    async def before_writing(self, place: Place, seconds: float) -> None:
+    async def before_writing(self, place: Place) -> None:
         """What arrived there before comes first; it is not lost if that takes longer."""
         if not self._left.get(place, True):
             with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self.look_at(place)
+                async with asyncio.timeout(RETRY):
+                    await self._look_at(place)
 
-    async def look_at(self, place: Place) -> bool:
+    async def _look_at(self, place: Place) -> bool:
         """Store what only this file has, then put it right; False if that has to be tried again."""
         async with self._looking:
             if (stored := self._left.pop(place, None)) is None:
@@ -120,11 +120,11 @@ class Check:
         """Let the next start know what is right; with `newest` that every file has its rows up to there."""
         if self._restore is None:
             return False
-        if moved := newest is not None and self._complete:
-            self._checked.rows = newest or Mark()
+        if self._complete:
+            self._checked.rows = newest or self._checked.rows
         self._copies.learn()
         await asyncio.to_thread(self._checked.save, self._checked.state())
-        return moved
+        return self._complete and newest is not None
 
     def _unknown(self, newest: Mark) -> dict[Place, int]:
         """The session files that may not be right and their sizes, the last written first."""
@@ -154,14 +154,7 @@ class Check:
             self._left.setdefault(self._places.place_of(journal), True)
 
     def _gone(self, page: Sequence[JournalRow]) -> list[JournalRow]:
-        return [journal for journal in page if not _there(self._places.place_of(journal))]
-
-
-def _there(place: Place) -> bool:
-    try:
-        return exists(place)
-    except OSError:
-        return False
+        return [journal for journal in page if not exists(self._places.place_of(journal))]
 
 
 def _sessions(root: Path) -> list[tuple[Place, Version]]:

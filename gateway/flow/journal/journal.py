@@ -33,8 +33,6 @@ from gateway.workspace.paths import WorkspaceError
 MARK_EVERY = 600.0
 RETRY = 5.0
 OPEN = 10_000
-WAITED = 5.0
-"""Seconds a message waits for its file to be looked at first; it is not lost if that takes longer."""
 
 _TOO_MANY = EntryId(UUID(int=0))
 
@@ -50,7 +48,7 @@ class Journal:
         checked = Checked(data / "journal" / "checked")
         self._copies = Copies(database, self._places, self._writer, checked)
         self._copyist = Copyist(database, self._places, self._writer, self._copies, clock)
-        self._check = Check(database, self._places, self._copies, self._copyist, checked, clock, self._unstored_in)
+        self.check = Check(database, self._places, self._copies, self._copyist, checked, clock, self._unstored_in)
         self._database = database
         self._clock = clock
         self._open: set[EntryId] = set()
@@ -106,7 +104,7 @@ class Journal:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._copyist.run(), name="journal copyist")
             group.create_task(self._keep_marking(), name="journal mark")
-            group.create_task(self.look_through(), name="journal check")
+            group.create_task(self.check.run(), name="journal check")
 
     async def catch_up(self) -> bool:
         """Copy once what is committed by now, as at an orderly stop; False if some of it has to be tried again."""
@@ -118,26 +116,17 @@ class Journal:
     async def unstored(self) -> list[tuple[Arrival, Place]]:
         """At the start, before anything is taken in: what is in the files and not in the database, the oldest first.
 
-        Only files that have changed since they were looked at are read, the newest of them; `look_through` has the
-        others.
+        Only files that changed since they were looked at are read, the newest of them; `check` has the others.
         """
         try:
             await self._writer.open()
         except OSError as exc:
             log.warning("journal.unreadable", error=str(exc))
-        return sorted(await self._check.begin(), key=lambda each: each[0].at)
+        return sorted(await self.check.begin(), key=lambda each: each[0].at)
 
     def checked(self, restore: Callable[[Sequence[tuple[Arrival, Place]]], Awaitable[None]]) -> None:
         """What `unstored` returned is stored, or will be found again by the next start; `restore` stores the rest."""
-        self._check.begun(restore)
-
-    def unverified(self, place: Place) -> bool:
-        """Whether somebody may have written into this file while nobody looked."""
-        return self._check.holds(place)
-
-    async def look_through(self) -> None:
-        """Put right whatever changed, lags or is gone since the files were looked at: slowly, and once."""
-        await self._check.run()
+        self.check.begun(restore)
 
     async def _written(self, arrival: Arrival, role: Role) -> Place | None:
         for create in (False, True):
@@ -146,7 +135,7 @@ class Journal:
                 return None
             self._remember(arrival)
             try:
-                await self._check.before_writing(place, WAITED)
+                await self.check.before_writing(place)
                 versions = await self._writer.append(place, [entry_of(arrival)], create=create)
             except FileNotFoundError:  # it was closed and filed meanwhile, or somebody deleted it
                 self._places.forget(place)
@@ -184,4 +173,4 @@ class Journal:
 
     async def _move_mark(self, newest: Mark | None) -> bool:
         """The files have all rows up to these if all that was written is stored, and all stored is copied."""
-        return await self._check.save(None if self._open or self._copyist.behind else newest)
+        return await self.check.save(None if self._open or self._copyist.behind else newest)

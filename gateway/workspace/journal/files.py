@@ -170,8 +170,8 @@ def _version(status: os.stat_result) -> Version:
 
 
 def exists(place: Place) -> bool:
-    """Whether there is something under its name."""
-    with suppress(FileNotFoundError), open_folder(place.root, place.parts.parents) as folder:
+    """Whether there is something under its name, as far as one can see."""
+    with suppress(OSError), open_folder(place.root, place.parts.parents) as folder:
         os.stat(place.parts.name, dir_fd=folder, follow_symlinks=False)
         return True
     return False

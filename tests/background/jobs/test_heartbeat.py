@@ -197,7 +197,7 @@ class TestFiles:
         for _ in range(2):
             assert await journal.unstored() == []
             journal.checked(beating.path.inbound.restore)
-            await journal.look_through()
+            await journal.check.run()
             await journal.catch_up()
 
         assert "news" in (await beating.kept())["2026-11-21/12-30.md"]

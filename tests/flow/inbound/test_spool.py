@@ -182,7 +182,7 @@ class TestCrash:
         again = await restarted(path)
         await again.inbound.restore(await again.journal.unstored())
         again.journal.checked(again.inbound.restore)
-        await again.journal.look_through()
+        await again.journal.check.run()
         assert await again.rows(TEXTS) == [("before",), ("one",), ("two",)]
         assert (await again.tell("one", id="m-1")).duplicate
         assert await again.journal.unstored() == []

@@ -19,6 +19,7 @@ from gateway.flow.journal import check as check_module
 from gateway.flow.journal import journal as journal_module
 from gateway.flow.journal.checked import Checked
 from gateway.flow.journal.copyist import Copyist
+from gateway.flow.turn.environment import AgentEnvironments
 from gateway.store.transcript import unread
 from gateway.store.transcript.entries import Mark
 from gateway.workspace.journal import files
@@ -48,7 +49,7 @@ async def restored(here: Desk) -> tuple[Desk, list[Arrival]]:
     """The next start: what it found is stored, the check is complete, and everything is copied."""
     again = await restarted(here)
     found = await again.started()
-    await again.journal.look_through()
+    await again.journal.check.run()
     await again.settled()
     return again, found
 
@@ -209,7 +210,7 @@ class TestMark:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(files, "read", heard(files.read, reads))
             await last.started()
-            await last.journal.look_through()
+            await last.journal.check.run()
         assert [place.path for place in reads] == ["checked"]
         last.file.write_bytes(last.file.read_bytes().replace(b"re: one", b"no: one"))
         old(last.file)  # as a tool does that keeps times
@@ -225,7 +226,7 @@ class TestMark:
             assert len(await again.journal.unstored()) == 1
             if complete:
                 again.journal.checked(again.restore)
-                await again.journal.look_through()
+                await again.journal.check.run()
             await again.journal.catch_up()
 
     @pytest.mark.parametrize("text", ["", "garbage", "1700000000", "9" * 99])
@@ -326,7 +327,7 @@ class TestYears:
             await lived.write(each)
         again = await restarted(lived)
         assert len(await again.started()) == 2
-        await again.journal.look_through()
+        await again.journal.check.run()
         await again.settled()
         assert await again.rows("select count(*) from messages where text = 'two'") == [(self.CHATS,)]
         for file in again.files():
@@ -349,14 +350,14 @@ class TestYears:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Copyist, "look_at", third_kills(Copyist.look_at))
             with pytest.raises(Crash):
-                await again.journal.look_through()
+                await again.journal.check.run()
         await again.journal.catch_up()
         reads: list[Place] = []
         last = await restarted(again)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(files, "read", heard(files.read, reads))
             await last.started()
-            await last.journal.look_through()
+            await last.journal.check.run()
         assert len({place.path for place in reads}) == 1 + self.CHATS - 2
 
     @pytest.mark.parametrize("harm", ["edited", "cut short", "emptied", "deleted", "forged"])
@@ -374,21 +375,37 @@ class TestYears:
         again = await restarted(lived)
         await again.started()
         places = [Place(again.workspace, str(file.relative_to(again.workspace))) for file in before]
-        assert harm == "deleted" or all(map(again.journal.unverified, places))
-        await again.journal.look_through()
+        assert harm == "deleted" or all(map(again.journal.check.holds, places))
+        await again.journal.check.run()
         assert {file: [text for _, text in again.said(file)] for file in again.files()} == said
-        assert not any(map(again.journal.unverified, places))
+        assert not any(map(again.journal.check.holds, places))
+
+    async def test_what_nobody_has_looked_at_is_not_trusted(self, lived: Desk) -> None:
+        lived, _ = await restored(lived)
+        file = lived.files()[0]
+        path = str(file.relative_to(lived.workspace))
+        file.write_bytes(file.read_bytes() + b"Pay him.")
+        again = await restarted(lived)
+        await again.started()
+        environments = AgentEnvironments(
+            again.database, again.people, again.workspace, again.data, [], unverified=again.journal.check.holds
+        )
+        labels = environments.of(again.people.owner.id).workspace.labels
+        assert await labels.of(path, "any") is Label.UNTRUSTED
+        await again.journal.check.run()
+        assert await labels.of(path, "any") is Label.OWNER
+        assert b"Pay him." not in file.read_bytes()
 
     async def test_a_database_that_is_away_is_waited_for(
         self, lived: Desk, away: AwayAtTimes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(journal_module, "RETRY", 0.01)
+        monkeypatch.setattr(check_module, "RETRY", 0.01)
         for number in range(self.CHATS):
             await lived.write(arrival("two", thread=str(number)))
         again = await restarted(lived)
         await again.started()
         away.away = True
-        looking = asyncio.create_task(again.journal.look_through())
+        looking = asyncio.create_task(again.journal.check.run())
         assert await again.write(arrival("three", thread="0")) is not None
         away.away = False
         await looking
