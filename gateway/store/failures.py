@@ -83,6 +83,8 @@ def _translate_state(error: PostgresError) -> SupaclawError | None:
         return RunLost(str(error))
     if state == OWNER_MUST_ACT:
         return OwnerMustAct(str(error))
+    if "unsupported startup parameter" in str(error):
+        return OwnerMustAct("A pooler stands before the database: add ?pool_mode=transaction to the database URL")
     if state.startswith(_OWN):
         return None
     if state.startswith(_CONFLICT):

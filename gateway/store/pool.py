@@ -52,12 +52,6 @@ class Database:
                 raise OwnerMustAct(f"The database URL cannot be used: {error}") from error
             except _REFUSED as error:
                 raise OwnerMustAct(f"The server refuses an option of the database URL: {error}; remove it") from error
-            except asyncpg.ProtocolViolationError as error:
-                if "unsupported startup parameter" not in str(error):
-                    raise
-                raise OwnerMustAct(
-                    "A pooler stands before the database: add ?pool_mode=transaction to the database URL"
-                ) from error
             except UnicodeError:  # of the server's making
                 raise
             except ValueError:  # its text quotes the address, of which a piece may be the password
@@ -72,7 +66,7 @@ class Database:
 
     async def apart(self) -> "Database":
         """The same by one connection of its own, for instance in another event loop."""
-        with translated(OSError):
+        with reaching():
             pool = await open_pool(self._members.target, 1)
         return Database(pool, Members(self._members.target, pool), direct=self.direct)
 

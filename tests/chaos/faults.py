@@ -305,18 +305,6 @@ class Fault(StrEnum):
         "ready at once; each file is put right, nothing lost, nothing twice",
         ("tests/flow/journal/test_start.py",),
     )
-    REFUSES = (
-        "refuses",
-        49,
-        "the database refuses: login, rights, read-only, a pooler's errors, limits",
-        "an outage: nothing put aside, all answered without a restart",
-    )
-    START_WITHOUT = (
-        "start.without",
-        50,
-        "the database is away, refuses or vanishes while the gateway starts",
-        "it waits, says so, and starts when it can; SIGTERM ends it",
-    )
 
 
 def elsewhere() -> list[str]:
