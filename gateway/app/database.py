@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from gateway.background.upkeep import kept_up
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
 from gateway.config.model import Config
@@ -42,7 +43,7 @@ async def postgres(environment: Environment, config: Config, *, mine: bool) -> A
     server = EmbeddedPostgres(environment.data)
     found_running = server.is_running
     dsn = await server.start()
-    watch = asyncio.create_task(server.supervise(), name="postgres")
+    watch = asyncio.create_task(kept_up("postgres", server.supervise), name="postgres")
     try:
         yield f"{dsn}&member_password={server.member_password}"
     finally:

@@ -1,16 +1,15 @@
 """What this machine is told: the socket, the local credential, the line that says it is ready."""
 
 import errno
-import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
 
+from gateway.config.files import read_regular, write_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.llm.client import Description
 
@@ -77,16 +76,14 @@ def local_token(data: Path) -> str:
 def page_name(data: Path) -> str:
     """The page's host name on this machine, the same at every start; no other program can guess it."""
     path = data / "keys" / "page-name"
-    with suppress(FileNotFoundError):
-        if name := path.read_text(encoding="ascii").strip():
+    with suppress(OSError):
+        if name := read_regular(path, 100).decode("ascii", "ignore").strip():
             return name
     return _kept(path, f"claw-{token_hex(10)}.localhost")
 
 
 def _kept(path: Path, secret: str) -> str:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(path, "w", encoding="ascii", opener=partial(os.open, mode=0o600)) as file:
-        file.write(f"{secret}\n")
+    write_regular(path, f"{secret}\n".encode())
     return secret
 
 

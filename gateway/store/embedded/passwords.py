@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gateway.config.files import clear_way, read_regular
+
 
 @dataclass(frozen=True, slots=True)
 class Passwords:
@@ -26,6 +28,7 @@ def read_passwords(folder: Path) -> Passwords:
 def _password(path: Path) -> str:
     """Written beside and linked into place: two processes that make it at once get the same one."""
     if not path.exists():
+        clear_way(path)
         descriptor, draft = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(secrets.token_urlsafe(32))
@@ -34,4 +37,4 @@ def _password(path: Path) -> str:
         with suppress(FileExistsError):
             os.link(draft, path)
         os.unlink(draft)
-    return path.read_text(encoding="ascii")
+    return read_regular(path, 100).decode()

@@ -73,6 +73,7 @@ class EmbeddedPostgres:
         while True:
             await asyncio.sleep(_WATCH)
             if self.is_running:
+                await self._end_cut_off()
                 self._log.trim()
                 continue
             if time.monotonic() - started > _STEADY_AFTER:
@@ -113,12 +114,18 @@ class EmbeddedPostgres:
         since: int | None = None
         slow_at = time.monotonic() + _SLOW
         while not await self._login(dsn):
+            await self._end_cut_off()
             since = await asyncio.to_thread(self._postmaster.launch, programs, since)
             if time.monotonic() > slow_at:
                 log.info("postgres.starting", last=self._log.last_line())
                 slow_at += _SLOW
             await asyncio.sleep(_POLL)
         return dsn
+
+    async def _end_cut_off(self) -> None:
+        if self._postmaster.is_cut_off and self.is_running:
+            log.warning("postgres.socket_gone", hint="somebody deleted or replaced it; the server is started again")
+            await self.stop()
 
     async def _login(self, dsn: str) -> bool:
         if not self._postmaster.says_ready:

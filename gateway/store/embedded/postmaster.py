@@ -7,13 +7,16 @@ exactly when none of them is left, whatever a stale pid file says.
 import fcntl
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Literal
 
+from gateway.config.files import read_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.embedded.cluster import SOCKETS, give, opened, reach
 from gateway.store.embedded.programs import Programs, find_programs, service_uid
 from gateway.store.embedded.serverlog import ServerLog, reason
+from gateway.store.embedded.sockets import SOCKET
 
 _PID_FILE = "postmaster.pid"
 _STALE = re.compile(rf'lock file "({_PID_FILE}|{SOCKETS}/[^"/]+\.lock)" already exists')
@@ -42,8 +45,8 @@ class Postmaster:
     def says_ready(self) -> bool:
         """What the server wrote into its pid file, perhaps long ago: it spares logins that cannot work yet."""
         try:
-            return (self._folder / _PID_FILE).read_text(encoding="utf-8").rstrip().endswith("ready")
-        except FileNotFoundError:
+            return read_regular(self._folder / _PID_FILE).rstrip().endswith(b"ready")
+        except OSError:
             return False
 
     def programs(self) -> Programs:
@@ -55,6 +58,14 @@ class Postmaster:
             owner = service_uid()
             give(self._folder, owner)
         return find_programs(owner)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the server's socket is gone: only another start makes one. A pipe as pid file would stop it too."""
+        pid_file = self._folder / _PID_FILE
+        if os.path.lexists(pid_file) and not pid_file.is_file():
+            pid_file.replace(pid_file.with_name(f"{_PID_FILE}.aside"))  # the server ends when it finds none
+        return self.says_ready and not (self._folder / SOCKETS / SOCKET).is_socket()
 
     def launch(self, programs: Programs, since: int | None) -> int | None:
         """Start the server unless one lives. `since` and the result: where in the log our last start begins.
@@ -68,6 +79,7 @@ class Postmaster:
             if since is not None:
                 self._bury(lock, self._log.reason(since))
             since = self._log.size()
+            self._clear(programs.uid)
             self._spawn(programs, lock)
         finally:
             os.close(lock)
@@ -96,6 +108,17 @@ class Postmaster:
         where = ["-D", reach(self._folder, lock), "-p", programs.path("postgres")]
         with self._log.open() as output:
             programs.run("pg_ctl", "start", "--no-wait", "--silent", *where, keep=[lock], log=output)
+
+    def _clear(self, owner: int) -> None:
+        """Make an empty folder of sockets, and no pid file, whatever is there: our lock proves that no server lives."""
+        sockets, pid_file = self._folder / SOCKETS, self._folder / _PID_FILE
+        for path in (sockets, pid_file):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        sockets.mkdir(mode=0o700)
+        give(sockets, owner)
 
     def _bury(self, lock: int, why: str) -> None:
         """Mend what can be mended: the lock we hold proves that a pid file is no living server's.

@@ -5,6 +5,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from gateway.config.files import clear_way, read_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.workspace.atomic import new_file
 from gateway.workspace.descent import open_folder
@@ -15,8 +16,9 @@ KEY_BYTES = 32
 def journal_key(path: Path) -> bytes:
     """The key, made at first use; raises `OwnerMustAct` when the file holds something else."""
     if not path.exists():
+        clear_way(path)
         _make(path)
-    key = path.read_bytes()
+    key = read_regular(path)
     if len(key) != KEY_BYTES:
         raise OwnerMustAct(f"{path} is damaged; restore it from a backup, or remove it to distrust the old journals")
     return key
