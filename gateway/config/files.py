@@ -31,7 +31,8 @@ def write_regular(path: Path, data: bytes) -> None:
     clear_way(path)
     with open_regular(path, os.O_WRONLY | os.O_CREAT) as file:
         os.ftruncate(file, 0)
-        os.write(file, data)
+        while data:
+            data = data[os.write(file, data) :]
 
 
 def replace_regular(path: Path, data: bytes) -> None:
