@@ -24,7 +24,8 @@ def secrets_unavailable(name: str) -> NoReturn:
 
 def load(path: Path, environ: Mapping[str, str], secrets: Lookup = secrets_unavailable) -> Config:
     """Load the configuration at `path`, or the defaults without a file; raises `ConfigError`, one line per problem."""
-    return parse(read(path) or "{}", environ, secrets, source=path.name)
+    text = read(path)
+    return parse("{}" if text is None else text, environ, secrets, source=path.name)
 
 
 def read(path: Path) -> str | None:
