@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -22,65 +23,42 @@ class Keeping:
     """Remembers what was there. What cannot be put back is told once."""
 
     def __init__(self, environment: Environment, hold: Hold, tell_owner: Callable[[str], Awaitable[object]]) -> None:
-        self._data = environment.data
-        self._workspace = environment.workspace
-        self._hold = hold
-        self._tell_owner = tell_owner
-        self._texts: dict[Path, bytes] = {}
+        self._data, self._workspace = environment.data, environment.workspace
         self._folder = os.stat(self._workspace)
-        self._failing: dict[str, str] = {}
+        self._tell_owner = tell_owner
+        self._keys: dict[Path, bytes] = {}
+        self._told: dict[str, str] = {}
+        self._work = {"gateway.pid": hold.keep, "keys": self._keep_keys, "workspace": self._keep_workspace}
 
     async def look(self) -> None:
         """Compare, and restore."""
-        for problem in await asyncio.to_thread(self._look):
-            await self._tell_owner(problem)
+        for name, keep in self._work.items():
+            try:
+                problem = await asyncio.to_thread(keep) or ""
+            except (OSError, OwnerMustAct) as exc:
+                problem = f"{name} of {self._data} cannot be restored: {exc}; move away what is in its place"
+            if problem and problem != self._told.get(name):
+                log.warning("files.deleted", problem=problem)
+                await self._tell_owner(problem)
+            self._told[name] = problem
 
-    def _look(self) -> list[str]:
-        work = {"gateway.pid": self._keep_record, "keys": self._keep_keys, "workspace": self._keep_workspace}
-        return [problem for name, keep in work.items() if (problem := self._try(name, keep))]
+    def _keep_keys(self) -> None:
+        folder = self._data / "keys"
+        here = [path for path in folder.iterdir() if not path.name.startswith((".", "tmp"))] if folder.is_dir() else []
+        for path in {*self._keys, *here, self._data / "instance"}:
+            text = b""
+            with suppress(OSError):
+                text = read_regular(path)
+            if text:
+                self._keys[path] = text
+            elif path in self._keys:
+                replace_regular(path, self._keys[path])
+                log.warning("key.restored", path=str(path))
 
-    def _try(self, name: str, keep: Callable[[], str]) -> str:
-        try:
-            problem = keep()
-        except (OSError, OwnerMustAct) as exc:
-            problem = f"{self._data / name} is gone and cannot be made again: {exc}; move away what is in its place"
-            if self._failing.get(name) == problem:
-                return ""
-            log.warning("file.not_restored", problem=problem)
-            self._failing[name] = problem
-            return problem
-        self._failing.pop(name, None)
-        return problem
-
-    def _keep_record(self) -> str:
-        if self._hold.keep():
-            log.warning("file.restored", file="gateway.pid")
-        return ""
-
-    def _keep_workspace(self) -> str:
+    def _keep_workspace(self) -> str | None:
         if self._workspace.is_dir() and os.path.samestat(os.stat(self._workspace), self._folder):
-            return ""
+            return None
         fill_new_workspace(self._workspace)
         self._folder = os.stat(self._workspace)
         how = "`supaclaw checkpoints list` shows what can be restored"
-        log.error("workspace.gone", path=str(self._workspace), hint=how)
         return f"The folder {self._workspace} was deleted or replaced while I was running; {how}."
-
-    def _keep_keys(self) -> str:
-        folder = self._data / "keys"
-        here = [path for path in folder.iterdir() if not path.name.startswith((".", "tmp"))] if folder.is_dir() else []
-        for path in {*self._texts, *here, self._data / "instance"}:
-            if not self._learned(path):
-                replace_regular(path, self._texts[path])
-                log.warning("file.restored", file=str(path))
-        return ""
-
-    def _learned(self, path: Path) -> bool:
-        """Whether it needs no restoring: it holds something, or never did."""
-        try:
-            if text := read_regular(path):
-                self._texts[path] = text
-                return True
-        except OSError:
-            pass
-        return path not in self._texts

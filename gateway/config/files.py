@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import structlog
@@ -58,8 +59,9 @@ def open_regular(path: Path, flags: int) -> Iterator[int]:
 
 
 def clear_way(path: Path) -> None:
-    """Make the folder, and rename what is no regular file to `<name>.aside`."""
+    """Make the folder, and rename what is no regular file to `<name>.aside`, or the next free name."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.path.lexists(path) and not os.path.isfile(path):
-        path.replace(aside := path.with_name(f"{path.name}.aside"))
+        names = (path.with_name(f"{path.name}.aside{number or ''}") for number in count())
+        path.replace(aside := next(name for name in names if not os.path.lexists(name)))
         log.warning("file.moved_aside", path=str(path), to=str(aside))

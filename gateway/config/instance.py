@@ -30,17 +30,16 @@ class Hold:
         self._record += f"{url}\n"
         self.keep()
 
-    def keep(self) -> bool:
-        """Write the file again if it is not as it was left, and say so; `OwnerMustAct`: another gateway has it."""
+    def keep(self) -> None:
+        """Write the file again if it is not as it was left; raises `OwnerMustAct` if another gateway has it."""
         path = _lock(self._data)
         handle = self._handle
         if handle is None or not os.path.exists(path) or not samestat(os.fstat(handle), os.stat(path)):
             handle = self._take(path)
         elif _record(self._data) == self._record.splitlines():
-            return False
+            return
         os.truncate(handle, 0)
         os.pwrite(handle, self._record.encode(), 0)
-        return True
 
     def release(self) -> None:
         """Let others have it."""

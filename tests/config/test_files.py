@@ -69,6 +69,15 @@ def test_what_is_in_the_place_of_a_file_of_ours_is_moved_aside_and_told(
     assert [(log["event"], log["path"]) for log in logs] == [("file.moved_aside", str(tmp_path / "file"))]
 
 
+@KINDS
+def test_what_was_moved_aside_before_stays(tmp_path: Path, kind: Kind) -> None:
+    for _ in range(3):
+        (tmp_path / "file").unlink(missing_ok=True)
+        kind(tmp_path / "file")
+        write_regular(tmp_path / "file", b"text")
+    assert sorted(os.listdir(tmp_path)) == ["file", "file.aside", "file.aside1", "file.aside2"]
+
+
 def test_the_folder_is_made_again(tmp_path: Path) -> None:
     replace_regular(tmp_path / "keys" / "file", b"text")
     assert (tmp_path / "keys" / "file").read_bytes() == b"text"

@@ -27,7 +27,7 @@ def read_passwords(folder: Path) -> Passwords:
 
 def _password(path: Path) -> str:
     """Written beside and linked into place: two processes that make it at once get the same one."""
-    if not path.exists():
+    if not path.is_file():
         clear_way(path)
         descriptor, draft = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:

@@ -137,7 +137,9 @@ class EmbeddedPostgres:
         except (OSError, CannotConnectNowError, PostgresConnectionError):
             return False
         except asyncpg.PostgresError as error:
-            raise OwnerMustAct(f"{self._keys} does not fit the database in {self._folder}: {error}") from error
+            raise OwnerMustAct(
+                f"{self._keys} does not fit the database in {self._folder}: {error}; restore it from a backup"
+            ) from error
         try:
             complete = await connection.fetchval(_COMPLETE, MEMBERS)
             await connection.close()

@@ -15,7 +15,7 @@ KEY_BYTES = 32
 
 def journal_key(path: Path) -> bytes:
     """The key, made at first use; raises `OwnerMustAct` when the file holds something else."""
-    if not path.exists():
+    if not path.is_file():
         clear_way(path)
         _make(path)
     key = read_regular(path)
