@@ -6,6 +6,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from gateway.config.files import clear_way
 from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -14,7 +15,7 @@ _PROBE = 2**20
 
 def make_once(path: Path, data: bytes) -> None:
     """Make a private file, on disk with its name, unless there is one; a crash or a second process leaves no half."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    clear_way(path)
     handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -37,12 +38,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def overwrite(handle: int, data: bytes) -> None:
-    """Replace what a small file holds in the room that it has: it works on a full disk, if anything was in it."""
-    os.pwrite(handle, data, 0)
-    os.truncate(handle, len(data))
 
 
 def disk_full(error: BaseException) -> bool:

@@ -18,6 +18,7 @@ from gateway.store.pool import Connection, Database
 from gateway.store.reviews import Question
 from gateway.workspace.incoming import UPLOADS
 from gateway.workspace.measure import measure
+from gateway.workspace.pages import MOST
 from gateway.workspace.paths import READ_ONLY, WorkspaceError, WorkspacePath
 from gateway.workspace.template import template_hashes
 
@@ -102,7 +103,7 @@ def _hashes(root: Path) -> dict[str, str]:
             folders[:] = [name for name in folders if name.casefold() not in {*READ_ONLY, UPLOADS}]
         for name in names:
             with suppress(WorkspaceError, OSError):
-                file = measure(root, str(inside / name), 2**63)
+                file = measure(root, str(inside / name), MOST)
                 found[file.path] = file.sha256
     harmless = template_hashes()
     return {path: sha256 for path, sha256 in found.items() if sha256 not in harmless}

@@ -39,11 +39,12 @@ class Quota:
 
 
 def size_of(root: Path) -> int:
-    """Bytes below; a file being written, and what is gone meanwhile, do not count."""
+    """Bytes below, but for holes; a file being written, and what is gone meanwhile, do not count."""
     size = 0
     for folder, folders, names in os.walk(root):
         size += ENTRY_BYTES * len(folders)
         for name in (name for name in names if not name.startswith(TEMPORARY)):
             with suppress(OSError):
-                size += ENTRY_BYTES + os.lstat(os.path.join(folder, name)).st_size
+                status = os.lstat(os.path.join(folder, name))
+                size += ENTRY_BYTES + min(status.st_size, status.st_blocks * 512)
     return size

@@ -304,6 +304,38 @@ class Fault(StrEnum):
         "a start after years: files harmed while it was down, killed while it looks at them",
         "ready at once; each file is put right, nothing lost, nothing twice",
         ("tests/flow/journal/test_start.py",),
+    DELETED = (
+        "deleted",
+        56,
+        "files of a running instance deleted, or replaced by folders, pipes, links",
+        "restored or told; everything else goes on",
+        (
+            "tests/app/test_keeping.py",
+            "tests/config/test_files.py",
+            "tests/store/embedded/test_postgres.py::test_a_server_whose_socket_was_deleted_is_started_again",
+            "tests/store/embedded/test_postgres.py::test_a_start_finds_a_server_whose_socket_was_deleted",
+        ),
+    )
+    CONFIG_REPLACED = (
+        "config.replaced",
+        57,
+        "config.json replaced by a pipe, a device, 50 MB of blanks, a folder, a loop",
+        "the last good one stays, told once; the event loop does not wait, memory +20 MB at most",
+        ("tests/config/test_watch.py",),
+    )
+    SPARSE = (
+        "sparse",
+        58,
+        "a workspace of sparse files, pipes, 1,000 levels, 200 hard links",
+        "a checkpoint takes what it may, says what it left out and goes on next time",
+        ("tests/workspace/test_checkpoints.py",),
+    )
+    DESCRIPTORS = (
+        "descriptors",
+        59,
+        "64 or 128 descriptors, and 300 connections that take them",
+        "64: one line with the number needed; 128: works and recovers",
+        ("tests/app/test_descriptors.py",),
     )
 
 

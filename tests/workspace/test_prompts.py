@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.workspace.pages import Piece
+from gateway.workspace.pages import MOST, Piece
 from gateway.workspace.prompts import MAX_CHARS, Persona, PersonaText
 from gateway.workspace.tree import Workspace
 
@@ -15,9 +15,9 @@ class Reads(Workspace):
         super().__init__(root)
         self.paths: list[str] = []
 
-    def head(self, path: str, limit: int) -> Piece | None:
+    def head(self, path: str, limit: int, most: int = MOST) -> Piece | None:
         self.paths.append(path)
-        return super().head(path, limit)
+        return super().head(path, limit, most)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.config.durable import make_once
+from gateway.config.files import read_regular
 from gateway.domain.errors import OwnerMustAct
 
 
@@ -23,9 +24,9 @@ def read_passwords(folder: Path) -> Passwords:
 
 
 def _password(path: Path) -> str:
-    if not path.exists():
+    if not path.is_file():
         make_once(path, secrets.token_urlsafe(32).encode())
-    password = path.read_text(encoding="ascii", errors="replace").strip()
+    password = read_regular(path, 100).decode("ascii", "replace").strip()
     if not password.isprintable() or not password.isascii() or not password:
         raise OwnerMustAct(f"{path} is damaged: restore it from a backup")
     return password

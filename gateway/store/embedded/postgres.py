@@ -78,6 +78,7 @@ class EmbeddedPostgres:
         while True:
             await asyncio.sleep(_WATCH)
             if self.is_running:
+                await self._end_cut_off()
                 self._log.trim()
                 continue
             if time.monotonic() - started > _STEADY_AFTER:
@@ -118,12 +119,18 @@ class EmbeddedPostgres:
         since: int | None = None
         slow_at = time.monotonic() + _SLOW
         while not await self._login(dsn):
+            await self._end_cut_off()
             since = await asyncio.to_thread(self._postmaster.launch, programs, since)
             if time.monotonic() > slow_at:
                 log.info("postgres.starting", last=self._log.last_line())
                 slow_at += _SLOW
             await asyncio.sleep(_POLL)
         return dsn
+
+    async def _end_cut_off(self) -> None:
+        if self._postmaster.is_cut_off and self.is_running:
+            log.warning("postgres.socket_gone", hint="somebody deleted or replaced it; the server is started again")
+            await self.stop()
 
     async def _login(self, dsn: str) -> bool:
         if not self._postmaster.says_ready:
@@ -135,7 +142,9 @@ class EmbeddedPostgres:
         except (OSError, CannotConnectNowError, PostgresConnectionError):
             return False
         except _REFUSED as error:
-            raise OwnerMustAct(f"{self._keys} does not fit the database in {self._folder}: {error}") from error
+            raise OwnerMustAct(
+                f"{self._keys} does not fit the database in {self._folder}: {error}; restore it from a backup"
+            ) from error
         except asyncpg.PostgresError as error:
             kind = DiskFull if error.sqlstate == DISK_FULL else DatabaseDown
             raise kind(f"Postgres in {self._folder} lets nobody in: {error}") from error

@@ -1,17 +1,19 @@
 """The journal on disk, one root a principal. Everything here blocks, and no link below a root is followed."""
 
+import errno
 import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from gateway.workspace.atomic import replace_file
-from gateway.workspace.descent import open_file, open_folder
-from gateway.workspace.paths import WorkspacePath
+from gateway.workspace.descent import READ, open_file, open_folder
+from gateway.workspace.pages import read_bytes
+from gateway.workspace.paths import WorkspaceError, WorkspacePath
 
 SESSIONS = "sessions"
 INDEX = "memory/INDEX.md"
@@ -23,6 +25,8 @@ _HEARTBEATS = f"{SESSIONS}/heartbeat/"
 _IS_OPEN = re.compile(SESSIONS + r"/\d{4}-\d{2}-\d{2}/\d{2}-\d{2}-\d{2}\.md")
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = _APPEND | os.O_CREAT | os.O_EXCL
+_NO_FILE = frozenset({errno.EISDIR, errno.ELOOP, errno.ENXIO})
+MAX_BYTES = 256 * 1024**2
 
 Version = tuple[int, int, int, int]
 """Which file it is, how long, when it was written and when changed at all: whether it is as it was left."""
@@ -89,7 +93,7 @@ def append(place: Place, data: bytes) -> tuple[Version, Version]:
 
     Returns what it was before and what it is after.
     """
-    with open_file(place.root, place.parts, _APPEND) as file:
+    with _opened(place, _APPEND) as file:
         before, left = _version(os.fstat(file)), memoryview(data)
         try:
             while left:
@@ -104,9 +108,11 @@ def append(place: Place, data: bytes) -> tuple[Version, Version]:
 def read(place: Place) -> tuple[bytes | None, Version | None]:
     """The whole file, and which version that is; None when there is none."""
     try:
-        with open_file(place.root, place.parts) as file, open(file, "rb", closefd=False) as stream:
+        with _opened(place) as file:
             before = _version(os.fstat(file))  # what is written while it is read makes it another
-            return stream.read(), before
+            if before[1] > MAX_BYTES:
+                raise WorkspaceError("too_large", f"{place.path} is larger than any journal.")
+            return read_bytes(file, MAX_BYTES), before
     except FileNotFoundError:
         return None, None
 
@@ -132,7 +138,7 @@ def replace(place: Place, data: bytes) -> Version:
 
 def sync(place: Place) -> None:
     """Bring the file and the folders that lead to it to disk."""
-    with open_file(place.root, place.parts) as file:
+    with _opened(place) as file:
         os.fsync(file)
     _sync_folders(place)
 
@@ -161,12 +167,26 @@ def sessions(root: Path) -> Iterator[tuple[Place, Version]]:
 
 def version(place: Place) -> Version:
     """Which version the file is that must be there."""
-    with open_file(place.root, place.parts) as file:
+    with _opened(place) as file:
         return _version(os.fstat(file))
 
 
 def _version(status: os.stat_result) -> Version:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+@contextmanager
+def _opened(place: Place, flags: int = READ) -> Iterator[int]:
+    """The file. What is in its place and is none counts as gone: it is renamed to `<name>.aside`."""
+    try:
+        with open_file(place.root, place.parts, flags) as file:
+            yield file
+    except (OSError, WorkspaceError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_FILE:
+            raise
+        with open_folder(place.root, place.parts.parents) as folder:
+            os.rename(place.parts.name, f"{place.parts.name}.aside", src_dir_fd=folder, dst_dir_fd=folder)
+        raise FileNotFoundError(errno.ENOENT, "moved aside", place.path) from error
 
 
 def exists(place: Place) -> bool:
