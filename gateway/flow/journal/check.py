@@ -23,7 +23,7 @@ from gateway.store.transcript.entries import Mark
 from gateway.store.transcript.journals import JournalRow
 from gateway.workspace.journal.files import Place, Version, exists, sessions
 
-FIRST_FILES, FIRST_BYTES = 64, 1024 * 1024
+FIRST_FILES, FIRST_BYTES = 32, 1024 * 1024
 """So much is read before anything is taken in, the newest files first; another when somebody writes there."""
 SHARE, QUICK_SHARE = 0.05, 0.5
 """Of the time, for looking at files: those that nobody waits for, and those written since all was known to be right."""
