@@ -76,6 +76,7 @@ bench: setup  ## Measure the budgets.
 	$(BIN)/python -m benchmarks.channels
 	$(BIN)/python -m benchmarks.schedules
 	$(BIN)/python -m benchmarks.long_chat
+	$(BIN)/python -m benchmarks.years
 
 live: setup  ## Ask the real providers and messengers whose keys are in the environment.
 	$(BIN)/pytest -m live tests/live

@@ -23,10 +23,10 @@ from gateway.store.transcript.entries import Mark
 from gateway.store.transcript.journals import JournalRow
 from gateway.workspace.journal.files import Place, Version, exists, sessions
 
-FIRST_FILES, FIRST_BYTES = 64, 1024 * 1024
+FIRST_FILES, FIRST_BYTES = 32, 1024 * 1024
 """So much is read before anything is taken in, the newest files first; another when somebody writes there."""
-SHARE = 0.05
-"""Of the time, for looking at files that nobody waits for."""
+SHARE, QUICK_SHARE = 0.05, 0.5
+"""Of the time, for looking at files: those that nobody waits for, and those written since all was known to be right."""
 PAGE = 500
 RETRY = 5.0
 
@@ -58,6 +58,7 @@ class Check:
         self._restore: Callable[[Found], Awaitable[None]] | None = None
         self._left: dict[Place, bool] = {}
         """Files that may not be right, and whether what arrived in them is known to be stored."""
+        self._quick = 0
         self._looking = asyncio.Lock()
         self._complete = False
 
@@ -84,10 +85,13 @@ class Check:
         """Put right whatever changed, lags or is gone: slowly, and once."""
         while not await self._list_lagging():
             await self._clock.sleep(RETRY)
-        while self._left:
+        for number in itertools.count():
+            if not self._left:
+                break
+            share = QUICK_SHARE if number < self._quick else SHARE
             place, began = next(iter(self._left)), self._clock.monotonic()
             done = await self._look_at(place)
-            await self._clock.sleep((self._clock.monotonic() - began) * (1 / SHARE - 1) if done else RETRY)
+            await self._clock.sleep((self._clock.monotonic() - began) * (1 / share - 1) if done else RETRY)
         self._complete = True
         await self.save()
 
@@ -120,8 +124,8 @@ class Check:
         """Let the next start know what is right; with `newest` that every file has its rows up to there."""
         if self._restore is None:
             return False
-        if self._complete:
-            self._checked.rows = newest or self._checked.rows
+        if newest is not None and self._complete:
+            self._checked.move(newest)
         self._copies.learn()
         await asyncio.to_thread(self._checked.save, self._checked.state())
         return self._complete and newest is not None
@@ -131,6 +135,7 @@ class Check:
         self._checked.load(newest)
         there = [each for root in self._places.roots() for each in _sessions(root)]
         unknown = sorted(self._checked.unknown(there), key=lambda each: each[1][2], reverse=True)
+        self._quick = sum(written >= self._checked.at for _, (_, _, written, _) in unknown)
         return {place: size for place, (_, size, *_) in unknown}
 
     async def _list_lagging(self) -> bool:

@@ -1,6 +1,7 @@
 """What was checked: the files that were right when they were last looked at, and the rows that all of them have."""
 
 import struct
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import blake2b
@@ -13,7 +14,8 @@ from gateway.workspace.journal import files
 from gateway.workspace.journal.files import Place, Version
 
 _DIGEST = 8
-_ROWS = struct.Struct(">QQ")
+_HEAD = struct.Struct(">3Q")
+_NEVER = 2**63
 _VERSION = struct.Struct(">4q")
 
 log = structlog.get_logger(__name__)
@@ -28,6 +30,8 @@ class Checked:
         self._saved = b""
         self.rows = Mark()
         """Up to these, each file that is right has all its rows."""
+        self.at = _NEVER
+        """When that was found, in nanoseconds: what was written since belongs to whoever waits for an answer."""
 
     def load(self, newest: Mark) -> None:
         """What the process before has left, unless that was of a database with more rows than these; blocks."""
@@ -35,17 +39,21 @@ class Checked:
         with suppress(OSError):
             data = files.read(self._file)[0] or b""
             known, seal = data[:-_DIGEST], data[-_DIGEST:]
-            if seal != _digest(known) or len(known) < _ROWS.size:
+            if seal != _digest(known) or len(known) < _HEAD.size:
                 return
-            rows = Mark(*_ROWS.unpack_from(known))
-            if rows.message <= newest.message and rows.arrival <= newest.arrival:
-                self.rows = rows
-                pairs = (known[at : at + 2 * _DIGEST] for at in range(_ROWS.size, len(known), 2 * _DIGEST))
+            message, arrival, at = _HEAD.unpack_from(known)
+            if message <= newest.message and arrival <= newest.arrival:
+                self.rows, self.at = Mark(message, arrival), at
+                pairs = (known[at : at + 2 * _DIGEST] for at in range(_HEAD.size, len(known), 2 * _DIGEST))
                 self._right = {pair[:_DIGEST]: pair[_DIGEST:] for pair in pairs}
+
+    def move(self, rows: Mark) -> None:
+        """Every file is right up to these rows."""
+        self.rows, self.at = rows, time.time_ns()
 
     def state(self) -> bytes:
         """What `save` writes."""
-        known = _ROWS.pack(self.rows.message, self.rows.arrival) + b"".join(map(b"".join, self._right.items()))
+        known = _HEAD.pack(self.rows.message, self.rows.arrival, self.at) + b"".join(map(b"".join, self._right.items()))
         return known + _digest(known)
 
     def save(self, state: bytes) -> None:

@@ -21,7 +21,7 @@ from gateway.workspace.journal.summary import summarise
 from gateway.workspace.journal.writer import JournalWriter
 from gateway.workspace.paths import WorkspaceError
 
-AT_ONCE = 100
+AT_ONCE = 25
 GATHER = 0.25
 RETRY = 5.0
 IDLE = 30.0

@@ -21,6 +21,8 @@ async def here(database: Database, tmp_path: Path) -> Desk:
 async def test_it_copies_by_itself_once_it_is_told(here: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copyist_module, "GATHER", 0.0)
     session = await here.hear("one")
+    await here.started()
+    await here.journal.check.run()  # which copies what it finds
     await here.settled()
     copied = asyncio.Event()
     append = JournalWriter.append
