@@ -50,6 +50,7 @@ def test_what_asyncpg_raises_becomes_ours(foreign: Exception, ours: type[Supacla
     "bug",
     [
         of_state("22021"),
+        of_state("42601"),
         of_state("23505"),
         of_state("54000"),
         exceptions.InterfaceError("another operation is in progress"),
