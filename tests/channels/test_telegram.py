@@ -248,6 +248,17 @@ async def test_flood_control_and_refusals_of_polls_are_waited_out(
         await gateway.received(1)
 
 
+@pytest.mark.parametrize("told", [0, -5, "soon", None])
+async def test_a_poll_that_is_too_early_without_a_time_to_wait_is_asked_again_later(
+    platform: FakeTelegram, build: Build, pauses: list[float], told: object
+) -> None:
+    platform.fault("getUpdates", 429, "Too Many Requests", n=3, **({} if told is None else {"retry_after": told}))
+    async with receiving(await build()) as gateway:
+        platform.say("hello")
+        await gateway.received(1)
+    assert all(limit / 2 <= pause <= limit for pause, limit in zip(pauses, [1, 2, 4], strict=True))
+
+
 async def test_telegram_is_heard_whenever_it_answers_a_poll(platform: FakeTelegram, build: Build, log: Log) -> None:
     channel = await build()
     assert channel.heard_at is None

@@ -60,7 +60,7 @@ class Sent:
 class Fault:
     """The next `n` calls of a method are refused."""
 
-    refusal: "Refusal"
+    refusal: "Refusal | None"
     n: int
 
 
@@ -270,8 +270,8 @@ class FakeTelegram:
         """Answer the next `n` calls of `method` with just that, carrying nothing out."""
         self.refuse(method, *[Foreign(code, body, **headers)] * n)
 
-    def refuse(self, method: str, *refusals: Refusal) -> None:
-        """Refuse the next calls of `method`, each in its own way."""
+    def refuse(self, method: str, *refusals: Refusal | None) -> None:
+        """Refuse the next calls of `method`, each in its own way; None lets one pass."""
         self._faults[method.lower()] = [Fault(refusal, 1) for refusal in refusals]
 
     def faults_left(self, method: str) -> int:
@@ -361,6 +361,8 @@ class FakeTelegram:
         for fault in self._faults.get(method, ()):
             if fault.n > 0:
                 fault.n -= 1
+                if fault.refusal is None:
+                    return
                 raise fault.refusal
 
     async def _get_updates(self, params: Params) -> list[Update]:

@@ -3,10 +3,12 @@
 import asyncio
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.cli.checks.database import check_database
 from gateway.domain.channel import SendDelayed, SendFailed, SendUncertain
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.flow.outbound import attempt as attempt_module
@@ -14,6 +16,7 @@ from gateway.flow.outbound import sender as sender_module
 from gateway.flow.outbound.attempt import UNCONFIRMED
 from gateway.store import outbox
 from gateway.store.pool import Database
+from tests.cli.checks.contexts import examine_with
 from tests.flow.outbound.test_sender import STATES, SURE, sent, unsent
 from tests.flow.path import MessagePath
 
@@ -191,7 +194,7 @@ async def test_a_defect_while_looking_for_work_ends_nothing(path: MessagePath, b
     assert await sent(path, count=1) == ["one"]
 
 
-async def test_what_waits_is_told_with_its_reason(path: MessagePath, breaks: Break) -> None:
+async def test_what_waits_is_told_with_its_reason(path: MessagePath, breaks: Break, dsn: str, tmp_path: Path) -> None:
     await unsent(path, "one", "two")
     assert await waits(path) == {}
     path.channel.faults = [SendDelayed("asks to wait 9 s", 9.0)]
@@ -202,6 +205,9 @@ async def test_what_waits_is_told_with_its_reason(path: MessagePath, breaks: Bre
     await asyncio.wait([running])
     [(name, told)] = (await waits(path)).items()
     assert (name, re.sub(r"\d{4}-.{14}", "then", told)) == ("fake", "2 waiting since then UTC: asks to wait 9 s")
+    findings = await asyncio.to_thread(examine_with(tmp_path), check_database, SUPACLAW_DATABASE_URL=dsn)
+    assert [finding.text for finding in findings if "waiting" in finding.text] == [f"answers for fake: {told}"]
+    assert f"For fake {told}" in (await path.ask("/status")).split("\n")
     await path.rows("update outbox set error = null, created_at = now() - interval '2 minutes' returning 1")
     assert (await waits(path))["fake"].endswith("UTC")
 

@@ -175,13 +175,14 @@ class TestDoubts:
         assert [state for _, state in await path.rows(STATES)] == ["uncertain"] * 2 + ["sent"] * (parts - 2 + 1)
 
     async def test_a_doubtful_notice_is_sent_again_for_a_doubt_may_not_be_hidden(self, path: MessagePath) -> None:
-        path.channel.faults = [SendUncertain("no answer"), SendUncertain("no answer")]
+        path.channel.faults = [SendUncertain("no answer") for _ in range(12)]
         await unsent(path, "hello")
         running = await sending(path)
-        await path.channel.until_asked(2)
-        await path.outbound.drain(5)
-        await path.rows("update outbox set run_at = now() returning id")
-        path.outbound.wake()
+        for tries in range(2, 13):
+            await path.channel.until_asked(tries)
+            await path.outbound.drain(5)
+            await path.rows("update outbox set run_at = now() returning id")
+            path.outbound.wake()
         assert await path.channel.until(bool) == [UNCONFIRMED]
         await path.outbound.drain(5)
         await stop(running)
