@@ -108,6 +108,7 @@ class Scene:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
         figures.after = self.memory
+        print(*[line for line in self.process.told if "rror" in line or "exc" in line or "warn" in line][-6:], sep="\n")
         print(figures, [s.text[:150] for s in self.telegram.sent if s.chat == chat], flush=True)
         return figures
 
