@@ -15,7 +15,7 @@ MAX_CHARS = 2**20
 MAX_CALLS = 64
 MAX_NAME = 256
 MAX_REFUSAL = 2**16
-PIECE = 2**14
+PIECE = 2**13
 
 _OTHERS = 2.0
 """How much more time the others get, where data never runs out."""
