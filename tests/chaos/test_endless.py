@@ -147,7 +147,8 @@ async def test_a_model_that_never_ends_harms_nobody(scene: Scene, judge: Judge, 
     stop, health = max(each.stop for each in figures), max(each.at(95) for each in figures)
     note = f"/stop at most {stop:.2f} s, /health p95 {health * 1000:.0f} ms, {begun:.0f} > {most:.0f} > {after:.0f} MB"
     judge(Fault.ENDLESS, await scene.ledger.count(scene.people.said, tries=len(cases)), note)
-    assert all(scene.shown(OWNER + 1 + place)[-1] == "Stopped." for place in range(len(cases)))
+    last = {scene.shown(OWNER + 1 + place)[-1] for place in range(len(cases))}
+    assert last <= {"Stopped.", "Nothing is running."}
     assert all(each.after < each.before * 1.1 + SLACK_MB for each in figures)
     assert most < begun * 1.4
     if FULL:
