@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
-from time import thread_time
+from time import monotonic, thread_time
 
 from gateway.llm.errors import ErrorKind, ModelError, classify
 
@@ -15,11 +15,11 @@ MAX_CHARS = 2**20
 MAX_CALLS = 64
 MAX_NAME = 256
 MAX_REFUSAL = 2**16
-PIECE = 2**14
+PIECE = 2**12
 
-_OTHERS = 2.0
-"""How much more time the others get, where data never runs out."""
-_LONGEST_REST_S = 0.1
+_OTHERS = 4.0
+"""How much more time the others get than was worked, where data never runs out."""
+_LONGEST_REST_S = 0.25
 _MAX_ITEMS = 10_000
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
@@ -32,8 +32,9 @@ def endless(what: str) -> ModelError:
 async def bounded(body: AsyncIterable[bytes], most: int = MAX_BYTES, size: int = PIECE) -> AsyncGenerator[bytes, None]:
     """The body in pieces of this size at most; raises `ModelError` past `most` bytes, or in a line that is too long."""
     total = line = fed = 0
-    rested = thread_time()
+    rested, left, waited = thread_time(), monotonic(), 0.0
     async for data in body:
+        waited += monotonic() - left
         for start in range(0, len(data), size):
             piece = data[start : start + size]
             total += len(piece)
@@ -46,8 +47,9 @@ async def bounded(body: AsyncIterable[bytes], most: int = MAX_BYTES, size: int =
             yield piece
             fed += len(piece)
             if fed >= size:
-                await asyncio.sleep(min(_OTHERS * (thread_time() - rested), _LONGEST_REST_S))
-                rested, fed = thread_time(), 0
+                await asyncio.sleep(min(max(_OTHERS * (thread_time() - rested) - waited, 0.0), _LONGEST_REST_S))
+                rested, fed, waited = thread_time(), 0, 0.0
+        left = monotonic()
 
 
 def refuse_encoded(status: int, headers: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ from uuid import uuid4
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
 from gateway.domain.model import ToolCall, Usage
+from gateway.domain.texts import storable
 from gateway.llm.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
 from gateway.llm.provider import ProviderReply
 from gateway.llm.refusal import Refusal
@@ -125,14 +126,17 @@ class Answer:
             return ""
         for piece in choice.delta.tool_calls or ():
             self._add_piece(piece)
-        text = _text(choice.delta)
-        self._text.append(text)
+        if text := storable(_text(choice.delta)):
+            self._text.append(text)
         self._grow(len(text) or _hidden(choice.delta))
         return text
 
     def reply(self) -> ProviderReply:
         """The whole answer."""
-        calls = tuple(ToolCall(call.id, call.name, "".join(call.arguments) or "{}") for call in self._calls)
+        calls = tuple(
+            ToolCall(storable(call.id), storable(call.name), storable("".join(call.arguments)) or "{}")
+            for call in self._calls
+        )
         usage = _usage(self._usage) if self._usage else None
         return ProviderReply("".join(self._text), calls, usage, self.finish or "stop")
 
@@ -140,7 +144,6 @@ class Answer:
         call = self._call_of(piece)
         if piece.function and (name := piece.function.name):
             call.name += name
-            self._grow(len(name))
         if piece.function and (arguments := piece.function.arguments):
             call.arguments.append(arguments)
             self._grow(len(arguments))

@@ -230,3 +230,10 @@ async def test_an_unforeseen_error_is_not_hidden() -> None:
 
     with pytest.raises(ZeroDivisionError):
         await Chain(a=script).reply()
+
+
+async def test_an_answer_that_does_not_end_is_tried_once_more_then_the_next_model_is_asked() -> None:
+    chain = Chain(big=[fail(ErrorKind.ENDLESS)] * 2, small=["ok"])
+    reply = await chain.reply()
+    assert (reply.text, reply.model) == ("ok", "small")
+    assert chain.providers.asked() == {"big": 2, "small": 1}

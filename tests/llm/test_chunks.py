@@ -1,7 +1,11 @@
 import json
 
-from gateway.domain.model import Usage
+import pytest
+
+from gateway.domain.model import ToolCall, Usage
+from gateway.llm.bounds import MAX_CALLS
 from gateway.llm.chunks import Answer, Chunk
+from gateway.llm.errors import ModelError
 from gateway.llm.provider import ProviderReply
 
 
@@ -61,3 +65,30 @@ def test_cached_tokens_are_found_where_each_provider_puts_them() -> None:
     assert add_up(usage=openai).usage == add_up(usage=deepseek).usage == Usage(9, 1, 4)
     assert add_up(usage=openrouter).usage == Usage(9, 0, 0, 0.5)
     assert add_up().usage is None
+
+
+def test_no_more_calls_than_anybody_asks_for_at_once() -> None:
+    def call(number: int) -> dict[str, object]:
+        return piece("{}", index=number, id=f"call{number}", name="look")
+
+    assert len(add_up(*map(call, range(MAX_CALLS))).calls) == MAX_CALLS
+    with pytest.raises(ModelError, match="more than 64 tool calls"):
+        add_up(*map(call, range(MAX_CALLS + 1)))
+
+
+def test_what_no_database_stores_is_left_out() -> None:
+    reply = add_up({"content": "a\0b"}, piece('{"at": "\0"}', id="c\0d", name="lo\0ok"))
+    assert (reply.text, reply.calls) == ("ab", (ToolCall("cd", "look", '{"at": ""}'),))
+
+
+@pytest.mark.parametrize("count", [-1, 10**30, "many", 10**9, 1.5, []])
+def test_a_report_of_usage_that_makes_no_sense_is_none(count: object) -> None:
+    reply = add_up({"content": "a"}, usage={"prompt_tokens": count, "completion_tokens": 1})
+    assert (reply.text, reply.usage) == ("a", None)
+    assert add_up({"content": "a"}, usage={"prompt_tokens": 1, "cost": 10**6}).usage is None
+
+
+def test_a_huge_id_is_replaced() -> None:
+    [call] = add_up(piece("{", id="i" * 9999, index=0), piece("}", index=0)).calls
+    assert len(call.id) < 40
+    assert call.arguments == "{}"

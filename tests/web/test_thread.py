@@ -215,6 +215,30 @@ async def test_a_block_without_end_is_drawn_ever_more_rarely(thread: Thread):
     assert draws < CAP // 64 / 4
 
 
+class CountingMarkdown(Markdown):
+    """Counts the characters it renders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.characters = 0
+
+    def _rendered(self, text: str) -> Markup:
+        self.characters += len(text)
+        return Markup()
+
+
+@pytest.mark.parametrize("piece", ["- a\n" * 50, "a" * 200, "```\n" + "x\n" * 100])
+async def test_a_growing_block_is_rendered_in_proportion_to_its_length(piece: str):
+    markdown = CountingMarkdown()
+    thread = Thread(Pages(), markdown, Markup())
+    thread.apply(TurnStarted(()))
+    await thread.draw(())
+    for _ in range(2000):
+        thread.apply(TextWritten(piece))
+        await thread.draw(None)
+    assert markdown.characters < 20 * 2000 * len(piece)
+
+
 def test_events_say_whether_the_rows_changed(thread: Thread):
     again = [MessageStored(MessageId(1)), ToolEnded("c", "{}", False, 3), SessionReplaced(SESSION), Overrun()]
     assert all(thread.apply(event) for event in again)

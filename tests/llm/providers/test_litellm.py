@@ -26,6 +26,7 @@ from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Provider, ProviderReply
 from gateway.llm.providers.litellm import build, cacheable, translate
+from tests.fakes.endless_models import EndlessModels
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.llm.chain import HELLO, client_for, collect, last_reply
 
@@ -197,3 +198,20 @@ async def test_the_proxy_is_never_imported(models: FakeModels) -> None:
 )
 async def test_the_providers_own_words_are_kept(text: str, message: str) -> None:
     assert translate(ValueError(text)).message == message
+
+
+@pytest.mark.parametrize("case", ["line", "gzip", "gzip-nested", "deflate"])
+@pytest.mark.parametrize("model", [CLAUDE, "openai/gpt-4o"])
+async def test_an_answer_past_a_bound_is_a_failed_try(model: str, case: str) -> None:
+    async with EndlessModels() as endless:
+        provider = build(Endpoint(vendor(model.partition("/")[0]), SecretStr("sk-test"), endless.base_url))
+        with pytest.raises(ModelError, match="does not end") as caught:
+            await answer(provider, Prompt((UserMessage(f"endless:{case}"),)), model)
+    assert caught.value.kind is ErrorKind.ENDLESS
+
+
+async def test_a_refusal_that_does_not_end_is_read_in_part() -> None:
+    async with EndlessModels() as endless:
+        with pytest.raises(ModelError) as caught:
+            await answer(claude(endless.base_url), Prompt((UserMessage("endless:error-400"),)))
+    assert (caught.value.kind, caught.value.status) == (ErrorKind.BAD_REQUEST, 400)
