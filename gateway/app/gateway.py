@@ -118,9 +118,8 @@ class Gateway:
 
     async def _resume(self) -> None:
         """Take up what a crash left: runs, what only the journal has of those admitted, commands."""
-        async with self._parts.database.connection() as conn:
-            put_back = tasks.died if self._parts.starts.in_a_row else tasks.release
-            released = await put_back(conn, self._parts.instance)
+        put_back = tasks.died if self._parts.starts.in_a_row else tasks.release
+        released = await self._parts.database.run(lambda tx: put_back(tx, self._parts.instance))
         if released:
             log.info("gateway.resumed", runs=released)
         await self._parts.command_runner.resume()

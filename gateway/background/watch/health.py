@@ -89,6 +89,7 @@ class Health:
         asking = threading.Thread(target=ask, name="lease", daemon=True)
         asking.start()
         asking.join(ANSWER_SECONDS)
+        self._awake_at = always()
         if answers == [False]:
             self._lose()
 

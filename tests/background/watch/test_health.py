@@ -189,6 +189,7 @@ class TestFreezes:
 
         async def apart(database: Database) -> Database:
             if away:
+                clock[0] += 10  # as long as it is waited for
                 raise away.pop()
             return await really(database)
 
@@ -197,7 +198,8 @@ class TestFreezes:
         await reach(watched.database, somebody())
         clock[0] += 45
         watched.health.awake()
-        assert left == []
+        watched.health.awake()
+        assert (len(away), left) == (1, [])
         await watched.health.look()
         assert (left, watched.health.lost) == ([True], True)
 
