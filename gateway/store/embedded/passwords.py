@@ -7,6 +7,8 @@ from pathlib import Path
 from gateway.config.durable import make_once
 from gateway.domain.errors import OwnerMustAct
 
+CURE = "put back the one that the database was made with, or restore a backup into an empty folder"
+
 
 @dataclass(frozen=True, slots=True)
 class Passwords:
@@ -27,5 +29,5 @@ def _password(path: Path) -> str:
         make_once(path, secrets.token_urlsafe(32).encode())
     password = path.read_text(encoding="ascii", errors="replace").strip()
     if not password.isprintable() or not password.isascii() or not password:
-        raise OwnerMustAct(f"{path} is damaged: restore it from a backup")
+        raise OwnerMustAct(f"{path} is damaged: {CURE}")
     return password

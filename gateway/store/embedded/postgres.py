@@ -21,7 +21,7 @@ from asyncpg.exceptions import (
 from gateway.config.durable import blame
 from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct, SupaclawError
 from gateway.store.embedded.cluster import DATABASE, MEMBERS, ROLE, SOCKETS, SUPERUSER, ensure_cluster, member_role
-from gateway.store.embedded.passwords import read_passwords
+from gateway.store.embedded.passwords import CURE, read_passwords
 from gateway.store.embedded.postmaster import Postmaster
 from gateway.store.embedded.serverlog import ServerLog
 from gateway.store.embedded.sockets import socket_folder
@@ -135,7 +135,7 @@ class EmbeddedPostgres:
         except (OSError, CannotConnectNowError, PostgresConnectionError):
             return False
         except _REFUSED as error:
-            raise OwnerMustAct(f"{self._keys} does not fit the database in {self._folder}: {error}") from error
+            raise OwnerMustAct(f"{self._keys} does not fit the database in {self._folder}: {error}; {CURE}") from error
         except asyncpg.PostgresError as error:
             kind = DiskFull if error.sqlstate == DISK_FULL else DatabaseDown
             raise kind(f"Postgres in {self._folder} lets nobody in: {error}") from error

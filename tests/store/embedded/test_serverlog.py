@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.errors import DiskFull, OwnerMustAct
 from gateway.store.embedded import serverlog
-from gateway.store.embedded.serverlog import ServerLog, reason
+from gateway.store.embedded.serverlog import ServerLog, failure, reason
 
 
 def test_the_last_complaint_is_the_reason() -> None:
@@ -55,3 +56,16 @@ def test_a_log_that_grew_too_large_starts_over_under_its_writer(
         file.write(b"new\n")
     assert log.path.read_text() == "new\n"
     assert (tmp_path / "postgres.log.1").read_text() == "older\n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'FATAL:  could not write lock file "postmaster.pid": No space left on device',
+        "PANIC:  could not write to file: Disk quota exceeded\nPANIC:  cannot abort transaction 1",
+        'FATAL:  could not extend file "base/1/2": wrote only 4096 of 8192 bytes at block 0',
+    ],
+)
+def test_a_full_disk_is_told_from_other_failures(tmp_path: Path, said: str) -> None:
+    assert isinstance(failure("It does not start", said, tmp_path), DiskFull)
+    assert isinstance(failure("It does not start", "FATAL:  nonsense", tmp_path), OwnerMustAct)
