@@ -25,14 +25,14 @@ def make_once(path: Path, data: bytes) -> None:
             os.link(draft, path)
     finally:
         os.unlink(draft)
-    sync_folder(path.parent)
+    sync(path.parent)
     with suppress(PermissionError):
-        sync_folder(path.parent.parent)
+        sync(path.parent.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Bring the names in `folder` to disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -13,7 +13,7 @@ from typing import IO, BinaryIO
 from uuid import uuid4
 
 from gateway.app.archive.manifest import Member, Tar, stays_inside
-from gateway.config.durable import blame
+from gateway.config.durable import blame, sync
 from gateway.workspace.atomic import TEMPORARY
 
 _LEVEL = 4
@@ -101,6 +101,7 @@ def writing(path: Path) -> Iterator[ArchiveWriter]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
+        sync(path.parent)
     except OSError as error:
         what = ": ".join(str(part) for part in (error.strerror, error.filename) if part)
         raise blame(error)(f"the backup to {path} broke off ({what}); nothing was written") from error
