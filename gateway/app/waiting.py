@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import json
+import re
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
@@ -22,6 +23,7 @@ TELL_EVERY = 60.0
 OPEN_AFTER = 2.0
 """Seconds that whoever asks a start how it is has to wait for an answer; most starts are over by then."""
 ASK_WITHIN = 5.0
+_BEARER = re.compile(r"^authorization: *bearer +(\S+)", re.IGNORECASE | re.MULTILINE)
 
 Made = TypeVar("Made")
 
@@ -99,14 +101,12 @@ class Waiting:
 
     def _reply(self, asked: str, token: str) -> bytes:
         """Why it waits is for programs on this machine only."""
-        credentials = [
-            line.rpartition(" ")[2] for line in asked.splitlines() if line.lower().startswith("authorization:")
-        ]
-        known = any(hmac.compare_digest(each.encode(), token.encode()) for each in credentials)
+        shown = _BEARER.search(asked)
+        known = shown is not None and hmac.compare_digest(shown[1].encode(), token.encode())
         message = f"The gateway waits for its database{f': {self.why}' if known else ''}"
         error = {"message": message, "type": "server_error", "param": None, "code": "waiting"}
         body, kind = json.dumps({"error": error}), "application/json"
-        if asked.startswith(("GET /health ", "HEAD /health ")):
+        if asked.startswith("GET /health "):
             body, kind = "waiting\n", "text/plain"
         head = f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\nRetry-After: 1\r\nConnection: close"
         return f"HTTP/1.1 503 Service Unavailable\r\n{head}\r\n\r\n{body}".encode()

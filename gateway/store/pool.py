@@ -50,12 +50,6 @@ class Database:
                 raise OwnerMustAct(f"The database URL cannot be used: {error}") from error
             except _REFUSED as error:
                 raise OwnerMustAct(f"The server refuses an option of the database URL: {error}; remove it") from error
-            except asyncpg.ProtocolViolationError as error:
-                if "unsupported startup parameter" not in str(error):
-                    raise
-                raise OwnerMustAct(
-                    "A pooler stands before the database: add ?pool_mode=transaction to the database URL"
-                ) from error
             except UnicodeError:  # of the server's making
                 raise
             except ValueError:  # its text quotes the address, of which a piece may be the password

@@ -1,5 +1,7 @@
 """A database that is there and refuses: whom it lets in, what it lets them do, what stands before it."""
 
+import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -8,6 +10,7 @@ from typing import TypeAlias
 
 import pytest
 
+from gateway.store.embedded.cluster import MEMBERS
 from tests.chaos.conftest import FULL, Judge
 from tests.chaos.faults import Fault
 from tests.chaos.proxy import Refusal
@@ -17,6 +20,7 @@ from tests.conftest import Server
 
 AWAY = 12.0 if FULL else 4.0
 ROLE = "supaclaw"
+PRIMARY = "no primary for target_session_attrs"
 RAISES = """
 create function supaclaw.chaos() returns trigger language plpgsql as $$
 begin raise exception 'made by a test' using errcode = '{state}'; end $$;
@@ -72,6 +76,25 @@ class Refuser:
             async with self.scene.process.connected() as conn:
                 await conn.execute("set default_transaction_read_only = off")
                 await conn.execute(mended)
+
+    @asynccontextmanager
+    async def flapping(self) -> AsyncIterator[None]:
+        """Every half second another thing, then nothing."""
+
+        async def flap() -> None:
+            for state, words in itertools.cycle(
+                [("28000", b""), ("XX000", b"BEGIN;"), ("57P03", b""), ("42501", b"inbox")]
+            ):
+                self.scene.proxy.refusal = Refusal(state, "flapping", words)
+                self.scene.proxy.drop()
+                await asyncio.sleep(0.5)
+                self.scene.proxy.refusal = None
+                await asyncio.sleep(0.3)
+
+        flapping = asyncio.create_task(flap())
+        yield
+        flapping.cancel()
+        self.scene.proxy.refusal = None
 
     @asynccontextmanager
     async def pooler(self, state: str, text: str, words: bytes = b"") -> AsyncIterator[None]:
@@ -137,6 +160,9 @@ LONG: dict[str, Refused] = {
         for state in ("XX000", "P0001", "0A000")
     },
     "not valid for any": raising("23514", "inbox"),
+    "members": lambda to: to.altered(f"revoke {MEMBERS} from {ROLE}", f"grant {MEMBERS} to {ROLE}"),
+    "flapping": lambda to: to.flapping(),
+    PRIMARY: setting("default_transaction_read_only", "on"),
     "pg_hba": lambda to: to.pooler("28000", "pg_hba.conf rejects connection"),
     "pooler at login": lambda to: to.pooler("XX000", "server_login_retry: too many"),
     "pooler at begin": lambda to: to.pooler("XX000", "no more connections allowed", b"BEGIN;"),
@@ -151,6 +177,8 @@ LONG: dict[str, Refused] = {
 async def test_what_is_said_while_it_refuses_is_answered_after_it(
     scene: Scene, judge: Judge, server: Server, how: str
 ) -> None:
+    if how == PRIMARY:
+        scene.process.environ["SUPACLAW_DATABASE_URL"] += "&target_session_attrs=read-write"
     await scene.process.start()
     await scene.people.go_on(1.0)
     async with (QUICK | LONG)[how](Refuser(scene, server)):
@@ -158,3 +186,18 @@ async def test_what_is_said_while_it_refuses_is_answered_after_it(
         assert scene.process.running.returncode is None
     await scene.close(judge, Fault.REFUSES, time.time(), how)
     assert not [sent.text for sent in scene.telegram.sent if "put aside" in sent.text or "attempts failed" in sent.text]
+
+
+@pytest.mark.chaos
+@pytest.mark.fault(Fault.REFUSES)
+async def test_a_kill_and_a_start_while_it_refuses_lose_nothing(scene: Scene, judge: Judge, server: Server) -> None:
+    await scene.process.start()
+    await scene.people.go_on(1.0)
+    async with Refuser(scene, server).pooler("28000", "role may not log in"):
+        for _ in range(3):
+            await scene.people.go_on(2.0, pause=0.4)
+            await scene.process.kill()
+            await scene.process.spawn()
+        await scene.process.hears("start.waits")
+    await scene.process.hears("ready")
+    await scene.close(judge, Fault.REFUSES, time.time(), "kills while it refuses", tries=3)

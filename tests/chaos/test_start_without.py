@@ -56,6 +56,10 @@ async def waits(scene: Scene) -> int:
     return port
 
 
+async def is_well(process: GatewayProcess, port: int) -> bool:
+    return await health(process, port) == "ok\n"
+
+
 async def is_waiting(process: GatewayProcess, port: int) -> bool:
     return await health(process, port) == "waiting\n"
 
@@ -80,7 +84,7 @@ async def test_a_start_without_it_waits_and_then_works(scene: Scene, judge: Judg
     made = REFUSALS[how](scene.proxy)
     if asyncio.iscoroutine(made):
         await made
-    await waits(scene)
+    port = await waits(scene)
     await scene.people.go_on(WHILE if how == "away" else 3.0, pause=1.0)
     said = [line for line in scene.process.told if "start.waits" in line]
     assert len(said) == 1 + int(how == "away" and WHILE > 60)
@@ -89,6 +93,7 @@ async def test_a_start_without_it_waits_and_then_works(scene: Scene, judge: Judg
     if how == "away":
         await scene.proxy.listen()
     await scene.process.hears("ready")
+    assert await holds(lambda: is_well(scene.process, port), 15)
     await scene.close(judge, Fault.START_WITHOUT, time.time(), how)
 
 

@@ -34,6 +34,7 @@ def of_state(state: str, text: str = "said the server") -> asyncpg.PostgresError
         (of_state("57014"), DatabaseDown),
         (exceptions.TargetServerAttributeNotMatched("None of the hosts match read-write"), DatabaseDown),
         (exceptions.ProtocolError("garbage"), DatabaseDown),
+        (of_state("08P01", "unsupported startup parameter: search_path"), OwnerMustAct),
         (of_state("SW001", "run lost"), RunLost),
         (of_state("SW002", "run this"), OwnerMustAct),
     ],
@@ -49,6 +50,7 @@ def test_what_asyncpg_raises_becomes_ours(foreign: Exception, ours: type[Supacla
     "bug",
     [
         of_state("22021"),
+        of_state("42601"),
         of_state("23505"),
         of_state("54000"),
         exceptions.InterfaceError("another operation is in progress"),
