@@ -255,7 +255,7 @@ class Fault(StrEnum):
     SPARSE = (
         "sparse",
         58,
-        "a workspace of sparse files, pipes, 1,000 levels, 200 hard links",
+        "a workspace of sparse files, pipes, 300 levels, 200 hard links",
         "a checkpoint takes what it may, says what it left out and goes on next time",
         ("tests/workspace/test_checkpoints.py",),
     )
