@@ -7,7 +7,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -79,7 +79,8 @@ async def test_what_is_deleted_while_it_runs_stops_nothing(
     faults = [(name, damage) for name in FILES for damage in DAMAGES] + [(name, gone) for name in FOLDERS]
     chance.shuffle(faults)
     for name, damage in faults:
-        damage(embedded.data / name)
+        with suppress(OSError):  # its folder may be a pipe by now
+            damage(embedded.data / name)
         people.say()
         await asyncio.sleep(0.7)
     assert embedded.running.returncode is None
@@ -89,7 +90,7 @@ async def test_what_is_deleted_while_it_runs_stops_nothing(
     judge(Fault.DELETED, await ledger.count(people.said, tries=len(faults)))
     assert settled
     assert (embedded.data / "health").is_file()
-    assert "healthy" in (await embedded.command("status")).told or embedded.running.returncode is None
+    assert (await embedded.command("status")).code == 0
     await embedded.terminate()
     await embedded.start()
     people.say()

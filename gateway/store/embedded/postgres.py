@@ -55,7 +55,8 @@ class EmbeddedPostgres:
             await asyncio.to_thread(ensure_cluster, self._folder, self._keys)
             return await self._bring_up()
         except OSError as error:
-            raise OwnerMustAct(f"The embedded database cannot be used: {error}") from error
+            fix = "; move away what is in its place" if isinstance(error, FileExistsError) else ""
+            raise OwnerMustAct(f"The embedded database cannot be used: {error}{fix}") from error
 
     async def stop(self) -> None:
         """End the server: connections are cut, committed data is safe."""
@@ -137,9 +138,8 @@ class EmbeddedPostgres:
         except (OSError, CannotConnectNowError, PostgresConnectionError):
             return False
         except asyncpg.PostgresError as error:
-            raise OwnerMustAct(
-                f"{self._keys} does not fit the database in {self._folder}: {error}; restore it from a backup"
-            ) from error
+            fix = "put the old files back, or restore a backup into another data folder"
+            raise OwnerMustAct(f"{self._keys} does not fit the database in {self._folder}: {error}; {fix}") from error
         try:
             complete = await connection.fetchval(_COMPLETE, MEMBERS)
             await connection.close()
