@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from gateway.config.files import read_regular
+from gateway.config.files import clear_way, read_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.embedded.cluster import SOCKETS, give, opened, reach
 from gateway.store.embedded.programs import Programs, find_programs, service_uid
@@ -61,10 +61,8 @@ class Postmaster:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the server's socket is gone: only another start makes one. A pipe as pid file would stop it too."""
-        pid_file = self._folder / _PID_FILE
-        if os.path.lexists(pid_file) and not pid_file.is_file():
-            pid_file.replace(pid_file.with_name(f"{_PID_FILE}.aside"))  # the server ends when it finds none
+        """Whether the server's socket is gone: only another start makes one. A pipe as pid file would hang it."""
+        clear_way(self._folder / _PID_FILE)  # the server ends when it finds none
         return self.says_ready and not (self._folder / SOCKETS / SOCKET).is_socket()
 
     def launch(self, programs: Programs, since: int | None) -> int | None:
@@ -87,6 +85,7 @@ class Postmaster:
 
     def ask_to_stop(self, mode: Literal["fast", "immediate"]) -> str:
         """Signal the server and return at once with what went wrong, if anything did."""
+        clear_way(self._folder / _PID_FILE)
         with opened(self._folder) as folder:
             where = reach(self._folder, folder)
             done = self.programs().run(
