@@ -11,7 +11,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
 
-from gateway.config.durable import make_once, overwrite
+from gateway.config.durable import make_once
+from gateway.config.files import read_regular, write_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.llm.client import Description
 
@@ -75,21 +76,17 @@ def url(listening: socket.socket) -> str:
 def local_token(data: Path) -> str:
     """The credential of programs on this machine that may read the data folder; a new one at every start."""
     token = f"claw_{token_urlsafe(32)}"
-    path = data / "keys" / "local-token"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600)) as file:
-        overwrite(file.fileno(), f"{token}\n".encode())
+    write_regular(data / "keys" / "local-token", f"{token}\n".encode())
     return token
 
 
 def page_name(data: Path) -> str:
     """The page's host name on this machine, the same at every start; no other program can guess it."""
     path = data / "keys" / "page-name"
-    with suppress(FileNotFoundError):
-        if _PAGE.fullmatch(name := path.read_text(errors="replace").strip()):
+    with suppress(OSError):
+        if _PAGE.fullmatch(name := read_regular(path, 100).decode("ascii", "ignore").strip()):
             return name
-    path.unlink(missing_ok=True)
-    make_once(path, (name := f"claw-{token_hex(10)}.localhost").encode())
+    make_once(path, (name := f"claw-{token_hex(10)}.localhost").encode(), os.replace)
     return name
 
 

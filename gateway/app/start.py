@@ -11,16 +11,19 @@ from functools import partial
 from gateway.app.archive.place import check_finished
 from gateway.app.current import Current
 from gateway.app.database import postgres
+from gateway.app.descriptors import allow_descriptors
 from gateway.app.gateway import TOLD, Gateway
+from gateway.app.keeping import EVERY_SECONDS, Keeping
 from gateway.app.local import listening, reserved, url
 from gateway.app.upgrade import taken_over
 from gateway.app.waiting import Waiting
 from gateway.app.wiring import Parts
+from gateway.background.upkeep import Periodic, kept_up
 from gateway.config.channels import enabled_channels
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
-from gateway.config.instance import hold_instance, instance_id, record_address
+from gateway.config.instance import Hold, hold_instance, instance_id
 from gateway.config.load import load
 from gateway.config.model import Config
 from gateway.config.starts import Starts, record_start, record_stop
@@ -41,26 +44,27 @@ def run(environment: Environment) -> int:
     import uvloop
 
     faulthandler.enable()
+    allow_descriptors()
     config = load(environment.config, os.environ)
     failpoints = Failpoints(environment.fail)
     mask = SecretMask()
-    with hold_instance(environment.data), logging_to(environment.data / "logs", mask):
+    with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
         check_finished(environment.data)
         starts = record_start(environment.data, SystemClock())
-        uvloop.run(_serve(environment, config, failpoints, mask, starts))
+        uvloop.run(_serve(environment, config, failpoints, mask, starts, hold))
         record_stop(environment.data)
     return 0
 
 
 async def _serve(
-    environment: Environment, config: Config, failpoints: Failpoints, mask: SecretMask, starts: Starts
+    environment: Environment, config: Config, failpoints: Failpoints, mask: SecretMask, starts: Starts, hold: Hold
 ) -> None:
     """Start, run, stop. What is slow to import is imported in a thread while Postgres starts."""
     stop, clock = _stop_signal(), SystemClock()
     async with AsyncExitStack() as stack:
         socket = stack.enter_context(listening(config.web.host, config.web.port))
         stack.enter_context(reserved(socket))
-        record_address(environment.data, url(socket))
+        hold.record(url(socket))
         preloaded = asyncio.create_task(asyncio.to_thread(preload, enabled_channels(config.channels)), name="preload")
         stack.callback(preloaded.cancel)
         waiting = Waiting(socket, environment.data, clock)
@@ -82,6 +86,9 @@ async def _serve(
             current = Current(config, await build_client(config.models, os.environ, clock))
             await preloaded
             parts = Parts(environment, current, database, people, instance, failpoints, starts, stop, clock)
+            keeping = Keeping(environment, hold, parts.notices.tell_owner)
+            kept = Periodic("kept files", EVERY_SECONDS, keeping.look)
+            stack.callback(asyncio.create_task(kept_up(kept.name, kept.run), name=kept.name).cancel)
             gateway = Gateway(parts, mask)
             doors = await waiting.until(stack, lambda _: gateway.prepare())
             return partial(gateway.run, doors, Listener(dsn, TOLD, gateway.heard, gateway.listening), socket)

@@ -37,7 +37,8 @@ def backup(
         saved = asyncio.run(back_up(environment, config, file, reached, force=force, with_secrets=with_secrets))
     echo(f"{file}: {saved}, {file.stat().st_size / 1e6:.1f} MB")
     if saved.skipped:
-        echo(f"{saved.skipped} entries were skipped: links that point outside their folder, pipes and sockets")
+        kinds = "links that point outside their folder, pipes, sockets and files that are mostly holes"
+        echo(f"{saved.skipped} entries were skipped: {kinds}")
     if saved.left_out:
         echo(f"secrets not included: {', '.join(saved.left_out)}")
     if with_secrets:

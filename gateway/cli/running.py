@@ -10,6 +10,7 @@ from urllib.request import Request, urlopen
 from pydantic import JsonValue, TypeAdapter
 
 from gateway.config.environment import Environment
+from gateway.config.files import read_regular
 from gateway.config.instance import address as address_on_record
 from gateway.config.instance import holder
 from gateway.config.load import load
@@ -56,7 +57,7 @@ def local_token(environment: Environment) -> str:
     """The credential for programs on this machine; raises `OwnerMustAct` if it cannot be read."""
     path = environment.data / "keys" / "local-token"
     try:
-        return path.read_text(encoding="ascii").strip()
+        return read_regular(path, 100).decode().strip()
     except FileNotFoundError:
         raise OwnerMustAct(f"nothing runs on {environment.data} yet; `supaclaw up` starts the gateway") from None
     except OSError as error:

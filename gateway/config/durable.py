@@ -3,18 +3,23 @@
 import errno
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from gateway.config.files import clear_way
 from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PROBE = 2**20
 
 
-def make_once(path: Path, data: bytes) -> None:
-    """Make a private file, on disk with its name, unless there is one; a crash or a second process leaves no half."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+def make_once(path: Path, data: bytes, put: Callable[[str, Path], None] = os.link) -> None:
+    """Make a private file, on disk with its name, unless there is one; a crash or a second process leaves no half.
+
+    With `os.replace`, also if there is one.
+    """
+    clear_way(path)
     handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -22,9 +27,10 @@ def make_once(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(handle)
         with suppress(FileExistsError):
-            os.link(draft, path)
+            put(draft, path)
     finally:
-        os.unlink(draft)
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
     sync(path.parent)
     with suppress(PermissionError):
         sync(path.parent.parent)
@@ -37,12 +43,6 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def overwrite(handle: int, data: bytes) -> None:
-    """Replace what a small file holds in the room that it has: it works on a full disk, if anything was in it."""
-    os.pwrite(handle, data, 0)
-    os.truncate(handle, len(data))
 
 
 def disk_full(error: BaseException) -> bool:

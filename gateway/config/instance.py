@@ -5,10 +5,12 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from os.path import samestat
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from gateway.config.durable import blame, make_once, overwrite
+from gateway.config.durable import blame, make_once
+from gateway.config.files import clear_way, overwrite, read_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import InstanceId
 
@@ -16,29 +18,58 @@ _LOCK_TRIES = 10
 """`holder` takes the lock for an instant, which must not make a start fail."""
 
 
-@contextmanager
-def hold_instance(data: Path) -> Iterator[None]:
-    """Lock the data directory; raises `OwnerMustAct` if a gateway holds it. A process that dies releases the lock."""
-    data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(_lock(data), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        if not any(_try_lock(handle) for _ in range(_LOCK_TRIES)):
-            raise OwnerMustAct(f"a gateway already runs on {data} (pid {holder(data)}); `supaclaw down` stops it")
+class Hold:
+    """The lock, and what is recorded in its file: the process id, then the URL."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._record = f"{os.getpid()}\n"
+        self._handle: int | None = None
+
+    def record(self, url: str) -> None:
+        """Record the URL of this gateway too."""
+        self._record += f"{url}\n"
+        self.keep()
+
+    def keep(self) -> None:
+        """Write the file again if it is not as it was left; raises `OwnerMustAct` if another gateway has it."""
+        path = _lock(self._data)
+        handle = self._handle
+        if handle is None or not os.path.exists(path) or not samestat(os.fstat(handle), os.stat(path)):
+            handle = self._take(path)
+        elif _record(self._data) == self._record.splitlines():
+            return
         try:
-            overwrite(handle, f"{os.getpid()}\n".encode())
+            overwrite(handle, self._record.encode())
         except OSError as error:
-            raise blame(error)(
-                f"{_lock(data)} cannot be written ({error.strerror}): make room and start again"
-            ) from error
-        yield
+            raise blame(error)(f"{path} cannot be written ({error.strerror}): make room and start again") from error
+
+    def release(self) -> None:
+        """Let others have it."""
+        if self._handle is not None:
+            os.close(self._handle)
+
+    def _take(self, path: Path) -> int:
+        clear_way(path)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        if not any(_try_lock(handle) for _ in range(_LOCK_TRIES)):
+            os.close(handle)
+            running = f"a gateway already runs on {self._data} (pid {holder(self._data)})"
+            raise OwnerMustAct(f"{running}; `supaclaw down` stops it")
+        self.release()
+        self._handle = handle
+        return handle
+
+
+@contextmanager
+def hold_instance(data: Path) -> Iterator[Hold]:
+    """Lock the data directory; raises `OwnerMustAct` if a gateway holds it. A process that dies releases the lock."""
+    hold = Hold(data)
+    try:
+        hold.keep()
+        yield hold
     finally:
-        os.close(handle)
-
-
-def record_address(data: Path, url: str) -> None:
-    """Record the URL of this gateway; the caller holds the lock."""
-    with _lock(data).open("a", encoding="ascii") as file:
-        file.write(f"{url}\n")
+        hold.release()
 
 
 def holder(data: Path) -> int | None:
@@ -55,11 +86,10 @@ def address(data: Path) -> str | None:
 def instance_id(data: Path) -> InstanceId:
     """The id of this data directory's gateway, stable across restarts; the caller holds the lock."""
     path = data / "instance"
-    with suppress(FileNotFoundError, ValueError):
-        return InstanceId(UUID(path.read_text(encoding="ascii").strip()))
+    with suppress(OSError, ValueError):
+        return InstanceId(UUID(read_regular(path, 100).decode().strip()))
     identity = InstanceId(uuid4())
-    path.unlink(missing_ok=True)
-    make_once(path, f"{identity}\n".encode())
+    make_once(path, f"{identity}\n".encode(), os.replace)
     return identity
 
 
@@ -70,8 +100,8 @@ def _lock(data: Path) -> Path:
 def _record(data: Path) -> list[str]:
     """The lines recorded by the running gateway: process id, URL. Empty if none is running."""
     try:
-        handle = os.open(_lock(data), os.O_RDONLY)
-    except FileNotFoundError:
+        handle = os.open(_lock(data), os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
         return []
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,6 +1,8 @@
 """Loads config.json: references, environment, validation; reports all problems at once."""
 
+import errno
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -8,6 +10,7 @@ from typing import NoReturn
 from pydantic import JsonValue, ValidationError
 
 from gateway.config.environment import Environment
+from gateway.config.files import read_regular
 from gateway.config.model import Config
 from gateway.config.problems import explain
 from gateway.config.references import Lookup, resolve
@@ -21,16 +24,22 @@ def secrets_unavailable(name: str) -> NoReturn:
 
 def load(path: Path, environ: Mapping[str, str], secrets: Lookup = secrets_unavailable) -> Config:
     """Load the configuration at `path`, or the defaults without a file; raises `ConfigError`, one line per problem."""
-    return parse(read(path) or "{}", environ, secrets, source=path.name)
+    text = read(path)
+    return parse("{}" if text is None else text, environ, secrets, source=path.name)
 
 
 def read(path: Path) -> str | None:
-    """The text of the file, None if it does not exist; raises `ConfigError`."""
+    """The text of the file, None if it does not exist.
+
+    Raises `ConfigError`, or `OSError` when too many files are open.
+    """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_regular(path).decode("utf-8-sig")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
         raise ConfigError(f"{path}: cannot be read: {_reason(error)}") from error
 
 
@@ -57,7 +66,7 @@ def parse_json(text: str, source: str = "config.json") -> dict[str, JsonValue]:
         raise ConfigError(f"{source}: line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
         raise ConfigError(f"{source}: nested too deeply") from None
-    except ConfigError as error:
+    except (ConfigError, ValueError) as error:  # also a number of too many digits
         raise ConfigError(f"{source}: {error}") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{source}: must be an object {{ … }}")
@@ -67,8 +76,7 @@ def parse_json(text: str, source: str = "config.json") -> dict[str, JsonValue]:
 def _without_repeats(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     keys = dict(pairs)
     if len(keys) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
+        [(repeated, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise ConfigError(f"the key {repeated!r} appears twice in one object; keep one")
     return keys
 

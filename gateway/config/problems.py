@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 KeyPath = tuple[int | str, ...]
+SHOWN = 20
 
 _ALLOWED = {
     "missing": "is required",
@@ -38,8 +39,10 @@ _KINDS = {
 
 
 def explain(error: ValidationError, root: type[BaseModel], prefix: KeyPath = ()) -> list[str]:
-    """One line per problem; `prefix` is the path of the model `root` in config.json."""
-    return [_line(details, root, prefix) for details in error.errors(include_url=False, include_input=False)]
+    """One line per problem, for the first ones; `prefix` is the path of the model `root` in config.json."""
+    problems = error.errors(include_url=False, include_input=False)[:SHOWN]
+    more = error.error_count() - len(problems)
+    return [_line(details, root, prefix) for details in problems] + [f"and {more:,} more problems"] * bool(more)
 
 
 def dotted(path: KeyPath) -> str:

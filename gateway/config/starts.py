@@ -1,6 +1,5 @@
 """The record of starts in the data folder, to detect crashes."""
 
-import os
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import structlog
 from pydantic import AwareDatetime, BaseModel, ValidationError
 
+from gateway.config.files import read_regular, replace_regular
 from gateway.domain.clock import Clock
 
 MAX_RECORDS = 100
@@ -91,7 +91,7 @@ def _within(ends: tuple[datetime, ...], now: datetime, within: timedelta) -> int
 
 def _read(data: Path) -> _Record:
     try:
-        return _Record.model_validate_json(_file(data).read_bytes())
+        return _Record.model_validate_json(read_regular(_file(data)))
     except FileNotFoundError:
         return _Record()
     except (OSError, ValidationError) as exc:
@@ -101,11 +101,8 @@ def _read(data: Path) -> _Record:
 
 def _write(data: Path, record: _Record) -> None:
     """Replace the file without fsync: losing the record in a power cut is acceptable."""
-    beside = _file(data).with_suffix(".new")
     try:
-        with open(beside, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-            file.write(record.model_dump_json())
-        beside.replace(_file(data))
+        replace_regular(_file(data), record.model_dump_json().encode())
     except OSError as exc:
         log.warning("starts.unwritable", file=str(_file(data)), error=exc.strerror, hint="free space or fix its mode")
 

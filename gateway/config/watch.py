@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import structlog
 
@@ -15,7 +15,12 @@ from gateway.domain.errors import ConfigError
 
 log = structlog.get_logger("config")
 
+LONGEST = 3_000
+"""Characters of problems that are told."""
+
 Value = TypeVar("Value")
+_Found: TypeAlias = tuple[str | None, str]
+"""The text of the file, and why it cannot be read."""
 
 
 @dataclass(slots=True)
@@ -32,7 +37,7 @@ class ConfigWatch:
     _on_rejected: Callable[[str], Awaitable[None]]
     _look_every: float = 5.0
     _subscribers: list[Callable[[Config], Awaitable[None]]] = field(default_factory=list)
-    _seen: str | None = None
+    _seen: _Found = (None, "")
 
     def subscribe(self, callback: Callable[[Config], Awaitable[None]]) -> None:
         """Call `callback` with each later configuration; its errors are logged and do not affect the others."""
@@ -46,22 +51,34 @@ class ConfigWatch:
                 await self.look()
 
     async def look(self) -> None:
-        """Read the file once; does nothing if its text has not changed."""
+        """Read the file once; does nothing if it has not changed since."""
         try:
-            text = read(self._path)
-            if text == self._seen:
-                return
-            self._seen = text
-            config = self._parsed(text)
+            found = await asyncio.to_thread(self._read)
+        except OSError as error:
+            log.warning("config.not_looked_at", error=str(error))
+            return
+        if found == self._seen:
+            return
+        self._seen = found
+        try:
+            config = await asyncio.to_thread(self._parsed, found)
         except ConfigError as error:
-            log.warning("config.rejected", problem=str(error))
-            await _call(self._on_rejected, f"{error}\nThe last good configuration stays in force.")
+            problem = str(error)[:LONGEST]
+            log.warning("config.rejected", problem=problem)
+            await _call(self._on_rejected, f"{problem}\nThe last good configuration stays in force.")
         else:
             await self._apply(config)
 
-    def _parsed(self, text: str | None) -> Config:
+    def _read(self) -> _Found:
+        try:
+            return read(self._path), ""
+        except ConfigError as error:
+            return None, str(error)
+
+    def _parsed(self, found: _Found) -> Config:
+        text, problem = found
         if text is None:
-            raise ConfigError(f"{self._path} is gone")
+            raise ConfigError(problem or f"{self._path} is gone")
         return self._parse(text)
 
     async def _apply(self, config: Config) -> None:

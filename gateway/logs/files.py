@@ -86,6 +86,9 @@ class LogFiles:
                 self._day = day
             path = trail.path(day)
             handle = self._handles.pop(path) if path in self._handles else _opened(path)
+            if not _leads_to(path, handle):
+                os.close(handle)
+                handle = _opened(path)
             self._handles[path] = handle
             self.close(self._most_open)
             _append(handle, line)
@@ -101,10 +104,19 @@ def _opened(path: Path) -> int:
     if not path.parent.is_dir():
         for folder in reversed(path.parents):
             folder.mkdir(mode=0o700, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+    if os.path.lexists(path) and not os.path.isfile(path):
+        path.replace(path.with_name(f"{path.name}.aside"))
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)
     if path.name.startswith("gateway-"):
         _lead(path.with_name("gateway.log"), path.name)
     return handle
+
+
+def _leads_to(path: Path, handle: int) -> bool:
+    """Whether this is still the file of that name: somebody may delete or replace it."""
+    with suppress(OSError):
+        return os.path.samestat(os.stat(path), os.fstat(handle))
+    return False
 
 
 def _lead(link: Path, target: str) -> None:

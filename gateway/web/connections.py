@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,8 @@ class Connections:
 
     def __init__(self, *, proxied: bool) -> None:
         self._proxied = proxied
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._most = ALL if allowed == resource.RLIM_INFINITY else min(ALL, allowed // 2)
         self._waiting: dict[Connection, str | None] = {}
         self._admitted: dict[Connection, str] = {}
         self.lingering: set[Connection] = set()
@@ -57,7 +60,7 @@ class Connections:
         own = [each for each, whose in self._waiting.items() if whose == client]
         if client is not None and len(own) > WAITING:
             own[0].cut()
-        elif len(self._waiting) + len(self._admitted) > ALL:
+        elif len(self._waiting) + len(self._admitted) > self._most:
             next(iter(self._waiting)).cut()
 
     def admit(self, connection: "Connection", account: str) -> bool:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from gateway.domain.principals import Label
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
 
+MOST = 1024**3
+"""Bytes of a file that tools read; hashing them takes seconds."""
+
 _CHUNK = 1024 * 1024
 
 
@@ -31,9 +34,14 @@ class Page:
     label: Label = Label.UNTRUSTED
 
 
-def read_piece(file: int, limit: int, offset: int = 0) -> Piece:
-    """At most `limit` bytes from `offset`. They are hashed as they are read: no change comes in between."""
+def read_piece(file: int, limit: int, offset: int = 0, most: int = MOST) -> Piece:
+    """At most `limit` bytes from `offset`. They are hashed as they are read: no change comes in between.
+
+    Raises `WorkspaceError` for a file of more than `most` bytes.
+    """
     digest, kept, at = hashlib.sha256(), [], 0
+    if (size := os.fstat(file).st_size) > most:
+        raise WorkspaceError("too_large", f"It has {size / 1e6:.0f} MB; at most {most / 1e6:.0f} MB are read.")
     while chunk := os.pread(file, _CHUNK, at):
         digest.update(chunk)
         kept.append(chunk[max(0, offset - at) : max(0, offset + limit - at)])

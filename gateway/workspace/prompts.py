@@ -10,6 +10,8 @@ from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.tree import Workspace
 
 MAX_CHARS = 20_000
+MAX_BYTES = 1024 * 1024
+"""A longer file is not read at all, for it is hashed while a turn waits."""
 
 _Stamp: TypeAlias = tuple[int, int, int]
 
@@ -81,7 +83,7 @@ def _stamp(workspace: Workspace, path: str) -> _Stamp | None:
 
 def _read(workspace: Workspace, path: str, _stamp: _Stamp) -> PersonaFile:
     try:
-        found = workspace.head(path, MAX_CHARS * 4)
+        found = workspace.head(path, MAX_CHARS * 4, MAX_BYTES)
     except WorkspaceError as error:
         return PersonaFile(path, f"[{path} could not be read: {error}]")
     if found is None:

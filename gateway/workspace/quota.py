@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 
 from gateway.workspace.atomic import TEMPORARY
-from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.paths import MAX_LEVELS, WorkspaceError
 
 ENTRY_BYTES = 4096
 """Counted for each file and folder besides its content."""
@@ -39,11 +39,14 @@ class Quota:
 
 
 def size_of(root: Path) -> int:
-    """Bytes below; a file being written, and what is gone meanwhile, do not count."""
+    """Bytes below, but for holes; a file being written, and what is gone meanwhile, do not count."""
     size = 0
     for folder, folders, names in os.walk(root):
         size += ENTRY_BYTES * len(folders)
+        if folder.count(os.sep) > MAX_LEVELS:
+            folders.clear()
         for name in (name for name in names if not name.startswith(TEMPORARY)):
             with suppress(OSError):
-                size += ENTRY_BYTES + os.lstat(os.path.join(folder, name)).st_size
+                status = os.lstat(os.path.join(folder, name))
+                size += ENTRY_BYTES + min(status.st_size, status.st_blocks * 512)
     return size

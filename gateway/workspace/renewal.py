@@ -11,6 +11,7 @@ import structlog
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
 from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.prompts import MAX_BYTES
 from gateway.workspace.template import RELEASED, TEMPLATE, template_files
 from gateway.workspace.tree import Workspace
 
@@ -89,7 +90,7 @@ def renewals(workspace: Workspace, template: Path = TEMPLATE) -> Iterator[Renewa
     for source in template_files(template):
         for path in (str(source), f".agents/{source}"):
             with suppress(WorkspaceError):
-                if (mine := workspace.head(path, _LONGEST)) is not None:
+                if (mine := workspace.head(path, _LONGEST, MAX_BYTES)) is not None:
                     yield from _renewal(template, source, path, mine.data.decode("utf-8", "replace"))
                     break
 

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from gateway.domain.principals import Label
 from gateway.workspace.atomic import TEMPORARY, replace_file
 from gateway.workspace.descent import explained, open_file, open_folder
-from gateway.workspace.pages import Page, Piece, decode_text, page_of, read_bytes, read_piece
+from gateway.workspace.pages import MOST, Page, Piece, decode_text, page_of, read_bytes, read_piece
 from gateway.workspace.paths import INSTRUCTIONS, WorkspaceError, WorkspacePath, folded
 from gateway.workspace.quota import Quota
 
@@ -92,9 +92,9 @@ class Workspace:
         page = await asyncio.to_thread(self._read, where, read)
         return page and replace(page, label=await self.labels.of(str(where), page.sha256))
 
-    def head(self, path: str, limit: int) -> Piece | None:
-        """Read the first `limit` bytes; None if there is no file. Blocks: small files only."""
-        return self._read(WorkspacePath.parse(path), lambda file: read_piece(file, limit))
+    def head(self, path: str, limit: int, most: int = MOST) -> Piece | None:
+        """Read the first `limit` bytes of a file of at most `most`; None if there is no file. Blocks."""
+        return self._read(WorkspacePath.parse(path), lambda file: read_piece(file, limit, most=most))
 
     async def content(self, path: str, limit: int) -> bytes | None:
         """Read the first `limit` bytes; None if the file does not exist."""

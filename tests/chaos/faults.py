@@ -245,6 +245,39 @@ class Fault(StrEnum):
         "the database is away, refuses or vanishes while the gateway starts",
         "it waits, says so, and starts when it can; SIGTERM ends it",
     )
+    DELETED = (
+        "deleted",
+        56,
+        "files of a running instance deleted, or replaced by folders, pipes, links",
+        "restored or told; everything else goes on",
+        (
+            "tests/app/test_keeping.py",
+            "tests/config/test_files.py",
+            "tests/store/embedded/test_postgres.py::test_a_server_whose_socket_was_deleted_is_started_again",
+            "tests/store/embedded/test_postgres.py::test_a_start_finds_a_server_whose_socket_was_deleted",
+        ),
+    )
+    CONFIG_REPLACED = (
+        "config.replaced",
+        57,
+        "config.json replaced by a pipe, a device, 50 MB of blanks, a folder, a loop",
+        "the last good one stays, told once; the event loop does not wait, memory +20 MB at most",
+        ("tests/config/test_watch.py",),
+    )
+    SPARSE = (
+        "sparse",
+        58,
+        "a workspace of sparse files, pipes, 300 levels, 200 hard links",
+        "a checkpoint takes what it may, says what it left out and goes on next time",
+        ("tests/workspace/test_checkpoints.py",),
+    )
+    DESCRIPTORS = (
+        "descriptors",
+        59,
+        "64 or 128 descriptors, and 300 connections that take them",
+        "64: one line with the number needed; 128: works and recovers",
+        ("tests/app/test_descriptors.py",),
+    )
     POWER_CUT = (
         "power-cut",
         60,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.running import web_address
-from gateway.config.instance import hold_instance, record_address
+from gateway.config.instance import hold_instance
 from gateway.config.model import Web
 from tests.cli.conftest import Supaclaw
 
@@ -75,8 +75,8 @@ def test_a_gateway_is_found_where_it_runs_whatever_the_environment_says(
     supaclaw: Supaclaw, place: Path, running: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running["GET /api/status"] = '{"version": "0.1.0"}'
-    with hold_instance(place / "data"):
-        record_address(place / "data", f"http://127.0.0.1:{os.environ['SUPACLAW_PORT']}")
+    with hold_instance(place / "data") as hold:
+        hold.record(f"http://127.0.0.1:{os.environ['SUPACLAW_PORT']}")
         monkeypatch.setenv("SUPACLAW_PORT", "1")
 
         assert supaclaw("status").out == "version: 0.1.0\n"

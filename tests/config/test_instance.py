@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.instance import address, hold_instance, holder, instance_id, record_address
+from gateway.config.instance import address, hold_instance, holder, instance_id
 from gateway.domain.errors import OwnerMustAct
 
 HOLD = """
@@ -31,9 +31,9 @@ def test_the_holder_is_known_by_its_process_id_until_it_lets_go(tmp_path: Path) 
 
 
 def test_where_it_is_reached_is_known_until_it_lets_go(tmp_path: Path) -> None:
-    with hold_instance(tmp_path):
+    with hold_instance(tmp_path) as hold:
         assert address(tmp_path) is None
-        record_address(tmp_path, "http://127.0.0.1:8801")
+        hold.record("http://127.0.0.1:8801")
 
         assert (holder(tmp_path), address(tmp_path)) == (os.getpid(), "http://127.0.0.1:8801")
 

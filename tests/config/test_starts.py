@@ -1,3 +1,5 @@
+import os
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -103,11 +105,20 @@ def test_a_damaged_record_begins_anew(tmp_path: Path, clock: Hands, damage: byte
 
 
 def test_a_record_that_cannot_be_read_or_written_stops_nothing(tmp_path: Path, clock: Hands) -> None:
-    (tmp_path / "starts").mkdir()
-    assert crash(tmp_path, clock, 2) == Starts()
-    record_stop(tmp_path)
-    record_told(tmp_path, clock)
-    assert crash(tmp_path / "missing", clock, 2) == Starts()
+    (tmp_path / "file").touch()
+    assert crash(tmp_path / "file", clock, 2) == Starts()
+    record_stop(tmp_path / "file")
+    record_told(tmp_path / "file", clock)
+
+
+@pytest.mark.parametrize("kind", [os.mkfifo, os.mkdir, lambda path: os.symlink(path, path)])
+def test_what_is_in_the_place_of_the_record_is_moved_aside(
+    tmp_path: Path, clock: Hands, kind: Callable[[Path], None]
+) -> None:
+    kind(tmp_path / "starts")
+    crash(tmp_path, clock, 2)
+    assert crash(tmp_path, clock, 1).in_a_row == 2
+    assert os.path.lexists(tmp_path / "starts.aside")
 
 
 def test_the_record_stays_small(tmp_path: Path, clock: Hands) -> None:

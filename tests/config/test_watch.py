@@ -1,5 +1,7 @@
 import asyncio
-from collections.abc import AsyncIterator
+import errno
+import os
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -7,9 +9,16 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict, WrappedLogger
 
+from gateway.config.channels import check_channels
 from gateway.config.load import parse
 from gateway.config.model import Config
 from gateway.config.watch import ConfigWatch
+
+
+def checked(text: str) -> Config:
+    config = parse(text, {})
+    check_channels(config)
+    return config
 
 
 class Watched:
@@ -21,7 +30,7 @@ class Watched:
             self.path.write_text(text)
         self.configs: asyncio.Queue[Config] = asyncio.Queue()
         self.rejections: asyncio.Queue[str] = asyncio.Queue()
-        self.watch = ConfigWatch(self.path, Config(), lambda text: parse(text, {}), self.rejections.put, 0.1)
+        self.watch = ConfigWatch(self.path, Config(), checked, self.rejections.put, 0.1)
         self.watch.subscribe(self.configs.put)
 
     async def write(self, text: str) -> None:
@@ -176,3 +185,78 @@ async def test_where_the_system_reports_nothing_the_file_is_read_at_intervals(tm
             config = await watched.configs.get()
 
     assert config.compaction.at_tokens == 5
+
+
+def zeros(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def blanks(path: Path) -> None:
+    path.write_bytes(b" " * 50_000_000)
+
+
+def holes(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 2**40)
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (os.mkfifo, "not a regular file"),
+        (zeros, "not a regular file"),
+        (os.mkdir, "Is a directory"),
+        (loop, "Too many levels"),
+        (blanks, "more than 1,048,576 bytes"),
+        (holes, "more than 1,048,576 bytes"),
+    ],
+)
+async def test_what_is_no_configuration_keeps_the_old_and_is_told_once(
+    watched: Watched, kind: Callable[[Path], None], why: str
+) -> None:
+    await watched.write('{"compaction": {"at_tokens": 5}}')
+    watched.configs.get_nowait()
+    watched.path.unlink()
+    kind(watched.path)
+
+    await watched.watch.look()
+    await watched.watch.look()
+
+    assert why in watched.rejections.get_nowait()
+    assert watched.watch.current.compaction.at_tokens == 5
+    assert watched.silent
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": ' + "9" * 5000 + "}",
+        "[" * 200_000,
+        "{" + ",".join(f'"k{number}": 1' for number in range(20_000)) + "}",
+        "{" + ",".join(f'"k{number}": 1' for number in range(20_000)) + ', "k19999": 1}',
+        '{"' + "x" * 900_000 + '": 1}',
+        '{"channels": {' + ",".join(f'"k{number}": {{}}' for number in range(20_000)) + "}}",
+    ],
+    ids=["digits", "nested", "unknown", "repeated", "long", "channels"],
+)
+async def test_a_hostile_text_is_told_in_few_words(watched: Watched, text: str) -> None:
+    await watched.write(text)
+
+    assert len(watched.rejections.get_nowait()) < 4000
+    assert watched.silent
+
+
+async def test_a_lack_of_descriptors_is_no_fault_of_the_file(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    await watched.watch.look()
+
+    def full(*_: object) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("gateway.config.load.read_regular", full)
+    await watched.watch.look()
+
+    assert watched.silent

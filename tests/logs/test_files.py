@@ -1,7 +1,8 @@
 import os
+import shutil
 import subprocess
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from itertools import cycle
 from pathlib import Path
@@ -198,3 +199,45 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
     assert prune(tmp_path / "none", timedelta(days=1), date(2026, 3, 10)) == 0
+
+
+def fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+def moved(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, moved, fifo, folder, loop])
+def test_a_log_that_somebody_deletes_or_replaces_begins_anew(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    files = LogFiles(lambda: DAY)
+    files.write(gateway_trail(tmp_path), "one")
+
+    damage(tmp_path / "gateway-2026-01-01.log")
+    files.write(gateway_trail(tmp_path), "two")
+    files.close()
+
+    assert (tmp_path / "gateway-2026-01-01.log").read_text() == "two\n"
+
+
+def test_logs_whose_folder_was_deleted_begin_anew(tmp_path: Path) -> None:
+    files = LogFiles(lambda: DAY)
+    files.write(of(tmp_path / "logs", IDS[0]), "one")
+
+    shutil.rmtree(tmp_path / "logs")
+    files.write(of(tmp_path / "logs", IDS[0]), "two")
+    files.close()
+
+    assert of(tmp_path / "logs", IDS[0]).path(DAY).read_text() == "two\n"

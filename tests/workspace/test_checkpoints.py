@@ -164,6 +164,41 @@ class TestCommit:
         assert made["left_out"] == "1 unreadable"
         assert list(place.kept(made["id"])) == ["a.md"]
 
+    def test_files_of_holes_are_left_out_whatever_their_size_and_number(self, place: Place) -> None:
+        for number in range(400):
+            with (place.root / f"{number}.img").open("wb") as file:
+                file.truncate(64 * 1024**2)
+                if number % 2:
+                    file.seek(32 * 1024**2)
+                    file.write(b"data")
+        place.write("a.md")
+        made = place.commit()
+
+        assert made["left_out"] == "400 mostly holes"
+        assert list(place.kept(made["id"])) == ["a.md"]
+
+    def test_a_file_with_a_few_holes_is_kept(self, place: Place) -> None:
+        content = os.urandom(1024**2) + bytes(512 * 1024) + os.urandom(1024**2)
+        with (place.root / "some.img").open("wb") as file:
+            file.write(content[: 1024**2])
+            file.seek(512 * 1024, os.SEEK_CUR)
+            file.write(content[-(1024**2) :])
+
+        assert place.kept(place.commit()["id"]) == {"some.img": content}
+
+    @pytest.mark.parametrize("name", ["lock", "HEAD", "refs/heads/main", "known-files.json"])
+    @pytest.mark.parametrize("kind", [os.mkfifo, os.mkdir])
+    def test_a_part_of_the_store_that_was_replaced_is_made_again(
+        self, place: Place, name: str, kind: Callable[[Path], None]
+    ) -> None:
+        place.write("a.md")
+        place.commit()
+        (place.store / name).unlink()
+        kind(place.store / name)
+        place.write("b.md")
+
+        assert place.kept(place.commit()["id"]) == {"a.md": b"text", "b.md": b"text"}
+
     def test_names_that_are_no_text_are_kept(self, place: Place) -> None:
         name = os.fsdecode(b"b\xffd\n.md")
         (place.root / name).write_text("x")
@@ -254,6 +289,61 @@ class TestReadingAgain:
         place.write("b.md", "two")
 
         assert place.kept(place.commit()["id"]) == {"a.md": b"one", "b.md": b"two"}
+
+    def test_what_one_checkpoint_may_not_read_the_next_ones_do(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        settle(place, monkeypatch)
+        monkeypatch.setattr(snapshot, "MAX_NEW_BYTES", 10)
+        for name in "abcd":
+            place.write(f"{name}.md", name * 5)
+        made = [place.commit() for _ in range(3)]
+
+        assert [each["left_out"] for each in made] == ["2 left for the next checkpoint", "", ""]
+        assert [each["changes"] for each in made] == ["2 added", "2 added", ""]
+        assert len(place.kept(made[1]["id"])) == 4
+
+    def test_what_is_left_for_later_or_cannot_be_read_stays_as_it_was_kept(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        place.write("a.md", "one")
+        place.commit()
+        place.write("a.md", "two")
+        place.write("b.md", "x")
+        monkeypatch.setattr(snapshot, "MAX_NEW_BYTES", 2)
+        made = place.commit()
+
+        assert (made["changes"], made["left_out"]) == ("1 added", "1 left for the next checkpoint")
+        assert place.kept(made["id"]) == {"a.md": b"one", "b.md": b"x"}
+        (place.store / "known-files.json").unlink()
+        assert (place.commit()["changes"], place.rows()[0]["id"]) == ("", made["id"])
+        monkeypatch.undo()
+        assert place.kept(place.commit()["id"]) == {"a.md": b"two", "b.md": b"x"}
+
+    def test_reading_ends_in_time(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(snapshot, "MAX_SECONDS", -1.0)
+        place.write("a.md")
+
+        assert place.commit()["left_out"] == "1 left for the next checkpoint"
+
+    def test_hard_links_are_read_once(self, place: Place, read: list[str]) -> None:
+        file = place.write("a.md")
+        for number in range(5):
+            os.link(file, place.root / f"{number}.md")
+
+        assert len(place.kept(place.commit()["id"])) == 6
+        assert len(read) == 1
+
+    def test_a_restore_leaves_what_was_left_out(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        place.write("a.md", "one")
+        first = place.commit()["id"]
+        place.write("a.md", "two")
+        monkeypatch.setattr(snapshot, "MAX_NEW_BYTES", 2)
+
+        assert place.restore(first)["left"] == []
+        place.write("b.md", "newer than any checkpoint")
+        assert place.restore(first)["left"] == []
+        assert (place.root / "a.md").read_text() == "two"
 
     def test_what_is_known_of_another_checkpoint_is_not_believed(
         self, place: Place, monkeypatch: pytest.MonkeyPatch

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.workspace.pages import Piece
+from gateway.workspace.pages import MOST, Piece
 from gateway.workspace.prompts import MAX_CHARS, Persona, PersonaText
 from gateway.workspace.tree import Workspace
 
@@ -15,9 +15,9 @@ class Reads(Workspace):
         super().__init__(root)
         self.paths: list[str] = []
 
-    def head(self, path: str, limit: int) -> Piece | None:
+    def head(self, path: str, limit: int, most: int = MOST) -> Piece | None:
         self.paths.append(path)
-        return super().head(path, limit)
+        return super().head(path, limit, most)
 
 
 @pytest.fixture
@@ -75,3 +75,11 @@ def test_a_link_is_not_followed_and_a_folder_does_not_break_the_turn(workspace: 
     text = Persona(workspace).load()
     assert text.agents.startswith("[AGENTS.md could not be read: ")
     assert text.tools.startswith("[TOOLS.md could not be read: ")
+
+
+def test_a_file_too_large_for_a_prompt_is_told_and_not_hashed(workspace: Reads) -> None:
+    (workspace.root / "AGENTS.md").touch()
+    os.truncate(workspace.root / "AGENTS.md", 2**40)
+    text = Persona(workspace).load()
+    assert text.agents.startswith("[AGENTS.md could not be read: ")
+    assert text.shared[0].sha256 == ""

@@ -15,6 +15,8 @@ from uuid import uuid4
 from gateway.app.archive.manifest import Member, Tar, stays_inside
 from gateway.config.durable import blame, sync
 from gateway.workspace.atomic import TEMPORARY
+from gateway.workspace.measure import mostly_holes
+from gateway.workspace.paths import MAX_LEVELS
 
 _LEVEL = 4
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -29,7 +31,7 @@ class ArchiveWriter:
         self._scratch = scratch
         self.members: list[Member] = []
         self.skipped = 0
-        """Pipes, sockets, devices, and links that lead out of their folder."""
+        """Pipes, sockets, devices, files mostly of holes, what is too deep, and links that lead out of their folder."""
 
     def spool(self) -> BinaryIO:
         """A place beside the archive for what has to be complete before its size is known."""
@@ -53,6 +55,9 @@ class ArchiveWriter:
         for place, folders, files, descriptor in os.fwalk(root, onerror=_unless_gone):
             inside = "/".join((name, *Path(place).relative_to(root).parts))
             folders.sort()
+            if inside.count("/") > MAX_LEVELS:
+                self.skipped += len(folders)
+                folders.clear()
             for entry in sorted(folders + files):
                 if not entry.startswith(without):
                     with suppress(FileNotFoundError):
@@ -64,6 +69,9 @@ class ArchiveWriter:
         info.mode, info.mtime = status.st_mode & 0o777, int(status.st_mtime)
         if stat.S_ISREG(status.st_mode):
             with open(os.open(entry, _FILE, dir_fd=folder), "rb") as file, self.spool() as spool:
+                if mostly_holes(file.fileno(), os.fstat(file.fileno())):
+                    self.skipped += 1
+                    return
                 shutil.copyfileobj(file, spool)
                 self._put(info, spool)
             return

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from gateway.config.files import write_regular
 from gateway.domain.clock import Clock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
@@ -86,9 +87,9 @@ class Health:
         return not stuck
 
     async def _write(self) -> bool:
-        stamp = f"{self.clock.now():%Y-%m-%dT%H:%M:%SZ}\n"
+        stamp = f"{self.clock.now():%Y-%m-%dT%H:%M:%SZ}\n".encode()
         try:
-            await asyncio.to_thread(self.file.write_text, stamp)
+            await asyncio.to_thread(write_regular, self.file, stamp)
         except OSError as exc:
             log.warning("health.file", error=str(exc))
             return False

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import structlog
 
+from gateway.config.files import read_regular, write_regular
+
 SLACK = timedelta(minutes=10)
 """Files that were written so long before the mark are looked at all the same: a clock may have been corrected."""
 
@@ -14,7 +16,7 @@ log = structlog.get_logger(__name__)
 def read_since(mark: Path, now: datetime) -> datetime:
     """From when on files are read; all of them without a mark, or when it lies ahead of the clock."""
     try:
-        at = datetime.fromtimestamp(int(mark.read_text(encoding="ascii")), UTC)
+        at = datetime.fromtimestamp(int(read_regular(mark, 100)), UTC)
     except (OSError, ValueError, OverflowError):
         at = datetime.max.replace(tzinfo=UTC)
     return at - SLACK if at <= now else datetime.min.replace(tzinfo=UTC)
@@ -23,7 +25,6 @@ def read_since(mark: Path, now: datetime) -> datetime:
 def write_mark(mark: Path, at: datetime) -> None:
     """A number of seconds: one that a crash cuts short is an earlier time."""
     try:
-        mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mark.write_text(str(int(at.timestamp())), encoding="ascii")
+        write_regular(mark, b"%d" % at.timestamp())
     except OSError as exc:
         log.warning("journal.not_marked", error=str(exc))

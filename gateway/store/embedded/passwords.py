@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.config.durable import make_once
+from gateway.config.files import read_regular
 from gateway.domain.errors import OwnerMustAct
 
-CURE = "put back the one that the database was made with, or restore a backup into an empty folder"
+CURE = "put the old files back, or restore a backup into another data folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,9 @@ def read_passwords(folder: Path) -> Passwords:
 
 
 def _password(path: Path) -> str:
-    if not path.exists():
+    if not path.is_file():
         make_once(path, secrets.token_urlsafe(32).encode())
-    password = path.read_text(encoding="ascii", errors="replace").strip()
+    password = read_regular(path, 100).decode("ascii", "replace").strip()
     if not password.isprintable() or not password.isascii() or not password:
         raise OwnerMustAct(f"{path} is damaged: {CURE}")
     return password

@@ -60,7 +60,8 @@ class EmbeddedPostgres:
             await asyncio.to_thread(ensure_cluster, self._folder, self._keys)
             return await self._bring_up()
         except OSError as error:
-            raise blame(error)(f"The embedded database cannot be used: {error}") from error
+            fix = "; move away what is in its place" if isinstance(error, FileExistsError) else ""
+            raise blame(error)(f"The embedded database cannot be used: {error}{fix}") from error
 
     async def stop(self) -> None:
         """End the server: connections are cut, committed data is safe."""
@@ -78,6 +79,7 @@ class EmbeddedPostgres:
         while True:
             await asyncio.sleep(_WATCH)
             if self.is_running:
+                await self._end_cut_off()
                 self._log.trim()
                 continue
             if time.monotonic() - started > _STEADY_AFTER:
@@ -118,12 +120,18 @@ class EmbeddedPostgres:
         since: int | None = None
         slow_at = time.monotonic() + _SLOW
         while not await self._login(dsn):
+            await self._end_cut_off()
             since = await asyncio.to_thread(self._postmaster.launch, programs, since)
             if time.monotonic() > slow_at:
                 log.info("postgres.starting", last=self._log.last_line())
                 slow_at += _SLOW
             await asyncio.sleep(_POLL)
         return dsn
+
+    async def _end_cut_off(self) -> None:
+        if self._postmaster.is_cut_off and self.is_running:
+            log.warning("postgres.socket_gone", hint="somebody deleted or replaced it; the server is started again")
+            await self.stop()
 
     async def _login(self, dsn: str) -> bool:
         if not self._postmaster.says_ready:

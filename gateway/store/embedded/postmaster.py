@@ -6,17 +6,19 @@ exactly when none of them is left, whatever a stale pid file says.
 
 import fcntl
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+from gateway.config.files import clear_way, read_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.embedded.cluster import SOCKETS, give, opened, reach, restore_settings
 from gateway.store.embedded.programs import Programs, find_programs, service_uid
 from gateway.store.embedded.serverlog import ServerLog, failure, reason
+from gateway.store.embedded.sockets import SOCKET
 
 _PID_FILE = "postmaster.pid"
-_LEFT = (_PID_FILE, f"{SOCKETS}/.s.PGSQL.5432.lock")
 
 
 class Postmaster:
@@ -42,8 +44,8 @@ class Postmaster:
     def says_ready(self) -> bool:
         """What the server wrote into its pid file, perhaps long ago: it spares logins that cannot work yet."""
         try:
-            return (self._folder / _PID_FILE).read_text(errors="replace").rstrip().endswith("ready")
-        except FileNotFoundError:
+            return read_regular(self._folder / _PID_FILE).rstrip().endswith(b"ready")
+        except OSError:
             return False
 
     def programs(self) -> Programs:
@@ -55,6 +57,12 @@ class Postmaster:
             owner = service_uid()
             give(self._folder, owner)
         return find_programs(owner)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the server's socket is gone: only another start makes one. A pipe as pid file would hang it."""
+        clear_way(self._folder / _PID_FILE)  # the server ends when it finds none
+        return self.says_ready and not (self._folder / SOCKETS / SOCKET).is_socket()
 
     def launch(self, programs: Programs, since: int | None) -> int | None:
         """Start the server unless one lives. `since` and the result: where in the log our last start begins.
@@ -68,7 +76,7 @@ class Postmaster:
             if since is not None:
                 said, see = self._log.said(since), f" (see {self._log.path})"
                 raise failure("Postgres does not start", said, self._folder, see)
-            self._clear(lock)
+            self._clear(programs.uid)
             restore_settings(self._folder, programs.uid)
             since = self._log.size()
             self._spawn(programs, lock)
@@ -78,6 +86,7 @@ class Postmaster:
 
     def ask_to_stop(self, mode: Literal["fast", "immediate"]) -> str:
         """Signal the server and return at once with what went wrong, if anything did."""
+        clear_way(self._folder / _PID_FILE)
         with opened(self._folder) as folder:
             where = reach(self._folder, folder)
             done = self.programs().run(
@@ -100,19 +109,21 @@ class Postmaster:
         with self._log.open() as output:
             programs.run("pg_ctl", "start", "--no-wait", "--silent", *where, keep=[lock], log=output)
 
-    def _clear(self, lock: int) -> None:
-        """Remove the lock files of a dead server: one may be torn by a power cut, or name whoever has the pid now.
+    def _clear(self, owner: int) -> None:
+        """Make an empty folder of sockets, and no pid file: what is there may be torn, or name whoever has the pid now.
+
 
         The lock we hold proves that no server of ours lives; one that somebody started by hand works in the folder.
         """
-        if not any((self._folder / name).exists() for name in _LEFT):
-            return
-        for process in Path("/proc").glob("[0-9]*"):
+        sockets, pid_file = self._folder / SOCKETS, self._folder / _PID_FILE
+        for process in Path("/proc").glob("[0-9]*") if os.path.lexists(pid_file) else ():
             with suppress(OSError):
                 if (process / "comm").read_text() == "postgres\n" and (process / "cwd").samefile(self._folder):
-                    raise OwnerMustAct(
-                        f"a Postgres of somebody else (pid {process.name}) runs on {self._folder}: stop it"
-                    )
-        for name in _LEFT:
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=lock)
+                    raise OwnerMustAct(f"another Postgres (pid {process.name}) runs on {self._folder}: stop it")
+        for path in (sockets, pid_file):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        sockets.mkdir(mode=0o700)
+        give(sockets, owner)

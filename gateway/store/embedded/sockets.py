@@ -8,14 +8,14 @@ from pathlib import Path
 
 from gateway.domain.errors import OwnerMustAct
 
-_SOCKET = ".s.PGSQL.5432"
+SOCKET = ".s.PGSQL.5432"
 _LONGEST = 100
 """Bytes; systems allow a socket's path 107 or 103."""
 
 
 def socket_folder(folder: Path) -> Path:
     """`folder`, or a link to it from a private place when its own path is too long for a socket."""
-    if len(os.fsencode(folder / _SOCKET)) <= _LONGEST:
+    if len(os.fsencode(folder / SOCKET)) <= _LONGEST:
         return folder
     name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
     link = _private_folder() / name

@@ -13,7 +13,7 @@ from dulwich.object_store import MemoryObjectStore, OverlayObjectStore, iter_tre
 from dulwich.objects import Blob, Commit, ObjectID
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.workspace.checkpoints.snapshot import Entry, Files, excluded, load_known, save_known, take_snapshot
+from gateway.workspace.checkpoints.snapshot import NEVER, Entry, Files, excluded, load_known, save_known, take_snapshot
 from gateway.workspace.checkpoints.store import Additions, Store
 
 _AUTHOR = b"SupaClaw <gateway@supaclaw.local>"
@@ -40,7 +40,10 @@ class CommitResult(NamedTuple):
 def read_workspace(store: Store, workspace: Path, put: Callable[[Blob], None]) -> WorkspaceState:
     """Read the workspace; passes new content to `put`."""
     head, folders = store.head, MemoryObjectStore()
-    files, skipped = take_snapshot(workspace, load_known(store.folder, head.id) if head else {}, put)
+    known = load_known(store.folder, head.id) if head else None
+    if known is None:  # no cache, or not of this checkpoint
+        known = {path: (entry, NEVER) for path, entry in contents(store, head).items()} if head else {}
+    files, skipped = take_snapshot(workspace, known, put)
     tree = commit_tree(folders, ((os.fsencode(path), entry.id, entry.mode) for path, (entry, _) in files.items()))
     return WorkspaceState(files, skipped, folders, tree)
 

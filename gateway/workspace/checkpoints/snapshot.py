@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,11 +12,16 @@ from typing import NamedTuple, TypeAlias
 
 from dulwich.objects import Blob, ObjectID
 
+from gateway.config.files import read_regular, replace_regular
 from gateway.workspace.atomic import TEMPORARY
 from gateway.workspace.descent import READ
+from gateway.workspace.measure import mostly_holes
 from gateway.workspace.paths import READ_ONLY
 
 MAX_FILE_BYTES = 100 * 1024**2
+MAX_NEW_BYTES = 1024**3
+MAX_SECONDS = 30.0
+"""Of reading for one checkpoint; the next one goes on from there."""
 MAX_DEPTH = 200
 """Every level of folders needs an open descriptor."""
 
@@ -23,6 +29,8 @@ UNSETTLED_NS = 2_000_000_000
 """A file modified this shortly before reading may change again without a change of its timestamps."""
 
 _KNOWN = "known-files.json"
+NEVER = (0,)
+"""The stamp of a file that has to be read again."""
 
 
 Stamp: TypeAlias = tuple[int, ...]
@@ -43,9 +51,17 @@ class _Skipped(Exception):
     """A file cannot be stored in a checkpoint; the text is the reason."""
 
 
+class _Later(Exception):
+    """A file is left to the next checkpoint."""
+
+
 def take_snapshot(root: Path, known: Files, put: Callable[[Blob], None]) -> tuple[Files, Counter[str]]:
-    """Every file and link by path, and the count of skipped ones by reason; passes content not `known` to `put`."""
-    root, files, skipped = root.resolve(strict=True), Files(), Counter[str]()
+    """Every file and link by path, and the count of skipped ones by reason; passes content not `known` to `put`.
+
+    What could be read before and cannot be now stays as it is known.
+    """
+    root, reader, skipped = root.resolve(strict=True), _Reader(known, put), Counter[str]()
+    files = Files()
     for path, folders, names, handle in os.fwalk(root, onerror=lambda _: skipped.update(["unreadable"])):
         parts = Path(path).relative_to(root).parts
         folders[:] = [name for name in folders if not excluded((*parts, name))]
@@ -54,13 +70,15 @@ def take_snapshot(root: Path, known: Files, put: Callable[[Blob], None]) -> tupl
             try:
                 status = os.stat(name, dir_fd=handle, follow_symlinks=False)
                 if not stat.S_ISDIR(status.st_mode):
-                    files[place] = _seen(handle, name, status, known.get(place), put)
+                    files[place] = reader.seen(handle, name, status, place)
             except _Skipped as reason:
                 skipped[str(reason)] += 1
             except FileNotFoundError:
                 continue
-            except OSError:
-                skipped["unreadable"] += 1
+            except (OSError, _Later) as reason:
+                skipped[str(reason) if isinstance(reason, _Later) else "unreadable"] += 1
+                if place in known:
+                    files[place] = known[place][0], NEVER
         if len(parts) >= MAX_DEPTH:
             skipped["too deep"] += len(folders)
             folders.clear()
@@ -77,38 +95,59 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def load_known(folder: Path, head: ObjectID) -> Files:
-    """The files as read for `head`, if recorded; empty otherwise: it is only a cache."""
+def load_known(folder: Path, head: ObjectID) -> Files | None:
+    """The files as read for `head`, if recorded: it is only a cache."""
     with suppress(OSError, ValueError, TypeError, KeyError):
-        files = json.loads((folder / _KNOWN).read_bytes())[head.decode()]
+        files = json.loads(read_regular(folder / _KNOWN, MAX_NEW_BYTES))[head.decode()]
         return {path: (Entry(mode, ObjectID(id.encode())), tuple(stamp)) for path, (mode, id, stamp) in files.items()}
-    return {}
+    return None
 
 
 def save_known(folder: Path, head: ObjectID, files: Files, began: int) -> None:
     """Record the files of `head`, from a snapshot begun at `began`."""
-    old = {path: seen for path, seen in files.items() if seen[1][0] < began - UNSETTLED_NS}
-    known = {path: (entry.mode, entry.id.decode(), stamp) for path, (entry, stamp) in old.items()}
-    draft = folder / f"{_KNOWN}.new"
-    draft.write_text(json.dumps({head.decode(): known}))
-    draft.replace(folder / _KNOWN)
+    sure = began - UNSETTLED_NS
+    known = {
+        path: (entry.mode, entry.id.decode(), stamp if stamp[0] < sure else NEVER)
+        for path, (entry, stamp) in files.items()
+    }
+    replace_regular(folder / _KNOWN, json.dumps({head.decode(): known}).encode())
 
 
-def _seen(
-    folder: int, name: str, status: os.stat_result, known: tuple[Entry, Stamp] | None, put: Callable[[Blob], None]
-) -> tuple[Entry, Stamp]:
-    if known is not None and known[1] == stamp_of(status):
-        return known
-    if stat.S_ISLNK(status.st_mode):
-        mode, data = stat.S_IFLNK, os.fsencode(os.readlink(name, dir_fd=folder))
-    elif stat.S_ISREG(status.st_mode):
-        mode, data = stat.S_IFREG | (0o755 if status.st_mode & stat.S_IXUSR else 0o644), _content(folder, name)
-    else:
-        raise _Skipped("not a file")
-    blob = Blob.from_string(data)
-    put(blob)
-    # The stamp is older than the content: a change while reading is noticed next time.
-    return Entry(mode, blob.id), stamp_of(status)
+class _Reader:
+    """Reads what is not known, as much as one checkpoint may."""
+
+    def __init__(self, known: Files, put: Callable[[Blob], None]) -> None:
+        self._known = known
+        self._put = put
+        self._linked: dict[Stamp, Entry] = {}
+        self._left, self._until = MAX_NEW_BYTES, time.monotonic() + MAX_SECONDS
+
+    def seen(self, folder: int, name: str, status: os.stat_result, place: str) -> tuple[Entry, Stamp]:
+        """The file's entry; raises `_Skipped`, `_Later` and `OSError`."""
+        # The stamp is older than the content: a change while reading is noticed next time.
+        stamp = stamp_of(status)
+        if place in self._known and self._known[place][1] == stamp:
+            return self._known[place]
+        if stamp not in self._linked:
+            entry = self._read(folder, name, status)
+            if status.st_nlink == 1:
+                return entry, stamp
+            self._linked[stamp] = entry
+        return self._linked[stamp], stamp
+
+    def _read(self, folder: int, name: str, status: os.stat_result) -> Entry:
+        if stat.S_ISLNK(status.st_mode):
+            mode, data = stat.S_IFLNK, os.fsencode(os.readlink(name, dir_fd=folder))
+        elif stat.S_ISREG(status.st_mode):
+            if self._left < min(status.st_size, MAX_FILE_BYTES) or time.monotonic() > self._until:
+                raise _Later("left for the next checkpoint")
+            mode, data = stat.S_IFREG | (0o755 if status.st_mode & stat.S_IXUSR else 0o644), _content(folder, name)
+            self._left -= len(data)
+        else:
+            raise _Skipped("not a file")
+        blob = Blob.from_string(data)
+        self._put(blob)
+        return Entry(mode, blob.id)
 
 
 def _content(folder: int, name: str) -> bytes:
@@ -118,4 +157,6 @@ def _content(folder: int, name: str) -> bytes:
             raise _Skipped("not a file")
         if status.st_size > MAX_FILE_BYTES:
             raise _Skipped("too large")
+        if mostly_holes(file.fileno(), status):
+            raise _Skipped("mostly holes")
         return file.read(status.st_size)

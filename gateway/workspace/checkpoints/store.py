@@ -17,6 +17,7 @@ from dulwich.objects import Commit, ObjectID, ShaFile
 from dulwich.pack import full_unpacked_object
 from dulwich.refs import HEADREF, DiskRefsContainer, Ref
 
+from gateway.config.files import clear_way, open_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.workspace.descent import open_folder
 
@@ -111,7 +112,9 @@ class Additions:
 def open_store(folder: Path) -> Iterator[Store]:
     """Open the store, creating it if needed; waits for its lock."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(folder / "lock", "ab") as lock:
+    for path in (folder / "lock", folder / "HEAD", folder / _BRANCH.decode()):
+        clear_way(path)
+    with open_regular(folder / "lock", os.O_WRONLY | os.O_CREAT) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for part in ("objects/pack", "refs/heads"):
             (folder / part).mkdir(parents=True, exist_ok=True)

@@ -1,17 +1,19 @@
 """The journal on disk, one root a principal. Everything here blocks, and no link below a root is followed."""
 
+import errno
 import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from gateway.workspace.atomic import replace_file
-from gateway.workspace.descent import open_file, open_folder
-from gateway.workspace.paths import WorkspacePath
+from gateway.workspace.descent import READ, open_file, open_folder
+from gateway.workspace.pages import read_bytes
+from gateway.workspace.paths import WorkspaceError, WorkspacePath
 
 SESSIONS = "sessions"
 INDEX = "memory/INDEX.md"
@@ -23,6 +25,8 @@ _HEARTBEATS = f"{SESSIONS}/heartbeat/"
 _IS_OPEN = re.compile(SESSIONS + r"/\d{4}-\d{2}-\d{2}/\d{2}-\d{2}-\d{2}\.md")
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = _APPEND | os.O_CREAT | os.O_EXCL
+_NO_FILE = frozenset({errno.EISDIR, errno.ELOOP, errno.ENXIO})
+MAX_BYTES = 256 * 1024**2
 
 Version = tuple[int, int, int]
 """Which file it is, how long, and when it was written: whether it is as it was left."""
@@ -86,7 +90,7 @@ def make(place: Place) -> bool:
 
 def append(place: Place, data: bytes) -> None:
     """Write at the end of a file that must be there; what cannot be written whole is taken back."""
-    with open_file(place.root, place.parts, _APPEND) as file:
+    with _opened(place, _APPEND) as file:
         size, left = os.fstat(file).st_size, memoryview(data)
         try:
             while left:
@@ -100,8 +104,10 @@ def append(place: Place, data: bytes) -> None:
 def read(place: Place) -> bytes | None:
     """The whole file; None when there is none."""
     try:
-        with open_file(place.root, place.parts) as file, open(file, "rb", closefd=False) as stream:
-            return stream.read()
+        with _opened(place) as file:
+            if os.fstat(file).st_size > MAX_BYTES:
+                raise WorkspaceError("too_large", f"{place.path} is larger than any journal.")
+            return read_bytes(file, MAX_BYTES)
     except FileNotFoundError:
         return None
 
@@ -127,7 +133,7 @@ def replace(place: Place, data: bytes) -> Version:
 
 def sync(place: Place) -> None:
     """Bring the file and the folders that lead to it to disk."""
-    with open_file(place.root, place.parts) as file:
+    with _opened(place) as file:
         os.fsync(file)
     _sync_folders(place)
 
@@ -146,7 +152,8 @@ def sessions(root: Path) -> Iterator[tuple[Place, datetime]]:
     """The session files below a root, and when each was last written; nothing is opened."""
     with suppress(FileNotFoundError), open_folder(root, (SESSIONS,)) as top:
         for day, below, names, folder in os.fwalk(".", dir_fd=top):
-            below[:] = [name for name in below if name[:1].isdigit()]  # what else is kept here is no conversation
+            # What else is kept here is no conversation.
+            below[:] = [name for name in below if name[:1].isdigit()] if day == "." else []
             for name in names:
                 path = f"{SESSIONS}/{day[2:]}/{name}"
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -155,9 +162,23 @@ def sessions(root: Path) -> Iterator[tuple[Place, datetime]]:
 
 
 def _version(place: Place) -> Version:
-    with open_file(place.root, place.parts) as file:
+    with _opened(place) as file:
         status = os.fstat(file)
         return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@contextmanager
+def _opened(place: Place, flags: int = READ) -> Iterator[int]:
+    """The file. What is in its place and is none counts as gone: it is renamed to `<name>.aside`."""
+    try:
+        with open_file(place.root, place.parts, flags) as file:
+            yield file
+    except (OSError, WorkspaceError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_FILE:
+            raise
+        with open_folder(place.root, place.parts.parents) as folder:
+            os.rename(place.parts.name, f"{place.parts.name}.aside", src_dir_fd=folder, dst_dir_fd=folder)
+        raise FileNotFoundError(errno.ENOENT, "moved aside", place.path) from error
 
 
 def _exists(place: Place) -> bool:

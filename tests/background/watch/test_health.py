@@ -106,7 +106,8 @@ async def test_a_channel_that_cannot_even_try_to_work_shows_until_it_can(watched
 
 
 async def test_a_file_that_cannot_be_written_shows(database: Database, tmp_path: Path) -> None:
-    watched = Watched(database, tmp_path / "no" / "such" / "folder")
+    (tmp_path / "file").touch()
+    watched = Watched(database, tmp_path / "file" / "health")
     await watched.health.look()
     assert not watched.health.well
 

@@ -21,6 +21,7 @@ from gateway.store.dsn import as_user, parse_dsn
 from gateway.store.embedded import postgres as postgres_module
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.embedded.postmaster import Postmaster
+from gateway.store.embedded.serverlog import ServerLog
 from gateway.store.migrate import migrate
 from gateway.store.pool import Database
 
@@ -404,3 +405,66 @@ async def migrated(dsn: str, *, logs_in: bool) -> None:
             assert await conn.fetchval("select current_user::text") == "supaclaw_member"
             assert await conn.fetch("select * from files") == []
         assert await database.members_log_in() is logs_in
+
+
+def gone(socket: Path) -> None:
+    socket.unlink()
+
+
+def folder_gone(socket: Path) -> None:
+    shutil.rmtree(socket.parent)
+
+
+def piped(socket: Path) -> None:
+    socket.unlink()
+    os.mkfifo(socket)
+
+
+def looped(socket: Path) -> None:
+    shutil.rmtree(socket.parent)
+    socket.parent.symlink_to(socket.parent)
+
+
+@pytest.mark.parametrize("damage", [gone, folder_gone, piped, looped])
+async def test_a_server_whose_socket_was_deleted_is_started_again(
+    server: EmbeddedPostgres, data: Path, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_module, "_WATCH", 0.02)
+    dsn = await server.start()
+    before = await born(dsn)
+    watch = asyncio.create_task(server.supervise())
+    with capture_logs() as logs:
+        damage(data / "postgres" / "socket" / ".s.PGSQL.5432")
+        await born_after(dsn, before)
+    watch.cancel()
+    assert [log["event"] for log in logs if "socket" in log["event"]] == ["postgres.socket_gone"]
+
+
+@pytest.mark.parametrize("damage", [gone, folder_gone])
+async def test_a_start_finds_a_server_whose_socket_was_deleted(
+    server: EmbeddedPostgres, data: Path, damage: Callable[[Path], None]
+) -> None:
+    before = await born(await server.start())
+    damage(data / "postgres" / "socket" / ".s.PGSQL.5432")
+    async with asyncio.timeout(30):
+        assert await born(await EmbeddedPostgres(data).start()) != before
+
+
+def blank(path: Path) -> None:
+    path.write_bytes(b" " * 2_000_000)
+
+
+@pytest.mark.parametrize("kind", [os.mkfifo, os.mkdir, Path.touch, blank])
+@pytest.mark.parametrize("name", ["postmaster.pid", "socket/.s.PGSQL.5432", "socket/.s.PGSQL.5432.lock"])
+async def test_what_lies_in_the_place_of_the_servers_files_stops_no_start(
+    server: EmbeddedPostgres, data: Path, name: str, kind: Callable[[Path], None]
+) -> None:
+    kind(data / "postgres" / name)
+    async with asyncio.timeout(30):
+        assert await ask(await server.start(), "select 1") == 1
+
+
+def test_a_pipe_as_pid_file_is_moved_away_before_the_server_reads_it(data: Path) -> None:
+    os.mkfifo(data / "postgres" / "postmaster.pid")
+    assert not Postmaster(data / "postgres", ServerLog(data / "logs" / "postgres.log")).is_cut_off
+    assert not os.path.lexists(data / "postgres" / "postmaster.pid")

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,23 @@ def test_a_log_that_grew_too_large_starts_over_under_its_writer(
 def test_a_full_disk_is_told_from_other_failures(tmp_path: Path, said: str) -> None:
     assert isinstance(failure("It does not start", said, tmp_path), DiskFull)
     assert isinstance(failure("It does not start", "FATAL:  nonsense", tmp_path), OwnerMustAct)
+
+
+def test_a_pipe_in_its_place_holds_up_neither_the_server_nor_us(tmp_path: Path) -> None:
+    log = ServerLog(tmp_path / "postgres.log")
+    os.mkfifo(log.path)
+    assert log.last_line() == ""
+    log.trim()
+    with log.open() as file:
+        file.write(b"LOG:  all is well\n")
+    assert log.last_line() == "LOG:  all is well"
+
+
+def test_a_log_of_holes_is_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serverlog, "_MOST", 10_000)
+    log = ServerLog(tmp_path / "postgres.log")
+    log.open().close()
+    os.truncate(log.path, 2**40)
+    log.trim()
+    assert log.size() == 0
+    assert (tmp_path / "postgres.log.1").stat().st_size == 10_000

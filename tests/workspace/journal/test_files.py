@@ -1,7 +1,7 @@
 import os
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -18,6 +18,11 @@ PATH = "sessions/2026-03-01/12-30-15.md"
 
 def mode(path: Path) -> int:
     return os.stat(path).st_mode & 0o777
+
+
+def huge(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 2**40)
 
 
 @pytest.fixture
@@ -84,21 +89,26 @@ class TestLinks:
                 work(Place(root, PATH))
         assert os.listdir(outside) == ["12-30-15.md"]
 
-    def test_a_linked_file_is_refused(self, root: Path) -> None:
+    def test_a_linked_file_counts_as_gone(self, root: Path) -> None:
         (root / PATH).parent.mkdir(parents=True)
         (root.parent / "secret").write_text("theirs")
         (root / PATH).symlink_to(root.parent / "secret")
-        with pytest.raises(OSError, match="symbolic"):
+        with pytest.raises(FileNotFoundError):
             files.append(Place(root, PATH), b"x")
-        with pytest.raises(OSError, match="symbolic"):
-            files.read(Place(root, PATH))
+        assert files.read(Place(root, PATH)) is None
+        assert (root / f"{PATH}.aside").is_symlink()
         assert list(files.sessions(root)) == []
         assert (root.parent / "secret").read_text() == "theirs"
 
-    def test_a_pipe_is_refused_and_nobody_waits_for_its_reader(self, root: Path) -> None:
+    @pytest.mark.parametrize("kind", [os.mkfifo, os.mkdir, huge])
+    def test_what_can_be_no_journal_is_moved_aside_and_nobody_waits_for_it(
+        self, root: Path, kind: Callable[[Path], None]
+    ) -> None:
         (root / PATH).parent.mkdir(parents=True)
-        os.mkfifo(root / PATH)
-        with pytest.raises((OSError, WorkspaceError)):
+        kind(root / PATH)
+        assert files.read(Place(root, PATH)) is None
+        assert os.listdir((root / PATH).parent) == [f"{(root / PATH).name}.aside"]
+        with pytest.raises(FileNotFoundError):
             files.append(Place(root, PATH), b"x")
 
     def test_replacing_replaces_a_link_with_nothing(self, root: Path) -> None:
