@@ -1,6 +1,7 @@
 """What this machine is told: the socket, the local credential, the line that says it is ready."""
 
 import errno
+import os
 import re
 import socket
 import sys
@@ -83,10 +84,9 @@ def page_name(data: Path) -> str:
     """The page's host name on this machine, the same at every start; no other program can guess it."""
     path = data / "keys" / "page-name"
     with suppress(OSError):
-        if _PAGE.fullmatch(name := read_regular(path, 100).decode("ascii", "replace").strip()):
+        if _PAGE.fullmatch(name := read_regular(path, 100).decode("ascii", "ignore").strip()):
             return name
-        path.unlink()
-    make_once(path, (name := f"claw-{token_hex(10)}.localhost").encode())
+    make_once(path, (name := f"claw-{token_hex(10)}.localhost").encode(), os.replace)
     return name
 
 

@@ -71,9 +71,8 @@ async def _serve(
 
         async def reach(opened: AsyncExitStack) -> tuple[InstanceId, str]:
             fill_new_workspace(environment.workspace)
-            return instance_id(environment.data), await opened.enter_async_context(
-                postgres(environment, config, mine=True)
-            )
+            instance = instance_id(environment.data)
+            return instance, await opened.enter_async_context(postgres(environment, config, mine=True))
 
         async def take_over(opened: AsyncExitStack, instance: InstanceId, dsn: str) -> tuple[Database, People]:
             database = await opened.enter_async_context(await Database.connect(dsn))

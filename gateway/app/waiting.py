@@ -74,7 +74,7 @@ class Waiting:
             outage = first
         self.why = str(first)
         if disk_full(first):
-            self.why = f"the disk is full: {self.why}; make room (64 MB) in {self.data}, and it goes on by itself"
+            self.why = f"the disk is full: {self.why}; make room in {self.data} (64 MB, unless it says more)"
         if self.clock.monotonic() >= self._tell_at:
             self._tell_at = self.clock.monotonic() + TELL_EVERY
             log.warning("start.waits", error=self.why)

@@ -8,7 +8,9 @@ from types import TracebackType
 from gateway.cli.console import echo
 from gateway.domain.errors import SupaclawError
 
-_NO_ROOM = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES})
+_IN_THE_WAY = frozenset(
+    {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EEXIST, errno.ENOTDIR, errno.ELOOP}
+)
 
 
 def explain(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
@@ -19,7 +21,7 @@ def explain(_kind: type[BaseException], error: BaseException, _trace: TracebackT
                 _say(str(leaf))
             case KeyboardInterrupt() | BrokenPipeError():
                 continue
-            case OSError() if leaf.errno in _NO_ROOM:
+            case OSError() if leaf.errno in _IN_THE_WAY:
                 where = f": {leaf.filename}" if leaf.filename else ""
                 _say(f"{leaf.strerror}{where}; `supaclaw doctor` shows what is in the way")
             case _:

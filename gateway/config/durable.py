@@ -3,6 +3,7 @@
 import errno
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,8 +14,11 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PROBE = 2**20
 
 
-def make_once(path: Path, data: bytes) -> None:
-    """Make a private file, on disk with its name, unless there is one; a crash or a second process leaves no half."""
+def make_once(path: Path, data: bytes, put: Callable[[str, Path], None] = os.link) -> None:
+    """Make a private file, on disk with its name, unless there is one; a crash or a second process leaves no half.
+
+    With `os.replace`, also if there is one.
+    """
     clear_way(path)
     handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
@@ -23,17 +27,18 @@ def make_once(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(handle)
         with suppress(FileExistsError):
-            os.link(draft, path)
+            put(draft, path)
     finally:
-        os.unlink(draft)
-    sync_folder(path.parent)
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
+    sync(path.parent)
     with suppress(PermissionError):
-        sync_folder(path.parent.parent)
+        sync(path.parent.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Bring the names in `folder` to disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -28,14 +28,18 @@ def read_regular(path: Path, most: int = MOST) -> bytes:
 
 
 def write_regular(path: Path, data: bytes) -> None:
-    """Write a few bytes in the room that the file has already, so that it works on a full disk.
-
-    What lies there and is no regular file is moved aside.
-    """
+    """Write a few bytes in place; what lies there and is no regular file is moved aside."""
     clear_way(path)
     with open_regular(path, os.O_WRONLY | os.O_CREAT) as file:
-        os.pwrite(file, data, 0)
-        os.ftruncate(file, len(data))
+        overwrite(file, data)
+
+
+def overwrite(file: int, data: bytes) -> None:
+    """Replace what a file holds, first in the room that it has: what is small fits even on a full disk."""
+    written = 0
+    while written < len(data):
+        written += os.pwrite(file, data[written:], written)
+    os.ftruncate(file, written)
 
 
 def replace_regular(path: Path, data: bytes) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from gateway.config.durable import blame, make_once
-from gateway.config.files import clear_way, read_regular
+from gateway.config.files import clear_way, overwrite, read_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import InstanceId
 
@@ -40,8 +40,7 @@ class Hold:
         elif _record(self._data) == self._record.splitlines():
             return
         try:
-            os.pwrite(handle, self._record.encode(), 0)
-            os.truncate(handle, len(self._record))
+            overwrite(handle, self._record.encode())
         except OSError as error:
             raise blame(error)(f"{path} cannot be written ({error.strerror}): make room and start again") from error
 
@@ -90,8 +89,7 @@ def instance_id(data: Path) -> InstanceId:
     with suppress(OSError, ValueError):
         return InstanceId(UUID(read_regular(path, 100).decode().strip()))
     identity = InstanceId(uuid4())
-    path.unlink(missing_ok=True)
-    make_once(path, f"{identity}\n".encode())
+    make_once(path, f"{identity}\n".encode(), os.replace)
     return identity
 
 

@@ -19,7 +19,7 @@ from gateway.store.reviews import Question
 from gateway.workspace.incoming import UPLOADS
 from gateway.workspace.measure import measure
 from gateway.workspace.pages import MOST
-from gateway.workspace.paths import READ_ONLY, WorkspaceError, WorkspacePath
+from gateway.workspace.paths import MAX_LEVELS, READ_ONLY, WorkspaceError, WorkspacePath
 from gateway.workspace.template import template_hashes
 
 VOUCH = "vouch_files"
@@ -101,6 +101,8 @@ def _hashes(root: Path) -> dict[str, str]:
         inside = Path(folder).relative_to(root)
         if not inside.parts:
             folders[:] = [name for name in folders if name.casefold() not in {*READ_ONLY, UPLOADS}]
+        if len(inside.parts) > MAX_LEVELS:
+            folders.clear()
         for name in names:
             with suppress(WorkspaceError, OSError):
                 file = measure(root, str(inside / name), MOST)

@@ -7,6 +7,8 @@ from gateway.domain.errors import SupaclawError
 
 MAX_PATH_BYTES = 1024
 MAX_NAME_BYTES = 255
+MAX_LEVELS = 600
+"""Of folders that are walked; a path that tools take has at most 512."""
 READ_ONLY = frozenset({"sessions", "memory"})
 """Top-level folders that only the gateway writes to."""
 INSTRUCTIONS = frozenset({".agents", "agents.md", "soul.md", "tools.md", "user.md", "heartbeat.md"})

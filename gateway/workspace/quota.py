@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 
 from gateway.workspace.atomic import TEMPORARY
-from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.paths import MAX_LEVELS, WorkspaceError
 
 ENTRY_BYTES = 4096
 """Counted for each file and folder besides its content."""
@@ -43,6 +43,8 @@ def size_of(root: Path) -> int:
     size = 0
     for folder, folders, names in os.walk(root):
         size += ENTRY_BYTES * len(folders)
+        if folder.count(os.sep) > MAX_LEVELS:
+            folders.clear()
         for name in (name for name in names if not name.startswith(TEMPORARY)):
             with suppress(OSError):
                 status = os.lstat(os.path.join(folder, name))

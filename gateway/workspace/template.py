@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from gateway.config.durable import sync
+
 TEMPLATE = Path(__file__).parents[2] / "workspace_template"
 """Beside the `gateway` package, in the source tree as in the wheel."""
 RELEASED = ".released"
@@ -28,7 +30,7 @@ def fill_new_workspace(root: Path, template: Path = TEMPLATE) -> bool:
     for source in template_files(template):
         if not (root / source).exists():
             (root / source).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(template / source, staging / source.name)
+            sync(shutil.copyfile(template / source, staging / source.name))
             os.rename(staging / source.name, root / source)
     shutil.rmtree(staging)
     return True

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.local import is_secret, listening, local_token, url
+from gateway.app.local import is_secret, listening, local_token, page_name, url
 from gateway.domain.errors import OwnerMustAct
 
 
@@ -33,3 +33,11 @@ def test_the_local_token_is_for_our_eyes_and_new_at_every_start(tmp_path: Path) 
 @pytest.mark.parametrize(("name", "hidden"), [("OPENAI_API_KEY", True), ("TELEGRAM_TOKEN", True), ("HOME", False)])
 def test_keys_in_the_environment_are_known_by_their_names(name: str, hidden: bool) -> None:
     assert is_secret(name) is hidden
+
+
+@pytest.mark.parametrize("torn", [b"", b"\0" * 31, b"\xff\xfe", b"claw-12"])
+def test_the_pages_name_stays_unless_a_power_cut_tore_it(tmp_path: Path, torn: bytes) -> None:
+    assert (name := page_name(tmp_path)) == page_name(tmp_path)
+    (tmp_path / "keys" / "page-name").write_bytes(torn)
+    assert (anew := page_name(tmp_path)) not in {name, ""}
+    assert page_name(tmp_path) == anew

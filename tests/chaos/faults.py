@@ -304,6 +304,7 @@ class Fault(StrEnum):
         "a start after years: files harmed while it was down, killed while it looks at them",
         "ready at once; each file is put right, nothing lost, nothing twice",
         ("tests/flow/journal/test_start.py",),
+    )
     DELETED = (
         "deleted",
         56,
@@ -326,7 +327,7 @@ class Fault(StrEnum):
     SPARSE = (
         "sparse",
         58,
-        "a workspace of sparse files, pipes, 1,000 levels, 200 hard links",
+        "a workspace of sparse files, pipes, 300 levels, 200 hard links",
         "a checkpoint takes what it may, says what it left out and goes on next time",
         ("tests/workspace/test_checkpoints.py",),
     )

@@ -169,8 +169,8 @@ async def test_who_is_killed_while_the_disk_is_full_loses_nothing(
                 if killed != "postgres":
                     await embedded.kill()
                     await embedded.spawn()
-                if killed == "both":
-                    assert "full" in await embedded.hears("start.waits")
+                if killed == "both":  # it waits, or works on what a recovery made room for
+                    await embedded.hears("disk is full")
                 await people.go_on(chance.uniform(0.5, 4.0) if FULL else 0.2, pause=0.3)
                 assert embedded.running.returncode is None
                 filler.unlink()

@@ -58,6 +58,8 @@ class GatewayProcess:
     dsn: str | None = None
     environ: dict[str, str] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
+    under: tuple[str, ...] = ()
+    """The program that starts it, with its arguments: `prlimit`."""
 
     def __post_init__(self) -> None:
         self._process: Process | None = None
@@ -95,8 +97,9 @@ class GatewayProcess:
         self.home.mkdir(exist_ok=True)
         self.told.clear()
         self.__dict__.pop("url", None)
+        command = (*self.under, sys.executable, "-m", "gateway", "up")
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "gateway", "up", env=self._environ(environ), cwd=self.home, stdout=PIPE, stderr=PIPE
+            *command, env=self._environ(environ), cwd=self.home, stdout=PIPE, stderr=PIPE
         )
         self._readers = [
             asyncio.create_task(self._read(stream)) for stream in (self._process.stdout, self._process.stderr) if stream

@@ -75,3 +75,11 @@ def test_a_link_is_not_followed_and_a_folder_does_not_break_the_turn(workspace: 
     text = Persona(workspace).load()
     assert text.agents.startswith("[AGENTS.md could not be read: ")
     assert text.tools.startswith("[TOOLS.md could not be read: ")
+
+
+def test_a_file_too_large_for_a_prompt_is_told_and_not_hashed(workspace: Reads) -> None:
+    (workspace.root / "AGENTS.md").touch()
+    os.truncate(workspace.root / "AGENTS.md", 2**40)
+    text = Persona(workspace).load()
+    assert text.agents.startswith("[AGENTS.md could not be read: ")
+    assert text.shared[0].sha256 == ""

@@ -13,9 +13,10 @@ from typing import IO, BinaryIO
 from uuid import uuid4
 
 from gateway.app.archive.manifest import Member, Tar, stays_inside
-from gateway.config.durable import blame
+from gateway.config.durable import blame, sync
 from gateway.workspace.atomic import TEMPORARY
 from gateway.workspace.measure import mostly_holes
+from gateway.workspace.paths import MAX_LEVELS
 
 _LEVEL = 4
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -30,7 +31,7 @@ class ArchiveWriter:
         self._scratch = scratch
         self.members: list[Member] = []
         self.skipped = 0
-        """Pipes, sockets, devices, files that are mostly holes, and links that lead out of their folder."""
+        """Pipes, sockets, devices, files mostly of holes, what is too deep, and links that lead out of their folder."""
 
     def spool(self) -> BinaryIO:
         """A place beside the archive for what has to be complete before its size is known."""
@@ -54,6 +55,9 @@ class ArchiveWriter:
         for place, folders, files, descriptor in os.fwalk(root, onerror=_unless_gone):
             inside = "/".join((name, *Path(place).relative_to(root).parts))
             folders.sort()
+            if inside.count("/") > MAX_LEVELS:
+                self.skipped += len(folders)
+                folders.clear()
             for entry in sorted(folders + files):
                 if not entry.startswith(without):
                     with suppress(FileNotFoundError):
@@ -105,6 +109,7 @@ def writing(path: Path) -> Iterator[ArchiveWriter]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
+        sync(path.parent)
     except OSError as error:
         what = ": ".join(str(part) for part in (error.strerror, error.filename) if part)
         raise blame(error)(f"the backup to {path} broke off ({what}); nothing was written") from error

@@ -8,6 +8,8 @@ from gateway.config.durable import make_once
 from gateway.config.files import read_regular
 from gateway.domain.errors import OwnerMustAct
 
+CURE = "put the old files back, or restore a backup into another data folder"
+
 
 @dataclass(frozen=True, slots=True)
 class Passwords:
@@ -28,5 +30,5 @@ def _password(path: Path) -> str:
         make_once(path, secrets.token_urlsafe(32).encode())
     password = read_regular(path, 100).decode("ascii", "replace").strip()
     if not password.isprintable() or not password.isascii() or not password:
-        raise OwnerMustAct(f"{path} is damaged: restore it from a backup")
+        raise OwnerMustAct(f"{path} is damaged: {CURE}")
     return password

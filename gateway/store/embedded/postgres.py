@@ -21,7 +21,7 @@ from asyncpg.exceptions import (
 from gateway.config.durable import blame
 from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct, SupaclawError
 from gateway.store.embedded.cluster import DATABASE, MEMBERS, ROLE, SOCKETS, SUPERUSER, ensure_cluster, member_role
-from gateway.store.embedded.passwords import read_passwords
+from gateway.store.embedded.passwords import CURE, read_passwords
 from gateway.store.embedded.postmaster import Postmaster
 from gateway.store.embedded.serverlog import ServerLog
 from gateway.store.embedded.sockets import socket_folder
@@ -60,7 +60,8 @@ class EmbeddedPostgres:
             await asyncio.to_thread(ensure_cluster, self._folder, self._keys)
             return await self._bring_up()
         except OSError as error:
-            raise blame(error)(f"The embedded database cannot be used: {error}") from error
+            fix = "; move away what is in its place" if isinstance(error, FileExistsError) else ""
+            raise blame(error)(f"The embedded database cannot be used: {error}{fix}") from error
 
     async def stop(self) -> None:
         """End the server: connections are cut, committed data is safe."""
@@ -142,9 +143,7 @@ class EmbeddedPostgres:
         except (OSError, CannotConnectNowError, PostgresConnectionError):
             return False
         except _REFUSED as error:
-            raise OwnerMustAct(
-                f"{self._keys} does not fit the database in {self._folder}: {error}; restore it from a backup"
-            ) from error
+            raise OwnerMustAct(f"{self._keys} does not fit the database in {self._folder}: {error}; {CURE}") from error
         except asyncpg.PostgresError as error:
             kind = DiskFull if error.sqlstate == DISK_FULL else DatabaseDown
             raise kind(f"Postgres in {self._folder} lets nobody in: {error}") from error

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from gateway.config.files import read_regular
+from gateway.config.files import clear_way, read_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.embedded.cluster import SOCKETS, give, opened, reach, restore_settings
 from gateway.store.embedded.programs import Programs, find_programs, service_uid
@@ -60,10 +60,8 @@ class Postmaster:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the server's socket is gone: only another start makes one. A pipe as pid file would stop it too."""
-        pid_file = self._folder / _PID_FILE
-        if os.path.lexists(pid_file) and not pid_file.is_file():
-            pid_file.replace(pid_file.with_name(f"{_PID_FILE}.aside"))  # the server ends when it finds none
+        """Whether the server's socket is gone: only another start makes one. A pipe as pid file would hang it."""
+        clear_way(self._folder / _PID_FILE)  # the server ends when it finds none
         return self.says_ready and not (self._folder / SOCKETS / SOCKET).is_socket()
 
     def launch(self, programs: Programs, since: int | None) -> int | None:
@@ -88,6 +86,7 @@ class Postmaster:
 
     def ask_to_stop(self, mode: Literal["fast", "immediate"]) -> str:
         """Signal the server and return at once with what went wrong, if anything did."""
+        clear_way(self._folder / _PID_FILE)
         with opened(self._folder) as folder:
             where = reach(self._folder, folder)
             done = self.programs().run(
@@ -111,14 +110,15 @@ class Postmaster:
             programs.run("pg_ctl", "start", "--no-wait", "--silent", *where, keep=[lock], log=output)
 
     def _clear(self, owner: int) -> None:
-        """Remove what a dead server left, and make an empty folder of sockets, whatever is in their place.
+        """Make an empty folder of sockets, and no pid file: what is there may be torn, or name whoever has the pid now.
 
-        A pid file may be torn by a power cut, or name whoever has the pid now. The lock we hold proves that no server
-        of ours lives; what somebody started by hand works in the folder, and is left alone.
+        The lock we hold proves that no server of ours lives; one that somebody started by hand works in the folder.
         """
         sockets, pid_file = self._folder / SOCKETS, self._folder / _PID_FILE
-        if os.path.lexists(pid_file) or os.path.lexists(sockets / f"{SOCKET}.lock"):
-            self._check_alone()
+        for process in Path("/proc").glob("[0-9]*") if os.path.lexists(pid_file) else ():
+            with suppress(OSError):
+                if (process / "comm").read_text() == "postgres\n" and (process / "cwd").samefile(self._folder):
+                    raise OwnerMustAct(f"another Postgres (pid {process.name}) runs on {self._folder}: stop it")
         for path in (sockets, pid_file):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -126,11 +126,3 @@ class Postmaster:
                 path.unlink(missing_ok=True)
         sockets.mkdir(mode=0o700)
         give(sockets, owner)
-
-    def _check_alone(self) -> None:
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if (process / "comm").read_text() == "postgres\n" and (process / "cwd").samefile(self._folder):
-                    raise OwnerMustAct(
-                        f"a Postgres of somebody else (pid {process.name}) runs on {self._folder}: stop it"
-                    )

@@ -2,15 +2,16 @@
 
 import os
 import re
-import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from gateway.config.durable import has_room
+from gateway.config.files import clear_way, open_regular, write_regular
 from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
 
 _LARGEST = 8_000_000
+_MOST = 4 * _LARGEST
 _TAIL = 4_000
 _COMPLAINT = re.compile(r"(?:FATAL(?!:  the database system is )|PANIC|ERROR|error|could not|No space).*")
 """Not the answers to clients that came while it was starting or stopping."""
@@ -26,7 +27,7 @@ class ServerLog:
 
     def open(self) -> IO[bytes]:
         """For the server to append to."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        clear_way(self.path)
         return os.fdopen(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
 
     def size(self) -> int:
@@ -34,12 +35,12 @@ class ServerLog:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def said(self, since: int) -> str:
-        """Everything after position `since`."""
-        if not self.path.exists():
+        """What was written after position `since`."""
+        try:
+            with open_regular(self.path, os.O_RDONLY) as file:
+                return os.pread(file, _MOST, since).decode(errors="replace")
+        except OSError:
             return ""
-        with self.path.open("rb") as file:
-            file.seek(since)
-            return file.read().decode(errors="replace")
 
     def last_line(self) -> str:
         """What the server said last."""
@@ -49,7 +50,8 @@ class ServerLog:
         """Start over when too large; the server appends, so emptying the file under it is safe."""
         if self.size() > _LARGEST:
             with suppress(OSError):  # a full disk
-                shutil.copyfile(self.path, self.path.with_name(f"{self.path.name}.1"))
+                old = self.said(max(0, self.size() - _MOST))
+                write_regular(self.path.with_name(f"{self.path.name}.1"), old.encode())
             os.truncate(self.path, 0)
 
 

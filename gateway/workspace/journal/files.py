@@ -157,7 +157,8 @@ def sessions(root: Path) -> Iterator[tuple[Place, Version]]:
     """The session files below a root, and which version each is; nothing is opened."""
     with suppress(FileNotFoundError), open_folder(root, (SESSIONS,)) as top:
         for day, below, names, folder in os.fwalk(".", dir_fd=top):
-            below[:] = [name for name in below if name[:1].isdigit()]  # what else is kept here is no conversation
+            # What else is kept here is no conversation.
+            below[:] = [name for name in below if name[:1].isdigit()] if day == "." else []
             for name in names:
                 path = f"{SESSIONS}/{day[2:]}/{name}"
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)

@@ -122,7 +122,7 @@ async def test_the_lock_file_of_a_server_that_somebody_started_by_hand_is_left(d
 @pytest.mark.parametrize("name", ["postgres.superuser", "postgres.supaclaw", "postgres.supaclaw_member"])
 async def test_a_damaged_key_is_named(data: Path, name: str, held: str) -> None:
     (data / "keys" / name).write_bytes(held.encode("latin-1"))
-    with pytest.raises(OwnerMustAct, match=rf"{name} is damaged: restore it"):
+    with pytest.raises(OwnerMustAct, match=rf"{name} is damaged: put back"):
         await EmbeddedPostgres(data).start()
 
 

@@ -1,0 +1,58 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.config.durable import blame, disk_full, has_room, make_once
+from gateway.config.files import overwrite
+from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct
+
+NO_ROOM = OSError(errno.ENOSPC, "No space left on device")
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+def test_a_file_is_made_once_private_and_without_leftovers(tmp_path: Path) -> None:
+    make_once(tmp_path / "keys" / "one", b"first")
+    make_once(tmp_path / "keys" / "one", b"second")
+    assert [(file.name, file.read_bytes()) for file in (tmp_path / "keys").iterdir()] == [("one", b"first")]
+    assert (tmp_path / "keys" / "one").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_is_written_in_place_leaves_nothing_of_what_was_longer(tmp_path: Path) -> None:
+    handle = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    overwrite(handle, b"a longer text")
+    overwrite(handle, b"short")
+    os.close(handle)
+    assert (tmp_path / "file").read_bytes() == b"short"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NO_ROOM,
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+        DiskFull("of a server"),
+        caused(OwnerMustAct("the backup broke off"), NO_ROOM),
+        ExceptionGroup("", [DatabaseDown("gone"), ExceptionGroup("", [NO_ROOM])]),
+    ],
+)
+def test_a_full_disk_is_found_wherever_it_hides(error: Exception) -> None:
+    assert disk_full(error)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EROFS, "Read-only file system"), DatabaseDown("gone"), ValueError()])
+def test_other_errors_are_no_full_disk(error: Exception) -> None:
+    assert not disk_full(error)
+    assert not disk_full(ExceptionGroup("", [error]))
+
+
+def test_only_a_full_disk_can_be_waited_for(tmp_path: Path) -> None:
+    assert blame(NO_ROOM) is DiskFull
+    assert blame(PermissionError(errno.EACCES, "denied")) is OwnerMustAct
+    assert has_room(tmp_path)
