@@ -52,9 +52,10 @@ class InboundFlow:
     clock: Clock
 
     def __post_init__(self) -> None:
-        self._spool = Spool[Accepted](self.journal, self.outages, self._try_to_store, self._put_aside)
         self._writer = InboundWriter(self.people, self.journal, self.instance)
-        self.rehearsal = Rehearsal(self.database, self._writer, self.clock)
+        self.rehearsal = rehearsal = Rehearsal(self.database, self._writer, self.clock)
+        store, put_aside = self._try_to_store, self._put_aside
+        self._spool = Spool[Accepted](self.journal, self.outages, store, put_aside, rehearsal.succeeds)
         self._quarantine = Quarantine()
         self._busy = asyncio.Semaphore(CHATS_AT_ONCE)
         self._seen: OrderedDict[tuple[str, ...], Accepted] = OrderedDict()

@@ -17,16 +17,19 @@ from gateway.workspace.journal.files import Place
 
 LIMIT = 10_000
 AGAIN_AFTER = 1.0
+OTHERS_FIRST_AFTER = 20
+"""Tries in which the database refused one message and took another: then those behind it need not wait for it."""
 
 Stored = TypeVar("Stored")
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Waiting(Generic[Stored]):
     arrival: Arrival
     place: Place
+    refused: int = 0
     stored: "asyncio.Future[Stored]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -39,6 +42,8 @@ class Spool(Generic[Stored]):
     store: Callable[[Arrival, Place], Awaitable[Stored | None]]
     """None while the database takes nothing; raises what is the arrival's own fault."""
     put_aside: Callable[[Arrival, Exception], Awaitable[Stored]]
+    works: Callable[[], Awaitable[bool]]
+    """Whether the database takes another message."""
     _quarantine: Quarantine = field(default_factory=Quarantine, init=False)
     _waiting: deque[_Waiting[Stored]] = field(default_factory=deque, init=False)
     _filled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -83,6 +88,9 @@ class Spool(Generic[Stored]):
             gave_up = self._quarantine.give_up((str(entry.arrival.id),))
             stored = await self.put_aside(entry.arrival, exc) if gave_up else None
         if stored is None:
+            entry.refused += await self.works()
+            if entry.refused >= OTHERS_FIRST_AFTER:
+                self._waiting.rotate(-1)
             await asyncio.sleep(AGAIN_AFTER)
             return
         self._waiting.popleft()

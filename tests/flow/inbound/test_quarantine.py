@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.errors import TryAgainLater
+from gateway.domain.errors import DatabaseDown, TryAgainLater
 from gateway.domain.routing import Ignore
 from gateway.flow.inbound import quarantine as quarantine_module
 from gateway.flow.inbound import spool as spool_module
@@ -44,6 +44,24 @@ async def test_it_is_put_aside_after_three_tries_and_the_owner_is_told(
     assert await path.rows("select text from messages where kind = 'user' order by id") == [("hello",), ("after it",)]
     [(notice,)] = await path.rows("select text from messages where kind = 'notice'")
     assert "put aside: ValueError" in notice
+
+
+async def test_what_the_database_refuses_for_this_one_only_waits_and_lets_the_others_pass(
+    path: MessagePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_module, "AGAIN_AFTER", 0.01)
+    await path.tell("hello")
+    with monkeypatch.context() as broken:
+        poisoned(broken, DatabaseDown("internal error"))
+        poison = await path.tell("poison")
+        after = await path.tell("after it")
+        async with path.working():
+            assert (await after.stored()).message_id is not None
+        assert poison.later is not None
+        assert not poison.later.done()
+    async with path.working():
+        assert (await poison.stored()).message_id is not None
+    assert await path.rows(TEXTS) == [("hello",), ("after it",), ("poison",)]
 
 
 async def test_what_would_happen_to_any_message_is_no_fault_of_this_one(
