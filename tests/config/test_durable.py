@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.durable import blame, disk_full, has_room, make_once, overwrite
+from gateway.config.durable import blame, disk_full, has_room, make_once
+from gateway.config.files import overwrite
 from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct
 
 NO_ROOM = OSError(errno.ENOSPC, "No space left on device")
