@@ -10,6 +10,7 @@ from gateway.config.instance import holder
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.embedded.postgres import EmbeddedPostgres
+from gateway.store.failures import reaching
 from gateway.store.migrate import check_schema
 from gateway.store.pool import Database
 
@@ -60,9 +61,10 @@ async def postgres(environment: Environment, config: Config, *, mine: bool) -> A
 
 async def _started(server: EmbeddedPostgres) -> str:
     """A server that was killed while it started is not one that cannot start: only who fails again and again is."""
-    for pause in PAUSES:
-        try:
-            return await server.start()
-        except OwnerMustAct:
-            await asyncio.sleep(pause)
-    return await server.start()
+    with reaching():
+        for pause in PAUSES:
+            try:
+                return await server.start()
+            except OwnerMustAct:
+                await asyncio.sleep(pause)
+        return await server.start()

@@ -11,9 +11,9 @@ from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct, RunLost,
 RUN_LOST = "SW001"
 OWNER_MUST_ACT = "SW002"
 DISK_FULL = "53100"
-_OWN = ("21", "22", "23", "426", "42804", "42846", "44", "54")
-"""SQLSTATE beginnings of what a statement was given: it is wrong, not unique, too much. Only these are its own fault;
-of class 42, that is what cannot be read, not what is not there or not allowed."""
+_OWN = ("21", "22", "23", "426", "42804", "42846", "44", "54", "P0")
+"""SQLSTATE beginnings of what a statement was given: it is wrong, not unique, too much, refused by a trigger. Only
+these are its own fault; of class 42, that is what cannot be read, not what is not there or not allowed."""
 _CONFLICT = ("40001", "40P01")
 _BUSY = ("55P03", "57014")
 """A lock not to be had, a statement cancelled: the same may work in a moment."""

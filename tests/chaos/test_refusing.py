@@ -157,9 +157,10 @@ LONG: dict[str, Refused] = {
     **{
         f"{state} from {table}": raising(state, table)
         for table in ("inbox", "messages", "outbox", "tasks")
-        for state in ("XX000", "P0001", "0A000")
+        for state in ("XX000", "0A000", "42501")
     },
     "not valid for any": raising("23514", "inbox"),
+    "no trigger lets any pass": raising("P0001", "inbox"),
     "members": lambda to: to.altered(f"revoke {MEMBERS} from {ROLE}", f"grant {MEMBERS} to {ROLE}"),
     "flapping": lambda to: to.flapping(),
     PRIMARY: setting("default_transaction_read_only", "on"),

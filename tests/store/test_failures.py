@@ -30,7 +30,6 @@ def of_state(state: str, text: str = "said the server") -> asyncpg.PostgresError
         (of_state("42P01"), DatabaseDown),
         (of_state("0A000"), DatabaseDown),
         (of_state("XX000", "server_login_retry"), DatabaseDown),
-        (of_state("P0001"), DatabaseDown),
         (of_state("57014"), DatabaseDown),
         (exceptions.TargetServerAttributeNotMatched("None of the hosts match read-write"), DatabaseDown),
         (exceptions.ProtocolError("garbage"), DatabaseDown),
@@ -51,6 +50,7 @@ def test_what_asyncpg_raises_becomes_ours(foreign: Exception, ours: type[Supacla
     [
         of_state("22021"),
         of_state("42601"),
+        of_state("P0001"),
         of_state("23505"),
         of_state("54000"),
         exceptions.InterfaceError("another operation is in progress"),
