@@ -19,15 +19,22 @@ class Passwords:
     members: str = field(repr=False)
 
 
-def read_passwords(folder: Path) -> Passwords:
-    """The passwords kept in `folder`, made when there are none."""
+def read_passwords(folder: Path, *, make: bool = False) -> Passwords:
+    """The passwords kept in `folder`; raises `OSError` for one that is gone, unless it is to be made.
+
+    A new one would not fit the cluster. Only that of members is made at any time: a cluster of before has none.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Passwords(*(_password(folder / f"postgres.{name}") for name in ("superuser", "supaclaw", "supaclaw_member")))
+    return Passwords(
+        _password(folder / "postgres.superuser", make=make),
+        _password(folder / "postgres.supaclaw", make=make),
+        _password(folder / "postgres.supaclaw_member", make=True),
+    )
 
 
-def _password(path: Path) -> str:
+def _password(path: Path, *, make: bool) -> str:
     """Written beside and linked into place: two processes that make it at once get the same one."""
-    if not path.is_file():
+    if make and not path.is_file():
         clear_way(path)
         descriptor, draft = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:

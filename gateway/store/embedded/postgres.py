@@ -26,6 +26,7 @@ from gateway.store.embedded.sockets import socket_folder
 log = structlog.get_logger()
 
 _COMPLETE = "select exists (select from pg_roles where rolname = $1 and rolcanlogin)"
+_REMEDY = "; put the old files back, or restore a backup into another data folder"
 _POLL = 0.01
 _WATCH = 0.5
 _SLOW = 5.0
@@ -55,7 +56,7 @@ class EmbeddedPostgres:
             await asyncio.to_thread(ensure_cluster, self._folder, self._keys)
             return await self._bring_up()
         except OSError as error:
-            fix = "; move away what is in its place" if isinstance(error, FileExistsError) else ""
+            fix = _REMEDY if str(self._keys) in str(error.filename) else ""
             raise OwnerMustAct(f"The embedded database cannot be used: {error}{fix}") from error
 
     async def stop(self) -> None:
@@ -138,8 +139,7 @@ class EmbeddedPostgres:
         except (OSError, CannotConnectNowError, PostgresConnectionError):
             return False
         except asyncpg.PostgresError as error:
-            fix = "put the old files back, or restore a backup into another data folder"
-            raise OwnerMustAct(f"{self._keys} does not fit the database in {self._folder}: {error}; {fix}") from error
+            raise OwnerMustAct(f"{self._keys} does not fit the database in {self._folder}: {error}{_REMEDY}") from error
         try:
             complete = await connection.fetchval(_COMPLETE, MEMBERS)
             await connection.close()
