@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.workspace.template import fill_new_workspace
 
 EVERY_SECONDS = 10.0
+_KEY = re.compile(r"journal|local-token|page-name|postgres\.[a-z_]+")
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +46,7 @@ class Keeping:
 
     def _keep_keys(self) -> None:
         folder = self._data / "keys"
-        here = [path for path in folder.iterdir() if not path.name.startswith((".", "tmp"))] if folder.is_dir() else []
+        here = [path for path in folder.iterdir() if _KEY.fullmatch(path.name)] if folder.is_dir() else []
         for path in {*self._keys, *here, self._data / "instance"}:
             text = b""
             with suppress(OSError):

@@ -84,7 +84,7 @@ async def test_what_is_deleted_while_it_runs_stops_nothing(
         people.say()
         await asyncio.sleep(0.7)
     assert embedded.running.returncode is None
-    await asyncio.sleep(25.0)
+    await asyncio.sleep(75.0)  # a server looks at its pid file once a minute
     people.say()
     settled = await ledger.settled(90)
     judge(Fault.DELETED, await ledger.count(people.said, tries=len(faults)))

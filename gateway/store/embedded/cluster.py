@@ -28,7 +28,7 @@ def ensure_cluster(path: Path, keys: Path) -> None:
     if path.exists():
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    passwords = read_passwords(keys)
+    passwords = read_passwords(keys, make=True)
     with opened(keys) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():

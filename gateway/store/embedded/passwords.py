@@ -20,13 +20,20 @@ class Passwords:
     members: str = field(repr=False)
 
 
-def read_passwords(folder: Path) -> Passwords:
-    """The passwords kept in `folder`, made when there are none; raises `OwnerMustAct` when a file holds none."""
-    return Passwords(*(_password(folder / f"postgres.{name}") for name in ("superuser", "supaclaw", "supaclaw_member")))
+def read_passwords(folder: Path, *, make: bool = False) -> Passwords:
+    """The passwords kept in `folder`; raises `OSError` for one that is gone, unless it is to be made.
+
+    A new one would not fit the cluster. Only that of members is made at any time: a cluster of before has none.
+    """
+    return Passwords(
+        _password(folder / "postgres.superuser", make=make),
+        _password(folder / "postgres.supaclaw", make=make),
+        _password(folder / "postgres.supaclaw_member", make=True),
+    )
 
 
-def _password(path: Path) -> str:
-    if not path.is_file():
+def _password(path: Path, *, make: bool) -> str:
+    if make and not path.is_file():
         make_once(path, secrets.token_urlsafe(32).encode())
     password = read_regular(path, 100).decode("ascii", "replace").strip()
     if not password.isprintable() or not password.isascii() or not password:

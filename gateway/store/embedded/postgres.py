@@ -60,7 +60,7 @@ class EmbeddedPostgres:
             await asyncio.to_thread(ensure_cluster, self._folder, self._keys)
             return await self._bring_up()
         except OSError as error:
-            fix = "; move away what is in its place" if isinstance(error, FileExistsError) else ""
+            fix = f"; {CURE}" if str(self._keys) in str(error.filename) else ""
             raise blame(error)(f"The embedded database cannot be used: {error}{fix}") from error
 
     async def stop(self) -> None:

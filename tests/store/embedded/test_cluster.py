@@ -34,7 +34,7 @@ def test_a_child_reaches_a_folder_by_its_descriptor_where_the_system_allows_it(
 
 
 def test_passwords_are_made_once_and_never_shown(tmp_path: Path) -> None:
-    first = read_passwords(tmp_path / "keys")
+    first = read_passwords(tmp_path / "keys", make=True)
     assert read_passwords(tmp_path / "keys") == first
     assert len({first.role, first.superuser, first.members}) == 3
     assert not any(each in repr(first) for each in (first.role, first.superuser, first.members))

@@ -86,11 +86,11 @@ async def test_passwords_are_made_whole_or_not_at_all() -> None:
     with disk("size=8k") as at:  # two fit, the third does not
         for _ in range(2):
             with pytest.raises(OSError, match="No space"):
-                read_passwords(at / "keys")
+                read_passwords(at / "keys", make=True)
             kept = {file.name: file.read_text() for file in (at / "keys").iterdir()}
             assert all(len(password) == 43 for password in kept.values())
         resize(at, "size=1m")
-        passwords = read_passwords(at / "keys")
+        passwords = read_passwords(at / "keys", make=True)
         assert set(kept.values()) <= {passwords.superuser, passwords.role, passwords.members}
 
 

@@ -468,3 +468,16 @@ def test_a_pipe_as_pid_file_is_moved_away_before_the_server_reads_it(data: Path)
     os.mkfifo(data / "postgres" / "postmaster.pid")
     assert not Postmaster(data / "postgres", ServerLog(data / "logs" / "postgres.log")).is_cut_off
     assert not os.path.lexists(data / "postgres" / "postmaster.pid")
+
+
+@pytest.mark.parametrize("name", ["postgres.supaclaw", "postgres.superuser"])
+async def test_a_password_that_is_gone_is_told_and_never_made_anew_for_a_cluster_that_has_one(
+    server: EmbeddedPostgres, data: Path, name: str
+) -> None:
+    before = (data / "keys" / name).read_text()
+    (data / "keys" / name).unlink()
+    with pytest.raises(OwnerMustAct, match=rf"{name}'; put the old files back"):
+        await server.start()
+    assert not (data / "keys" / name).exists()
+    (data / "keys" / name).write_text(before)
+    await server.start()

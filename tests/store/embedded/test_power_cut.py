@@ -118,11 +118,11 @@ async def test_the_lock_file_of_a_server_that_somebody_started_by_hand_is_left(d
             assert programs.run("pg_ctl", "stop", *stop, keep=[handle]).returncode == 0
 
 
-@pytest.mark.parametrize("held", ["", "\0" * 43, "\xff\xfe"])
+@pytest.mark.parametrize("held", ["", "\0" * 43, "\xff\xfe"], ids=["empty", "zeros", "garbage"])
 @pytest.mark.parametrize("name", ["postgres.superuser", "postgres.supaclaw", "postgres.supaclaw_member"])
 async def test_a_damaged_key_is_named(data: Path, name: str, held: str) -> None:
     (data / "keys" / name).write_bytes(held.encode("latin-1"))
-    with pytest.raises(OwnerMustAct, match=rf"{name} is damaged: put back"):
+    with pytest.raises(OwnerMustAct, match=rf"{name} is damaged: put the old files back"):
         await EmbeddedPostgres(data).start()
 
 
