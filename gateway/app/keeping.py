@@ -15,7 +15,7 @@ from gateway.config.instance import Hold
 from gateway.domain.errors import OwnerMustAct
 from gateway.workspace.template import fill_new_workspace
 
-EVERY_SECONDS = 10.0
+EVERY_SECONDS = 2.0
 _KEY = re.compile(r"journal|local-token|page-name|postgres\.[a-z_]+")
 
 log = structlog.get_logger(__name__)
