@@ -71,7 +71,9 @@ class Collected:
     def table(self) -> str:
         """Markdown; a fault that was not made in this run says why."""
         lines = [_line(HEAD), _line(["---:", "---", "---", "---:", "---:", "---:", "---:", "---:", "---"])]
-        return "\n".join(lines + [_line(self._cells(fault)) for fault in Fault])
+        return "\n".join(
+            lines + [_line(self._cells(fault)) for fault in sorted(Fault, key=lambda fault: fault.about.number)]
+        )
 
     def _cells(self, fault: Fault) -> Sequence[str]:
         about, row = fault.about, self.rows.get(fault)
