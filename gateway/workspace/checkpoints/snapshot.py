@@ -98,7 +98,7 @@ def stamp_of(status: os.stat_result) -> Stamp:
 def load_known(folder: Path, head: ObjectID) -> Files | None:
     """The files as read for `head`, if recorded: it is only a cache."""
     with suppress(OSError, ValueError, TypeError, KeyError):
-        files = json.loads(read_regular(folder / _KNOWN, MAX_NEW_BYTES))[head.decode()]
+        files = json.loads(read_regular(folder / _KNOWN, MAX_FILE_BYTES))[head.decode()]
         return {path: (Entry(mode, ObjectID(id.encode())), tuple(stamp)) for path, (mode, id, stamp) in files.items()}
     return None
 

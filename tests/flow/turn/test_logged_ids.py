@@ -9,6 +9,7 @@ import pytest
 
 from gateway.domain.channel import SendFailed
 from gateway.logs import SecretMask, logging_to
+from gateway.store import tasks
 from tests.flow.outbound.test_sender import sent
 from tests.flow.path import MessagePath, in_turn, restarted, said
 
@@ -52,8 +53,13 @@ async def test_what_a_crash_left_on_its_way_belongs_to_its_run_too(path: Message
     assert named(logs, "outbound.uncertain")["session_id"] == str(asked.session_id)
 
 
-async def test_a_commands_failure_is_in_the_log_of_its_session(path: MessagePath, logs: Path) -> None:
-    await path.rows("alter table task_steps rename to lost")
+async def test_a_commands_failure_is_in_the_log_of_its_session(
+    path: MessagePath, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(tasks, "queue", broken)
 
     accepted = await path.tell("/status")
 
