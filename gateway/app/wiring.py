@@ -205,7 +205,8 @@ class Parts:
     def worker(self) -> Worker:
         """Runs tasks."""
         lanes = [Lane.CHAT, Lane.FILES, Lane.AGENTS]
-        return Worker(self.database, self.instance, self.runners, lanes, self.notices.tell_owner)
+        tell_owner, works = self.notices.tell_owner, self._takes_messages
+        return Worker(self.database, self.instance, self.runners, lanes, tell_owner, works)
 
     @cached_property
     def runners(self) -> Mapping[str, Runner]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from gateway.domain.errors import TryAgainLater
 from gateway.domain.tasks import backoff
 
 STEADY_SECONDS = 60.0
@@ -15,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 
 async def kept_up(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do it until it returns; a defect in it is logged, and it starts again after 1, 3, 7 … 60 seconds.
+    """Do it until it returns; a defect in it, or an outage, is logged, and it starts again after 1, 3, 7 … 60 seconds.
 
     What went well for a minute starts again after one.
     """
@@ -24,9 +25,12 @@ async def kept_up(name: str, work: Callable[[], Awaitable[None]]) -> None:
         began = time.monotonic()
         try:
             return await work()
-        except Exception:
+        except Exception as exc:
             failures = 1 if time.monotonic() - began > STEADY_SECONDS else failures + 1
-            log.exception("background.broken", work=name, again_in=backoff(failures))
+            if isinstance(exc, TryAgainLater):
+                log.warning("background.waits", work=name, error=str(exc), again_in=backoff(failures))
+            else:
+                log.exception("background.broken", work=name, again_in=backoff(failures))
             await asyncio.sleep(backoff(failures))
 
 

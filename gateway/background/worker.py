@@ -14,6 +14,7 @@ from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.tasks import SLOTS, Claim, Lane, Status, backoff
 from gateway.flow.wakeup import Wakeup
 from gateway.store import sessions, tasks
+from gateway.store.failures import reaching
 from gateway.store.pool import Connection, Database
 from gateway.store.scheduling import schedule_runs
 from gateway.store.transcript import messages
@@ -42,11 +43,17 @@ async def _nobody(_: str) -> None:
     """The log alone is told."""
 
 
+async def _always() -> bool:
+    """The run itself is the reason."""
+    return True
+
+
 @dataclass(slots=True)
 class Worker:
     """One per process; it claims in the lanes given, of the kinds it has runners for.
 
-    The owner is told of a task that ended in silence.
+    The owner is told of a task that ended in silence. `works` says whether the database takes what others write: an
+    attempt that fails while it does not is none.
     """
 
     database: Database
@@ -54,6 +61,7 @@ class Worker:
     runners: Mapping[str, Runner]
     lanes: Collection[Lane]
     tell_owner: Callable[[str], Awaitable[None]] = _nobody
+    works: Callable[[], Awaitable[bool]] = _always
     _awake: Wakeup = field(default_factory=Wakeup, init=False)
     _draining: bool = field(default=False, init=False)
     _unsure: bool = field(default=False, init=False)
@@ -148,7 +156,11 @@ class Worker:
             await self._put_back(run, POLL_SECONDS, str(exc), failed=False)
         except Exception as exc:
             log.exception("run.failed", attempts=run.attempts)
-            await self._give_back(run, f"{type(exc).__name__}: {exc}")
+            error = f"{type(exc).__name__}: {exc}"
+            if await self.works():
+                await self._give_back(run, error)
+            else:
+                await self._put_back(run, POLL_SECONDS, error, failed=False)
         finally:
             if self._same(run):
                 del self._running[run.id]
@@ -178,8 +190,9 @@ class Worker:
         await self._put_back(run, delay, error, failed=True)
 
     async def _put_back(self, run: Claim, delay: float, error: str, *, failed: bool) -> None:
-        def requeue() -> Awaitable[None]:
-            return self.database.run(lambda tx: tasks.requeue(tx, run, delay=delay, error=error, failed=failed))
+        async def requeue() -> None:
+            with reaching():  # it is in the queue again once the database takes it, whatever it says until then
+                await self.database.run(lambda tx: tasks.requeue(tx, run, delay=delay, error=error, failed=failed))
 
         with suppress(RunLost):
             await _patiently(requeue)

@@ -1,9 +1,11 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.background import upkeep
 from gateway.background.upkeep import kept_up
+from gateway.domain.errors import DatabaseDown
 
 
 async def test_what_breaks_is_started_again_until_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,6 +21,19 @@ async def test_what_breaks_is_started_again_until_it_is_done(monkeypatch: pytest
 
     await kept_up("test", work)
     assert tries == 3
+
+
+async def test_an_outage_is_waited_for_and_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "backoff", lambda _failures: 0.0)
+    outcomes = iter([DatabaseDown("it is away"), None])
+
+    async def work() -> None:
+        if (outcome := next(outcomes)) is not None:
+            raise outcome
+
+    with capture_logs() as logs:
+        await kept_up("test", work)
+    assert [(entry["event"], entry["error"]) for entry in logs] == [("background.waits", "it is away")]
 
 
 async def test_cancelling_it_ends_it() -> None:

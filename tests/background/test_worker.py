@@ -131,6 +131,27 @@ class TestTroubleWithTheDatabase:
             await until(world, task, Status.COMPLETED)
         assert {run.attempts for run in emptied(runner.ran)} == {1}
 
+    async def test_a_run_that_fails_while_the_database_refuses_others_too_loses_no_attempt(
+        self, world: World, runner: Runner, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.01)
+        left = [ValueError("refused by a trigger")] * 5
+
+        async def work(run: Claim) -> None:
+            if left:
+                raise left.pop()
+            await runner._finish(run, Status.COMPLETED)
+
+        async def works() -> bool:
+            return not left
+
+        runner.work = work
+        worker = Worker(runner.database, somebody(), {"agent": runner}, [Lane.AGENTS], works=works)
+        task = await world.queue()
+        async with working(worker):
+            await until(world, task, Status.COMPLETED)
+        assert max(run.attempts for run in emptied(runner.ran)) == 2  # the last one: it worked again by then
+
     async def test_what_was_claimed_when_the_reply_got_lost_does_not_wait_for_its_lease(
         self, world: World, worker: Worker, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -161,6 +161,10 @@ LONG: dict[str, Refused] = {
     },
     "not valid for any": raising("23514", "inbox"),
     "no trigger lets any pass": raising("P0001", "inbox"),
+    **{
+        f"no trigger lets any {table} pass": raising("P0001", table)
+        for table in ("messages", "outbox", "tasks", "task_steps")
+    },
     "members": lambda to: to.altered(f"revoke {MEMBERS} from {ROLE}", f"grant {MEMBERS} to {ROLE}"),
     "flapping": lambda to: to.flapping(),
     PRIMARY: setting("default_transaction_read_only", "on"),

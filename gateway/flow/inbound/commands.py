@@ -22,6 +22,7 @@ from gateway.flow.outbound.sender import Outbound
 from gateway.llm.client import Description
 from gateway.store import addresses, inbox, sessions
 from gateway.store.addresses import AddressRow
+from gateway.store.failures import reaching
 from gateway.store.inbox import InboxRow
 from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
@@ -117,7 +118,8 @@ class CommandRunner:
             raise
         except Exception:  # a broken command may not take its channel down
             log.exception("command.failed", inbox_id=arrival, session_id=str(await self._session(arrival)))
-            return await self.database.run(lambda tx: self._commit(tx, arrival, _failure))
+            with reaching():  # nothing in this reply is the command's own
+                return await self.database.run(lambda tx: self._commit(tx, arrival, _failure))
 
     async def _commit(self, tx: Connection, arrival: InboxId, effect: Effect) -> Done:
         row = await inbox.get(tx, arrival)

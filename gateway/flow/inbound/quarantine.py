@@ -11,10 +11,14 @@ from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import EntryId
 from gateway.domain.inbound import LOCAL, Address, Arrival, Inbound, Sender
-from gateway.domain.principals import Role
+from gateway.domain.principals import Label, Role
 from gateway.domain.routing import StartTurn
+from gateway.domain.transcript import Notice
 from gateway.flow.inbound.persist import InboundWriter
+from gateway.flow.outbound.parts import parts
+from gateway.store import addresses, outbox, steps, tasks
 from gateway.store.pool import Connection, Database
+from gateway.store.transcript import messages
 
 TRIES = 3
 REMEMBERED = 1_000
@@ -36,7 +40,7 @@ class Rehearsal:
     clock: Clock
 
     async def succeeds(self) -> bool:
-        """Whether another message, the owner's in a chat of its own, could be stored now."""
+        """Whether another message, the owner's in a chat of its own, could be stored and answered now."""
         id = uuid4()
         at = Address("terminal", LOCAL, f"rehearsal-{id}")
         said = Inbound(at, Sender(LOCAL, "rehearsal"), "rehearsal", str(id), self.clock.now())
@@ -53,6 +57,13 @@ class Rehearsal:
 
     async def _write(self, tx: Connection, arrival: Arrival) -> None:
         await self.writer.write(tx, arrival, None, Role.OWNER, StartTurn())
+        at = await addresses.lock(tx, arrival.inbound.address)
+        assert at is not None, "it was just added"
+        notice = Notice("rehearsal")
+        said = await messages.say(tx, at.session_id, at.principal_id, notice, label=Label.OWNER, address=at.id)
+        await outbox.put(tx, at.principal_id, at.id, said.id, parts(notice.text, 100), notice=True)
+        if task := await tasks.live_chat(tx, at.session_id):
+            await steps.tool_ran(tx, task, at.principal_id, notice.text, 0)
         raise _Rehearsed
 
 

@@ -108,6 +108,8 @@ class EmbeddedPostgres:
             await self._bring_up()
         except (SupaclawError, OSError) as error:
             failure = str(error)
+            if not self._folder.exists():
+                failure = f"{self._folder} is gone: stop the gateway and restore a backup; a start makes an empty one"
         else:
             log.info("postgres.started")
             return

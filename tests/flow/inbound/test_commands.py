@@ -228,6 +228,22 @@ async def test_a_command_that_met_an_outage_is_run_when_it_is_over(path: Message
     assert outages == []
 
 
+async def test_a_command_whose_reply_the_database_refuses_is_run_when_it_takes_replies(path: MessagePath) -> None:
+    async def ping(_: CommandContext) -> CommandReply:
+        return CommandReply("done")
+
+    inbound, command_runner = with_commands(path, {"ping": Command("ping", "", ping)})
+    async with path.database.connection() as conn:
+        await conn.execute("alter table outbox add constraint none check (false) not valid")
+    await inbound.accept([message("/ping")])
+    [(left,)] = await path.rows("select id from inbox where handled_at is null")
+    assert not await command_runner.run(left)
+    async with path.database.connection() as conn:
+        await conn.execute("alter table outbox drop constraint none")
+    assert await command_runner.run(left)
+    assert await path.rows("select text from outbox") == [("done",)]
+
+
 async def test_two_who_run_the_same_command_run_it_once(path: MessagePath) -> None:
     ran: list[str] = []
 

@@ -131,3 +131,11 @@ async def test_a_chat_that_fails_holds_up_no_other_in_its_batch(
     with pytest.raises(ValueError, match="no such thing"):
         await path.inbound.accept(batch)
     assert await path.rows("select text from messages where kind = 'user'") == [("hello",)]
+
+
+@pytest.mark.parametrize("table", ["messages", "outbox", "tasks", "task_steps"])
+async def test_a_database_that_takes_no_answers_does_not_work(path: MessagePath, table: str) -> None:
+    assert await path.inbound.rehearsal.succeeds()
+    async with path.database.connection() as conn:
+        await conn.execute(f"alter table {table} add constraint none check (false) not valid")
+    assert not await path.inbound.rehearsal.succeeds()

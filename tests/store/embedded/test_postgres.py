@@ -244,6 +244,20 @@ async def test_supervision_says_why_it_cannot_start_again_and_goes_on(
     assert any("contains errors" in entry.get("error", "") for entry in logs)
 
 
+async def test_supervision_of_a_server_whose_folder_is_gone_says_what_to_do(
+    server: EmbeddedPostgres, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_module, "_WATCH", 0.01)
+    await server.start()
+    await server.stop()
+    shutil.rmtree(data / "postgres")
+    with capture_logs() as logs:
+        watch = asyncio.create_task(server.supervise())
+        await until(lambda: any(entry["event"] == "postgres.not_started" for entry in logs))
+    watch.cancel()
+    assert any("postgres is gone: stop the gateway and restore a backup" in entry.get("error", "") for entry in logs)
+
+
 async def test_a_process_that_has_the_old_servers_pid_is_not_mistaken_for_it(
     server: EmbeddedPostgres, data: Path
 ) -> None:
