@@ -16,7 +16,7 @@ import structlog
 from gateway.app.local import local_token
 from gateway.config.durable import disk_full
 from gateway.domain.clock import Clock
-from gateway.domain.errors import TryAgainLater
+from gateway.domain.errors import TryAgainLater, leaves
 
 AGAIN_AFTER, LONGEST_PAUSE = 0.5, 5.0
 TELL_EVERY = 60.0
@@ -48,8 +48,7 @@ class Waiting:
                 try:
                     made = await attempt(opened)
                 except* (TryAgainLater, OSError) as outage:
-                    _, other = outage.split(TryAgainLater)
-                    if other is not None and not disk_full(other):
+                    if not all(isinstance(each, TryAgainLater) or disk_full(each) for each in leaves(outage)):
                         raise
                     self._tell(outage)
                 else:
@@ -70,8 +69,7 @@ class Waiting:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _tell(self, outage: BaseExceptionGroup) -> None:
-        while isinstance(first := outage.exceptions[0], BaseExceptionGroup):
-            outage = first
+        first = next(leaves(outage))
         self.why = str(first)
         if disk_full(first):
             self.why = f"the disk is full: {self.why}; make room in {self.data} (64 MB, unless it says more)"
