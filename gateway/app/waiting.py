@@ -40,7 +40,7 @@ class Waiting:
     why: str = field(default="it starts", init=False)
     _tell_at: float = field(default=0.0, init=False)
 
-    async def until(self, stack: AsyncExitStack, attempt: Callable[[AsyncExitStack], Awaitable[Made]]) -> Made:
+    async def retry(self, stack: AsyncExitStack, attempt: Callable[[AsyncExitStack], Awaitable[Made]]) -> Made:
         """What an attempt makes that meets no outage; what it opened is closed with `stack`, or before the next one."""
         pause = AGAIN_AFTER
         while True:
@@ -57,7 +57,7 @@ class Waiting:
             await self.clock.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def unless(self, stop: asyncio.Event, work: Awaitable[Made]) -> Made | None:
+    async def run_until(self, stop: asyncio.Event, work: Awaitable[Made]) -> Made | None:
         """What comes of the work, or None when it is to stop before that; meanwhile, who asks is answered."""
         tasks = [asyncio.ensure_future(work), asyncio.create_task(stop.wait()), asyncio.create_task(self._answer_all())]
         try:
@@ -84,10 +84,7 @@ class Waiting:
         server = await asyncio.start_server(
             lambda reader, writer: self._answer(reader, writer, token), sock=self.listening.dup(), backlog=512
         )
-        try:
-            await server.serve_forever()
-        finally:
-            server.close()
+        await server.serve_forever()  # closes it when cancelled
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str) -> None:
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
