@@ -6,7 +6,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from gateway.config.files import clear_way
+from gateway.config.files import clear_way, overwrite
 from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -22,8 +22,7 @@ def make_once(path: Path, data: bytes, *, anew: bool = False) -> None:
     if anew:
         path.unlink(missing_ok=True)
     with tempfile.NamedTemporaryFile(prefix=f".{path.name}-", dir=path.parent) as draft:
-        draft.write(data)
-        draft.flush()
+        overwrite(draft.fileno(), data)
         os.fsync(draft.fileno())
         with suppress(FileExistsError):
             os.link(draft.name, path)
@@ -60,6 +59,6 @@ def has_room(folder: Path) -> bool:
     return True
 
 
-def blame(error: OSError) -> type[SupaclawError]:
+def error_type(error: OSError) -> type[SupaclawError]:
     """As what to raise it: a full disk can be waited for."""
     return DiskFull if disk_full(error) else OwnerMustAct

@@ -9,7 +9,7 @@ from os.path import samestat
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from gateway.config.durable import blame, make_once
+from gateway.config.durable import error_type, make_once
 from gateway.config.files import clear_way, open_regular, overwrite, read_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import InstanceId
@@ -42,7 +42,8 @@ class Hold:
         try:
             overwrite(handle, self._record.encode())
         except OSError as error:
-            raise blame(error)(f"{path} cannot be written ({error.strerror}): make room and start again") from error
+            problem = f"{path} cannot be written ({error.strerror}): make room and start again"
+            raise error_type(error)(problem) from error
 
     def release(self) -> None:
         """Let others have it."""
