@@ -77,7 +77,7 @@ def build_backend(parts: Parts) -> "Backend":
 async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) -> "StatusReport":
     from gateway.web.backend import StatusReport
 
-    now, waits = parts.clock.now(), None
+    now, waits = parts.clock.now(), parts.condition.health.waits
     older, queue, today, waiting = "", dict[Status, int](), Spent(), dict[str, str]()
     try:
         async with parts.database.connection() as conn:
@@ -98,5 +98,5 @@ async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) 
         outdated=older or None,
         unsettled=unsettled,
         waiting=waiting,
-        waits=waits or parts.condition.health.waits or None,
+        waits=waits or None,
     )

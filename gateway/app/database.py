@@ -46,15 +46,15 @@ async def postgres(environment: Environment, config: Config, *, mine: bool) -> A
         return
     server = EmbeddedPostgres(environment.data)
     found_running = server.is_running
-    watch: asyncio.Task[None] | None = None
     try:
         dsn = await _started(server)
         watch = asyncio.create_task(kept_up("postgres", server.supervise), name="postgres")
-        yield f"{dsn}&member_password={server.member_password}"
-    finally:
-        if watch is not None:
+        try:
+            yield f"{dsn}&member_password={server.member_password}"
+        finally:
             watch.cancel()
             await asyncio.wait([watch])
+    finally:
         if mine or not (found_running or holder(environment.data)):
             await server.stop()
 

@@ -102,7 +102,6 @@ class Gateway:
         def leave() -> None:
             if not self._parts.inbound.waiting:
                 sys.stderr.write(f"supaclaw: {LOST}\n")
-                sys.stderr.flush()
                 os._exit(1)
 
         health = self._parts.condition.health

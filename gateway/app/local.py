@@ -1,7 +1,6 @@
 """What this machine is told: the socket, the local credential, the line that says it is ready."""
 
 import errno
-import os
 import re
 import socket
 import sys
@@ -86,7 +85,7 @@ def page_name(data: Path) -> str:
     with suppress(OSError):
         if _PAGE.fullmatch(name := read_regular(path, 100).decode("ascii", "ignore").strip()):
             return name
-    make_once(path, (name := f"claw-{token_hex(10)}.localhost").encode(), os.replace)
+    make_once(path, (name := f"claw-{token_hex(10)}.localhost").encode(), anew=True)
     return name
 
 

@@ -13,8 +13,8 @@ from gateway.app.current import Current
 from gateway.app.database import postgres
 from gateway.app.descriptors import allow_descriptors
 from gateway.app.gateway import TOLD, Gateway
-from gateway.app.keeping import EVERY_SECONDS, Keeping
 from gateway.app.local import listening, reserved, url
+from gateway.app.restorer import EVERY_SECONDS, Restorer
 from gateway.app.upgrade import taken_over
 from gateway.app.waiting import Waiting
 from gateway.app.wiring import Parts
@@ -81,19 +81,18 @@ async def _serve(
             return database, await meet(database, config.owner.name, config.owner.ids)
 
         async def start() -> Callable[[], Awaitable[None]]:
-            instance, dsn = await waiting.until(stack, reach)
-            database, people = await waiting.until(stack, partial(take_over, instance=instance, dsn=dsn))
+            instance, dsn = await waiting.retry(stack, reach)
+            database, people = await waiting.retry(stack, partial(take_over, instance=instance, dsn=dsn))
             current = Current(config, await build_client(config.models, os.environ, clock))
             await preloaded
             parts = Parts(environment, current, database, people, instance, failpoints, starts, stop, clock)
-            keeping = Keeping(environment, hold, parts.notices.tell_owner)
-            kept = Periodic("kept files", EVERY_SECONDS, keeping.look)
-            stack.callback(asyncio.create_task(kept_up(kept.name, kept.run), name=kept.name).cancel)
+            restorer = Periodic("restorer", EVERY_SECONDS, Restorer(environment, hold, parts.notices.tell_owner).look)
+            stack.callback(asyncio.create_task(kept_up(restorer.name, restorer.run), name=restorer.name).cancel)
             gateway = Gateway(parts, mask)
-            doors = await waiting.until(stack, lambda _: gateway.prepare())
+            doors = await waiting.retry(stack, lambda _: gateway.prepare())
             return partial(gateway.run, doors, Listener(dsn, TOLD, gateway.heard, gateway.listening), socket)
 
-        if run := await waiting.unless(stop, start()):
+        if run := await waiting.run_until(stop, start()):
             await run()
 
 

@@ -16,7 +16,7 @@ import structlog
 from gateway.app.local import local_token
 from gateway.config.durable import disk_full
 from gateway.domain.clock import Clock
-from gateway.domain.errors import TryAgainLater
+from gateway.domain.errors import TryAgainLater, leaves
 
 AGAIN_AFTER, LONGEST_PAUSE = 0.5, 5.0
 TELL_EVERY = 60.0
@@ -40,7 +40,7 @@ class Waiting:
     why: str = field(default="it starts", init=False)
     _tell_at: float = field(default=0.0, init=False)
 
-    async def until(self, stack: AsyncExitStack, attempt: Callable[[AsyncExitStack], Awaitable[Made]]) -> Made:
+    async def retry(self, stack: AsyncExitStack, attempt: Callable[[AsyncExitStack], Awaitable[Made]]) -> Made:
         """What an attempt makes that meets no outage; what it opened is closed with `stack`, or before the next one."""
         pause = AGAIN_AFTER
         while True:
@@ -48,8 +48,7 @@ class Waiting:
                 try:
                     made = await attempt(opened)
                 except* (TryAgainLater, OSError) as outage:
-                    _, other = outage.split(TryAgainLater)
-                    if other is not None and not disk_full(other):
+                    if not all(isinstance(each, TryAgainLater) or disk_full(each) for each in leaves(outage)):
                         raise
                     self._tell(outage)
                 else:
@@ -58,7 +57,7 @@ class Waiting:
             await self.clock.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def unless(self, stop: asyncio.Event, work: Awaitable[Made]) -> Made | None:
+    async def run_until(self, stop: asyncio.Event, work: Awaitable[Made]) -> Made | None:
         """What comes of the work, or None when it is to stop before that; meanwhile, who asks is answered."""
         tasks = [asyncio.ensure_future(work), asyncio.create_task(stop.wait()), asyncio.create_task(self._answer_all())]
         try:
@@ -70,8 +69,7 @@ class Waiting:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _tell(self, outage: BaseExceptionGroup) -> None:
-        while isinstance(first := outage.exceptions[0], BaseExceptionGroup):
-            outage = first
+        first = next(leaves(outage))
         self.why = str(first)
         if disk_full(first):
             self.why = f"the disk is full: {self.why}; make room in {self.data} (64 MB, unless it says more)"
@@ -86,10 +84,7 @@ class Waiting:
         server = await asyncio.start_server(
             lambda reader, writer: self._answer(reader, writer, token), sock=self.listening.dup(), backlog=512
         )
-        try:
-            await server.serve_forever()
-        finally:
-            server.close()
+        await server.serve_forever()  # closes it when cancelled
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str) -> None:
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):

@@ -1,12 +1,11 @@
 """How a command reports an error."""
 
 import errno
-from collections.abc import Iterator
 from traceback import format_exception
 from types import TracebackType
 
 from gateway.cli.console import echo
-from gateway.domain.errors import SupaclawError
+from gateway.domain.errors import SupaclawError, leaves
 
 _IN_THE_WAY = frozenset(
     {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EEXIST, errno.ENOTDIR, errno.ELOOP}
@@ -15,7 +14,7 @@ _IN_THE_WAY = frozenset(
 
 def explain(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
     """Print the error to stderr for people: what is wrong and what to do, without a traceback."""
-    for leaf in _leaves(error):
+    for leaf in leaves(error):
         match leaf:
             case SupaclawError():
                 _say(str(leaf))
@@ -31,14 +30,6 @@ def explain(_kind: type[BaseException], error: BaseException, _trace: TracebackT
 def trace(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
     """Print the error to stderr with its traceback."""
     echo("".join(format_exception(error)), end="", error=True)
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
 
 
 def _say(text: str) -> None:

@@ -3,34 +3,29 @@
 import errno
 import os
 import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from gateway.config.files import clear_way
+from gateway.config.files import clear_way, overwrite
 from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PROBE = 2**20
 
 
-def make_once(path: Path, data: bytes, put: Callable[[str, Path], None] = os.link) -> None:
+def make_once(path: Path, data: bytes, *, anew: bool = False) -> None:
     """Make a private file, on disk with its name, unless there is one; a crash or a second process leaves no half.
 
-    With `os.replace`, also if there is one.
+    With `anew`, what there is makes way.
     """
     clear_way(path)
-    handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(handle)
+    if anew:
+        path.unlink(missing_ok=True)
+    with tempfile.NamedTemporaryFile(prefix=f".{path.name}-", dir=path.parent) as draft:
+        overwrite(draft.fileno(), data)
+        os.fsync(draft.fileno())
         with suppress(FileExistsError):
-            put(draft, path)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(draft)
+            os.link(draft.name, path)
     sync(path.parent)
     with suppress(PermissionError):
         sync(path.parent.parent)
@@ -64,6 +59,6 @@ def has_room(folder: Path) -> bool:
     return True
 
 
-def blame(error: OSError) -> type[SupaclawError]:
+def error_type(error: OSError) -> type[SupaclawError]:
     """As what to raise it: a full disk can be waited for."""
     return DiskFull if disk_full(error) else OwnerMustAct

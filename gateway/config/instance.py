@@ -9,8 +9,8 @@ from os.path import samestat
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from gateway.config.durable import blame, make_once
-from gateway.config.files import clear_way, overwrite, read_regular
+from gateway.config.durable import error_type, make_once
+from gateway.config.files import clear_way, open_regular, overwrite, read_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import InstanceId
 
@@ -42,7 +42,8 @@ class Hold:
         try:
             overwrite(handle, self._record.encode())
         except OSError as error:
-            raise blame(error)(f"{path} cannot be written ({error.strerror}): make room and start again") from error
+            problem = f"{path} cannot be written ({error.strerror}): make room and start again"
+            raise error_type(error)(problem) from error
 
     def release(self) -> None:
         """Let others have it."""
@@ -89,7 +90,7 @@ def instance_id(data: Path) -> InstanceId:
     with suppress(OSError, ValueError):
         return InstanceId(UUID(read_regular(path, 100).decode().strip()))
     identity = InstanceId(uuid4())
-    make_once(path, f"{identity}\n".encode(), os.replace)
+    make_once(path, f"{identity}\n".encode(), anew=True)
     return identity
 
 
@@ -99,18 +100,12 @@ def _lock(data: Path) -> Path:
 
 def _record(data: Path) -> list[str]:
     """The lines recorded by the running gateway: process id, URL. Empty if none is running."""
-    try:
-        handle = os.open(_lock(data), os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return []
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return os.pread(handle, 500, 0).decode("ascii", "replace").splitlines()
-    else:
-        return []
-    finally:
-        os.close(handle)
+    with suppress(OSError), open_regular(_lock(data), os.O_RDONLY) as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return os.pread(handle, 500, 0).decode("ascii", "replace").splitlines()
+    return []
 
 
 def _try_lock(handle: int) -> bool:

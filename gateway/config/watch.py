@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -19,8 +19,6 @@ LONGEST = 3_000
 """Characters of problems that are told."""
 
 Value = TypeVar("Value")
-_Found: TypeAlias = tuple[str | None, str]
-"""The text of the file, and why it cannot be read."""
 
 
 @dataclass(slots=True)
@@ -37,7 +35,8 @@ class ConfigWatch:
     _on_rejected: Callable[[str], Awaitable[None]]
     _look_every: float = 5.0
     _subscribers: list[Callable[[Config], Awaitable[None]]] = field(default_factory=list)
-    _seen: _Found = (None, "")
+    _seen: tuple[str | None, str] = (None, "")
+    """The text of the file, and why it could not be read."""
 
     def subscribe(self, callback: Callable[[Config], Awaitable[None]]) -> None:
         """Call `callback` with each later configuration; its errors are logged and do not affect the others."""
@@ -53,15 +52,9 @@ class ConfigWatch:
     async def look(self) -> None:
         """Read the file once; does nothing if it has not changed since."""
         try:
-            found = await asyncio.to_thread(self._read)
+            config = await asyncio.to_thread(self._changed)
         except OSError as error:
             log.warning("config.not_looked_at", error=str(error))
-            return
-        if found == self._seen:
-            return
-        self._seen = found
-        try:
-            config = await asyncio.to_thread(self._parsed, found)
         except ConfigError as error:
             problem = str(error)[:LONGEST]
             log.warning("config.rejected", problem=problem)
@@ -69,14 +62,16 @@ class ConfigWatch:
         else:
             await self._apply(config)
 
-    def _read(self) -> _Found:
+    def _changed(self) -> Config:
+        """What the file says, or the current configuration if it says the same as before."""
+        text, problem = None, ""
         try:
-            return read(self._path), ""
+            text = read(self._path)
         except ConfigError as error:
-            return None, str(error)
-
-    def _parsed(self, found: _Found) -> Config:
-        text, problem = found
+            problem = str(error)
+        if self._seen == (text, problem):
+            return self.current
+        self._seen = (text, problem)
         if text is None:
             raise ConfigError(problem or f"{self._path} is gone")
         return self._parse(text)

@@ -9,6 +9,8 @@ SupaclawError
     └── RunLost
 """
 
+from collections.abc import Iterator
+
 
 class SupaclawError(Exception):
     """Base of all our errors; the text is one line."""
@@ -36,3 +38,12 @@ class DiskFull(DatabaseDown):
 
 class RunLost(TryAgainLater):
     """The task was cancelled or taken over after this run claimed it: stop, and write nothing more."""
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors of a group, and those of the groups in it; any other error is its own leaf."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error

@@ -311,7 +311,7 @@ class Fault(StrEnum):
         "files of a running instance deleted, or replaced by folders, pipes, links",
         "restored or told; everything else goes on",
         (
-            "tests/app/test_keeping.py",
+            "tests/app/test_restorer.py",
             "tests/config/test_files.py",
             "tests/store/embedded/test_postgres.py::test_a_server_whose_socket_was_deleted_is_started_again",
             "tests/store/embedded/test_postgres.py::test_a_start_finds_a_server_whose_socket_was_deleted",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.durable import blame, disk_full, has_room, make_once
+from gateway.config.durable import disk_full, error_type, has_room, make_once
 from gateway.config.files import overwrite
 from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct
 
@@ -53,6 +53,6 @@ def test_other_errors_are_no_full_disk(error: Exception) -> None:
 
 
 def test_only_a_full_disk_can_be_waited_for(tmp_path: Path) -> None:
-    assert blame(NO_ROOM) is DiskFull
-    assert blame(PermissionError(errno.EACCES, "denied")) is OwnerMustAct
+    assert error_type(NO_ROOM) is DiskFull
+    assert error_type(PermissionError(errno.EACCES, "denied")) is OwnerMustAct
     assert has_room(tmp_path)

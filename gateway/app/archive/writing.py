@@ -13,7 +13,7 @@ from typing import IO, BinaryIO
 from uuid import uuid4
 
 from gateway.app.archive.manifest import Member, Tar, stays_inside
-from gateway.config.durable import blame, sync
+from gateway.config.durable import error_type, sync
 from gateway.workspace.atomic import TEMPORARY
 from gateway.workspace.measure import mostly_holes
 from gateway.workspace.paths import MAX_LEVELS
@@ -112,7 +112,7 @@ def writing(path: Path) -> Iterator[ArchiveWriter]:
         sync(path.parent)
     except OSError as error:
         what = ": ".join(str(part) for part in (error.strerror, error.filename) if part)
-        raise blame(error)(f"the backup to {path} broke off ({what}); nothing was written") from error
+        raise error_type(error)(f"the backup to {path} broke off ({what}); nothing was written") from error
     finally:
         with suppress(OSError):
             os.unlink(draft)

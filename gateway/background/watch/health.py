@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -113,15 +113,15 @@ class Health:
 
     async def _taken(self) -> bool:
         """Whether the lease is ours; connections from before a freeze may be dead without a word."""
+        if not self._over:
+            return await self._take(self.database)
+        async with asyncio.timeout(ANSWER_SECONDS), await self.database.apart() as apart:
+            return await self._take(apart)
+
+    async def _take(self, database: Database) -> bool:
         asked = always()
-        async with AsyncExitStack() as stack:
-            database = self.database
-            if self._over:
-                await stack.enter_async_context(asyncio.timeout(ANSWER_SECONDS))
-                database = await stack.enter_async_context(await database.apart())
-            conn = await stack.enter_async_context(database.connection())
-            held = await leases.take(conn, GATEWAY, self.instance, LEASE_SECONDS)
-            if held:
+        async with database.connection() as conn:
+            if held := await leases.take(conn, GATEWAY, self.instance, LEASE_SECONDS):
                 self._renewed_at = asked
                 await check_not_outdated(conn)
         return held

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gateway.config.durable import blame, sync
+from gateway.config.durable import error_type, sync
 from gateway.store.embedded.passwords import Passwords, read_passwords
 from gateway.store.embedded.programs import find_programs, named_uid, service_uid
 from gateway.store.embedded.serverlog import failure
@@ -84,7 +84,7 @@ class _Draft:
             self._fill()
             self._publish()
         except OSError as error:
-            raise blame(error)(f"The database cannot be set up in {self._target.parent}: {error}") from error
+            raise error_type(error)(f"The database cannot be set up in {self._target.parent}: {error}") from error
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -18,7 +18,7 @@ from asyncpg.exceptions import (
     UniqueViolationError,
 )
 
-from gateway.config.durable import blame
+from gateway.config.durable import error_type
 from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct, SupaclawError
 from gateway.store.embedded.cluster import DATABASE, MEMBERS, ROLE, SOCKETS, SUPERUSER, ensure_cluster, member_role
 from gateway.store.embedded.passwords import CURE, read_passwords
@@ -61,7 +61,7 @@ class EmbeddedPostgres:
             return await self._bring_up()
         except OSError as error:
             fix = f"; {CURE}" if str(self._keys) in str(error.filename) else ""
-            raise blame(error)(f"The embedded database cannot be used: {error}{fix}") from error
+            raise error_type(error)(f"The embedded database cannot be used: {error}{fix}") from error
 
     async def stop(self) -> None:
         """End the server: connections are cut, committed data is safe."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from gateway.config.durable import blame
+from gateway.config.durable import error_type
 from gateway.domain.errors import OwnerMustAct
 
 SERVICE_UID = 47832
@@ -105,7 +105,7 @@ def _shared_copy(package: Path) -> Path:
         try:
             _copy(package, target)
         except OSError as error:
-            raise blame(error)(
+            raise error_type(error)(
                 f"Postgres cannot be put into {SHARED} ({error}); install SupaClaw outside /root"
             ) from error
     return target

@@ -87,13 +87,11 @@ language sql set search_path = supaclaw as $$
   from (select worker, array_agg(id) as ids from lost group by worker) gone
 $$;
 
+revoke all on function died, recover from public;
 do $$
-declare f text; r text;
+declare r text;
 begin
-  foreach f in array array['died(uuid, uuid[], interval, text)', 'recover(interval)'] loop
-    execute format('revoke all on function %s from public', f);
-    for r in select rolname from pg_roles where rolname in ('anon', 'authenticated') loop
-      execute format('revoke all on function %s from %I', f, r);
-    end loop;
+  for r in select rolname from pg_roles where rolname in ('anon', 'authenticated') loop
+    execute format('revoke all on function supaclaw.died, supaclaw.recover from %I', r);
   end loop;
 end $$;

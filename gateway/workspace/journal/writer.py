@@ -68,11 +68,10 @@ class JournalWriter:
     async def put_right(
         self, place: Place, rows: Sequence[Entry], stored: Set[EntryId]
     ) -> tuple[set[EntryId], Version | None]:
-        """Make the file hold these rows, then the arrivals it held besides that are not `stored`; returns the latter.
+        """Make the file hold these rows, then the arrivals it held besides that are not `stored`.
 
-        And which version is right by that; None if somebody else wrote at the same time.
-
-        A damaged original is kept aside. An arrival that says what its row says stays as it arrived.
+        Returns the latter, and which version is right by that, None if somebody else wrote at the same time. A damaged
+        original is kept aside. An arrival that says what its row says stays as it arrived.
         """
         return await self._in_order(lambda: self._put_right(place, rows, stored))
 

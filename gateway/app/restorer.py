@@ -21,7 +21,7 @@ _KEY = re.compile(r"journal|local-token|page-name|postgres\.[a-z_]+")
 log = structlog.get_logger(__name__)
 
 
-class Keeping:
+class Restorer:
     """Remembers what was there. What cannot be put back is told once."""
 
     def __init__(self, environment: Environment, hold: Hold, tell_owner: Callable[[str], Awaitable[object]]) -> None:
@@ -30,13 +30,13 @@ class Keeping:
         self._tell_owner = tell_owner
         self._keys: dict[Path, bytes] = {}
         self._told: dict[str, str] = {}
-        self._work = {"gateway.pid": hold.keep, "keys": self._keep_keys, "workspace": self._keep_workspace}
+        self._work = {"gateway.pid": hold.keep, "keys": self._restore_keys, "workspace": self._restore_workspace}
 
     async def look(self) -> None:
         """Compare, and restore."""
-        for name, keep in self._work.items():
+        for name, restore in self._work.items():
             try:
-                problem = await asyncio.to_thread(keep) or ""
+                problem = await asyncio.to_thread(restore) or ""
             except (OSError, OwnerMustAct) as exc:
                 problem = f"{name} of {self._data} cannot be restored: {exc}; move away what is in its place"
             if problem and problem != self._told.get(name):
@@ -44,7 +44,7 @@ class Keeping:
                 await self._tell_owner(problem)
             self._told[name] = problem
 
-    def _keep_keys(self) -> None:
+    def _restore_keys(self) -> None:
         folder = self._data / "keys"
         here = [path for path in folder.iterdir() if _KEY.fullmatch(path.name)] if folder.is_dir() else []
         for path in {*self._keys, *here, self._data / "instance"}:
@@ -57,7 +57,7 @@ class Keeping:
                 replace_regular(path, self._keys[path])
                 log.warning("key.restored", path=str(path))
 
-    def _keep_workspace(self) -> str | None:
+    def _restore_workspace(self) -> str | None:
         if self._workspace.is_dir() and os.path.samestat(os.stat(self._workspace), self._folder):
             return None
         fill_new_workspace(self._workspace)
