@@ -196,7 +196,7 @@ class TestFiles:
         journal, workspace = beating.path.journal, beating.path.workspace
         for _ in range(2):
             assert await journal.unstored() == []
-            journal.checked(beating.path.inbound.restore)
+            journal.check.begun(beating.path.inbound.restore)
             await journal.check.run()
             await journal.catch_up()
 

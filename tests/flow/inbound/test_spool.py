@@ -181,7 +181,7 @@ class TestCrash:
         away.away = False
         again = await restarted(path)
         await again.inbound.restore(await again.journal.unstored())
-        again.journal.checked(again.inbound.restore)
+        again.journal.check.begun(again.inbound.restore)
         await again.journal.check.run()
         assert await again.rows(TEXTS) == [("before",), ("one",), ("two",)]
         assert (await again.tell("one", id="m-1")).duplicate

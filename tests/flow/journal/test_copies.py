@@ -368,7 +368,7 @@ class TestFiling:
                 await here.settled()
         again = await desk(here.database, here.workspace.parent)
         assert await again.journal.unstored() == []
-        again.journal.checked(again.restore)
+        again.journal.check.begun(again.restore)
         await again.journal.check.run()
         await again.settled()
         filed = again.files("memory")

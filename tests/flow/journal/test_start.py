@@ -156,7 +156,7 @@ class TestChecked:
         await here.write(arrival("hello"))
         again = await restarted(here)
         assert len(await again.journal.unstored()) == 1
-        again.journal.checked(again.restore)
+        again.journal.check.begun(again.restore)
         assert again.said(again.file) == [("message", "hello")]
 
     async def test_what_will_never_be_stored_does_not(self, here: Desk) -> None:
@@ -164,7 +164,7 @@ class TestChecked:
         again = await restarted(here)
         [(edit, place)] = await again.journal.unstored()
         again.journal.stored(edit, place, None)
-        again.journal.checked(again.restore)
+        again.journal.check.begun(again.restore)
         await again.settled()
         assert again.files() == []
 
@@ -225,7 +225,7 @@ class TestMark:
             again = await restarted(here)
             assert len(await again.journal.unstored()) == 1
             if complete:
-                again.journal.checked(again.restore)
+                again.journal.check.begun(again.restore)
                 await again.journal.check.run()
             await again.journal.catch_up()
 
