@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Check:
-    """One check a start; `unstored` reads what arrived in files and is not in the database."""
+    """One check a start, or when asked; `unstored` reads what arrived in files and is not in the database."""
 
     database: Database
     places: Places
@@ -54,6 +54,7 @@ class Check:
         """Files that may not be right, and whether what arrived in them is known to be stored."""
         self._quick = 0
         self._looking = asyncio.Lock()
+        self._begun = asyncio.Event()
         self._complete = False
 
     def holds(self, place: Place) -> bool:
@@ -64,11 +65,13 @@ class Check:
         """List the files that changed since they were looked at, and read the newest of them."""
         async with self.database.connection() as conn:
             newest = await journals.newest(conn)
-        sizes = await asyncio.to_thread(self._unknown, newest)
-        read = itertools.accumulate(itertools.islice(sizes.values(), FIRST_FILES))
-        first = [place for place, size in zip(sizes, read, strict=False) if size <= FIRST_BYTES]
-        found = await self.unstored(first)
-        self._left = dict.fromkeys(sizes, False) | dict.fromkeys(first, True)
+        async with self._looking:
+            sizes = await asyncio.to_thread(self._unknown, newest)
+            read = itertools.accumulate(itertools.islice(sizes.values(), FIRST_FILES))
+            first = [place for place, size in zip(sizes, read, strict=False) if size <= FIRST_BYTES]
+            found = await self.unstored(first)
+            self._left = dict.fromkeys(sizes, False) | dict.fromkeys(first, True)
+        self._begun.set()
         return found
 
     def begun(self, restore: Callable[[Found], Awaitable[None]]) -> None:
@@ -76,6 +79,13 @@ class Check:
         self._restore = restore
 
     async def run(self) -> None:
+        """Put right what `begin` finds, each time, until cancelled."""
+        while True:
+            await self._begun.wait()
+            self._begun.clear()
+            await self.put_right()
+
+    async def put_right(self) -> None:
         """Put right whatever changed, lags or is gone: slowly, and once."""
         while not await self._list_lagging():
             await self.clock.sleep(RETRY)

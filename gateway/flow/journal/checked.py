@@ -32,7 +32,7 @@ class Checked:
 
     def load(self, newest: Mark) -> None:
         """What the process before has left, unless that was of a database with more rows than these; blocks."""
-        self.rows = newest
+        self.rows, self._right = newest, {}
         with suppress(OSError):
             digest, _, known = (files.read(self._file)[0] or b"").partition(b"\n")
             if digest != _digest(known):

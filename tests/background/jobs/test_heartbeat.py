@@ -197,7 +197,7 @@ class TestFiles:
         for _ in range(2):
             assert await journal.unstored() == []
             journal.check.begun(beating.path.inbound.restore)
-            await journal.check.run()
+            await journal.check.put_right()
             await journal.catch_up()
 
         assert "news" in (await beating.kept())["2026-11-21/12-30.md"]

@@ -369,7 +369,7 @@ class TestFiling:
         again = await desk(here.database, here.workspace.parent)
         assert await again.journal.unstored() == []
         again.journal.check.begun(again.restore)
-        await again.journal.check.run()
+        await again.journal.check.put_right()
         await again.settled()
         filed = again.files("memory")
         assert again.said(filed[-1]) == [("user", "one"), ("assistant", "re: one")]
