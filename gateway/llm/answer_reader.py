@@ -73,11 +73,10 @@ async def _settling(body: AsyncGenerator[bytes, None], answer: Answer) -> AsyncG
     now, until, left = asyncio.get_running_loop().time, None, _AFTER_FINISH_BYTES
     async with aclosing(body):
         while left > 0:
-            try:
+            data = b""
+            with suppress(TimeoutError):
                 async with asyncio.timeout_at(until):
                     data = await anext(body, b"")
-            except TimeoutError:
-                return
             if not data:
                 return
             yield data
