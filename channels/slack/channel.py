@@ -16,7 +16,7 @@ from channels.slack.markup import to_mrkdwn
 from channels.slack.reception import Reception
 from channels.slack.replies import Replies
 from channels.slack.streams import Streams
-from gateway.domain.channel import Accept, Button, Capabilities, Drafts, Outgoing, SendDelayed, SendFailed
+from gateway.domain.channel import Accept, Button, Capabilities, Drafts, Outgoing, SendDelayed
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.inbound import Address, Attachment
 from gateway.domain.logging import Logger
@@ -97,11 +97,9 @@ class Slack:
         """Show one message, or a file; its text is rendered from Markdown."""
         try:
             sent = await self._send(message)
-        except Refused as error:
-            if message.file is None and not error.final:
-                raise SendDelayed(str(error)) from error
-            raise SendFailed(str(error)) from error
         except PlatformError as error:
+            if isinstance(error, Refused) and not error.final and message.file is None:
+                raise SendDelayed(str(error)) from error
             raise send_error(error) from error
         self._threads.spoke(message.address)
         return sent

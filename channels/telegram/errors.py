@@ -70,9 +70,8 @@ def _no(code: int, words: str) -> PlatformError:
         return Refused("too large for the Bot API server")
     if code == 409:
         return Conflict(words)
-    said = words or f"Telegram answered {code}"
     kinds: Mapping[int, type[PlatformError]] = {400: Refused, 403: Forbidden, 404: Refused}
-    return kinds.get(code, TurnedAway)(said)
+    return kinds.get(code, TurnedAway)(words or f"Telegram answered {code}")
 
 
 def _told(content: str) -> Mapping[str, Any]:

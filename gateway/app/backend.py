@@ -50,7 +50,7 @@ def build_backend(parts: Parts) -> "Backend":
         webhooks=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, WebhookChannel)},
         status=lambda: _status(parts, started_at, unsettled()),
         healthy=lambda: parts.condition.health.well,
-        waits=lambda: bool(parts.condition.health.waits),
+        waits_for_database=lambda: bool(parts.condition.health.database_problem),
         clock=parts.clock,
         uploads=parts.uploads,
         files=parts.environment.workspace,
@@ -77,16 +77,16 @@ def build_backend(parts: Parts) -> "Backend":
 async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) -> "StatusReport":
     from gateway.web.backend import StatusReport
 
-    now, waits = parts.clock.now(), parts.condition.health.waits
-    older, queue, today, waiting = "", dict[Status, int](), Spent(), dict[str, str]()
+    now, problem = parts.clock.now(), parts.condition.health.database_problem
+    older, queue, today, undelivered = "", dict[Status, int](), Spent(), dict[str, str]()
     try:
         async with parts.database.connection() as conn:
             older = await outdated(conn)
             queue = await tasks.queue(conn)
             today = await steps.spent_since(conn, now.replace(hour=0, minute=0, second=0, microsecond=0))
-            waiting = await outbox.waiting(conn)
+            undelivered = await outbox.waiting(conn)
     except DatabaseDown as exc:
-        waits = str(exc)
+        problem = str(exc)
     return StatusReport(
         version=version("supaclaw"),
         started_at=started_at,
@@ -97,6 +97,6 @@ async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) 
         vitals=parts.vitals(),
         outdated=older or None,
         unsettled=unsettled,
-        waiting=waiting,
-        waits=waits or None,
+        undelivered=undelivered,
+        database_problem=problem or None,
     )

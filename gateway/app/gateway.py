@@ -123,7 +123,7 @@ class Gateway:
             log.info("gateway.resumed", runs=released)
         await self._parts.command_runner.resume()
         await self._parts.inbound.restore(await self._parts.journal.unstored())
-        self._parts.journal.checked(self._parts.inbound.restore)
+        self._parts.journal.check.begun(self._parts.inbound.restore)
 
     def _start(self, group: asyncio.TaskGroup, listener: Listener) -> list[asyncio.Task[None]]:
         work = {

@@ -11,7 +11,7 @@ from gateway.domain.model import TextDelta
 from gateway.llm.bounds import MAX_CALLS, MAX_LINE, bounded, check_width, endless
 from gateway.llm.chunks import Answer, Chunk
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.provider import KeepAlive, ProviderEvent, Thinking
+from gateway.llm.provider import KeepAlive, ProviderEvent
 from gateway.llm.refusal import refusal_in
 from gateway.llm.sse import DataLines
 
@@ -29,7 +29,7 @@ async def read_answer(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEven
             for payload in lines.feed(data):
                 ended = ended or payload == b"[DONE]"
                 text += "" if ended else answer.add(parse(payload))
-            yield TextDelta(text) if text else Thinking() if answer.size > size else KeepAlive()
+            yield TextDelta(text) if answer.size > size else KeepAlive()
             if ended:
                 await _drain(body)
                 break
@@ -73,11 +73,10 @@ async def _settling(body: AsyncGenerator[bytes, None], answer: Answer) -> AsyncG
     now, until, left = asyncio.get_running_loop().time, None, _AFTER_FINISH_BYTES
     async with aclosing(body):
         while left > 0:
-            try:
+            data = b""
+            with suppress(TimeoutError):
                 async with asyncio.timeout_at(until):
                     data = await anext(body, b"")
-            except TimeoutError:
-                return
             if not data:
                 return
             yield data

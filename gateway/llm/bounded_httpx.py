@@ -2,10 +2,9 @@
 
 from collections.abc import AsyncIterator, Callable
 
-from httpx import AsyncByteStream, AsyncClient, Request, Response
+from httpx import AsyncByteStream, AsyncClient, ByteStream, Request, Response
 
-from gateway.llm.bounds import MAX_BYTES, MAX_REFUSAL, bounded, refuse_encoded
-from gateway.llm.errors import ModelError
+from gateway.llm.bounds import beginning, bounded, refuse_encoded
 
 _PIECE = 2**9
 """A few events: litellm takes a millisecond for each."""
@@ -24,17 +23,11 @@ def bounding(make: Callable[..., AsyncClient | None]) -> Callable[..., AsyncClie
 
 
 class _BoundedStream(AsyncByteStream):
-    def __init__(self, stream: AsyncByteStream, *, refused: bool) -> None:
-        self._stream, self._refused = stream, refused
+    def __init__(self, stream: AsyncByteStream) -> None:
+        self._stream = stream
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The rest of a long refusal is left out, for what it is does not change."""
-        try:
-            async for piece in bounded(self._stream, MAX_REFUSAL if self._refused else MAX_BYTES, _PIECE):
-                yield piece
-        except ModelError:
-            if not self._refused:
-                raise
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return bounded(self._stream, size=_PIECE)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -46,5 +39,10 @@ async def _ask_for_plain(request: Request) -> None:
 
 async def _bound(response: Response) -> None:
     refuse_encoded(response.status_code, response.headers)
-    if isinstance(response.stream, AsyncByteStream):
-        response.stream = _BoundedStream(response.stream, refused=response.is_error)
+    stream = response.stream
+    assert isinstance(stream, AsyncByteStream), "an asynchronous client has no other"
+    if response.is_error:
+        response.stream = ByteStream(await beginning(stream))
+        await stream.aclose()
+    else:
+        response.stream = _BoundedStream(stream)

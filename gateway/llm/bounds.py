@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from contextlib import suppress
 from time import monotonic, thread_time
 
 from gateway.llm.errors import ErrorKind, ModelError, classify
@@ -50,6 +51,15 @@ async def bounded(body: AsyncIterable[bytes], most: int = MAX_BYTES, size: int =
                 await asyncio.sleep(min(max(_OTHERS * (thread_time() - rested) - waited, 0.0), _LONGEST_REST_S))
                 rested, fed, waited = thread_time(), 0, 0.0
         left = monotonic()
+
+
+async def beginning(body: AsyncIterable[bytes]) -> bytes:
+    """As much of a refusal as tells what it is."""
+    read = bytearray()
+    with suppress(ModelError):
+        async for piece in bounded(body, MAX_REFUSAL):
+            read += piece
+    return bytes(read)
 
 
 def refuse_encoded(status: int, headers: Mapping[str, str]) -> None:

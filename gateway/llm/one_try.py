@@ -30,7 +30,7 @@ async def one_try(
                 grown = now()
             if isinstance(event, ProviderReply):
                 yield _require_content(event, params)
-            elif isinstance(event, TextDelta):
+            elif isinstance(event, TextDelta) and event.text:
                 yield event
 
 

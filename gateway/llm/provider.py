@@ -14,11 +14,6 @@ class KeepAlive:
 
 
 @dataclass(frozen=True, slots=True)
-class Thinking:
-    """The answer grew, but not in visible text: hidden reasoning, or a call."""
-
-
-@dataclass(frozen=True, slots=True)
 class ProviderReply:
     """The whole answer. `usage` is None if the provider reported none; `finish` is the provider's finish reason."""
 
@@ -28,7 +23,8 @@ class ProviderReply:
     finish: str = "stop"
 
 
-ProviderEvent: TypeAlias = TextDelta | Thinking | KeepAlive | ProviderReply
+ProviderEvent: TypeAlias = TextDelta | KeepAlive | ProviderReply
+"""A `TextDelta` without text: the answer grew by hidden reasoning, or by a call."""
 
 
 class Provider(Protocol):

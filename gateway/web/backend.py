@@ -36,9 +36,9 @@ class StatusReport:
     """Why it leaves the work to a newer program."""
     unsettled: Sequence[str] = ()
     """What the owner has to settle about their own ids on the messengers."""
-    waiting: Mapping[str, str] = field(default_factory=dict)
+    undelivered: Mapping[str, str] = field(default_factory=dict)
     """What cannot be delivered at the moment, by channel, in words."""
-    waits: str | None = None
+    database_problem: str | None = None
     """Why the database does not let it work; queue and costs are then not known."""
 
 
@@ -51,8 +51,7 @@ class Backend:
     maps a slash command to its summary. `on_shed` registers a callback that frees caches when memory runs low,
     `on_people_changed` one for when somebody's rights change. `files` is the owner's file root. `channels` describes
     the state of each configured channel in words; `logins` are the channels that a person has to log in to.
-    `unsettled` is what the owner has to settle about their own ids. `jobs` says when each is due. `waits` says whether
-    the database does not let it work.
+    `unsettled` is what the owner has to settle about their own ids. `jobs` says when each is due.
     """
 
     database: Database
@@ -65,7 +64,7 @@ class Backend:
     webhooks: Callable[[], Mapping[str, WebhookChannel]]
     status: Callable[[], Awaitable[StatusReport]]
     healthy: Callable[[], bool]
-    waits: Callable[[], bool]
+    waits_for_database: Callable[[], bool]
     clock: Clock
     uploads: Uploads
     files: Path

@@ -123,7 +123,7 @@ BUSY = (
 
 async def says_what_waits(scene: Scene) -> bool:
     async with scene.process.http() as client:
-        return "waiting since" in (await client.get("/api/status")).json()["waiting"].get("telegram", "")
+        return "waiting since" in (await client.get("/api/status")).json()["undelivered"].get("telegram", "")
 
 
 @pytest.mark.fault(Fault.BUSY)

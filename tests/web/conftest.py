@@ -137,7 +137,7 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         webhooks=dict,
         status=status,
         healthy=lambda: True,
-        waits=lambda: False,
+        waits_for_database=lambda: False,
         clock=clock,
         uploads=path.uploads,
         files=path.workspace,

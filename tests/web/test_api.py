@@ -220,7 +220,7 @@ async def test_the_gateways_condition_is_told_as_far_as_it_is_known(running: Run
 async def test_health_says_only_whether_it_is_well(running: Running):
     well = await running.start()
     unwell = await running.start(healthy=lambda: False)
-    waiting = await running.start(healthy=lambda: False, waits=lambda: True)
+    waiting = await running.start(healthy=lambda: False, waits_for_database=lambda: True)
     answers = [await started.web.client.get("/health") for started in (well, unwell, waiting)]
     assert [(answer.status_code, answer.text) for answer in answers] == [
         (200, "ok\n"),

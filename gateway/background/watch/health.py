@@ -47,9 +47,9 @@ async def being_the_gateway(database: Database, instance: InstanceId) -> AsyncIt
 class Health:
     """Keeps the lease and the health file fresh; what watches from outside reads the file's age.
 
-    `well` says whether the last look found everything working, `waits` why the database did not let it, `lost` whether
-    another gateway has the lease: then `stop` is set, and `leave` may end the process at once. `stuck` says which
-    channels cannot even try to work, and why.
+    `well` says whether the last look found everything working, `database_problem` why the database did not let it,
+    `lost` whether another gateway has the lease: then `stop` is set, and `leave` may end the process at once. `stuck`
+    says which channels cannot even try to work, and why.
     """
 
     database: Database
@@ -61,7 +61,7 @@ class Health:
     leave: Callable[[], None] = lambda: None
     well: bool = field(default=True, init=False)
     lost: bool = field(default=False, init=False)
-    waits: str = field(default="", init=False)
+    database_problem: str = field(default="", init=False)
     _renewed_at: float = field(default_factory=always, init=False)
     _awake_at: float = field(default_factory=always, init=False)
 
@@ -103,10 +103,10 @@ class Health:
         try:
             held = await self._taken()
         except (TryAgainLater, TimeoutError) as exc:
-            self.waits = str(exc) or "it does not answer"
+            self.database_problem = str(exc) or "it does not answer"
             log.warning("health.database", error=str(exc))
             return False
-        self.waits = ""
+        self.database_problem = ""
         if not held:
             self._lose()
         return held

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
@@ -35,31 +36,25 @@ Found = list[tuple[Arrival, Place]]
 log = structlog.get_logger(__name__)
 
 
+@dataclass
 class Check:
-    """One check a start; `unstored` reads what arrived in files and is not in the database."""
+    """One check a start, or when asked; `unstored` reads what arrived in files and is not in the database."""
 
-    def __init__(
-        self,
-        database: Database,
-        places: Places,
-        copies: Copies,
-        copyist: Copyist,
-        checked: Checked,
-        clock: Clock,
-        unstored: Callable[[Sequence[Place]], Awaitable[Found]],
-    ) -> None:
-        self._database = database
-        self._places = places
-        self._copies = copies
-        self._copyist = copyist
-        self._checked = checked
-        self._clock = clock
-        self._unstored = unstored
+    database: Database
+    places: Places
+    copies: Copies
+    copyist: Copyist
+    checked: Checked
+    clock: Clock
+    unstored: Callable[[Sequence[Place]], Awaitable[Found]]
+
+    def __post_init__(self) -> None:
         self._restore: Callable[[Found], Awaitable[None]] | None = None
         self._left: dict[Place, bool] = {}
         """Files that may not be right, and whether what arrived in them is known to be stored."""
         self._quick = 0
         self._looking = asyncio.Lock()
+        self._begun = asyncio.Event()
         self._complete = False
 
     def holds(self, place: Place) -> bool:
@@ -68,30 +63,39 @@ class Check:
 
     async def begin(self) -> Found:
         """List the files that changed since they were looked at, and read the newest of them."""
-        async with self._database.connection() as conn:
+        async with self.database.connection() as conn:
             newest = await journals.newest(conn)
-        sizes = await asyncio.to_thread(self._unknown, newest)
-        read = itertools.accumulate(itertools.islice(sizes.values(), FIRST_FILES))
-        first = [place for place, size in zip(sizes, read, strict=False) if size <= FIRST_BYTES]
-        found = await self._unstored(first)
-        self._left = dict.fromkeys(sizes, False) | dict.fromkeys(first, True)
+        async with self._looking:
+            sizes = await asyncio.to_thread(self._unknown, newest)
+            read = itertools.accumulate(itertools.islice(sizes.values(), FIRST_FILES))
+            first = [place for place, size in zip(sizes, read, strict=False) if size <= FIRST_BYTES]
+            found = await self.unstored(first)
+            self._left = dict.fromkeys(sizes, False) | dict.fromkeys(first, True)
+        self._begun.set()
         return found
 
     def begun(self, restore: Callable[[Found], Awaitable[None]]) -> None:
-        """What that found is stored, or will be found again by the next start; `restore` stores the rest."""
+        """What `begin` found is stored, or will be found again by the next start; `restore` stores the rest."""
         self._restore = restore
 
     async def run(self) -> None:
+        """Put right what `begin` finds, each time, until cancelled."""
+        while True:
+            await self._begun.wait()
+            self._begun.clear()
+            await self.put_right()
+
+    async def put_right(self) -> None:
         """Put right whatever changed, lags or is gone: slowly, and once."""
         while not await self._list_lagging():
-            await self._clock.sleep(RETRY)
+            await self.clock.sleep(RETRY)
         for number in itertools.count():
             if not self._left:
                 break
             share = QUICK_SHARE if number < self._quick else SHARE
-            place, began = next(iter(self._left)), self._clock.monotonic()
+            place, began = next(iter(self._left)), self.clock.monotonic()
             done = await self._look_at(place)
-            await self._clock.sleep((self._clock.monotonic() - began) * (1 / share - 1) if done else RETRY)
+            await self.clock.sleep((self.clock.monotonic() - began) * (1 / share - 1) if done else RETRY)
         self._complete = True
         await self.save()
 
@@ -110,9 +114,9 @@ class Check:
             self._left[place] = stored  # behind the others, until it is right
             try:
                 if not stored and self._restore:
-                    await self._restore(await self._unstored([place]))
+                    await self._restore(await self.unstored([place]))
                     self._left[place] = True
-                if not await self._copyist.look_at(place):
+                if not await self.copyist.look_at(place):
                     return False
             except TryAgainLater as exc:
                 log.info("journal.waits", error=str(exc))
@@ -125,27 +129,27 @@ class Check:
         if self._restore is None:
             return False
         if newest is not None and self._complete:
-            self._checked.move(newest)
-        self._copies.learn()
-        await asyncio.to_thread(self._checked.save, self._checked.state())
+            self.checked.move(newest)
+        self.copies.learn()
+        await asyncio.to_thread(self.checked.save, self.checked.state())
         return self._complete and newest is not None
 
     def _unknown(self, newest: Mark) -> dict[Place, int]:
         """The session files that may not be right and their sizes, the last written first."""
-        self._checked.load(newest)
-        there = [each for root in self._places.roots() for each in _sessions(root)]
-        unknown = sorted(self._checked.unknown(there), key=lambda each: each[1][2], reverse=True)
-        self._quick = sum(written >= self._checked.at for _, (_, _, written, _) in unknown)
+        self.checked.load(newest)
+        there = [each for root in self.places.roots() for each in _sessions(root)]
+        unknown = sorted(self.checked.unknown(there), key=lambda each: each[1][2], reverse=True)
+        self._quick = sum(written >= self.checked.at for _, (_, _, written, _) in unknown)
         return {place: size for place, (_, size, *_) in unknown}
 
     async def _list_lagging(self) -> bool:
         """Find the files that lack rows, and those that are gone; False while the database is away."""
         last = SessionId(UUID(int=0))
         try:
-            async with self._database.connection() as conn:
-                self._expect(await journals.with_rows_after(conn, self._checked.rows))
+            async with self.database.connection() as conn:
+                self._expect(await journals.with_rows_after(conn, self.checked.rows))
             while True:
-                async with self._database.connection() as conn:
+                async with self.database.connection() as conn:
                     page = await journals.all_open(conn, last, PAGE)
                 if not page:
                     return True
@@ -156,10 +160,10 @@ class Check:
 
     def _expect(self, lagging: Sequence[JournalRow]) -> None:
         for journal in lagging:
-            self._left.setdefault(self._places.place_of(journal), True)
+            self._left.setdefault(self.places.place_of(journal), True)
 
     def _gone(self, page: Sequence[JournalRow]) -> list[JournalRow]:
-        return [journal for journal in page if not exists(self._places.place_of(journal))]
+        return [journal for journal in page if not exists(self.places.place_of(journal))]
 
 
 def _sessions(root: Path) -> list[tuple[Place, Version]]:

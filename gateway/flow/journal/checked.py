@@ -1,6 +1,6 @@
 """What was checked: the files that were right when they were last looked at, and the rows that all of them have."""
 
-import struct
+import json
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,10 +13,7 @@ from gateway.store.transcript.entries import Mark
 from gateway.workspace.journal import files
 from gateway.workspace.journal.files import Place, Version
 
-_DIGEST = 8
-_HEAD = struct.Struct(">3Q")
 _NEVER = 2**63
-_VERSION = struct.Struct(">4q")
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +23,7 @@ class Checked:
 
     def __init__(self, file: Path) -> None:
         self._file = Place(file.parent, file.name)
-        self._right: dict[bytes, bytes] = {}
+        self._right: dict[str, Version] = {}
         self._saved = b""
         self.rows = Mark()
         """Up to these, each file that is right has all its rows."""
@@ -35,17 +32,15 @@ class Checked:
 
     def load(self, newest: Mark) -> None:
         """What the process before has left, unless that was of a database with more rows than these; blocks."""
-        self.rows = newest
+        self.rows, self._right = newest, {}
         with suppress(OSError):
-            data = files.read(self._file)[0] or b""
-            known, seal = data[:-_DIGEST], data[-_DIGEST:]
-            if seal != _digest(known) or len(known) < _HEAD.size:
+            digest, _, known = (files.read(self._file)[0] or b"").partition(b"\n")
+            if digest != _digest(known):
                 return
-            message, arrival, at = _HEAD.unpack_from(known)
+            message, arrival, at, right = json.loads(known)
             if message <= newest.message and arrival <= newest.arrival:
                 self.rows, self.at = Mark(message, arrival), at
-                pairs = (known[at : at + 2 * _DIGEST] for at in range(_HEAD.size, len(known), 2 * _DIGEST))
-                self._right = {pair[:_DIGEST]: pair[_DIGEST:] for pair in pairs}
+                self._right = {path: tuple(version) for path, version in right.items()}
 
     def move(self, rows: Mark) -> None:
         """Every file is right up to these rows."""
@@ -53,8 +48,8 @@ class Checked:
 
     def state(self) -> bytes:
         """What `save` writes."""
-        known = _HEAD.pack(self.rows.message, self.rows.arrival, self.at) + b"".join(map(b"".join, self._right.items()))
-        return known + _digest(known)
+        known = json.dumps([self.rows.message, self.rows.arrival, self.at, self._right]).encode()
+        return _digest(known) + b"\n" + known
 
     def save(self, state: bytes) -> None:
         """Keep it, if it is not what was kept last; blocks."""
@@ -70,9 +65,8 @@ class Checked:
         before, self._right = self._right, {}
         unknown: list[tuple[Place, Version]] = []
         for place, version in there:
-            key, digest = _key(place), _digest(_VERSION.pack(*version))
-            if before.get(key) == digest:
-                self._right[key] = digest
+            if before.get(_path(place)) == version:
+                self._right[_path(place)] = version
             else:
                 unknown.append((place, version))
         return unknown
@@ -80,14 +74,14 @@ class Checked:
     def learn(self, place: Place, version: Version | None) -> None:
         """This version of the file is right, and holds nothing that the database lacks; None: nobody can say so."""
         if version is None:
-            self._right.pop(_key(place), None)
+            self._right.pop(_path(place), None)
         else:
-            self._right[_key(place)] = _digest(_VERSION.pack(*version))
+            self._right[_path(place)] = version
 
 
-def _key(place: Place) -> bytes:
-    return _digest(f"{place.root}/{place.path}".encode(errors="surrogateescape"))
+def _path(place: Place) -> str:
+    return f"{place.root}/{place.path}"
 
 
-def _digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=_DIGEST).digest()
+def _digest(known: bytes) -> bytes:
+    return blake2b(known, digest_size=16).hexdigest().encode()

@@ -4,7 +4,7 @@ The database is canonical. The files are its copy for people, and its spool whil
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -123,10 +123,6 @@ class Journal:
         except OSError as exc:
             log.warning("journal.unreadable", error=str(exc))
         return sorted(await self.check.begin(), key=lambda each: each[0].at)
-
-    def checked(self, restore: Callable[[Sequence[tuple[Arrival, Place]]], Awaitable[None]]) -> None:
-        """What `unstored` returned is stored, or will be found again by the next start; `restore` stores the rest."""
-        self.check.begun(restore)
 
     async def _written(self, arrival: Arrival, role: Role) -> Place | None:
         for create in (False, True):

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from math import inf
 from random import uniform
 
 import structlog
@@ -52,7 +51,8 @@ class Delivery:
     async def send(self, channel: Channel, at: AddressRow, row: OutboxRow) -> bool:
         """Send one part; whether the next may follow at once. One that is `sending` lost its receipt to a defect."""
         if row.state == "sending":
-            await self.resume(channel, row, "its receipt could not be written", UNCONFIRMED, TRIES)
+            settle = self.resume if row.attempts < TRIES else self._doubt
+            await settle(channel, row, "its receipt could not be written", UNCONFIRMED)
             return False
         file = await self._file_of(row)
         try:
@@ -84,15 +84,10 @@ class Delivery:
         return True
 
     async def resume(
-        self,
-        channel: Channel,
-        row: OutboxRow,
-        error: str = "interrupted by a restart",
-        text: str = INTERRUPTED,
-        tries: float = inf,
+        self, channel: Channel, row: OutboxRow, error: str = "interrupted by a restart", text: str = INTERRUPTED
     ) -> None:
         """What was left between request and receipt may have been shown: it is repeated only where that is safe."""
-        if _repeatable(channel, row) and row.attempts < tries:
+        if _repeatable(channel, row):
             await self._record(row, lambda conn: outbox.delayed(conn, row.id, 0, error))
         else:
             await self._doubt(channel, row, error, text)
@@ -142,12 +137,9 @@ class Delivery:
         return True
 
     async def _delay(self, row: OutboxRow, exc: SendDelayed) -> bool:
-        """The platform asked to wait, or could not be reached: an outage of any length loses nothing.
-
-        The more chats wait, the less they may all come back at once.
-        """
+        """The platform asked to wait, or could not be reached: an outage of any length loses nothing."""
         least = exc.retry_after if exc.retry_after > 1 else backoff(min(row.attempts + 1, 5))
-        delay = least + uniform(0, min(least / 4, 5))
+        delay = least + uniform(0, min(least / 4, 5))  # many chats may not come back all at once
         async with self._of_its_run(row):
             log.info("outbound.delayed", outbox_id=row.id, seconds=delay, error=str(exc))
         await self._record(row, lambda conn: outbox.delayed(conn, row.id, delay, str(exc)))
@@ -213,7 +205,5 @@ class Delivery:
 
 
 def _repeatable(channel: Channel, row: OutboxRow) -> bool:
-    """Whether a send that may have happened is made again: an answer only where it is then seen once all the same, a
-    notice rather often than not at all.
-    """
+    """Whether to send again what may have been shown: where that shows it once all the same, and notices."""
     return channel.capabilities.idempotent_send or row.notice

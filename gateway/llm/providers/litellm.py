@@ -16,7 +16,7 @@ from gateway.llm.catalog import NATIVE, split
 from gateway.llm.chunks import Answer, Chunk
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ModelError, classify
-from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, Thinking
+from gateway.llm.provider import KeepAlive, Provider, ProviderEvent
 from gateway.llm.wire import messages_json, sampling_json, tools_json
 
 _TRANSCRIBE_S = 120.0
@@ -69,7 +69,7 @@ class LitellmProvider:
             async with aclosing(chunks):
                 async for raw in chunks:
                     size, text = answer.size, answer.add(Chunk.model_validate(raw))
-                    yield TextDelta(text) if text else Thinking() if answer.size > size else KeepAlive()
+                    yield TextDelta(text) if answer.size > size else KeepAlive()
         except Exception as error:
             raise translate(error) from error
         yield answer.reply()

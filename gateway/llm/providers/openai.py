@@ -4,7 +4,7 @@ The SDK costs 1.1 CPU s to import and twice the CPU per request, and would only 
 """
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from io import BytesIO
 from json import dumps
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from gateway.domain.json import Json
 from gateway.domain.model import Prompt
 from gateway.domain.settings import Params
 from gateway.llm.answer_reader import garbled, read_answer, read_single
-from gateway.llm.bounds import MAX_LINE, MAX_REFUSAL, bounded
+from gateway.llm.bounds import MAX_LINE, beginning, bounded
 from gateway.llm.catalog import split
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError
@@ -133,11 +133,7 @@ def with_path(base_url: str) -> str:
 
 
 async def _read_refusal(response: "ClientResponse") -> Refusal:
-    body = bytearray()
-    with suppress(ModelError):
-        async for piece in bounded(response.content.iter_any(), MAX_REFUSAL):
-            body += piece
-    return refusal_in(bytes(body))
+    return refusal_in(await beginning(response.content.iter_any()))
 
 
 def _refused(refusal: Refusal, status: int, body: dict[str, Json]) -> _ParameterRefused | None:

@@ -18,7 +18,7 @@ async def health(site: AtSite) -> Response:
     """Says only ok, to anyone; 503 when the gateway does not work, or waits for its database."""
     if site.backend.healthy():
         return PlainTextResponse("ok\n")
-    return PlainTextResponse("waiting\n" if site.backend.waits() else "unwell\n", 503)
+    return PlainTextResponse("waiting\n" if site.backend.waits_for_database() else "unwell\n", 503)
 
 
 @router.get("/api/status", dependencies=[Depends(needs(Scope.READ))])

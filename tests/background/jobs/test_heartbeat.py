@@ -196,8 +196,8 @@ class TestFiles:
         journal, workspace = beating.path.journal, beating.path.workspace
         for _ in range(2):
             assert await journal.unstored() == []
-            journal.checked(beating.path.inbound.restore)
-            await journal.check.run()
+            journal.check.begun(beating.path.inbound.restore)
+            await journal.check.put_right()
             await journal.catch_up()
 
         assert "news" in (await beating.kept())["2026-11-21/12-30.md"]

@@ -83,10 +83,10 @@ async def test_a_database_that_is_away_shows_and_is_no_reason_to_stop(
         outage.setattr(leases, "take", take)
         await watched.health.look()
     assert (watched.health.well, watched.health.lost, watched.stop.is_set()) == (False, False, False)
-    assert watched.health.waits == "away"
+    assert watched.health.database_problem == "away"
     assert not watched.file.exists()
     await watched.health.look()
-    assert (watched.health.well, watched.health.waits) == (True, "")
+    assert (watched.health.well, watched.health.database_problem) == (True, "")
 
 
 async def test_a_newer_schema_shows(watched: Watched) -> None:

@@ -181,8 +181,8 @@ class TestCrash:
         away.away = False
         again = await restarted(path)
         await again.inbound.restore(await again.journal.unstored())
-        again.journal.checked(again.inbound.restore)
-        await again.journal.check.run()
+        again.journal.check.begun(again.inbound.restore)
+        await again.journal.check.put_right()
         assert await again.rows(TEXTS) == [("before",), ("one",), ("two",)]
         assert (await again.tell("one", id="m-1")).duplicate
         assert await again.journal.unstored() == []

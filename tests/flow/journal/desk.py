@@ -141,7 +141,7 @@ class Desk:
         """What a start does before anything is taken in; returns what it found."""
         found = await self.journal.unstored()
         await self.restore(found)
-        self.journal.checked(self.restore)
+        self.journal.check.begun(self.restore)
         return [each for each, _ in found]
 
     async def settled(self) -> None:

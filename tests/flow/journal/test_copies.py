@@ -368,8 +368,8 @@ class TestFiling:
                 await here.settled()
         again = await desk(here.database, here.workspace.parent)
         assert await again.journal.unstored() == []
-        again.journal.checked(again.restore)
-        await again.journal.check.run()
+        again.journal.check.begun(again.restore)
+        await again.journal.check.put_right()
         await again.settled()
         filed = again.files("memory")
         assert again.said(filed[-1]) == [("user", "one"), ("assistant", "re: one")]

@@ -22,7 +22,7 @@ async def test_it_copies_by_itself_once_it_is_told(here: Desk, monkeypatch: pyte
     monkeypatch.setattr(copyist_module, "GATHER", 0.0)
     session = await here.hear("one")
     await here.started()
-    await here.journal.check.run()  # which copies what it finds
+    await here.journal.check.put_right()  # which copies what it finds
     await here.settled()
     copied = asyncio.Event()
     append = JournalWriter.append

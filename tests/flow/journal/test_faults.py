@@ -118,7 +118,7 @@ class Chance:
         self.here = await desk(self.away, self.here.workspace.parent)
         await self.here.started()
         if self.random.random() < 0.5:
-            await self.here.journal.check.run()
+            await self.here.journal.check.put_right()
 
     async def die_copying(self) -> None:
         name, before = self.random.choice(WRITES), self.random.random() < 0.5

@@ -49,7 +49,7 @@ async def restored(here: Desk) -> tuple[Desk, list[Arrival]]:
     """The next start: what it found is stored, the check is complete, and everything is copied."""
     again = await restarted(here)
     found = await again.started()
-    await again.journal.check.run()
+    await again.journal.check.put_right()
     await again.settled()
     return again, found
 
@@ -156,7 +156,7 @@ class TestChecked:
         await here.write(arrival("hello"))
         again = await restarted(here)
         assert len(await again.journal.unstored()) == 1
-        again.journal.checked(again.restore)
+        again.journal.check.begun(again.restore)
         assert again.said(again.file) == [("message", "hello")]
 
     async def test_what_will_never_be_stored_does_not(self, here: Desk) -> None:
@@ -164,7 +164,7 @@ class TestChecked:
         again = await restarted(here)
         [(edit, place)] = await again.journal.unstored()
         again.journal.stored(edit, place, None)
-        again.journal.checked(again.restore)
+        again.journal.check.begun(again.restore)
         await again.settled()
         assert again.files() == []
 
@@ -210,7 +210,7 @@ class TestMark:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(files, "read", heard(files.read, reads))
             await last.started()
-            await last.journal.check.run()
+            await last.journal.check.put_right()
         assert [place.path for place in reads] == ["checked"]
         last.file.write_bytes(last.file.read_bytes().replace(b"re: one", b"no: one"))
         old(last.file)  # as a tool does that keeps times
@@ -225,8 +225,8 @@ class TestMark:
             again = await restarted(here)
             assert len(await again.journal.unstored()) == 1
             if complete:
-                again.journal.checked(again.restore)
-                await again.journal.check.run()
+                again.journal.check.begun(again.restore)
+                await again.journal.check.put_right()
             await again.journal.catch_up()
 
     @pytest.mark.parametrize("text", ["", "garbage", "1700000000", "9" * 99])
@@ -327,7 +327,7 @@ class TestYears:
             await lived.write(each)
         again = await restarted(lived)
         assert len(await again.started()) == 2
-        await again.journal.check.run()
+        await again.journal.check.put_right()
         await again.settled()
         assert await again.rows("select count(*) from messages where text = 'two'") == [(self.CHATS,)]
         for file in again.files():
@@ -350,14 +350,14 @@ class TestYears:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Copyist, "look_at", third_kills(Copyist.look_at))
             with pytest.raises(Crash):
-                await again.journal.check.run()
+                await again.journal.check.put_right()
         await again.journal.catch_up()
         reads: list[Place] = []
         last = await restarted(again)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(files, "read", heard(files.read, reads))
             await last.started()
-            await last.journal.check.run()
+            await last.journal.check.put_right()
         assert len({place.path for place in reads}) == 1 + self.CHATS - 2
 
     @pytest.mark.parametrize("harm", ["edited", "cut short", "emptied", "deleted", "forged"])
@@ -376,7 +376,7 @@ class TestYears:
         await again.started()
         places = [Place(again.workspace, str(file.relative_to(again.workspace))) for file in before]
         assert harm == "deleted" or all(map(again.journal.check.holds, places))
-        await again.journal.check.run()
+        await again.journal.check.put_right()
         assert {file: [text for _, text in again.said(file)] for file in again.files()} == said
         assert not any(map(again.journal.check.holds, places))
 
@@ -392,7 +392,7 @@ class TestYears:
         )
         labels = environments.of(again.people.owner.id).workspace.labels
         assert await labels.of(path, "any") is Label.UNTRUSTED
-        await again.journal.check.run()
+        await again.journal.check.put_right()
         assert await labels.of(path, "any") is Label.OWNER
         assert b"Pay him." not in file.read_bytes()
 
@@ -405,11 +405,27 @@ class TestYears:
         again = await restarted(lived)
         await again.started()
         away.away = True
-        looking = asyncio.create_task(again.journal.check.run())
+        looking = asyncio.create_task(again.journal.check.put_right())
         assert await again.write(arrival("three", thread="0")) is not None
         away.away = False
         await looking
         assert await again.rows("select count(*) from messages where text = 'two'") == [(self.CHATS,)]
+
+    async def test_many_files_are_looked_at_again_and_again_while_it_runs(self, lived: Desk) -> None:
+        """As `supaclaw doctor --requeue` asks for."""
+        again, _ = await restored(lived)
+        running = asyncio.create_task(again.journal.run())
+        async with asyncio.timeout(30):
+            for text in ("two", "three"):
+                for number in range(self.CHATS):
+                    await again.write(arrival(text, thread=str(number)))
+                await again.restore(await again.journal.unstored())
+                while await again.rows("select count(*) from messages where text = $1", text) != [(self.CHATS,)]:
+                    await again.journal.catch_up()
+                places = [Place(again.workspace, str(file.relative_to(again.workspace))) for file in again.files()]
+                while any(map(again.journal.check.holds, places)):
+                    await again.journal.catch_up()
+        running.cancel()
 
 
 async def test_a_thousand_files_that_did_not_change_are_not_opened(here: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
