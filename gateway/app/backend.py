@@ -5,7 +5,7 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from gateway.app.local import local_token, page_name
+from gateway.app.local import page_name
 from gateway.app.wiring import Parts
 from gateway.config.channels import enabled_channels
 from gateway.domain.channel import LoginChannel, WebhookChannel
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gateway.web.backend import Backend, StatusReport
 
 
-def build_backend(parts: Parts) -> "Backend":
+def build_backend(parts: Parts, local_token: str) -> "Backend":
     """Imports the web, so it is called once the gateway is ready."""
     from gateway.web.backend import Backend
     from gateway.web.origin import page_url
@@ -45,7 +45,7 @@ def build_backend(parts: Parts) -> "Backend":
         answers=Answers(database, parts.live),
         live=parts.live,
         owner=parts.people.owner,
-        local_token=local_token(parts.environment.data),
+        local_token=local_token,
         page_name=name,
         webhooks=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, WebhookChannel)},
         status=lambda: _status(parts, started_at, unsettled()),

@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from uuid import UUID
@@ -52,6 +52,7 @@ class Gateway:
 
     _parts: Parts
     _mask: SecretMask
+    _local_token: str = field(repr=False)
 
     def heard(self, channel: str, payload: str) -> None:
         """Another process told us something."""
@@ -63,6 +64,13 @@ class Gateway:
             self._parts.schedules_changed()
         else:
             self._parts.worker.wake()
+
+    async def put_back(self) -> None:
+        """Queue again what a crash interrupted; once a start, for it counts deaths. Raises `TryAgainLater`."""
+        put_back = tasks.died if self._parts.starts.in_a_row else tasks.release
+        released = await self._parts.database.run(lambda tx: put_back(tx, self._parts.instance))
+        if released:
+            log.info("gateway.resumed", runs=released)
 
     async def prepare(self) -> Mapping[str, ChannelSpec]:
         """Know who may come in, take up what a crash left; returns the channels to open. Raises `TryAgainLater`."""
@@ -116,11 +124,7 @@ class Gateway:
                 await self._parts.journal.catch_up()
 
     async def _resume(self) -> None:
-        """Take up what a crash left: runs, what only the journal has of those admitted, commands."""
-        put_back = tasks.died if self._parts.starts.in_a_row else tasks.release
-        released = await self._parts.database.run(lambda tx: put_back(tx, self._parts.instance))
-        if released:
-            log.info("gateway.resumed", runs=released)
+        """Take up what a crash left: commands, and what only the journal has of those admitted."""
         await self._parts.command_runner.resume()
         await self._parts.inbound.restore(await self._parts.journal.unstored())
         self._parts.journal.check.begun(self._parts.inbound.restore)
@@ -143,7 +147,7 @@ class Gateway:
     async def _after_ready(self, group: asyncio.TaskGroup, socket: socket.socket) -> list[asyncio.Task[None]]:
         """What the first poll does not need: the web, the model's SDK, watching the configuration."""
         web = await asyncio.to_thread(import_module, "gateway.web.server")
-        backend = build_backend(self._parts)
+        backend = build_backend(self._parts, self._local_token)
         work: dict[str, Callable[[], Awaitable[None]]] = {
             "web": partial(web.serve, backend, socket),
             "config": self._watch(group).run,

@@ -13,7 +13,7 @@ from gateway.app.current import Current
 from gateway.app.database import postgres
 from gateway.app.descriptors import allow_descriptors
 from gateway.app.gateway import TOLD, Gateway
-from gateway.app.local import listening, reserved, url
+from gateway.app.local import listening, local_token, reserved, url
 from gateway.app.restorer import EVERY_SECONDS, Restorer
 from gateway.app.upgrade import taken_over
 from gateway.app.waiting import Waiting
@@ -67,7 +67,8 @@ async def _serve(
         hold.record(url(socket))
         preloaded = asyncio.create_task(asyncio.to_thread(preload, enabled_channels(config.channels)), name="preload")
         stack.callback(preloaded.cancel)
-        waiting = Waiting(socket, environment.data, clock)
+        token = local_token(environment.data)
+        waiting = Waiting(socket, environment.data, token, clock)
 
         async def reach(opened: AsyncExitStack) -> tuple[InstanceId, str]:
             fill_new_workspace(environment.workspace)
@@ -88,7 +89,8 @@ async def _serve(
             parts = Parts(environment, current, database, people, instance, failpoints, starts, stop, clock)
             restorer = Periodic("restorer", EVERY_SECONDS, Restorer(environment, hold, parts.notices.tell_owner).look)
             stack.callback(asyncio.create_task(kept_up(restorer.name, restorer.run), name=restorer.name).cancel)
-            gateway = Gateway(parts, mask)
+            gateway = Gateway(parts, mask, token)
+            await waiting.retry(stack, lambda _: gateway.put_back())
             doors = await waiting.retry(stack, lambda _: gateway.prepare())
             return partial(gateway.run, doors, Listener(dsn, TOLD, gateway.heard, gateway.listening), socket)
 

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 import structlog
 
-from gateway.app.local import local_token
 from gateway.config.durable import disk_full
 from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater, leaves
@@ -36,6 +35,7 @@ class Waiting:
 
     listening: socket.socket
     data: Path
+    local_token: str = field(repr=False)
     clock: Clock
     why: str = field(default="it starts", init=False)
     _tell_at: float = field(default=0.0, init=False)
@@ -80,24 +80,21 @@ class Waiting:
     async def _answer_all(self) -> None:
         """Until cancelled: take over the socket, if the start takes longer than a moment."""
         await asyncio.sleep(OPEN_AFTER)
-        token = local_token(self.data)
-        server = await asyncio.start_server(
-            lambda reader, writer: self._answer(reader, writer, token), sock=self.listening.dup(), backlog=512
-        )
+        server = await asyncio.start_server(self._answer, sock=self.listening.dup(), backlog=512)
         await server.serve_forever()  # closes it when cancelled
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str) -> None:
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(ASK_WITHIN):
                 asked = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self._reply(asked.decode("latin-1"), token))
+                writer.write(self._reply(asked.decode("latin-1")))
                 await writer.drain()
         writer.close()
 
-    def _reply(self, asked: str, token: str) -> bytes:
+    def _reply(self, asked: str) -> bytes:
         """Why it waits is for programs on this machine only."""
         shown = _BEARER.search(asked)
-        known = shown is not None and hmac.compare_digest(shown[1].encode(), token.encode())
+        known = shown is not None and hmac.compare_digest(shown[1].encode(), self.local_token.encode())
         message = f"The gateway waits for its database{f': {self.why}' if known else ''}"
         error = {"message": message, "type": "server_error", "param": None, "code": "waiting"}
         body, kind = json.dumps({"error": error}), "application/json"
