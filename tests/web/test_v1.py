@@ -1,5 +1,6 @@
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 
 import httpx
 import openai
@@ -8,6 +9,10 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionChunk
 
 from gateway.domain.model import ModelsExhausted, ToolCall
+from gateway.flow.inbound.persist import Accepted
+from gateway.web.backend import Backend
+from gateway.web.v1 import turn
+from tests.fakes.eventually import eventually
 from tests.store.world import blocked, held
 from tests.web.conftest import BEARER, LOCAL_TOKEN, Running, Web
 from tests.web.scripted import Fails, Wait
@@ -67,6 +72,28 @@ async def test_text_is_streamed_while_it_is_written(web: Web, client: AsyncOpenA
         seen += chunk.choices[0].delta.content or ""
         if seen == "first":
             middle.over.set()
+    assert seen == "first second"
+
+
+async def test_text_that_was_written_before_the_stream_began_is_sent_at_once(
+    web: Web, client: AsyncOpenAI, monkeypatch: pytest.MonkeyPatch
+):
+    middle = Wait()
+    web.model.says("first", middle, " second")
+
+    async def late(backend: Backend, accepted: Accepted) -> AsyncGenerator[str | turn.Spoken, None]:
+        await eventually(lambda: backend.live.written(accepted.session_id) == "first")
+        async for piece in really(backend, accepted):
+            yield piece
+
+    really = turn.stream
+    monkeypatch.setattr(turn, "stream", late)
+    seen = ""
+    async with asyncio.timeout(20):
+        async for chunk in await ask(client, user("go"), stream=True):
+            seen += chunk.choices[0].delta.content or ""
+            if seen == "first":
+                middle.over.set()
     assert seen == "first second"
 
 

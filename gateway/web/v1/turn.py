@@ -53,6 +53,8 @@ async def stream(backend: Backend, accepted: Accepted) -> AsyncGenerator[str | S
         listener = await _Listener.at(backend, accepted, events)
         coming = asyncio.ensure_future(events.get())
         try:
+            if written := listener.stitch.write(""):
+                yield written
             while not waiting.done():
                 await asyncio.wait({waiting, coming}, return_when=asyncio.FIRST_COMPLETED)
                 if coming.done():
