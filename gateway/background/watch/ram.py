@@ -14,8 +14,6 @@ from gateway.domain.vitals import Memory
 RELIEVED = 0.85
 """The part of the ceiling below which an episode is over."""
 RUNS_WHILE_SHEDDING = 4
-GROWTH = 16 * 2**20
-"""Bytes: so much more than ever lay idle may be freed memory that the C library keeps."""
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +32,6 @@ class MemoryCeiling:
     used: Callable[[], int] = resident
     _seen: Memory | None = field(default=None, init=False)
     _told: bool = field(default=False, init=False)
-    _idle: int | None = field(default=None, init=False)
 
     @property
     def memory(self) -> Memory | None:
@@ -44,7 +41,6 @@ class MemoryCeiling:
     async def look(self) -> None:
         """Shed at every look above the ceiling; an episode ends well below it."""
         before = self._seen is not None and self._seen.shedding
-        grew_from = self._seen.used if self._seen else 0
         used, ceiling = self.used(), self.ceiling()
         shedding = used >= ceiling or (before and used >= RELIEVED * ceiling)
         self._seen = now = Memory(used, ceiling, shedding)
@@ -52,8 +48,6 @@ class MemoryCeiling:
             self._turn(now)
         if used >= ceiling:
             await self._lighten(thoroughly=not before)
-        else:
-            await self._give_back(used, grew_from)
         if shedding and not self._told:
             await self._tell_owner(now)
 
@@ -73,14 +67,6 @@ class MemoryCeiling:
         if thoroughly:  # in this thread, since finalizers of transports call their event loop; so once an episode
             gc.collect()
         await asyncio.to_thread(trim)
-
-    async def _give_back(self, used: int, grew_from: int) -> None:
-        """Once for each growth, when it is over: after a flood of data, most of it is free."""
-        if self._idle is None:
-            self._idle = used
-        elif used <= grew_from and used > self._idle + GROWTH:
-            await asyncio.to_thread(trim)
-            self._idle = self.used()
 
     async def _tell_owner(self, now: Memory) -> None:
         try:
