@@ -46,7 +46,7 @@ from tests.flow.workshop import Workshop
 OWNER = "1"
 MEMBER = "2"
 STRANGER = "3"
-_ids = itertools.count(1)
+_ids = itertools.count(1000)
 
 
 @dataclass
