@@ -17,7 +17,8 @@ from gateway.domain.principals import Role
 from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide
 from gateway.flow.inbound.outages import Outages
 from gateway.flow.inbound.persist import ALBUM_SECONDS, Accepted, InboundWriter
-from gateway.flow.inbound.quarantine import Quarantine, Rehearsal
+from gateway.flow.inbound.quarantine import Quarantine
+from gateway.flow.inbound.rehearsal import Rehearsal
 from gateway.flow.inbound.spool import Spool
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live, MessageStored

@@ -131,7 +131,7 @@ class EmbeddedPostgres:
         return dsn
 
     async def _end_cut_off(self) -> None:
-        if self._postmaster.is_cut_off and self.is_running:
+        if self._postmaster.check_cut_off() and self.is_running:
             log.warning("postgres.socket_gone", hint="somebody deleted or replaced it; the server is started again")
             await self.stop()
 

@@ -58,9 +58,8 @@ class Postmaster:
             give(self._folder, owner)
         return find_programs(owner)
 
-    @property
-    def is_cut_off(self) -> bool:
-        """Whether the server's socket is gone: only another start makes one. A pipe as pid file would hang it."""
+    def check_cut_off(self) -> bool:
+        """Whether the server's socket is gone: only another start makes one. Moves a pipe as pid file aside."""
         clear_way(self._folder / _PID_FILE)  # the server ends when it finds none
         return self.says_ready and not (self._folder / SOCKETS / SOCKET).is_socket()
 

@@ -480,7 +480,7 @@ async def test_what_lies_in_the_place_of_the_servers_files_stops_no_start(
 
 def test_a_pipe_as_pid_file_is_moved_away_before_the_server_reads_it(data: Path) -> None:
     os.mkfifo(data / "postgres" / "postmaster.pid")
-    assert not Postmaster(data / "postgres", ServerLog(data / "logs" / "postgres.log")).is_cut_off
+    assert not Postmaster(data / "postgres", ServerLog(data / "logs" / "postgres.log")).check_cut_off()
     assert not os.path.lexists(data / "postgres" / "postmaster.pid")
 
 
