@@ -15,7 +15,14 @@ MAX_HITS = 200
 KEYWORD_TIMEOUT_MS = 20
 """What a turn waits for rows of its words at most: it goes on without them."""
 _WEAK_WORDS, _WEAK_COSINE = 0.6, 0.82
-_FILTER_TYPES = "text[] text[] text[] uuid text timestamptz timestamptz smallint boolean boolean".split()
+_HYBRID = """
+select * from hybrid_search($11, $12, $13, $14,
+  row($1::text[], $2::text[], $3::text[], $4::uuid, $5::text, $6::timestamptz, $7::timestamptz, $8::smallint,
+      $9::boolean, $10::boolean)::memory_filter, $15, $16, $17)"""
+_KEYWORD = """
+select id, score, score as words, null::real as cosine from keyword_search($11, $12,
+  row($1::text[], $2::text[], $3::text[], $4::uuid, $5::text, $6::timestamptz, $7::timestamptz, $8::smallint,
+      $9::boolean, $10::boolean)::memory_filter, $13)"""
 
 
 class WrongDimension(SupaclawError):
@@ -63,7 +70,8 @@ async def hybrid(
         return Ranked((), 0)
     number = None if vector is None or model is None else await _model(conn, model, len(vector))
     rows = await conn.fetch(
-        f"select * from hybrid_search($1, $2, $3, $4, {_filter(9)}, $5, $6, $7, $8)",
+        _HYBRID,
+        *_filter(which),
         principal,
         list(words),
         None if number is None or vector is None else _literal(vector),
@@ -71,7 +79,6 @@ async def hybrid(
         min(k, MAX_HITS),
         importance,
         recency,
-        *_values(which),
     )
     shown = [row for row in rows if row["shown"]]
     return Ranked(await _hits(conn, shown), min(k, len(rows) - len(shown)))
@@ -87,12 +94,11 @@ async def keyword(
         async with conn.transaction():
             await conn.execute(f"set local statement_timeout to {KEYWORD_TIMEOUT_MS}")
             rows = await conn.fetch(
-                f"""select id, score, score as words, null::real as cosine
-                    from keyword_search($1, $2, {_filter(4)}, $3)""",
+                _KEYWORD,
+                *_filter(which),
                 principal,
                 list(words),
                 min(k, MAX_HITS),
-                *_values(which),
             )
             await conn.execute("set local statement_timeout to default")
     except asyncpg.QueryCanceledError:
@@ -116,13 +122,8 @@ def _literal(vector: Sequence[float]) -> str:
     return f"[{','.join(f'{value:.7g}' for value in vector)}]"
 
 
-def _filter(first: int) -> str:
-    """The parameters of `_values`, of which the first has this number, as one value of the type `memory_filter`."""
-    return f"row({', '.join(f'${first + i}::{type_}' for i, type_ in enumerate(_FILTER_TYPES))})::memory_filter"
-
-
-def _values(which: Filter) -> tuple[object, ...]:
-    """Kinds that follow from the other conditions are named, for an index serves them: only memories have a category."""
+def _filter(which: Filter) -> tuple[object, ...]:
+    """The parameters $1 to $10. Kinds that the rest implies are named, for an index serves them."""
     kinds = which.kinds
     if which.categories and not kinds:
         kinds = (Kind.MEMORY,)
