@@ -360,6 +360,16 @@ async def asked_at(conn: Connection, answer: MessageId) -> datetime:
     return at
 
 
+async def open_questions(conn: Connection, session: SessionId) -> list[MessageId]:
+    """The messages that the running turn answers."""
+    rows = await conn.fetch(
+        """select id from messages where session_id = $1 and kind = 'user' and seq is not null
+             and answered_by is null and closed_at is null order by seq""",
+        session,
+    )
+    return [row["id"] for row in rows]
+
+
 async def last_id(conn: Connection) -> MessageId | None:
     """The newest entry of all transcripts."""
     newest: MessageId | None = await conn.fetchval("select max(id) from messages")
