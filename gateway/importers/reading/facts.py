@@ -25,9 +25,9 @@ CATEGORIES = {
 }
 """What a heading begins a word with, and the category of what is below it."""
 
-_SAYS_NOTHING = frozenset(
-    "active context current general important key long memories memory misc my notes of open other term the user".split()
-) | {"and", "learning", "learnings"}
+_SAYS_NOTHING = re.compile(
+    "active|and|context|current|general|important|key|learnings?|long|memor(y|ies)|misc|my|notes?|of|open|other|term|the|user"
+)
 """Words of headings that need not be repeated with each fact."""
 
 
@@ -54,7 +54,7 @@ def _joined(found: list[Block]) -> Block:
 def _worded(block: Block) -> str:
     """Its text, behind the heading it needs to be understood."""
     about = block.headings[-1] if len(block.headings) > 1 else ""
-    says = any(word not in _SAYS_NOTHING and not _category_of(word) for word in _words(about))
+    says = any(not _SAYS_NOTHING.fullmatch(word) and not _category_of(word) for word in _words(about))
     return f"{about}: {block.text}" if says else block.text
 
 

@@ -83,7 +83,9 @@ def blocks(lines: Iterable[Line]) -> Iterator[Block]:
 
 def _ends(block: Block, text: str, bullet: re.Match[str] | None) -> bool:
     """Whether the line is none of the block's."""
-    if not text.strip() or _RULE.match(text):
+    if _RULE.match(text):
+        return True
+    if not text.strip():
         return not block.bullet
     if bullet:
         return not block.bullet or len(bullet[1].expandtabs()) <= block.indent
