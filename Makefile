@@ -66,7 +66,7 @@ check-image: setup  ## Build the container image without an engine, and use it (
 	@UV="$(UV)" $(BIN)/python -m docker.check
 
 chaos: setup  ## Break everything that can be broken; the table goes into docs/reliability.md (an hour).
-	SUPACLAW_CHAOS=full SUPACLAW_CHAOS_REPORT=docs/reliability.md $(BIN)/pytest -q tests/chaos $$($(BIN)/python -m tests.chaos.faults)
+	SUPACLAW_CHAOS=full SUPACLAW_CHAOS_REPORT=docs/reliability.md $(BIN)/pytest -q -n 2 --dist worksteal tests/chaos $$($(BIN)/python -m tests.chaos.faults)
 
 soak: setup  ## Half an hour of steady load: does anything grow?
 	$(BIN)/python -m tests.chaos.soak --minutes 30

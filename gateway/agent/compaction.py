@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.agent.fit import MAX_MESSAGE_TOKENS
-from gateway.domain.ids import TaskId
+from gateway.domain.ids import MessageId, TaskId
 from gateway.store.transcript.messages import MessageRow
 
 LONGEST_SUMMARY = 2_000
@@ -23,9 +23,9 @@ class Cut:
     covered: tuple[MessageRow, ...]
 
     @property
-    def first(self) -> int:
-        """Place of the first row that no summary stands for yet."""
-        return self.covered[0].seq or 0
+    def spoken(self) -> tuple[MessageId, ...]:
+        """Who said what in it, without what tools did."""
+        return tuple(row.id for row in self.covered if row.kind in ("user", "assistant"))
 
     @property
     def last(self) -> int:

@@ -49,7 +49,11 @@ class ModelSettings(_Settings):
     embedding: str = Field(
         "local", description='What finds memories by meaning: "local", "litellm:<provider>/<model>", or "none".'
     )
-    summary: str | None = Field(None, description="The model that writes summaries; null means the primary.")
+    summary: str | None = Field(
+        None,
+        description="The model that writes summaries; null means the primary for conversations that go on, "
+        "a cheap one of its provider for those that have ended.",
+    )
     transcription: str | None = Field(
         None, description="The model that writes down what is said in audio, such as `openai/whisper-1`; null: none."
     )

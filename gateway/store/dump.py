@@ -12,7 +12,10 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.store.pool import Connection, Database, take_long
 
 NOT_KEPT = ("migrations", "leases", "member_keys")
-"""Known by its number; held by who is not there; a key of one database."""
+"""Known by its number; held by who is not there; a key of one database.
+
+Nor is what can be made again from other rows: such a table says so in its comment, which begins with `derived:`.
+"""
 
 LONGEST = 24 * 3600.0
 
@@ -85,6 +88,7 @@ select c.relname::text as name,
         where k.conrelid = c.oid and k.contype = 'f' and r.oid <> c.oid) as needs
 from pg_class c
 where c.relnamespace = 'supaclaw'::regnamespace and c.relkind = 'r' and not c.relname = any($1::text[])
+  and coalesce(obj_description(c.oid, 'pg_class'), '') not like 'derived:%'
 order by c.relname
 """
 

@@ -75,7 +75,7 @@ class TestCut:
         assert what is not None
         assert what.previous is spoken.rows[0]
         assert [row.text for row in what.covered] == ["c", "d", "e"]
-        assert (what.first, what.last) == (3, 5)
+        assert (what.covered[0].seq, what.last) == (3, 5)
 
     def test_a_second_one_finds_nothing_to_do(self) -> None:
         spoken = Spoken().ask("a").answer("b").ask("c").answer("d").summarise("S", 3).ask("e", open=True)

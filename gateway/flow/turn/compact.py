@@ -13,6 +13,7 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import RunLost
 from gateway.domain.events import ModelReplied
 from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.memory import Category, NewMemory
 from gateway.domain.model import ModelsExhausted, Reply
 from gateway.domain.tasks import Claim
 from gateway.domain.transcript import Summary
@@ -21,8 +22,9 @@ from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.sinks import Sink
 from gateway.flow.turn.wiring import LEAST, SizedModel, reply_of
 from gateway.store import sessions, steps, tasks
+from gateway.store.memory import memories
 from gateway.store.pool import Connection, Database
-from gateway.store.transcript import journals, memories, messages
+from gateway.store.transcript import journals, messages
 
 log = structlog.get_logger(__name__)
 
@@ -114,16 +116,8 @@ class Compactor:
             return None
         label = await sessions.label(tx, session)
         for fact in summary.facts:
-            await memories.add(
-                tx,
-                run.principal_id,
-                fact,
-                label=label,
-                origin="compaction",
-                session=session,
-                first_seq=what.first,
-                last_seq=what.last,
-            )
+            new = NewMemory(fact, Category.FACT, label=label, origin="compaction", session=session, sources=what.spoken)
+            await memories.add(tx, run.principal_id, new)
         text = Summary(written(summary.sections, summary.limit))
         row = await messages.say(tx, session, run.principal_id, text, label=label, task=run.id, covers=what.last)
         await journals.close(tx, session, goal(summary.sections))

@@ -22,8 +22,10 @@ from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn
 
 SECRET = "xyzzy"
 """In every file of the owner's and in what was said to the owner."""
-PERSONAL = """select table_name from information_schema.columns
-              where table_schema = 'supaclaw' and column_name = 'principal_id' order by 1"""
+PERSONAL = """select table_name from information_schema.columns join information_schema.tables
+                using (table_schema, table_name)
+              where table_schema = 'supaclaw' and table_type = 'BASE TABLE' and column_name = 'principal_id'
+              order by 1"""
 
 
 @pytest.fixture
@@ -188,10 +190,21 @@ async def everything_of(path: MessagePath) -> list[str]:
     tables = [name for (name,) in await path.rows(PERSONAL)]
     owner = path.people.owner.id
     await path.rows(
-        """insert into memories (principal_id, text, label, origin, session_id, first_seq, last_seq)
-           select $1, 'xyzzy', 0, 'test', id, 1, 1 from sessions where principal_id = $1""",
+        """insert into memories (principal_id, text, label, origin, session_id, category)
+           select $1, 'xyzzy', 0, 'test', id, 'fact' from sessions where principal_id = $1""",
         owner,
     )
+    for statement in (
+        """insert into memory_sources (memory_id, message_id, principal_id)
+           select m.id, s.id, $1 from memories m, messages s where s.principal_id = $1 limit 1""",
+        """insert into memory_progress (session_id, principal_id, seq, place)
+           select id, $1, 1, 1 from sessions where principal_id = $1""",
+        "insert into memory_files (principal_id, path, version) values ($1, 'xyzzy', '')",
+        "insert into memory_df (principal_id, lexeme, df) values ($1, 'xyzzy', 1)",
+        "insert into memory_stats (principal_id, n) values ($1, 1)",
+        "insert into memory_gone (principal_id, lexemes) values ($1, 'xyzzy')",
+    ):
+        await path.rows(statement, owner)
     await path.rows(
         """insert into attachments (principal_id, session_id, message_id, place, channel, ref, name, mime)
            select $1, session_id, id, 0, 'fake', 'xyzzy', '', '' from messages where principal_id = $1 limit 1""",
@@ -278,6 +291,11 @@ async def test_a_bound_store_may_do_what_tools_need_and_nothing_else(lived_in: M
         "schedules",
         "schedule_runs",
         "contents",
+        "memories",
+        "memory_sources",
+        "memory_progress",
+        "memory_df",
+        "memory_stats",
     }
     for secret in ("select text from inbox", "select input from tasks", "update addresses set session_id = null"):
         assert await passes(bound, secret) is None

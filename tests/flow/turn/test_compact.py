@@ -104,9 +104,13 @@ class TestSummary:
         async with path.working():
             for _ in range(3):
                 await path.ask(words(400))
-        assert await path.rows("select text, label, origin, first_seq, last_seq from memories order by id") == [
-            ("Ada drinks green tea.", 0, "compaction", 1, 1),
-            ("Ada lives in Turin.", 0, "compaction", 1, 1),
+        assert await path.rows(
+            """select m.text, m.category, m.label, m.origin, array(
+                 select seq from memory_sources join messages s on s.id = message_id where memory_id = m.id)
+               from memories m order by m.id"""
+        ) == [
+            ("Ada drinks green tea.", "fact", 0, "compaction", [1, 2, 3]),
+            ("Ada lives in Turin.", "fact", 0, "compaction", [1, 2, 3]),
         ]
 
     async def test_what_a_summary_costs_is_accounted(self, paths: Paths) -> None:

@@ -1,0 +1,161 @@
+"""What is remembered: turns of conversations, what was learned of them, their summaries, passages of files."""
+
+import hashlib
+import unicodedata
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from gateway.domain.errors import SupaclawError
+from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
+from gateway.domain.principals import Label
+
+DEFAULT_AGENT = "default"
+
+
+class Kind(StrEnum):
+    """What a row of memory is."""
+
+    TURN = "turn"
+    MEMORY = "memory"
+    SUMMARY = "summary"
+    CHUNK = "chunk"
+
+
+class Category(StrEnum):
+    """What a memory says."""
+
+    PREFERENCE = "preference"
+    DECISION = "decision"
+    FACT = "fact"
+    CONTEXT = "context"
+    PROJECT = "project"
+    PERSON = "person"
+    CORRECTION = "correction"
+
+
+class Mode(StrEnum):
+    """How to search; `AUTO` is hybrid where an embedder is at hand, else by keyword."""
+
+    AUTO = "auto"
+    KEYWORD = "keyword"
+    SEMANTIC = "semantic"
+    HYBRID = "hybrid"
+
+
+class Scope(StrEnum):
+    """Where to search; `AUTO` begins with this session's summaries and what is pinned."""
+
+    AUTO = "auto"
+    CURRENT = "current"
+    ALL = "all"
+
+
+class AlreadyRemembered(SupaclawError):
+    """Another memory says the same."""
+
+    def __init__(self, id: MemoryId) -> None:
+        super().__init__(f"Memory {id} says the same already; edit or forget that one")
+        self.id = id
+
+
+@dataclass(frozen=True, slots=True)
+class NewMemory:
+    """A memory, or a summary, to be stored; `importance` is 0–1, `created_at` None means now.
+
+    It may replace `supersedes`, but no memory that is trusted more than itself.
+    """
+
+    text: str
+    category: Category = Category.CONTEXT
+    importance: float = 0.5
+    tags: tuple[str, ...] = ()
+    pinned: bool = False
+    language: str | None = None
+    label: Label = Label.UNTRUSTED
+    origin: str = ""
+    agent: str = DEFAULT_AGENT
+    session: SessionId | None = None
+    sources: tuple[MessageId, ...] = ()
+    event_at: datetime | None = None
+    created_at: datetime | None = None
+    supersedes: MemoryId | None = None
+    kind: Kind = Kind.MEMORY
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A row of memory. `role` says who spoke, in a turn; `path` and `page` where a chunk stands.
+
+    A turn's text, and when it was created, are its message's. `superseded_at` is set by a newer one, `superseded_by`,
+    and `forgotten_at` by a person, who may take it back.
+    """
+
+    id: MemoryId
+    principal_id: PrincipalId
+    kind: Kind
+    text: str
+    category: Category | None
+    importance: float
+    tags: tuple[str, ...]
+    pinned: bool
+    label: Label
+    origin: str
+    agent: str
+    session_id: SessionId | None
+    message_id: MessageId | None
+    role: str
+    path: str | None
+    page: int | None
+    event_at: datetime | None
+    created_at: datetime
+    valid_to: datetime | None
+    superseded_by: MemoryId | None
+    superseded_at: datetime | None
+    forgotten_at: datetime | None
+    seen_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which rows count; an empty tuple or None: any. `tags`: one of them is enough; `until` is exclusive.
+
+    Rows less trusted than `at_most` are left out; `superseded` shows what was replaced, too.
+    """
+
+    kinds: tuple[Kind, ...] = ()
+    categories: tuple[Category, ...] = ()
+    tags: tuple[str, ...] = ()
+    session: SessionId | None = None
+    agent: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    at_most: Label = Label.KNOWN
+    pinned: bool | None = None
+    superseded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A row that was found; `words` is its share of the query's IDF mass, 0–1."""
+
+    memory: Memory
+    score: float
+    words: float
+    cosine: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search came to: `left_out` counts untrusted rows; `note` says why it was by keyword only, else ""."""
+
+    hits: tuple[Hit, ...]
+    mode: Mode
+    weak: bool
+    left_out: int
+    note: str
+
+
+def content_hash(text: str) -> bytes:
+    """The same for texts that differ in case, width and space only."""
+    return hashlib.sha256(" ".join(unicodedata.normalize("NFKC", text).casefold().split()).encode()).digest()

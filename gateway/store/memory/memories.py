@@ -1,0 +1,285 @@
+"""Memories and summaries: stored once, replaced rather than overwritten, each with where it was learned."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from asyncpg import Record
+
+from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
+from gateway.domain.memory import AlreadyRemembered, Category, Filter, Kind, Memory, NewMemory, content_hash
+from gateway.domain.principals import Label
+from gateway.domain.texts import storable
+from gateway.memory.lexemes import lexemes
+from gateway.store.pool import Connection
+
+_LISTED = """
+select * from remembered
+where principal_id = $1 and forgotten_at is null and (valid_to is null or valid_to > now())
+  and ($2 or superseded_at is null)
+  and (cardinality($3::text[]) = 0 or kind = any($3)) and (cardinality($4::text[]) = 0 or category = any($4))
+  and (cardinality($5::text[]) = 0 or tags && $5) and ($6::uuid is null or session_id = $6)
+  and ($7::text is null or agent = $7) and ($8::timestamptz is null or created_at >= $8)
+  and ($9::timestamptz is null or created_at < $9) and label <= $10 and ($11::boolean is null or pinned = $11)
+order by {order} limit $12 offset $13"""
+_NEWEST = _LISTED.format(order="id desc")
+_WEIGHTIEST = _LISTED.format(order="pinned desc, importance desc, id desc")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A message that something was learned from."""
+
+    message_id: MessageId
+    session_id: SessionId
+    kind: str
+    sender: str
+    text: str
+    sent_at: datetime
+
+
+async def add(tx: Connection, principal: PrincipalId, new: NewMemory) -> tuple[Memory, bool]:
+    """Remember, and say whether it is new; what is known already is seen once more, and keeps its words.
+
+    What is known, but trusted less or no longer valid, is replaced.
+    """
+    text = storable(new.text)
+    while (id := await _inserted(tx, principal, new, text)) is None:
+        known = await tx.fetchrow(
+            """select id, label <= $4 and (valid_to is null or valid_to > now()) as stands from memories
+               where principal_id = $1 and agent = $2 and content_hash = $3
+                 and superseded_at is null and forgotten_at is null for update""",
+            principal,
+            new.agent,
+            content_hash(text),
+            new.label,
+        )
+        if known is None:  # replaced or forgotten in this moment
+            continue
+        if known["stands"]:
+            return await _seen_again(tx, principal, known["id"], new), False
+        await tx.execute("update memories set superseded_at = now() where id = $1", known["id"])
+        added, _ = await add(tx, principal, new)
+        await tx.execute("update memories set superseded_by = $2 where id = $1", known["id"], added.id)
+        return added, True
+    return await _with_links(tx, principal, id, new), True
+
+
+async def get(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Memory | None:
+    """One row of this principal's, of any kind, in force or not."""
+    row = await conn.fetchrow("select * from remembered where principal_id = $1 and id = $2", principal, memory)
+    return memory_of(row) if row else None
+
+
+async def listed(
+    conn: Connection, principal: PrincipalId, which: Filter, limit: int, offset: int = 0, *, weightiest: bool = False
+) -> list[Memory]:
+    """What is in force, the newest first, or with `weightiest` what is pinned and then what is important."""
+    rows = await conn.fetch(_WEIGHTIEST if weightiest else _NEWEST, *filtering(principal, which), limit, offset)
+    return [memory_of(row) for row in rows]
+
+
+async def edit(
+    tx: Connection,
+    principal: PrincipalId,
+    memory: MemoryId,
+    *,
+    text: str | None = None,
+    category: Category | None = None,
+    importance: float | None = None,
+    tags: Sequence[str] | None = None,
+    pinned: bool | None = None,
+) -> Memory | None:
+    """Change what is given of a memory or a summary; None if there is none such.
+
+    Raises `AlreadyRemembered` if another in force has this text.
+    """
+    if text is not None and not await _reword(tx, principal, memory, storable(text)):
+        return None
+    await tx.execute(
+        """update memories set category = case when kind = 'memory' then coalesce($3, category) end,
+             importance = coalesce($4, importance), tags = coalesce($5, tags), pinned = coalesce($6, pinned),
+             updated_at = now()
+           where principal_id = $1 and id = $2 and kind in ('memory', 'summary')""",
+        principal,
+        memory,
+        category,
+        importance,
+        None if tags is None else [storable(tag) for tag in tags],
+        pinned,
+    )
+    return await get(tx, principal, memory)
+
+
+async def supersede(tx: Connection, principal: PrincipalId, old: MemoryId, new: MemoryId) -> bool:
+    """Say that one memory replaces another, which stays behind it; not one that is trusted more, nor in a circle."""
+    done = await tx.fetchval(
+        """update memories o set superseded_by = n.id, superseded_at = coalesce(o.superseded_at, now()),
+             updated_at = now()
+           from memories n
+           where o.principal_id = $1 and n.principal_id = $1 and o.id = $2 and n.id = $3 and o.id <> n.id
+             and o.kind = 'memory' and n.kind = 'memory' and n.label <= o.label and n.agent = o.agent
+             and n.superseded_at is null and o.superseded_by is null
+           returning true""",
+        principal,
+        old,
+        new,
+    )
+    return bool(done)
+
+
+async def forget(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
+    """Leave a row out of everything from now on; `restore` takes it back."""
+    done = await tx.fetchval(
+        """update memories set forgotten_at = now(), updated_at = now()
+           where principal_id = $1 and id = $2 and forgotten_at is null returning true""",
+        principal,
+        memory,
+    )
+    return bool(done)
+
+
+async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
+    """Take `forget` back; raises `AlreadyRemembered` if the same was remembered since."""
+    row = await tx.fetchrow(
+        """select agent, content_hash from memories
+           where principal_id = $1 and id = $2 and forgotten_at is not null for update""",
+        principal,
+        memory,
+    )
+    if row is None:
+        return False
+    await _check_unique(tx, principal, memory, row["agent"], row["content_hash"])
+    await tx.execute("update memories set forgotten_at = null, updated_at = now() where id = $1", memory)
+    return True
+
+
+async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) -> list[Source]:
+    """The messages it was learned from, or is; the facts of before know the stretch of their session."""
+    rows = await conn.fetch(
+        """select s.id as message_id, s.session_id, s.kind, s.sender, s.text, s.sent_at
+           from messages s
+           where s.id in (
+             select message_id from memory_sources where memory_id = $2 and principal_id = $1
+             union select message_id from memories where id = $2 and principal_id = $1 and message_id is not null
+             union select b.id from memories m join messages b on b.session_id = m.session_id
+                     and b.seq between m.first_seq and m.last_seq and b.kind in ('user', 'assistant')
+                   where m.id = $2 and m.principal_id = $1)
+           order by s.id""",
+        principal,
+        memory,
+    )
+    return [Source(**row) for row in rows]
+
+
+def filtering(principal: PrincipalId, which: Filter) -> tuple[object, ...]:
+    """The parameters $1 to $11 of a filter."""
+    return (
+        principal,
+        which.superseded,
+        list(which.kinds),
+        list(which.categories),
+        list(which.tags),
+        which.session,
+        which.agent,
+        which.since,
+        which.until,
+        which.at_most,
+        which.pinned,
+    )
+
+
+def memory_of(row: Record) -> Memory:
+    """From its row of the view `remembered`."""
+    known = {
+        "kind": Kind(row["kind"]),
+        "category": Category(row["category"]) if row["category"] else None,
+        "tags": tuple(row["tags"]),
+        "label": Label(row["label"]),
+    }
+    return Memory(**{**row, **known})
+
+
+async def _inserted(tx: Connection, principal: PrincipalId, new: NewMemory, text: str) -> MemoryId | None:
+    found: MemoryId | None = await tx.fetchval(
+        """insert into memories (principal_id, kind, text, category, importance, tags, pinned, language, label, origin,
+             agent, session_id, event_at, created_at, lexemes, content_hash)
+           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, coalesce($14, now()),
+                   array_to_tsvector($15::text[]), $16)
+           on conflict do nothing returning id""",
+        principal,
+        new.kind,
+        text,
+        new.category if new.kind is Kind.MEMORY else None,
+        new.importance,
+        [storable(tag) for tag in new.tags],
+        new.pinned,
+        new.language,
+        new.label,
+        new.origin,
+        new.agent,
+        new.session,
+        new.event_at,
+        new.created_at,
+        lexemes(text),
+        content_hash(text) if new.kind is Kind.MEMORY else None,
+    )
+    return found
+
+
+async def _seen_again(tx: Connection, principal: PrincipalId, memory: MemoryId, new: NewMemory) -> Memory:
+    await tx.execute("update memories set seen_count = seen_count + 1, updated_at = now() where id = $1", memory)
+    return await _with_links(tx, principal, memory, new)
+
+
+async def _with_links(tx: Connection, principal: PrincipalId, memory: MemoryId, new: NewMemory) -> Memory:
+    await tx.execute(
+        """insert into memory_sources (memory_id, message_id, principal_id)
+           select $1, id, $2 from messages where id = any($3) and principal_id = $2 on conflict do nothing""",
+        memory,
+        principal,
+        list(new.sources),
+    )
+    if new.supersedes is not None:
+        await supersede(tx, principal, new.supersedes, memory)
+    added = await get(tx, principal, memory)
+    assert added is not None, "this transaction holds it"
+    return added
+
+
+async def _reword(tx: Connection, principal: PrincipalId, memory: MemoryId, text: str) -> bool:
+    """Its words are counted anew, and so is its vector made."""
+    row = await tx.fetchrow(
+        """select kind, agent from memories
+           where principal_id = $1 and id = $2 and kind in ('memory', 'summary') for update""",
+        principal,
+        memory,
+    )
+    if row is None:
+        return False
+    hash_ = content_hash(text) if row["kind"] == Kind.MEMORY else None
+    await _check_unique(tx, principal, memory, row["agent"], hash_)
+    await tx.execute(
+        """update memories set text = $2, content_hash = $3, lexemes = array_to_tsvector($4::text[]), counted = false
+           where id = $1""",
+        memory,
+        text,
+        hash_,
+        lexemes(text),
+    )
+    return True
+
+
+async def _check_unique(
+    tx: Connection, principal: PrincipalId, memory: MemoryId, agent: str, hash_: bytes | None
+) -> None:
+    other = await tx.fetchval(
+        """select id from memories where principal_id = $1 and agent = $2 and content_hash = $3 and id <> $4
+             and superseded_at is null and forgotten_at is null""",
+        principal,
+        agent,
+        hash_,
+        memory,
+    )
+    if other is not None:
+        raise AlreadyRemembered(other)
