@@ -95,7 +95,9 @@ def test_the_only_tools_work_on_files_or_schedules_or_speak_to_the_user(tmp_path
 
     services = Services(Workspace(tmp_path))
 
-    assert {tool.name for family in tools.discover() for tool in family(services)} == FILE_TOOLS | OWN_CHATS | OWN_TIME | OWN_MEMORY
+    found = {tool.name for family in tools.discover() for tool in family(services)}
+
+    assert found == FILE_TOOLS | OWN_CHATS | OWN_TIME | OWN_MEMORY
 
 
 def test_every_attack_that_the_security_page_names_is_made() -> None:

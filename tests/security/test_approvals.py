@@ -16,8 +16,8 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channel import Capabilities, Outgoing
 from gateway.domain.diff import CHAT_CHARS, CHAT_LINES, LONGEST, difference, for_chat, legible
 from gateway.domain.inbound import Address
-from gateway.domain.model import Prompt, Reply, ToolCall
 from gateway.domain.memory import NewMemory
+from gateway.domain.model import Prompt, Reply, ToolCall
 from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Lane
 from gateway.domain.tools import AnyTool, nothing_lasts
@@ -146,7 +146,9 @@ async def at_work(path: MessagePath, who: str) -> tuple[list[AnyTool], Label]:
     for name in ("one", "two"):
         await plan(path, principal=principal, name=name, label=path.questions.people.own_label(principal))
     async with path.database.transaction() as tx:
-        await memories.add(tx, principal, NewMemory("something known", label=path.questions.people.own_label(principal)))
+        await memories.add(
+            tx, principal, NewMemory("something known", label=path.questions.people.own_label(principal))
+        )
         await schedules.pause(tx, schedules.ScheduleId(2), paused=True, next_run_at=None)
     owner = path.people.is_owner(principal)
     role = Role.OWNER if owner else Role.MEMBER

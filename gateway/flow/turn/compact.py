@@ -118,9 +118,7 @@ class Compactor:
         for fact in summary.facts:
             new = NewMemory(fact, Category.FACT, label=label, origin="compaction", session=session, sources=what.spoken)
             await memories.add(tx, run.principal_id, new)
-        short = NewMemory(
-            recap(summary.sections), label=label, origin="compaction", session=session, kind=Kind.SUMMARY
-        )
+        short = NewMemory(recap(summary.sections), label=label, origin="compaction", session=session, kind=Kind.SUMMARY)
         await memories.add(tx, run.principal_id, short)
         text = Summary(written(summary.sections, summary.limit))
         row = await messages.say(tx, session, run.principal_id, text, label=label, task=run.id, covers=what.last)

@@ -11,7 +11,7 @@ from gateway.domain.memory import Category, Filter, NewMemory
 from gateway.domain.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.principals import Label
 from gateway.memory.wording import RECALLED
-from gateway.store.memory import memories
+from gateway.store.memory import memories, search
 from gateway.store.pool import Database
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, message, results, said
 
@@ -102,6 +102,11 @@ class TestNewSession:
 
 
 class TestRecall:
+    @pytest.fixture(autouse=True)
+    def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A busy machine may take longer than a turn waits."""
+        monkeypatch.setattr(search, "KEYWORD_TIMEOUT_MS", 30_000)
+
     async def test_what_the_question_is_about_is_recalled_before_it_and_stored_nowhere(self, path: MessagePath) -> None:
         for n in range(12):
             await known(path, f"Something important, number {n}", importance=1.0)
