@@ -48,8 +48,8 @@ class Rehearsal:
             return True
         except (TryAgainLater, TimeoutError):
             pass
-        except Exception:
-            log.exception("inbound.database")
+        except Exception as exc:  # asked again and again while it lasts: one line each
+            log.warning("inbound.database", error=f"{type(exc).__name__}: {exc}")
         return False
 
     async def _write(self, tx: Connection, arrival: Arrival) -> None:
