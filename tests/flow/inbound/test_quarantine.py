@@ -141,5 +141,4 @@ async def test_a_database_that_takes_no_answers_does_not_work(path: MessagePath,
         await conn.execute(f"alter table {table} add constraint none check (false) not valid")
     with capture_logs() as logs:
         assert not await path.inbound.rehearsal.succeeds()
-    [line] = logs
-    assert (line["event"], line["log_level"], "exc_info" in line) == ("inbound.database", "warning", False)
+    assert logs == []
