@@ -93,8 +93,7 @@ def _translate_state(error: PostgresError) -> SupaclawError | None:
     if state.startswith(_BUSY):
         return DatabaseDown(f"The database is too busy: {_line(error)}")
     if state == DISK_FULL:
-        cure = "make room on it; it is the data folder's, unless database.url is set"
-        return DatabaseDown(f"The database's disk is full: {_line(error)}; {cure}")
+        return DatabaseDown(f"The database's disk is full (by default the data folder's): {_line(error)}; make room")
     if state.startswith(_DOWN):
         return DatabaseDown(f"The database is not available: {_line(error)}; {_CURE}")
     return _refused(error)
