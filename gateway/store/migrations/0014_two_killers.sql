@@ -1,11 +1,6 @@
--- Two that kill died in each other's pause and so spoke for each other. A death that another one explains speaks for
--- nobody. Random deaths that meet many in turn would then find an innocent more often: hence a longer second pause.
-
--- A process died under these of its runs, all of them unless the leases of some last: they go back at once. Alone was the
--- one that had met a death before, if there is one such: it is held, the longer the longer it ran, so that deaths at
--- random, however often, meet the pause sooner than the next try. A death in the pause speaks for it, unless another was
--- alone. One that meets nothing known clears everybody of suspicion; else the pause starts over, for there may be two
--- that kill.
+-- Two that kill died in each other's pause and so spoke for each other. As before (0013), but a death that another one
+-- explains speaks for nobody. Deaths at random that meet many in turn would then find an innocent more often: therefore
+-- the second pause is three times as long.
 create or replace function died(p_worker uuid, p_ids uuid[], p_lease interval, p_error text) returns int
 language plpgsql set search_path = supaclaw as $$
 declare v_ids uuid[] := coalesce(p_ids, '{}'); v_met boolean; v_alone boolean;
