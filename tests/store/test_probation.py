@@ -192,7 +192,9 @@ async def test_a_death_in_the_pause_shows_that_something_else_kills(world: World
     assert await machine.claims() == {task}
 
 
-async def test_a_death_that_another_explains_starts_the_pause_over_and_speaks_for_nobody(world: World, machine: Machine) -> None:
+async def test_a_death_that_another_explains_starts_the_pause_over_and_speaks_for_nobody(
+    world: World, machine: Machine
+) -> None:
     await queued(world, 2)
     for _ in range(2):
         await machine.claims()
