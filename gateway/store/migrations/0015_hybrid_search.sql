@@ -64,7 +64,7 @@ begin
         where model = $2 and principal_id = $1 and memory_id >= first + (last - first) * i / 199
         order by memory_id limit 1) v
     ), moved as materialized (
-      select $3::vector - avg(e) * array_fill(0.5::real, array[vector_dims($3::vector)])::vector as q from sample
+      select $3::vector - avg(e) * array_fill(0.7::real, array[vector_dims($3::vector)])::vector as q from sample
     ), near as (
       select 1 - (e <=> q) as c from sample, moved
     ), fewer as materialized (
@@ -196,7 +196,7 @@ begin
   into v_by_word, v_groups, v_coverage;
 
   if v_model is not null then
-    select moved, centre, spread, pair_centre + 2.5 * pair_spread into v_moved, v_centre, v_spread, v_alike
+    select moved, centre, spread, pair_centre + 2.4 * pair_spread into v_moved, v_centre, v_spread, v_alike
     from memory_usual(p_principal, v_model, p_vector);
     if v_moved is null then
       v_model := null;                                  -- no row of theirs has a vector yet
