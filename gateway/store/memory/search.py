@@ -15,7 +15,7 @@ MAX_HITS = 200
 KEYWORD_TIMEOUT_MS = 20
 """What a turn waits for rows of its words at most: it goes on without them."""
 _WEAK_SCORE, _WEAK_WORDS = 5.4, 0.5
-_WEAK_WORDS_ALONE = 0.2
+_WEAK_WORDS_ALONE = 0.08
 _HYBRID = """
 select * from hybrid_search($11, $12, $13, $14,
   row($1::text[], $2::text[], $3::text[], $4::uuid, $5::text, $6::timestamptz, $7::timestamptz, $8::smallint,
