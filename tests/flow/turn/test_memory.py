@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,9 +32,9 @@ def tools(prompt: Prompt) -> set[str]:
     return {spec.name for spec in prompt.tools}
 
 
-async def known(path: MessagePath, text: str, **more: object) -> MemoryId:
+async def known(path: MessagePath, text: str, **more: Any) -> MemoryId:
     """A memory of the owner's, by their own words unless said otherwise."""
-    new = replace(NewMemory(text, label=Label.OWNER, origin="user"), **more)  # type: ignore[arg-type]
+    new = replace(NewMemory(text, label=Label.OWNER, origin="user"), **more)
     async with path.database.transaction() as tx:
         memory, _ = await memories.add(tx, path.people.owner.id, new)
     return memory.id
