@@ -92,6 +92,7 @@ class Parts:
             owner_zone=lambda: self.current.config.owner.timezone,
             member_mb=lambda: self.current.config.limits.member_mb,
             questions=self.questions,
+            embedder=self.embedders.embedder,
             unverified=self.journal.check.holds,
         )
 
