@@ -108,6 +108,7 @@ async def test_every_table_of_a_persons_data_says_whose_it_is(database: Database
         "guesses",
         "leases",
         "member_keys",
+        "memory_models",
         "meta",
         "migrations",
     }
