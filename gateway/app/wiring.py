@@ -8,6 +8,7 @@ from functools import cached_property
 from gateway import commands, tools
 from gateway.app.condition import Condition
 from gateway.app.current import Current
+from gateway.app.embedders import Embedders
 from gateway.background import jobs
 from gateway.background.cpu import Cpu
 from gateway.background.scheduling.halt import Halt
@@ -122,6 +123,11 @@ class Parts:
     def cpu(self) -> Cpu:
         """The process for heavy work."""
         return Cpu()
+
+    @cached_property
+    def embedders(self) -> Embedders:
+        """What turns texts into vectors."""
+        return Embedders(self.current, self.clock)
 
     # The way in
 
