@@ -33,7 +33,7 @@ class Current:
         return self.model.with_primary(self.config.models.summary)
 
     def cheap_model(self) -> ModelClient | None:
-        """Who summarises conversations that have ended: `models.summary`, else the cheap one of the primary's provider."""
+        """Who summarises chats that have ended: `models.summary`, else the cheap one of the primary's provider."""
         models = self.config.models
         primary = self.model.describe().chain[0]
         return self.model.with_primary(models.summary or cheap_beside(primary, models.providers))

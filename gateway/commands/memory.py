@@ -65,8 +65,8 @@ async def _standing(own: Remembering) -> list[Memory]:
 async def _found(own: Remembering, argument: str) -> list[Memory]:
     await turns.index_new(own.tx, own.principal, NEWEST)
     anything = Filter(at_most=Label.UNTRUSTED)
-    hits = await search.keyword(own.tx, own.principal, lexemes(argument), anything, SHOWN)
-    return [hit.memory for hit in hits]
+    ranked = await search.hybrid(own.tx, own.principal, lexemes(argument), anything, SHOWN)
+    return [hit.memory for hit in ranked.hits]
 
 
 def _number(text: str) -> MemoryId:

@@ -104,9 +104,7 @@ class _Memory:
     async def search(self, arguments: SearchArguments, caller: Caller) -> Labelled:
         context = self._there()
         if not arguments.query:
-            raise ToolFailed(
-                "empty_query", "Say what to look for: names, things and numbers that it would be said with."
-            )
+            raise ToolFailed("empty_query", "Say what to look for: names, things, numbers.")
         if context.search is None:
             raise ToolFailed("unavailable", "There is no search here.")
         at_most = Label.UNTRUSTED if arguments.include_untrusted else shown_to(context.role, caller.label)
@@ -232,14 +230,11 @@ async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Lab
         {"when": _minute(source.sent_at), "who": source.kind, "text": source.text[:LONGEST_SOURCE]}
         for source in learned[:SOURCES]
     ]
-    more: dict[str, Json] = {
-        "importance": memory.importance,
-        "tags": list(memory.tags),
-        "seen_count": memory.seen_count,
-    }
+    whole: dict[str, Json] = _row(memory) | {"text": memory.text, "importance": memory.importance}
+    whole |= {"tags": list(memory.tags), "seen_count": memory.seen_count, "learned_from": told}
     if memory.superseded_by is not None:
-        more |= {"superseded_by": memory.superseded_by}
-    return Labelled({**_row(memory), "text": memory.text, **more, "learned_from": told}, memory.label)
+        whole |= {"superseded_by": memory.superseded_by}
+    return Labelled(whole, memory.label)
 
 
 async def _listed(tx: Connection, context: PrincipalContext, which: Filter) -> Labelled:

@@ -7,14 +7,25 @@ from datetime import datetime
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.memory import Memory
 from gateway.domain.principals import Label
-from gateway.store.memory.memories import COLUMNS, memory_of
+from gateway.store.memory.memories import memory_of
 from gateway.store.pool import Connection
 
 ENOUGH = 100
 """Memories of each sort that are looked at."""
 
-_LIVE = """m.principal_id = $1 and m.kind = 'memory' and m.superseded_at is null and m.forgotten_at is null
-  and m.agent = 'default' and m.created_at <= $2 and m.label <= $3 and (m.valid_to is null or m.valid_to > $2)"""
+_CANDIDATES = """
+with live as not materialized (
+  select * from memories
+  where principal_id = $1 and kind = 'memory' and superseded_at is null and forgotten_at is null and agent = 'default'
+    and created_at <= $2 and label <= $3 and (valid_to is null or valid_to > $2)
+), chosen as (
+  (select id from live order by importance desc, id desc limit $5)
+  union (select id from live order by id desc limit $5)
+  union (select id from live where pinned or category = 'preference' or tags && '{core,preference}'
+         order by importance desc, id desc limit $5)
+  union (select id from live where cardinality($4::text[]) > 0 and (tags && $4 or category = any($4)) order by importance desc, id desc limit $5)
+)
+select * from remembered where id in (select id from chosen) order by id"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +52,7 @@ async def last_chat(
            said as (
              select m.id, case kind when 'user' then 'the user: ' else 'the agent: ' end || left(text, 200) as line
              from messages m join last on m.session_id = last.id
-             where kind = 'user' or (kind = 'assistant' and final) order by seq desc nulls last limit 3)
+             where seq is not null and (kind = 'user' or (kind = 'assistant' and final)) order by seq desc limit 3)
            select ended_at, label, coalesce(
              (select text from newest n where n.session_id = last.id and n.created_at <= $3 and n.label <= $4
                 and n.forgotten_at is null and n.superseded_at is null order by n.id desc limit 1),
@@ -60,17 +71,8 @@ async def candidates(
     conn: Connection, principal: PrincipalId, as_of: datetime, tags: Collection[str], at_most: Label
 ) -> list[Memory]:
     """The important, the new, those that are pinned or preferences, and those with one of these tags or categories."""
-    arms = (
-        f"{_LIVE} order by m.importance desc, m.id desc",
-        f"{_LIVE} order by m.id desc",
-        f"""{_LIVE} and (m.pinned or m.category = 'preference' or m.tags && '{{core,preference}}')
-            order by m.importance desc, m.id desc""",
-        f"{_LIVE} and (m.tags && $4::text[] or m.category = any($4)) order by m.importance desc, m.id desc",
-    )
-    chosen = " union ".join(f"(select m.id from memories m where {arm} limit $5)" for arm in arms)
     rows = await conn.fetch(
-        f"""select {COLUMNS} from memories m left join messages said on said.id = m.message_id
-            where m.id in ({chosen}) order by m.id""",
+        _CANDIDATES,
         principal,
         as_of,
         at_most,

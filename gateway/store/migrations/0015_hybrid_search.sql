@@ -141,6 +141,7 @@ $$;
 --   b     z + 5 words: evidence;  h = what of b lies above the last candidate: it is lent to what lies around
 --   score b + .5 h of the row before + .25 of the second before + .2 of the one after + .35 of a memory learned from it
 --           + 2 · share of the query in its surroundings + .4 · the best z there
+--           + up to 1 for eight words and more, for few say little - .8 of a question, for it seldom holds an answer
 -- A later row that says nearly the same as one of the first five overtakes it, and so does what replaced it for certain.
 create function hybrid_search(p_principal uuid, p_words text[], p_vector text, p_model smallint, f memory_filter, p_k int,
   w_importance real default 0, w_recency real default 0)
@@ -227,8 +228,10 @@ begin
     select m.id, memory_surroundings(m) as around, m.kind, m.place, m.message_id, m.importance, m.created_at,
            m.label <= f.at_most as shown, m.id = any(v_by_word || v_near) as found, m.id = any(v_near) as near,
            coalesce(held.idf, 0) / v_mass as words, c.cosine,
-           coalesce((c.moved - v_centre) / v_spread, 0) as z
-    from memories m
+           coalesce((c.moved - v_centre) / v_spread, 0) as z,
+           least(1, length(m.lexemes) / 8.0)
+             - case when right(rtrim(coalesce(m.text, said.text)), 1) in ('?', '？', '؟') then 0.8 else 0 end as prior
+    from memories m left join messages said on said.id = m.message_id
     left join memory_cosines(v_model, v_rows, v_moved, p_vector) c on c.id = m.id
     left join lateral (select sum(v_idf[array_position(v_words, a)]) as idf
                        from unnest(tsvector_to_array(m.lexemes)) a where a = any(v_words)) held on true
@@ -256,7 +259,7 @@ begin
            (p.b + 0.5 * p.before + 0.25 * p.second_before + 0.2 * p.after
             + 0.35 * coalesce((select max(l.h) from memory_sources s join lent l on l.id = s.memory_id
                                where s.message_id = p.message_id), 0)
-            + 2 * coalesce(c.share, 0) + 0.4 * coalesce(p.best_z, 0)
+            + 2 * coalesce(c.share, case when p.place is null then p.words end, 0) + 0.4 * coalesce(p.best_z, 0) + p.prior
             + w_importance * p.importance
             + w_recency * exp(-extract(epoch from now() - p.created_at) / 86400 / 30))::real as score
     from placed p left join unnest(v_groups, v_coverage) as c (around, share) using (around)
