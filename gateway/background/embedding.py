@@ -17,7 +17,8 @@ from gateway.llm.embedding.checking import checked
 PATIENCE_SECONDS = 0.3
 """How long a question waits; then its search goes on by keyword."""
 IDLE_SECONDS = 300.0
-_PIECE_SECONDS = 60.0
+_PIECE_SECONDS = 300.0
+"""For a model that hangs; on a machine that is busy with other things, loading alone took more than a minute."""
 _PIECE_CHARACTERS = 1_200
 """Of texts that are embedded in one go, a tenth of a second: a question waits no longer for what came before it."""
 
