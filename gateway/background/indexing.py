@@ -95,11 +95,11 @@ class Indexing:
             while await self._embed_batch(embedder, model):
                 self.failpoints.reach(Step.MEMORY_EMBEDDED)
                 await self.clock.sleep(PAUSE_SECONDS)
-            await self._finish(model)
+            whole = await self._finish(model)
         except (EmbeddingUnavailable, ValueError) as exc:
             self._warn(str(exc))
             return RETRY_SECONDS
-        self._trouble, self._complete = "", embedder.name
+        self._trouble, self._complete = "", embedder.name if whole else ""
         return None
 
     async def _model(self, embedder: Embedder) -> Model:
@@ -136,19 +136,22 @@ class Indexing:
             return False
         made = await embedder.passages([row.text for row in rows])
         _check(model, rows, made)
-        await self.database.run(lambda tx: vectors.put(tx, model, rows, made))
-        return True
+        return await self.database.run(lambda tx: vectors.put(tx, model, rows, made)) > 0
 
-    async def _finish(self, model: Model) -> None:
-        """Nothing lacks a vector: searches use these, and what was before them goes."""
+    async def _finish(self, model: Model) -> bool:
+        """If nothing lacks a vector, searches use these, and what was before them goes."""
 
         async def settled(tx: Connection) -> bool:
             await vectors.index(tx, model)
             return await vectors.settle(tx, model)
 
-        if await self.database.run(settled):
-            while await self.database.run(lambda tx: vectors.prune(tx, 10 * BATCH)):
-                await self.clock.sleep(PAUSE_SECONDS)
+        async def pruned(tx: Connection) -> bool:
+            return await vectors.prune(tx, 10 * BATCH) > 0
+
+        whole = await self.database.run(settled)
+        while whole and await self.database.run(pruned):
+            await self.clock.sleep(PAUSE_SECONDS)
+        return whole
 
     def _warn(self, why: str) -> None:
         """Once, until it works again or fails otherwise."""

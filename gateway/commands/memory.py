@@ -70,8 +70,8 @@ async def _found(own: Remembering, argument: str) -> list[Memory]:
 
 
 def _number(text: str) -> MemoryId:
-    """No number of a memory is as long as some that people can type."""
-    return MemoryId(min(int(text), 2**63 - 1) if len(text) < 20 else 2**63 - 1)
+    """Of a number too long for any memory, the beginning is too long as well."""
+    return MemoryId(int(text[:20]))
 
 
 def _lines(rows: Sequence[Memory], nothing: str) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.background import embedding_models
 from tests.fakes.eventually import eventually
 
 PATIENT = 100.0
+ROOT = Path(__file__).parents[2]
 
 
 @asynccontextmanager
@@ -169,6 +171,21 @@ async def test_closing_fails_what_is_open(tmp_path: Path) -> None:
         with pytest.raises(EmbeddingUnavailable, match="the gateway stops"):
             await each
     assert processes() == []
+
+
+async def test_the_gateway_itself_loads_nothing_of_it(tmp_path: Path) -> None:
+    code = """
+import asyncio, sys
+from gateway.background.embedding import LocalEmbedder
+async def main():
+    embedder = LocalEmbedder(patience=100)
+    await embedder.query("tea")
+    await embedder.close()
+asyncio.run(main())
+print(sorted({"numpy", "onnxruntime"} & {*sys.modules}))
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+    assert await process.communicate() == (b"[]\n", None)
 
 
 def test_a_model_that_is_not_there_is_told(tmp_path: Path) -> None:

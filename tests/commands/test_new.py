@@ -13,7 +13,7 @@ async def test_it_starts_a_session_that_is_told_of_the_old_one_only_what_memory_
     assert "unanswered" not in reply
     system, *conversation = path.model.prompts[1].messages
     assert "my name is Ada" not in repr(conversation)
-    assert "Last session (just now): the user: my name is Ada; the agent: re: my name is Ada\n" in f"{system.text}\n"
+    assert "): the user: my name is Ada; the agent: re: my name is Ada\n" in f"{system.text}\n"
 
 
 async def test_it_says_how_many_messages_it_leaves_unanswered(path: MessagePath) -> None:

@@ -23,7 +23,8 @@ with live as not materialized (
   union (select id from live order by id desc limit $5)
   union (select id from live where pinned or category = 'preference' or tags && '{core,preference}'
          order by importance desc, id desc limit $5)
-  union (select id from live where cardinality($4::text[]) > 0 and (tags && $4 or category = any($4)) order by importance desc, id desc limit $5)
+  union (select id from live where cardinality($4::text[]) > 0 and (tags && $4 or category = any($4))
+         order by importance desc, id desc limit $5)
 )
 select * from remembered where id in (select id from chosen) order by id"""
 

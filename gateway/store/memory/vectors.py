@@ -107,6 +107,18 @@ async def left(conn: Connection, at_most: int) -> int:
     return int(await conn.fetchval("select count(*) from (select from memory_unembedded limit $1) u", at_most))
 
 
+async def characters_left(conn: Connection) -> int:
+    """How long the texts are that lack a vector, together; for people."""
+    return int(
+        await conn.fetchval(
+            """select coalesce(sum(least(length(coalesce(m.text, s.text)), $1)), 0)
+               from memory_unembedded u join memories m on m.id = u.memory_id
+               left join messages s on s.id = m.message_id""",
+            MAX_TEXT,
+        )
+    )
+
+
 async def lacking(conn: Connection, limit: int) -> list[Lacking]:
     """Rows without a vector, the newest first; a turn begins with who speaks, where that is known."""
     rows = await conn.fetch(

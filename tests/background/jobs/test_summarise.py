@@ -56,7 +56,7 @@ async def test_its_summary_and_facts_are_remembered_and_told_to_the_next(databas
     assert await path.rows("select count(*) from memory_sources where memory_id = $1", fact.id) == [(4,)]
     [system, *_] = path.model.prompts[-1].messages
     assert isinstance(system, SystemMessage)
-    assert f"Last session (just now): {summary.text}\n\n## Key Memories\n- [fact] Berta plays" in system.text
+    assert f"): {summary.text}\n\n## Key Memories\n- [fact] Berta plays the piano (importance: 0.5)" in system.text
     assert len(summaries.prompts) == 1
 
 
