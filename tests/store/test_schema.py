@@ -212,8 +212,10 @@ async def test_another_role_can_read_and_run_nothing(stranger: asyncpg.Connectio
     tables = await names(database, "select tablename from pg_tables where schemaname = 'supaclaw'")
     calls = await names(
         database,
-        """select format('%I(%s)', proname, (select string_agg('null::' || t::regtype, ', ' order by place)
-                         from unnest(proargtypes) with ordinality as a (t, place)))
+        """select format('%I(%s)', proname, (
+                         select string_agg(format('null::%I.%I', n.nspname, t.typname), ', ' order by place)
+                         from unnest(proargtypes) with ordinality as a (type, place) join pg_type t on t.oid = type
+                         join pg_namespace n on n.oid = t.typnamespace))
            from pg_proc where pronamespace = 'supaclaw'::regnamespace and prorettype <> 'trigger'::regtype""",
     )
     assert await refused(stranger, [f"select * from supaclaw.{table}" for table in tables]) == []

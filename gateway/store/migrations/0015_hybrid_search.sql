@@ -155,7 +155,7 @@ declare
   depth constant int := 100;
   lenders constant int := 40;
   few constant int := 5000;                             -- rows that are compared one by one
-  hits constant int := 2000;                            -- rows of the rarest words that are looked at among many
+  hits constant int := 1000;                            -- rows of the rarest words that are looked at among many
   everything memory_filter := f;
   v_model smallint := p_model; v_narrow boolean; v_matching int; v_floor_at int;
   v_words text[]; v_idf real[]; v_mass real; v_queries tsquery[]; v_weights real[];
