@@ -29,7 +29,8 @@ test: check wheel  ## Every check there is.
 
 setup: $(filter .uv/bin/uv,$(UV))  ## Install what uv.lock names.
 	@test -d .venv || echo "Setting up; the first time takes a minute …"
-	@$(UV) sync --locked --quiet $(if $(wildcard .venv/.compiled),,--compile-bytecode)
+	@$(UV) sync --locked --quiet $(if $(wildcard .venv/.compiled),,--compile-bytecode) \
+	  $(if $(wildcard gateway/llm/embedding/e5_small/made-by),,--reinstall-package supaclaw)
 	@touch .venv/.compiled
 
 check: setup  ## Format, lint, types, floors.
@@ -66,7 +67,7 @@ check-image: setup  ## Build the container image without an engine, and use it (
 	@UV="$(UV)" $(BIN)/python -m docker.check
 
 chaos: setup  ## Break everything that can be broken; the table goes into docs/reliability.md (an hour).
-	SUPACLAW_CHAOS=full SUPACLAW_CHAOS_REPORT=docs/reliability.md $(BIN)/pytest -q tests/chaos $$($(BIN)/python -m tests.chaos.faults)
+	SUPACLAW_CHAOS=full SUPACLAW_CHAOS_REPORT=docs/reliability.md $(BIN)/pytest -q -n 2 --dist worksteal tests/chaos $$($(BIN)/python -m tests.chaos.faults)
 
 soak: setup  ## Half an hour of steady load: does anything grow?
 	$(BIN)/python -m tests.chaos.soak --minutes 30

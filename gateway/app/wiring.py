@@ -8,6 +8,7 @@ from functools import cached_property
 from gateway import commands, tools
 from gateway.app.condition import Condition
 from gateway.app.current import Current
+from gateway.app.embedders import Embedders
 from gateway.background import jobs
 from gateway.background.cpu import Cpu
 from gateway.background.indexing import Indexing
@@ -91,6 +92,7 @@ class Parts:
             owner_zone=lambda: self.current.config.owner.timezone,
             member_mb=lambda: self.current.config.limits.member_mb,
             questions=self.questions,
+            embedder=self.embedders.embedder,
             unverified=self.journal.check.holds,
         )
 
@@ -125,6 +127,11 @@ class Parts:
     def cpu(self) -> Cpu:
         """The process for heavy work."""
         return Cpu()
+
+    @cached_property
+    def embedders(self) -> Embedders:
+        """What turns texts into vectors."""
+        return Embedders(self.current, self.clock)
 
     # The way in
 
@@ -241,6 +248,7 @@ class Parts:
             lambda: self.current.config,
             self.current.limits,
             self.current.summary_model,
+            self.current.cheap_model,
             self.current.heartbeat_model,
             self.current.hear,
             self.schedules_changed,
@@ -306,7 +314,7 @@ class Parts:
         files = FilePassages(self.database, lambda whose: self.environments.of(whose).workspace, self.clock)
         return Indexing(
             self.database,
-            lambda: None,
+            self.embedders.embedder,
             files.look,
             PaidEmbedding(self.database, lambda: self.people.owner.id, self.clock).allowed,
             self.clock,

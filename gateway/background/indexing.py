@@ -136,7 +136,8 @@ class Indexing:
             return False
         made = await embedder.passages([row.text for row in rows])
         _check(model, rows, made)
-        return await self.database.run(lambda tx: vectors.put(tx, model, rows, made)) > 0
+        stored = await self.database.run(lambda tx: vectors.put(tx, model, rows, made))
+        return stored > 0
 
     async def _finish(self, model: Model) -> bool:
         """If nothing lacks a vector, searches use these, and what was before them goes."""

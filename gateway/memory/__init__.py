@@ -1,1 +1,1 @@
-"""Memory without its rows: what counts as a word, where a text is cut, how what is found is put in words."""
+"""What to remember, how to find it again and how to word it: pure rules; the SQL is in the store, models are in llm."""

@@ -3,11 +3,12 @@
 `SUPACLAW_CHAOS_REPORT=<file>` has it written between the markers of that file.
 """
 
+import json
 import math
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,11 @@ class Row:
         self.recovery += outcome.recovery
         self.failed |= not outcome.is_clean
 
+    def join(self, other: "Row") -> None:
+        for own in fields(self):
+            value, more = getattr(self, own.name), getattr(other, own.name)
+            setattr(self, own.name, value or more if own.name == "failed" else value + more)
+
 
 class Collected:
     """Told by the tests what they found, and by pytest which of them passed."""
@@ -63,6 +69,17 @@ class Collected:
             if {where, f"{where}::{rest.partition('[')[0]}"} & set(fault.about.elsewhere):
                 self.add(fault, Outcome())
                 self.rows[fault].failed |= not passed
+
+    def handed_over(self) -> str:
+        """As text, from a process of xdist to the one that prints the table."""
+        rows = {fault.name: asdict(row) for fault, row in self.rows.items()}
+        return json.dumps({"rows": rows, "skipped": {fault.name: why for fault, why in self.skipped.items()}})
+
+    def take_over(self, text: str) -> None:
+        other = json.loads(text)
+        for name, row in other["rows"].items():
+            self.rows.setdefault(Fault[name], Row()).join(Row(**row))
+        self.skipped |= {Fault[name]: why for name, why in other["skipped"].items()}
 
     def failed(self, faults: Iterable[Fault]) -> None:
         for fault in faults:
@@ -105,6 +122,15 @@ class Watcher:
             self._collected.passed_elsewhere(item.nodeid, report.passed)
         return report
 
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["chaos"] = self._collected.handed_over()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        if told := getattr(node, "workeroutput", {}).get("chaos"):
+            self._collected.take_over(told)
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self._collected.rows or os.environ.get("SUPACLAW_CHAOS") != "full":
             return
@@ -131,17 +157,6 @@ def put_between_markers(file: Path, text: str) -> None:
 
 def machine() -> str:
     return f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}."
-
-
-def merged(rows: Mapping[Fault, Row]) -> Row:
-    """All of them in one, for the bottom line."""
-    total = Row()
-    for row in rows.values():
-        total.tries += row.tries
-        total.lost += row.lost
-        total.duplicated += row.duplicated
-        total.failed |= row.failed
-    return total
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -131,6 +131,9 @@ class EmbeddedPostgres:
         return dsn
 
     async def _end_cut_off(self) -> None:
+        if not self._postmaster.check_cut_off():
+            return
+        await asyncio.sleep(_POLL)  # a server that has just been started makes its files one by one
         if self._postmaster.check_cut_off() and self.is_running:
             log.warning("postgres.socket_gone", hint="somebody deleted or replaced it; the server is started again")
             await self.stop()

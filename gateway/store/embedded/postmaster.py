@@ -7,6 +7,8 @@ exactly when none of them is left, whatever a stale pid file says.
 import fcntl
 import os
 import shutil
+import signal
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -19,6 +21,8 @@ from gateway.store.embedded.serverlog import ServerLog, failure, reason
 from gateway.store.embedded.sockets import SOCKET
 
 _PID_FILE = "postmaster.pid"
+_SIGNALS: Mapping[str, int] = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+"""https://www.postgresql.org/docs/current/server-shutdown.html"""
 
 
 class Postmaster:
@@ -42,11 +46,17 @@ class Postmaster:
 
     @property
     def says_ready(self) -> bool:
-        """What the server wrote into its pid file, perhaps long ago: it spares logins that cannot work yet."""
+        """What the server wrote into its pid file, perhaps long ago: it spares logins that cannot work yet.
+
+        A file that is not of its making says nothing against a login.
+        """
         try:
-            return read_regular(self._folder / _PID_FILE).rstrip().endswith(b"ready")
-        except OSError:
+            said = read_regular(self._folder / _PID_FILE)
+        except FileNotFoundError:
             return False
+        except OSError:
+            return True
+        return said.rstrip().endswith(b"ready") or not said[:1].isdigit()
 
     def programs(self) -> Programs:
         """The programs, run as the cluster's owner; raises `OwnerMustAct` if we cannot be that user."""
@@ -91,7 +101,21 @@ class Postmaster:
             done = self.programs().run(
                 "pg_ctl", "stop", "--no-wait", "--silent", "-m", mode, "-D", where, keep=[folder]
             )
+        if done.returncode != 0:  # it finds the server by the pid file, which may be anything
+            for process in self._servers():
+                with suppress(ProcessLookupError):
+                    os.kill(process, _SIGNALS[mode])
         return reason(done.stdout)
+
+    def _servers(self) -> Iterator[int]:
+        """Processes at work in the folder that are nobody's child there."""
+        found = {}
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError, ValueError):
+                if (process / "comm").read_text() == "postgres\n" and (process / "cwd").samefile(self._folder):
+                    parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+                    found[int(process.name)] = int(parent)
+        return (process for process, parent in found.items() if parent not in found)
 
     def _take_lock(self) -> int | None:
         """A descriptor that holds the cluster's lock until it is closed; None while a server has it."""
@@ -114,10 +138,8 @@ class Postmaster:
         The lock we hold proves that no server of ours lives; one that somebody started by hand works in the folder.
         """
         sockets, pid_file = self._folder / SOCKETS, self._folder / _PID_FILE
-        for process in Path("/proc").glob("[0-9]*") if os.path.lexists(pid_file) else ():
-            with suppress(OSError):
-                if (process / "comm").read_text() == "postgres\n" and (process / "cwd").samefile(self._folder):
-                    raise OwnerMustAct(f"another Postgres (pid {process.name}) runs on {self._folder}: stop it")
+        for process in self._servers() if os.path.lexists(pid_file) else ():
+            raise OwnerMustAct(f"another Postgres (pid {process}) runs on {self._folder}: stop it")
         for path in (sockets, pid_file):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)

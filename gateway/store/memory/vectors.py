@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import cast
 
 import asyncpg
+from pgvector import HalfVector
 from pgvector.asyncpg import register_vector
 
 from gateway.domain.ids import MemoryId, PrincipalId
@@ -148,7 +149,7 @@ async def put(tx: Connection, model: Model, rows: Sequence[Lacking], vectors: Se
         model.id,
         [row.id for row in rows],
         [row.updated_at for row in rows],
-        [list(vector) for vector in vectors],
+        [HalfVector(list(vector)) for vector in vectors],
     )
     return len(stored)
 

@@ -468,6 +468,20 @@ def blank(path: Path) -> None:
     path.write_bytes(b" " * 2_000_000)
 
 
+@pytest.mark.parametrize("socket_too", [True, False])
+async def test_a_server_whose_pid_file_was_replaced_is_found_again(
+    server: EmbeddedPostgres, data: Path, socket_too: bool
+) -> None:
+    before = await born(await server.start())
+    blank(data / "postgres" / "postmaster.pid")
+    if socket_too:
+        gone(data / "postgres" / "socket" / ".s.PGSQL.5432")
+    async with asyncio.timeout(30):
+        assert (await born(await EmbeddedPostgres(data).start()) != before) is socket_too
+        await server.stop()
+    assert not server.is_running
+
+
 @pytest.mark.parametrize("kind", [os.mkfifo, os.mkdir, Path.touch, blank])
 @pytest.mark.parametrize("name", ["postmaster.pid", "socket/.s.PGSQL.5432", "socket/.s.PGSQL.5432.lock"])
 async def test_what_lies_in_the_place_of_the_servers_files_stops_no_start(

@@ -108,6 +108,7 @@ async def test_the_lock_file_of_a_server_that_somebody_started_by_hand_is_left(d
         assert await works(data)
         pid = (folder / PID).read_text()
         (folder / PID).write_text("")
+        (folder / "socket" / ".s.PGSQL.5432").unlink()
         with pytest.raises(OwnerMustAct, match=r"\(pid \d+\).*stop it"):
             await EmbeddedPostgres(data).start()
         assert (folder / PID).read_text() == ""

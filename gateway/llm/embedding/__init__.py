@@ -1,0 +1,1 @@
+"""Embedding models: the one that is shipped, and those of providers."""
