@@ -136,8 +136,7 @@ class Indexing:
             return False
         made = await embedder.passages([row.text for row in rows])
         _check(model, rows, made)
-        stored = await self.database.run(lambda tx: vectors.put(tx, model, rows, made))
-        return stored > 0
+        return await self.database.run(lambda tx: vectors.put(tx, model, rows, made)) > 0
 
     async def _finish(self, model: Model) -> bool:
         """If nothing lacks a vector, searches use these, and what was before them goes."""
@@ -146,8 +145,11 @@ class Indexing:
             await vectors.index(tx, model)
             return await vectors.settle(tx, model)
 
+        async def pruned(tx: Connection) -> bool:
+            return await vectors.prune(tx, 10 * BATCH) > 0
+
         whole = await self.database.run(settled)
-        while whole and await self.database.run(lambda tx: vectors.prune(tx, 10 * BATCH)):
+        while whole and await self.database.run(pruned):
             await self.clock.sleep(PAUSE_SECONDS)
         return whole
 
