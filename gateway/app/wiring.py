@@ -314,7 +314,7 @@ class Parts:
         files = FilePassages(self.database, lambda whose: self.environments.of(whose).workspace, self.clock)
         return Indexing(
             self.database,
-            lambda: None,
+            self.embedders.embedder,
             files.look,
             PaidEmbedding(self.database, lambda: self.people.owner.id, self.clock).allowed,
             self.clock,

@@ -113,7 +113,7 @@ async def _model(conn: Connection, name: str, dimensions: int) -> int | None:
     """The number under which the vectors of a model are stored; None if none are."""
     if await conn.fetchval("select to_regclass('memory_vectors') is null"):
         return None
-    row = await conn.fetchrow("select id, dimensions from memory_models where name = $1", name)
+    row = await conn.fetchrow("select id, dimensions from memory_models where name = $1 and current", name)
     if row is None:
         return None
     if row["dimensions"] != dimensions:
