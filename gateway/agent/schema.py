@@ -33,10 +33,12 @@ def _compact(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[
 def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
     if "$ref" in schema:
         target = definitions[schema["$ref"].rpartition("/")[2]]
-        return {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+        own = {key: value for key, value in schema.items() if key != "$ref"}
+        return {**{key: value for key, value in target.items() if key != "description"}, **own}
     match [option for option in schema.get("anyOf", []) if option.get("type") != "null"]:
         case [only]:
-            return {**only, **{key: value for key, value in schema.items() if key != "anyOf"}}
+            own = {key: value for key, value in schema.items() if key != "anyOf"}
+            return {**_resolved(only, definitions), **own}
     return schema
 
 

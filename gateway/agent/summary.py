@@ -25,11 +25,14 @@ Sections: TypeAlias = Mapping[str, str]
 
 LONGEST_LINE = 100
 SHORTEST_LINE = 15
+LONGEST_RECAP = 150
+"""Tokens of each section in a recap."""
 FEWEST = 3
 MOST_FACTS = 20
 MOST_FILES = 30
 RECENT = 5
 MOST_THREADS = 8
+_RECAP = (("", GOAL), ("Decided: ", DECISIONS), ("Open: ", THREADS))
 _NOTHING = {"", "none", "nothing", "na"}
 _HEADING = re.compile(rf"\s*(?:#+\s*\**|\*\*)({'|'.join(TITLES)}):?\**:?\s*", re.IGNORECASE)
 _BULLET = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+(.+)")
@@ -61,6 +64,12 @@ def lasting(sections: Sections) -> tuple[str, ...]:
 def goal(sections: Sections) -> str:
     """What it was about, in a line or two."""
     return _one_line(sections.get(GOAL, ""), LONGEST_LINE)
+
+
+def recap(sections: Sections) -> str:
+    """In a paragraph what it was about, what was decided and what is open: a conversation as others remember it."""
+    told = ((name, _one_line(sections.get(title, ""), LONGEST_RECAP)) for name, title in _RECAP)
+    return " ".join(f"{name}{text}" for name, text in told if text)
 
 
 def without_model(what: Cut, limit: int) -> Sections:

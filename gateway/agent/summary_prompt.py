@@ -10,6 +10,7 @@ from gateway.agent.fit import cut, even_out, fit
 from gateway.domain.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.tokens import estimate
 from gateway.domain.transcript import AssistantText, Entry, Notice, Summary, ToolIntent, ToolResult, UserText
+from gateway.store.transcript.messages import MessageRow
 
 INSTRUCTIONS = """\
 You keep the memory of a long conversation between people and their agent. Write a summary that lets the agent go on \
@@ -36,6 +37,8 @@ Keep numbers, names, paths and dates exactly as they are. Carry on what an earli
 or wrong by now; repeat what it holds worth remembering word for word. Write "none" under a heading with nothing to \
 say. Use the language of the conversation, and at most {words} words."""
 
+FROM_MEMORY = frozenset({"memory_search", "memory_get"})
+"""Tools whose results are memories already: none is learned from what was only recalled."""
 LONGEST_TEXT = 4_000
 LONGEST_CALL = 500
 SHORTEST_LINE = 40
@@ -46,13 +49,18 @@ def prompt_for(what: Cut, budget: int, limit: int) -> Prompt:
     """Asks for a summary of `limit` tokens in a prompt of `budget` (≥ 200): the longest texts are cut first."""
     system = INSTRUCTIONS.format(words=limit * 6 // 10)
     room = budget - estimate(system) - ROUND_IT
-    told = [line for row in (what.previous, *what.covered) if row is not None and (line := _told(row.entry))]
+    rows = [row for row in (what.previous, *what.covered) if row is not None and not _recalled(row)]
+    told = [line for row in rows if (line := _told(row.entry))]
     told = told[:1] + told[1:][-max(1, room // SHORTEST_LINE) :]
     told = ["\n  ".join(line.splitlines()) for line in told]  # no text can pass for a piece of its own
     record = "\n\n".join(line for line in even_out(told, room - 2 * len(told), estimate) if line)
     marker = next(marker for n in count(1) if (marker := f"=== record {n} ===") not in record)
     ask = UserMessage(f"{marker}\n{record}\n{marker}\nWrite the summary of this record.")
     return Prompt(fit((SystemMessage(system), ask), budget, estimate, longest=budget))
+
+
+def _recalled(row: MessageRow) -> bool:
+    return row.kind == "tool_result" and row.tool in FROM_MEMORY
 
 
 def _told(entry: Entry) -> str:

@@ -44,6 +44,10 @@ class Toolbox:
         self._spill = spill
         self._policy = policy
 
+    def for_programs(self) -> "Toolbox":
+        """Without the private ones."""
+        return Toolbox([tool for tool in self._tools.values() if not tool.private], self._spill, self._policy)
+
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
         """What the model is shown; always in the same order, so that provider caches hit."""

@@ -6,6 +6,7 @@ from functools import partial
 from gateway.agent.limits import Limits
 from gateway.background.extraction import Hear
 from gateway.config.model import Config
+from gateway.llm.catalog import cheap_beside
 from gateway.llm.client import Description, ModelClient
 
 MEGABYTE = 1024 * 1024
@@ -28,8 +29,14 @@ class Current:
         return self.model.describe()
 
     def summary_model(self) -> ModelClient | None:
-        """Who writes summaries and one-line descriptions; None when no model is connected."""
+        """Who shortens conversations that go on, and describes files; None when no model is connected."""
         return self.model.with_primary(self.config.models.summary)
+
+    def cheap_model(self) -> ModelClient | None:
+        """Who summarises chats that have ended: `models.summary`, else the cheap one of the primary's provider."""
+        models = self.config.models
+        primary = self.model.describe().chain[0]
+        return self.model.with_primary(models.summary or cheap_beside(primary, models.providers))
 
     def heartbeat_model(self) -> ModelClient | None:
         """Who is asked by a heartbeat; None when no model is connected."""

@@ -238,6 +238,7 @@ class Parts:
             lambda: self.current.config,
             self.current.limits,
             self.current.summary_model,
+            self.current.cheap_model,
             self.current.heartbeat_model,
             self.current.hear,
             self.schedules_changed,

@@ -12,9 +12,9 @@ from gateway.agent.scheduling.schedules import Asking, Schedules, line
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, print_json, print_rows
+from gateway.cli.zone import own_zone
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
-from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import AddressId, PrincipalId, ScheduleId, TaskId
 from gateway.domain.principals import Role
@@ -27,9 +27,6 @@ from gateway.store.scheduling import schedules as store
 from gateway.store.scheduling.schedules import RunRow, ScheduleRow
 from gateway.timetable.definition import Refused
 from gateway.timetable.wording import in_words, local
-from gateway.workspace.prompts import Persona
-from gateway.workspace.tree import Workspace
-from gateway.workspace.zone import zone_in
 
 MAX_LISTED = 10_000
 """The most schedules in one list."""
@@ -134,7 +131,7 @@ def add(
         )
 
     _change(write, "added", as_json, _when_it_runs)
-    if not as_json and (at or cron) and not (zone or _own_zone()):
+    if not as_json and (at or cron) and not (zone or own_zone()):
         echo(UTC_ASSUMED)
 
 
@@ -185,7 +182,7 @@ def _done(work: Callable[[Schedules], Awaitable[Result]]) -> Result:
 
     async def run_work(tx: Connection) -> Result:
         owner = (await require_owner(tx)).id
-        return await work(Schedules(tx, owner, datetime.now(UTC), _own_zone(), of_all=True))
+        return await work(Schedules(tx, owner, datetime.now(UTC), own_zone(), of_all=True))
 
     try:
         return with_connection(run_work)
@@ -238,12 +235,6 @@ def _local(run: RunRow, zone: str) -> RunRow:
         delivered_at=there(run.delivered_at),
         error=one_line(run.error, MAX_TEXT) if run.error else None,
     )
-
-
-def _own_zone() -> str | None:
-    environment = Environment.read(os.environ)
-    owner, workspace = load(environment.config, os.environ).owner, Workspace(environment.workspace)
-    return owner.timezone or zone_in(Persona(workspace).user(workspace))
 
 
 def _when_it_runs() -> str:

@@ -16,6 +16,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.principals import Role
+from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
 from gateway.llm.client import Description
 from gateway.store import sessions, tasks
@@ -96,12 +97,14 @@ class Ended:
 
 
 async def end_session(tx: Connection, session: SessionId) -> Ended:
-    """Cancel its runs, close its messages and its journal; the caller has locked the session."""
+    """Cancel its runs, close its messages and its journal, have it summarised; the caller has locked the session."""
     task = await tasks.live_chat(tx, session)
     cancelled = await tasks.cancel(tx, task) if task else []
     closed = await messages.close(tx, session)
     await journals.close(tx, session, summarise(*await journals.outline(tx, session)))
-    await sessions.end(tx, session)
+    principal = await sessions.end_chat(tx, session)
+    name = str(session)
+    await tasks.create(tx, principal, "summarise", Lane.AGENTS, payload={"session": name}, dedupe=f"summarise:{name}")
     return Ended(tuple(cancelled), closed)
 
 

@@ -46,7 +46,11 @@ class ModelSettings(_Settings):
         "auto", description='"litellm" sends every call through litellm; "auto" only those that need it.'
     )
     embedding: str = Field("local", min_length=1, description='The embedding model, or "local" for the bundled one.')
-    summary: str | None = Field(None, description="The model that writes summaries; null means the primary.")
+    summary: str | None = Field(
+        None,
+        description="The model that writes summaries; null means the primary for conversations that go on, "
+        "a cheap one of its provider for those that have ended.",
+    )
     transcription: str | None = Field(
         None, description="The model that writes down what is said in audio, such as `openai/whisper-1`; null: none."
     )

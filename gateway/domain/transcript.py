@@ -11,7 +11,10 @@ from gateway.domain.model import Image, ToolCall
 
 @dataclass(frozen=True, slots=True)
 class UserText:
-    """A person's message. `id` is None for text that is not a stored message. `images` are for this turn only."""
+    """A person's message. `id` is None for text that is not a stored message.
+
+    `images`, and what memory had to say to it (`recalled`), are for this turn only.
+    """
 
     text: str
     sent_at: datetime
@@ -19,6 +22,7 @@ class UserText:
     id: MessageId | None = None
     attachments: tuple[Attached, ...] = ()
     images: tuple[Image, ...] = ()
+    recalled: str = ""
 
 
 @dataclass(frozen=True, slots=True)

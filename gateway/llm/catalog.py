@@ -1,6 +1,9 @@
 """Known providers: their keys, addresses and the model `auto` picks; litellm knows the rest."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from gateway.domain.settings import ProviderSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,8 @@ class Vendor:
     """Tool call ids must be exactly nine letters or digits."""
     host_variable: str = ""
     """Holds a bare `host:port` instead of an address."""
+    cheap: str | None = None
+    """What is asked for summaries, where nothing else is said."""
 
 
 VENDORS = (
@@ -29,6 +34,7 @@ VENDORS = (
         "https://api.openai.com/v1",
         "openai/gpt-5.6-terra",
         limit_field="max_completion_tokens",
+        cheap="openai/gpt-5.6-luna",
     ),
     Vendor(
         "anthropic",
@@ -36,6 +42,7 @@ VENDORS = (
         ("ANTHROPIC_API_KEY",),
         "https://platform.claude.com/settings/keys",
         model="anthropic/claude-sonnet-5-5",
+        cheap="anthropic/claude-haiku-5-5",
     ),
     Vendor(
         "gemini",
@@ -43,6 +50,7 @@ VENDORS = (
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         "https://aistudio.google.com/apikey",
         model="gemini/gemini-3.8-flash",
+        cheap="gemini/gemini-3.8-flash",
     ),
     Vendor(
         "openrouter",
@@ -51,6 +59,7 @@ VENDORS = (
         "https://openrouter.ai/settings/keys",
         "https://openrouter.ai/api/v1",
         "openrouter/openai/gpt-5.6-terra",
+        cheap="openrouter/openai/gpt-5.6-luna",
     ),
     Vendor(
         "groq",
@@ -59,6 +68,7 @@ VENDORS = (
         "https://console.groq.com/keys",
         "https://api.groq.com/openai/v1",
         "groq/openai/gpt-oss-120b",
+        cheap="groq/openai/gpt-oss-20b",
     ),
     Vendor(
         "deepseek",
@@ -67,6 +77,7 @@ VENDORS = (
         "https://platform.deepseek.com/api_keys",
         "https://api.deepseek.com/v1",
         "deepseek/deepseek-v4-pro",
+        cheap="deepseek/deepseek-v4-flash",
     ),
     Vendor(
         "mistral",
@@ -76,6 +87,7 @@ VENDORS = (
         "https://api.mistral.ai/v1",
         "mistral/mistral-large-latest",
         short_call_ids=True,
+        cheap="mistral/mistral-small-latest",
     ),
     Vendor("xai", "xAI", ("XAI_API_KEY",), "https://console.x.ai", "https://api.x.ai/v1", "xai/grok-4.7"),
     Vendor("ollama", "Ollama", base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
@@ -101,6 +113,13 @@ def split(model: str) -> tuple[str, str]:
     """Split a model into prefix and name, by litellm's convention; a bare name means OpenAI."""
     prefix, slash, name = model.partition("/")
     return (prefix, name) if slash else ("openai", model)
+
+
+def cheap_beside(primary: str, providers: Mapping[str, ProviderSettings]) -> str | None:
+    """The cheap model of the same provider, by the same key; None for one without, or with an address of its own."""
+    prefix, _ = split(primary)
+    settings = providers.get(prefix)
+    return None if settings is not None and settings.base_url is not None else vendor(prefix).cheap
 
 
 def vendor(prefix: str) -> Vendor:

@@ -40,6 +40,14 @@ async def end(conn: Connection, session: SessionId) -> None:
     await conn.execute("update sessions set ended_at = now() where id = $1", session)
 
 
+async def end_chat(conn: Connection, session: SessionId) -> PrincipalId:
+    """The same for a conversation of people, which the next one is told of; answers whose it is."""
+    whose = await conn.fetchval(
+        "update sessions set ended_at = now(), chat = true where id = $1 returning principal_id", session
+    )
+    return PrincipalId(whose)
+
+
 async def is_open(conn: Connection, session: SessionId) -> bool:
     """Whether it goes on."""
     return bool(await conn.fetchval("select ended_at is null from sessions where id = $1", session))

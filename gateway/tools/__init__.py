@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
+from gateway.agent.memory.search import MemorySearch
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId
@@ -72,6 +73,7 @@ class PrincipalContext:
     transact: Transact
     clock: Clock
     zone: Callable[[], str | None]
+    search: MemorySearch | None = None
 
 
 @dataclass(frozen=True, slots=True)

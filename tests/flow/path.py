@@ -141,6 +141,9 @@ class FakeCurrent(Current):
     def summary_model(self) -> Any:
         return self.summaries
 
+    def cheap_model(self) -> Any:
+        return self.summaries
+
     def hear(self) -> Hear | None:
         return self.listener
 

@@ -56,6 +56,7 @@ class Services:
     config: Callable[[], Config]
     limits: Callable[[], Limits]
     summary_model: Callable[[], SizedModel | None]
+    cheap_model: Callable[[], SizedModel | None]
     heartbeat_model: Callable[[], SizedModel | None]
     hear: Callable[[], Hear | None]
     wake_scheduler: Callable[[], None]

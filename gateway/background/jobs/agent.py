@@ -83,6 +83,7 @@ class AgentRun:
             label=max(label, assignment.label),
             origin=assignment.origin,
             history=history,
+            private=await _private(tx, assignment),
         )
         return assignment, opened
 
@@ -114,6 +115,15 @@ async def _history(tx: Connection, run: Claim, assignment: Assignment) -> tuple[
     # What is open there a turn answers, and nobody else.
     rows = list(takewhile(lambda row: not row.open, await messages.transcript(tx, at.session_id)))
     return await sessions.label(tx, at.session_id), await attachments.joined(tx, rows)
+
+
+async def _private(tx: Connection, assignment: Assignment) -> bool:
+    """Whether its person asked, and not a program: by a trigger, or by a schedule from its chat."""
+    if assignment.schedule is None:
+        return False
+    if assignment.address is None or assignment.label is Label.OWNER:
+        return True
+    return not (await addresses.get(tx, assignment.address)).address.by_token
 
 
 runner = AgentRun

@@ -81,7 +81,9 @@ class HeartbeatRun:
             occasion = Occasion.model_validate(await tasks.payload(tx, run.id))
             name = (await principals.get(tx, run.principal_id)).name
             asked = prompt(occasion.concerns, now, zone, name)
-            opened = await open_unattended(tx, run, asked, label=occasion.label, origin=ORIGIN, heartbeat=True)
+            opened = await open_unattended(
+                tx, run, asked, label=occasion.label, origin=ORIGIN, heartbeat=True, private=True
+            )
             if opened is not None:
                 for path in heartbeat_paths(occasion.at):
                     if await journals.begin(tx, opened.session, run.principal_id, path):

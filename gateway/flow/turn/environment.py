@@ -2,14 +2,16 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
+from gateway.agent.memory.search import MemorySearch
 from gateway.agent.policy import Policy
 from gateway.agent.toolbox import Spill, Toolbox
 from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
+from gateway.domain.embedding import Embedder
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label, Role
 from gateway.flow.approvals.questions import Questions
@@ -40,6 +42,11 @@ class AgentEnvironment:
     personas: Persona
     zone: Callable[[], str | None]
     """The principal's time zone, an IANA name: as configured, else as USER.md says; None while it is not known."""
+
+    @cached_property
+    def for_programs(self) -> "AgentEnvironment":
+        """The same without what is private: where another program asks."""
+        return replace(self, toolbox=self.toolbox.for_programs())
 
     def persona(self) -> PersonaText:
         """The persona files as they are now; USER.md is the principal's own."""
@@ -73,6 +80,7 @@ class AgentEnvironments:
     member_mb: Callable[[], int | None] = lambda: None
     """How much the files of one other than the owner may take."""
     questions: Questions | None = None
+    embedder: Callable[[], Embedder | None] = lambda: None
     unverified: Callable[[Place], bool] = lambda _place: False
     """Whether a journal's file may not be right."""
 
@@ -111,7 +119,8 @@ class AgentEnvironments:
         own = self.people.own_label(principal)
         post = self.send_tool.bound(database).of(principal, workspace, own) if self.send_tool else no_chats
         zone = partial(self._zone, workspace, owner)
-        context = PrincipalContext(principal, Role.OWNER if owner else Role.MEMBER, database.run, self.clock, zone)
+        role, search = Role.OWNER if owner else Role.MEMBER, MemorySearch(database, self.embedder)
+        context = PrincipalContext(principal, role, database.run, self.clock, zone, search)
         services = Services(workspace, post, _finder(database, principal), context)
         tools = [tool for family in self.families for tool in family(services)]
         policy = self.questions.policy(principal) if self.questions else Policy()

@@ -22,6 +22,14 @@ from gateway.store.transcript.messages import MessageRow
 
 
 @dataclass(frozen=True, slots=True)
+class Reminder:
+    """What memory tells a turn unasked: `standing` for the whole session, `recalled` before the newest messages."""
+
+    standing: str = ""
+    recalled: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OpenedTurn:
     """What a turn starts from; all of it is in the database."""
 
@@ -43,6 +51,9 @@ class OpenedTurn:
     history: Sequence[MessageRow] = ()
     """Of another conversation, shown before its own."""
     heartbeat: bool = False
+    private: bool = True
+    """Whether it may use memory: not where another program asks, by a token or a trigger."""
+    reminder: Reminder = Reminder()
 
     @property
     def solo(self) -> bool:
@@ -92,11 +103,12 @@ async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
         return None
     last = asked[-1]
     assert last.address_id is not None, "what a person said came from somewhere"
+    at = await addresses.get(tx, last.address_id)
     return OpenedChat(
         session=run.session_id,
         principal=await principals.get(tx, run.principal_id),
         label=label,
-        at=await addresses.get(tx, last.address_id),
+        at=at,
         transcript=transcript,
         asked=asked,
         again=lambda tx: open_turn(tx, run),
@@ -104,6 +116,7 @@ async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
         first_ordinal=await messages.next_ordinal(tx, run.id),
         files=files,
         all_files=all_files,
+        private=not at.address.by_token or all(row.label is Label.OWNER for row in asked),
     )
 
 
@@ -117,6 +130,7 @@ async def open_unattended(
     at: AddressRow | None = None,
     history: Sequence[MessageRow] = (),
     heartbeat: bool = False,
+    private: bool = False,
 ) -> OpenedTurn | None:
     """Store the prompt, once, in the session of an unattended run; raises `RunLost`.
 
@@ -144,7 +158,7 @@ async def open_unattended(
         transcript=transcript,
         asked=asked,
         again=lambda tx: open_unattended(
-            tx, run, prompt, label=label, origin=origin, at=at, history=history, heartbeat=heartbeat
+            tx, run, prompt, label=label, origin=origin, at=at, history=history, heartbeat=heartbeat, private=private
         ),
         spent=await _spent(tx, run, run.session_id, transcript),
         first_ordinal=await messages.next_ordinal(tx, run.id),
@@ -152,6 +166,7 @@ async def open_unattended(
         all_files=all_files,
         history=history,
         heartbeat=heartbeat,
+        private=private,
     )
 
 

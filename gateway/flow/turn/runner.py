@@ -19,6 +19,7 @@ from gateway.flow.live import Live
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.compact import Compactor
 from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
+from gateway.flow.turn.memory import TurnMemory
 from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
 from gateway.flow.turn.wiring import LoopWiring, SizedModel
@@ -79,6 +80,7 @@ class TurnRunner:
 
     def __post_init__(self) -> None:
         self._budgets = Budgets(self.database, self.limits, self.clock)
+        self._memory = TurnMemory(self.database)
 
     async def answer(
         self, run: Claim, opened: OpenedTurn, sinks: Sequence[Sink] = (), model: SizedModel | None = None
@@ -91,9 +93,9 @@ class TurnRunner:
         allowed = await self._budgets.allow(opened.principal.role)
         if allowed.refusal is not None:
             return TurnResult(Notice(allowed.refusal), status=Status.FAILED, error="out of budget")
-        budget, asked, environment = None, model or self.models(), self.environments.of(run.principal_id)
+        budget, asked, environment = None, model or self.models(), self._environment(run, opened)
         persona = environment.persona()
-        opened = await self._following(run, opened, environment, persona)
+        opened = await self._memory.reminded(run, await self._following(run, opened, environment, persona))
         stored = StepSink(self.database, run, opened.session, opened.label, self.failpoints)
         sinks = (stored, LiveSink(self.live, opened.session), self._budgets, *sinks)
         while True:
@@ -142,12 +144,18 @@ class TurnRunner:
         budget: int | None,
     ) -> LoopWiring:
         """Compacted if it is too long, and always when a provider said so, in which case `budget` is set."""
-        environment = self.environments.of(run.principal_id)
+        environment = self._environment(run, opened)
         conversation = LoopWiring(self.database, self.live, run, opened, environment, persona, model, limits, budget)
         if budget is None and limits.stop(opened.spent):
             return conversation
         ready = await self.compactor.prepare(run, opened, conversation.room, self._budgets, overflow=budget is not None)
-        return conversation if ready is opened else replace(conversation, opened=ready)
+        if ready is opened:
+            return conversation
+        return replace(conversation, opened=await self._memory.reminded(run, ready))
+
+    def _environment(self, run: Claim, opened: OpenedTurn) -> AgentEnvironment:
+        environment = self.environments.of(run.principal_id)
+        return environment if opened.private else environment.for_programs
 
     async def _follow(self, conversation: LoopWiring, sinks: Sequence[Sink]) -> TurnResult:
         """The loop, each event in its sinks before the next one is made; raises `ModelsExhausted`."""

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence, Set
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gateway.agent.context import system_prompt, to_messages
@@ -68,6 +68,7 @@ class LoopWiring:
             self.persona,
             self.opened.principal,
             zone=self.environment.zone(),
+            remembered=self.opened.reminder.standing,
             sections=(listed,),
             heartbeat=self.opened.heartbeat,
         )
@@ -91,7 +92,7 @@ class LoopWiring:
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """As `run_turn`; raises `ModelsExhausted` and `RunLost`."""
         rows = (*self.opened.history, *_in_order(self.opened.transcript, self.run.id))
-        entries = await self._shown(rows, set(self.opened.asked_ids))
+        entries = self._reminded(await self._shown(rows, set(self.opened.asked_ids)))
         turn = run_turn(
             entries,
             model=self.model,
@@ -133,6 +134,14 @@ class LoopWiring:
         entries = await self._shown(rows, {row.id for row in rows})
         label = max((row.label for row in rows), default=Label.OWNER)
         return Steered(tuple(entry for entry in entries if isinstance(entry, UserText)), label)
+
+    def _reminded(self, entries: Sequence[Entry]) -> list[Entry]:
+        """With what memory recalls before the first message of the turn."""
+        first, recalled = self.opened.asked[0].id, self.opened.reminder.recalled
+        return [
+            replace(entry, recalled=recalled) if isinstance(entry, UserText) and entry.id == first else entry
+            for entry in entries
+        ]
 
     async def _shown(self, rows: Sequence[MessageRow], asked: Set[MessageId]) -> list[Entry]:
         entries = await shortened(rows, self.environment.workspace)

@@ -162,11 +162,12 @@ async def outline(conn: Connection, session: SessionId) -> tuple[str, str, int]:
 
 
 async def unopened(conn: Connection, limit: int, session: SessionId | None = None) -> list[Unopened]:
-    """Sessions, or this session, with rows that no file was opened for."""
+    """Sessions, or this session, with rows that no file was opened for; what was imported gets none."""
     rows = await conn.fetch(
         """select s.id as session_id, s.principal_id, s.ended_at is not null as ended, m.since
            from (select session_id, min(created_at) as since from messages
-                 where journal_id is null and ($2::uuid is null or session_id = $2) group by session_id limit $1) m
+                 where journal_id is null and origin not like 'import:%'
+                   and ($2::uuid is null or session_id = $2) group by session_id limit $1) m
            join sessions s on s.id = m.session_id""",
         limit,
         session,

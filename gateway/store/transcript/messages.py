@@ -9,6 +9,7 @@ from asyncpg import Record
 
 from gateway.domain.attachments import Attached
 from gateway.domain.ids import AddressId, EntryId, JournalId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.imports import ORIGIN
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.domain.texts import storable
@@ -81,7 +82,8 @@ class MessageRow:
     @property
     def stopped(self) -> bool:
         """Whether it was given up without an answer."""
-        return self.kind == "user" and self.closed_at is not None and self.origin != EARLIER
+        elsewhere = self.origin == EARLIER or self.origin.startswith(ORIGIN)
+        return self.kind == "user" and self.closed_at is not None and not elsewhere
 
     @property
     def ends_turn(self) -> bool:
@@ -358,6 +360,16 @@ async def asked_at(conn: Connection, answer: MessageId) -> datetime:
         answer,
     )
     return at
+
+
+async def open_questions(conn: Connection, session: SessionId) -> list[MessageId]:
+    """The messages that the running turn answers."""
+    rows = await conn.fetch(
+        """select id from messages where session_id = $1 and kind = 'user' and seq is not null
+             and answered_by is null and closed_at is null order by seq""",
+        session,
+    )
+    return [row["id"] for row in rows]
 
 
 async def last_id(conn: Connection) -> MessageId | None:

@@ -1,0 +1,85 @@
+"""Remembering and forgetting: the rules that hold on every way, tool, command and program."""
+
+import math
+from dataclasses import dataclass, replace
+
+from gateway.domain.ids import MemoryId, PrincipalId
+from gateway.domain.memory import AlreadyRemembered, Kind, Memory, NewMemory
+from gateway.domain.texts import one_line
+from gateway.store.memory import memories
+from gateway.store.pool import Connection
+
+LONGEST_TEXT = 4_000
+MOST_TAGS, LONGEST_TAG = 20, 40
+
+
+class Refused(Exception):
+    """What cannot be done; the text says what would work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remembering:
+    """The memories of one principal, in the caller's transaction."""
+
+    tx: Connection
+    principal: PrincipalId
+
+    async def remember(self, new: NewMemory) -> tuple[Memory, bool]:
+        """The memory, and whether it is new: the same text again returns the one that is there, seen once more.
+
+        What it supersedes stays, with a reference to it, and is found only when asked for. Raises `Refused`.
+        """
+        new = checked(new)
+        old = None if new.supersedes is None else await self.get(new.supersedes)
+        memory, is_new = await memories.add(self.tx, self.principal, replace(new, supersedes=None))
+        if old is not None and old.id != memory.id and not await self._replaced(old, memory):
+            raise Refused(f"Memory {old.id} cannot be replaced by this: it is no fact in force, or trusted more.")
+        return memory, is_new
+
+    async def forget(self, id: MemoryId) -> Memory:
+        """What it was; it can be restored. Raises `Refused`."""
+        memory = await self.get(id)
+        await memories.forget(self.tx, self.principal, id)
+        return memory
+
+    async def restore(self, id: MemoryId) -> Memory:
+        """Undo a `forget`; raises `Refused`."""
+        try:
+            done = await memories.restore(self.tx, self.principal, id)
+        except AlreadyRemembered as known:
+            raise Refused(f"{known}.") from known
+        if not done:
+            raise Refused(f"There is no forgotten memory {id}.")
+        return await self.get(id)
+
+    async def pin(self, id: MemoryId, *, pinned: bool) -> Memory:
+        """Told in every new session, or no more; raises `Refused`."""
+        changed = await memories.edit(self.tx, self.principal, id, pinned=pinned)
+        if changed is None or changed.kind not in (Kind.MEMORY, Kind.SUMMARY):
+            raise Refused(f"There is no memory {id} that can be pinned.")
+        return changed
+
+    async def get(self, id: MemoryId) -> Memory:
+        """By its number; raises `Refused` if there is none that is remembered."""
+        memory = await memories.get(self.tx, self.principal, id)
+        if memory is None or memory.forgotten_at is not None:
+            raise Refused(f"There is no memory {id}; search for it, and take the id that is found.")
+        return memory
+
+    async def _replaced(self, old: Memory, new: Memory) -> bool:
+        return old.superseded_by == new.id or await memories.supersede(self.tx, self.principal, old.id, new.id)
+
+
+def checked(new: NewMemory) -> NewMemory:
+    """As it is stored; raises `Refused` for what nobody could mean."""
+    text = new.text.strip()
+    if not text:
+        raise Refused("There is nothing to remember: say what, in a sentence that is clear by itself.")
+    if len(text) > LONGEST_TEXT:
+        raise Refused(f"A memory has at most {LONGEST_TEXT:,} characters; write the rest into a file and say where.")
+    if not (math.isfinite(new.importance) and 0 <= new.importance <= 1):
+        raise Refused(f"The importance is a number from 0 to 1, not {new.importance:g}.")
+    tags = dict.fromkeys(filter(None, (one_line(tag, LONGEST_TAG).casefold() for tag in new.tags)))
+    if len(tags) > MOST_TAGS:
+        raise Refused(f"A memory has at most {MOST_TAGS} tags.")
+    return replace(new, text=text, tags=tuple(tags))

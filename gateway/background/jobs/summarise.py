@@ -1,0 +1,123 @@
+"""`summarise`: what a conversation that has ended was about, and what is worth remembering of it."""
+
+import asyncio
+from dataclasses import dataclass
+from uuid import UUID
+
+import structlog
+
+from gateway.agent.compaction import LONGEST_SUMMARY, Cut
+from gateway.agent.summary import Sections, lasting, read, recap, without_model
+from gateway.agent.summary_prompt import prompt_for
+from gateway.background.jobs import Services
+from gateway.domain.ids import SessionId
+from gateway.domain.memory import Category, Kind, NewMemory
+from gateway.domain.model import ModelsExhausted, Reply
+from gateway.domain.principals import Label
+from gateway.domain.tasks import Claim, Status
+from gateway.flow.turn.budgets import Budgets
+from gateway.flow.turn.wiring import LEAST, reply_of
+from gateway.store import sessions, steps, tasks
+from gateway.store.memory import memories
+from gateway.store.people import principals
+from gateway.store.pool import Connection
+from gateway.store.transcript import attachments, messages
+
+FEWEST_QUESTIONS = 2
+"""A conversation with fewer is told by its last messages; no summary could be shorter."""
+SECONDS = 120.0
+ORIGIN = "summary"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    session: SessionId
+    label: Label
+    what: Cut
+
+
+class Summarise:
+    """Asks a model once, at the end of a conversation; rules make the summary where none may be asked."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._database = services.database
+        self._budgets = Budgets(services.database, services.limits, services.clock)
+
+    async def run(self, run: Claim) -> None:
+        """Store the summary and the facts, all or nothing; raises `RunLost`."""
+        ended = await self._ended(run)
+        reply = await self._asked(run, ended.what) if ended else None
+        made = await asyncio.to_thread(_made, ended.what, reply) if ended else {}
+
+        async def store(tx: Connection) -> None:
+            await tasks.hold(tx, run)
+            if reply is not None:
+                await steps.model_called(tx, run.id, run.principal_id, reply)
+            if ended is not None:
+                await _store(tx, run, ended, made)
+            await tasks.finish(tx, run, Status.COMPLETED)
+
+        await self._database.run(store)
+
+    async def give_up(self, run: Claim) -> None:
+        """The conversation is told by its last messages."""
+        await self._database.run(lambda tx: tasks.finish(tx, run, Status.FAILED, error="out of attempts"))
+
+    async def _ended(self, run: Claim) -> _Ended | None:
+        """What is to be summarised; None for what is too short."""
+        async with self._database.connection() as conn:
+            match await tasks.payload(conn, run.id):
+                case {"session": str(id)}:
+                    session = SessionId(UUID(id))
+                case _:
+                    return None
+            rows = await attachments.joined(conn, await messages.transcript(conn, session))
+            label = await sessions.label(conn, session)
+        previous = next((row for row in rows if row.kind == "summary"), None)
+        covered = tuple(row for row in rows if row.kind != "summary")
+        questions = sum(row.kind == "user" for row in covered)
+        if not covered or (previous is None and questions < FEWEST_QUESTIONS):
+            return None
+        return _Ended(session, label, Cut(previous, covered))
+
+    async def _asked(self, run: Claim, what: Cut) -> Reply | None:
+        model = self._services.cheap_model()
+        async with self._database.connection() as conn:
+            role = (await principals.get(conn, run.principal_id)).role
+        if model is None or (await self._budgets.allow(role)).refusal is not None:
+            return None
+        prompt = await asyncio.to_thread(prompt_for, what, max(model.prompt_budget(), LEAST), LONGEST_SUMMARY)
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await reply_of(model, prompt)
+        except (ModelsExhausted, TimeoutError) as exc:
+            log.info("session.no_model", error=type(exc).__name__)
+        return None
+
+
+def _made(what: Cut, reply: Reply | None) -> Sections:
+    sections = None if reply is None else read(reply.text)
+    return without_model(what, LONGEST_SUMMARY) if sections is None else sections
+
+
+async def _store(tx: Connection, run: Claim, ended: _Ended, sections: Sections) -> None:
+    """Nothing of it is trusted more than the conversation."""
+    for fact in lasting(sections):
+        new = NewMemory(
+            fact,
+            Category.FACT,
+            label=ended.label,
+            origin=ORIGIN,
+            session=ended.session,
+            sources=ended.what.spoken,
+        )
+        await memories.add(tx, run.principal_id, new)
+    summary = NewMemory(recap(sections), label=ended.label, origin=ORIGIN, session=ended.session, kind=Kind.SUMMARY)
+    await memories.add(tx, run.principal_id, summary)
+    log.info("session.summarised", session_id=str(ended.session))
+
+
+runner = Summarise

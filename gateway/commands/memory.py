@@ -1,0 +1,81 @@
+"""/memory: what is remembered; searching, pinning and forgetting it."""
+
+from collections.abc import Sequence
+
+from gateway.agent.memory.remember import Refused, Remembering
+from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.ids import MemoryId
+from gateway.domain.memory import Filter, Kind, Memory
+from gateway.domain.principals import Label
+from gateway.memory.lexemes import lexemes
+from gateway.memory.wording import LONGEST, listed
+from gateway.store.memory import memories, search, turns
+
+SHOWN = 10
+NEWEST = 100
+"""Messages that a search makes findable before it looks."""
+USAGE = (
+    "Write /memory WORDS to search, /memory NUMBER to read one, "
+    "/memory pin, unpin, forget or restore with a number, /remember TEXT to add one."
+)
+NONE = "Nothing is remembered yet."
+
+
+async def run(ctx: CommandContext) -> CommandReply:
+    """List what is pinned and what is newest, or act on one; other words are searched for, by keyword.
+
+    What is not verified is shown too, and said to be so: people read this, no model does.
+    """
+    own = Remembering(ctx.tx, ctx.at.principal_id)
+    action, _, which = ctx.argument.partition(" ")
+    try:
+        return CommandReply(await _done(own, ctx.argument, action.casefold(), which.strip()))
+    except Refused as refusal:
+        return CommandReply(str(refusal))
+
+
+async def _done(own: Remembering, argument: str, action: str, which: str) -> str:
+    if not argument:
+        return _lines(await _standing(own), NONE)
+    if argument.isdecimal():
+        return listed(await own.get(_number(argument)), limit=10 * LONGEST)
+    if not which.isdecimal():
+        return _lines(await _found(own, argument), "Nothing like that is remembered.")
+    match action:
+        case "pin" | "unpin":
+            memory = await own.pin(_number(which), pinned=action == "pin")
+            return f"{action.capitalize()}ned: {listed(memory)}"
+        case "forget":
+            memory = await own.forget(_number(which))
+            return f"Forgotten: {listed(memory)}\n\n/memory restore {memory.id} takes that back."
+        case "restore":
+            return f"Remembered again: {listed(await own.restore(_number(which)))}"
+        case _:
+            return _lines(await _found(own, argument), "Nothing like that is remembered.")
+
+
+async def _standing(own: Remembering) -> list[Memory]:
+    every = Filter(kinds=(Kind.MEMORY,), at_most=Label.UNTRUSTED)
+    pinned = Filter(kinds=(Kind.MEMORY,), at_most=Label.UNTRUSTED, pinned=True)
+    rows = await memories.listed(own.tx, own.principal, pinned, SHOWN, weightiest=True)
+    rows += await memories.listed(own.tx, own.principal, every, SHOWN)
+    return list({memory.id: memory for memory in rows}.values())
+
+
+async def _found(own: Remembering, argument: str) -> list[Memory]:
+    await turns.index_new(own.tx, own.principal, NEWEST)
+    anything = Filter(at_most=Label.UNTRUSTED)
+    hits = await search.keyword(own.tx, own.principal, lexemes(argument), anything, SHOWN)
+    return [hit.memory for hit in hits]
+
+
+def _number(text: str) -> MemoryId:
+    """No number of a memory is as long as some that people can type."""
+    return MemoryId(min(int(text), 2**63 - 1) if len(text) < 20 else 2**63 - 1)
+
+
+def _lines(rows: Sequence[Memory], nothing: str) -> str:
+    return "\n".join([*map(listed, rows), *([] if rows else [nothing]), "", USAGE])
+
+
+command = Command("memory", "what is remembered; WORDS search it; pin, forget, restore NUMBER", run)

@@ -1,0 +1,35 @@
+"""/remember: keep a fact for every later conversation."""
+
+from gateway.agent.memory.remember import Refused, Remembering
+from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.memory import Category, NewMemory
+from gateway.domain.principals import label_of
+from gateway.memory.wording import kind
+
+USAGE = "Write /remember and what to remember, such as: /remember preference: tea without sugar. The kinds are {}."
+
+
+async def run(ctx: CommandContext) -> CommandReply:
+    """Store the text as a memory of this person or group; a first word like `fact:` names its category."""
+    if not ctx.argument:
+        return CommandReply(USAGE.format(", ".join(Category)))
+    category, text = _parsed(ctx.argument)
+    label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
+    new = NewMemory(text, category, label=label, origin="user", session=ctx.at.session_id)
+    try:
+        memory, is_new = await Remembering(ctx.tx, ctx.at.principal_id).remember(new)
+    except Refused as refusal:
+        return CommandReply(str(refusal))
+    if not is_new:
+        return CommandReply(f"That is memory {memory.id} already; it was seen {memory.seen_count} times.")
+    return CommandReply(f"Remembered as {memory.id} [{kind(memory)}]. /memory forget {memory.id} takes it back.")
+
+
+def _parsed(argument: str) -> tuple[Category, str]:
+    name, colon, text = argument.partition(":")
+    if colon and name.strip().casefold() in set(Category):
+        return Category(name.strip().casefold()), text
+    return Category.CONTEXT, argument
+
+
+command = Command("remember", "keep a fact for later conversations; CATEGORY: TEXT, or just TEXT", run)

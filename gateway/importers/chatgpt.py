@@ -1,0 +1,69 @@
+"""ChatGPT's export: conversations.json, its folder or its ZIP; of each conversation the branch that was shown last."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import JsonValue
+
+from gateway.domain.imports import Damaged, ImportedMessage, ImportedSession, Passed, Record
+from gateway.importers import Source
+from gateway.importers.reading.conversations import begins_with, string, text_of, time_of
+from gateway.importers.reading.files import Reader
+from gateway.importers.reading.objects import Object, objects
+
+FILES = "conversations*.json"
+ROLES: dict[JsonValue, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}
+TEXTS = ("text", "multimodal_text")
+
+Fields = dict[str, JsonValue]
+
+
+def _read(path: Path, reader: Reader) -> Iterator[Record]:
+    with reader.chunks(path, FILES) as files:
+        for name, read in files:
+            for found in objects(name, read):
+                yield from [found] if isinstance(found, Damaged) else _conversation(f"{name}:{found.line}", found)
+
+
+def _conversation(place: str, found: Object) -> Iterator[Record]:
+    conversation, mapping = found.value, found.value.get("mapping")
+    key = string(conversation.get("conversation_id")) or string(conversation.get("id"))
+    if not isinstance(mapping, dict) or not key:
+        yield Damaged(place, f"item {found.number} is not a conversation of ChatGPT; skipped")
+        return
+    where = f"{place} ({string(conversation.get('title'))[:60] or key})"
+    yield ImportedSession(key, time_of(conversation.get("create_time")), where)
+    for node, message in _branch(mapping, string(conversation.get("current_node"))):
+        yield _message(node, message, where)
+
+
+def _branch(mapping: Fields, last: str) -> list[tuple[str, Fields]]:
+    """The messages from the first to the last that was shown, by id."""
+    node: JsonValue = last if last in mapping else next(reversed(mapping), None)
+    branch: dict[str, Fields] = {}
+    while isinstance(node, str) and node not in branch and isinstance(found := mapping.get(node), dict):
+        message = found.get("message")
+        branch[node] = message if isinstance(message, dict) else {}
+        node = found.get("parent")
+    return [(node, message) for node, message in reversed(branch.items()) if message]
+
+
+def _message(node: str, message: Fields, place: str) -> Record:
+    author, content, metadata = (_fields(message.get(name)) for name in ("author", "content", "metadata"))
+    role = ROLES.get(string(author.get("role")))
+    if role is None or message.get("recipient", "all") != "all" or content.get("content_type") not in TEXTS:
+        return Passed("of the system or a tool")
+    if metadata.get("is_visually_hidden_from_conversation"):
+        return Passed("of the system or a tool")
+    text = text_of(content.get("parts"))
+    if not text:
+        return Passed("empty")
+    return ImportedMessage(role, text, time_of(message.get("create_time")), place, node)
+
+
+def _fields(value: JsonValue) -> Fields:
+    return value if isinstance(value, dict) else {}
+
+
+source = Source("ChatGPT's conversations.json, or the ZIP", lambda path: begins_with(path, FILES, b'"mapping"'), _read)

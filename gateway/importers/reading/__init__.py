@@ -1,0 +1,1 @@
+"""Reads files of unknown size and origin in bounded memory."""

@@ -1,0 +1,162 @@
+"""Files as lines or as bytes; from a ZIP, too."""
+
+import codecs
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import IO, BinaryIO
+from zoneinfo import ZoneInfo
+
+from gateway.domain.errors import OwnerMustAct
+
+MAX_LINE = 1 << 20
+"""Characters of a line; the rest of a longer one is dropped."""
+MAX_EXPANSION, FREE_EXPANSION = 100, 64 << 20
+"""A ZIP may expand to so many times its size, and to so many bytes in any case."""
+HEAD = 64 << 10
+CHUNK = 256 << 10
+
+ReadChunk = Callable[[], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line without its end, counted from 1; `cut` if it was longer than `MAX_LINE`."""
+
+    number: int
+    text: str
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads files for the sources; `zone` is that of times without one, `advance` hears of each byte read."""
+
+    zone: ZoneInfo
+    advance: Callable[[int], None] = lambda _bytes: None
+
+    def lines(self, path: Path) -> Iterator[Line]:
+        """Yield the lines of a text file in UTF-8, UTF-16 with a mark, or line by line in Windows-1252."""
+        with _opened(path) as raw, io.TextIOWrapper(raw, _encoding(path, raw), errors="surrogateescape") as file:
+            number = 0
+            while text := file.readline(MAX_LINE):
+                number += 1
+                self.advance(len(text))
+                cut = not text.endswith("\n") and self._drop_rest(file)
+                yield Line(number, _repaired(text.rstrip("\n")), cut)
+
+    @contextmanager
+    def chunks(self, path: Path, pattern: str) -> Iterator[list[tuple[str, ReadChunk]]]:
+        """The file, or those in the folder or ZIP whose names match, each as a name and a function that reads on."""
+        if path.is_dir():
+            found = sorted(each for each in path.iterdir() if fnmatch(each.name, pattern) and each.is_file())
+            with _all_opened(found) as files:
+                yield [(each.name, self._reading(file)) for each, file in zip(found, files, strict=True)]
+        elif zipfile.is_zipfile(path):
+            with _explained(path), zipfile.ZipFile(path) as archive:
+                members = [each for each in archive.infolist() if fnmatch(Path(each.filename).name, pattern)]
+                yield [(each.filename, self._expanding(archive, each)) for each in members]
+        else:
+            with _opened(path) as file:
+                yield [(path.name, self._reading(file))]
+
+    def _drop_rest(self, file: io.TextIOWrapper) -> bool:
+        """Read to the end of the line; whether there was more of it."""
+        more = False
+        while text := file.readline(MAX_LINE):
+            self.advance(len(text))
+            more = more or text != "\n"
+            if text.endswith("\n"):
+                break
+        return more
+
+    def _reading(self, file: BinaryIO) -> ReadChunk:
+        def read() -> bytes:
+            chunk = file.read(CHUNK)
+            self.advance(len(chunk))
+            return chunk
+
+        return read
+
+    def _expanding(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> ReadChunk:
+        limit = FREE_EXPANSION + MAX_EXPANSION * member.compress_size
+        file: IO[bytes] | None = None
+        total = 0
+
+        def read() -> bytes:
+            nonlocal file, total
+            with _explained(Path(archive.filename or "")):
+                file = file or archive.open(member)
+                chunk = file.read(CHUNK)
+            total += len(chunk)
+            if total > limit:
+                raise OwnerMustAct(f"{member.filename} expands to more than {MAX_EXPANSION} times its size; unpack it")
+            self.advance(len(chunk) * member.compress_size // max(1, member.file_size))
+            return chunk
+
+        return read
+
+
+def head(path: Path) -> bytes:
+    """The beginning of a file; of none if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(HEAD)
+    except OSError:
+        return b""
+
+
+def size(path: Path) -> int:
+    """Bytes of a file, or of the files in a folder and below it."""
+    if not path.is_dir():
+        return path.stat().st_size
+    return sum(os.lstat(os.path.join(at, name)).st_size for at, _, names in os.walk(path) for name in names)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    with _explained(path), open(path, "rb") as file:
+        yield file
+
+
+@contextmanager
+def _all_opened(paths: list[Path]) -> Iterator[list[BinaryIO]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(_opened(path)) for path in paths]
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OwnerMustAct(f"{path} cannot be read: {error.strerror or error}") from error
+    except (zipfile.BadZipFile, EOFError, zlib.error) as error:
+        raise OwnerMustAct(f"{path} is a damaged ZIP ({error}); download it again, or unpack it") from error
+    except (RuntimeError, NotImplementedError) as error:
+        raise OwnerMustAct(f"{path} cannot be unpacked here ({error}); unpack it and import the folder") from error
+
+
+def _encoding(path: Path, file: BinaryIO) -> str:
+    first = file.read(4096)
+    file.seek(0)
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in first:
+        raise OwnerMustAct(f"{path} is not a text file; give the Markdown file, or name another source")
+    return "utf-8-sig"
+
+
+def _repaired(text: str) -> str:
+    """A line that was not UTF-8, as Windows-1252."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
+    return text

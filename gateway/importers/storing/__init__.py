@@ -1,0 +1,1 @@
+"""Stores what the sources read."""

@@ -1,0 +1,145 @@
+"""Conversations with questions whose evidence is known, as LoCoMo and LongMemEval publish them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError
+
+from gateway.domain.errors import OwnerMustAct
+
+Parsed = TypeVar("Parsed")
+
+_LOCOMO_CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+_TURN_ID = re.compile(r"D:?(\d+):(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What was said; `id` is unique in its conversation."""
+
+    id: str
+    session: str
+    role: str
+    text: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`evidence`: the turns that answer it, at least one."""
+
+    text: str
+    category: str
+    evidence: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """All that one person's memory holds, in order of time, and what is asked of it."""
+
+    name: str
+    turns: tuple[Turn, ...]
+    questions: tuple[Question, ...]
+
+
+def locomo(content: bytes) -> list[Conversation]:
+    """The conversations of a LoCoMo file; questions without evidence are left out. Raises `OwnerMustAct`."""
+    return [_of_locomo(sample) for sample in _parsed(TypeAdapter(list[_Sample]), content, "LoCoMo")]
+
+
+def longmemeval(content: bytes) -> list[Conversation]:
+    """The questions of a LongMemEval file, each with its own history, without abstentions. Raises `OwnerMustAct`."""
+    instances = _parsed(TypeAdapter(list[_Instance]), content, "LongMemEval")
+    return [conversation for each in instances if (conversation := _of_longmemeval(each)).questions]
+
+
+class _LocomoTurn(BaseModel):
+    dia_id: str
+    speaker: str
+    text: str
+    blip_caption: str = ""
+
+
+class _LocomoQuestion(BaseModel):
+    question: str
+    category: int
+    evidence: list[str] = []
+
+
+class _Sample(BaseModel):
+    sample_id: str
+    conversation: dict[str, Any]
+    qa: list[_LocomoQuestion]
+
+
+class _Said(BaseModel):
+    role: str
+    content: str
+    has_answer: bool = False
+
+
+class _Instance(BaseModel):
+    question_id: str
+    question_type: str
+    question: Annotated[str, BeforeValidator(str)]
+    haystack_dates: list[str]
+    haystack_session_ids: list[str]
+    haystack_sessions: list[list[_Said]]
+    answer_session_ids: list[str] = Field(default=[])
+
+
+def _parsed(adapter: TypeAdapter[Parsed], content: bytes, name: str) -> Parsed:
+    try:
+        return adapter.validate_json(content)
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise OwnerMustAct(f"This is not a {name} file: {place}: {first['msg']}") from None
+
+
+def _of_locomo(sample: _Sample) -> Conversation:
+    turns = tuple(_locomo_turns(sample.conversation))
+    known = {turn.id for turn in turns}
+    questions = []
+    for each in sample.qa:
+        named = (f"D{int(s)}:{int(t)}" for text in each.evidence for s, t in _TURN_ID.findall(text))
+        if evidence := known.intersection(named):
+            category = _LOCOMO_CATEGORIES.get(each.category, str(each.category))
+            questions.append(Question(each.question, category, frozenset(evidence)))
+    return Conversation(sample.sample_id, turns, tuple(questions))
+
+
+def _locomo_turns(conversation: dict[str, Any]) -> Iterator[Turn]:
+    numbers = sorted(int(match[1]) for key in conversation if (match := re.fullmatch(r"session_(\d+)", key)))
+    for number in numbers:
+        began = _time(conversation.get(f"session_{number}_date_time", ""), "%I:%M %p on %d %B, %Y")
+        said = TypeAdapter(list[_LocomoTurn]).validate_python(conversation[f"session_{number}"])
+        for place, turn in enumerate(said):
+            picture = f" [shared {turn.blip_caption}]" if turn.blip_caption else ""
+            text = f"{turn.speaker}: {turn.text}{picture}"
+            yield Turn(turn.dia_id, str(number), "user", text, began + timedelta(minutes=place))
+
+
+def _of_longmemeval(instance: _Instance) -> Conversation:
+    turns, evidence = [], set()
+    dated = zip(instance.haystack_session_ids, instance.haystack_dates, instance.haystack_sessions, strict=False)
+    for number, (name, date, said) in enumerate(sorted(dated, key=lambda each: each[1])):
+        began = _time(re.sub(r" \(\w+\)", "", date), "%Y/%m/%d %H:%M")
+        for place, each in enumerate(said):
+            id = f"{number}:{name}:{place}"
+            turns.append(Turn(id, f"{number}:{name}", each.role, each.content, began + timedelta(minutes=place)))
+            if each.has_answer:
+                evidence.add(id)
+    asked = (Question(instance.question, instance.question_type, frozenset(evidence)),) if evidence else ()
+    return Conversation(instance.question_id, tuple(turns), asked)
+
+
+def _time(text: str, form: str) -> datetime:
+    """Of no use to the ranking but for the order: what cannot be read is long ago."""
+    try:
+        return datetime.strptime(text.strip(), form).replace(tzinfo=UTC)
+    except ValueError:
+        return datetime(2000, 1, 1, tzinfo=UTC)

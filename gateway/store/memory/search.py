@@ -1,0 +1,151 @@
+"""Finding rows of memory by words and by vectors; the ranking itself is in SQL, migration 0015."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import asyncpg
+
+from gateway.domain.errors import SupaclawError
+from gateway.domain.ids import PrincipalId
+from gateway.domain.memory import Filter, Hit, Kind
+from gateway.store.memory.memories import memory_of
+from gateway.store.pool import Connection
+
+MAX_HITS = 200
+KEYWORD_TIMEOUT_MS = 20
+"""What a turn waits for rows of its words at most: it goes on without them."""
+_WEAK_WORDS, _WEAK_COSINE = 0.6, 0.82
+_HYBRID = """
+select * from hybrid_search($11, $12, $13, $14,
+  row($1::text[], $2::text[], $3::text[], $4::uuid, $5::text, $6::timestamptz, $7::timestamptz, $8::smallint,
+      $9::boolean, $10::boolean)::memory_filter, $15, $16, $17)"""
+_KEYWORD = """
+select id, score, score as words, null::real as cosine from keyword_search($11, $12,
+  row($1::text[], $2::text[], $3::text[], $4::uuid, $5::text, $6::timestamptz, $7::timestamptz, $8::smallint,
+      $9::boolean, $10::boolean)::memory_filter, $13)"""
+
+
+class WrongDimension(SupaclawError):
+    """A vector that is no neighbour of those stored."""
+
+    def __init__(self, given: int, model: str, stored: int) -> None:
+        super().__init__(
+            f"The query's vector has {given} dimensions, those of {model} have {stored}; "
+            "ask the model that made the index, or let it be made anew"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """What a search found, best first; `left_out` rows are as good, but trusted too little to be shown."""
+
+    hits: tuple[Hit, ...]
+    left_out: int
+
+    @property
+    def weak(self) -> bool:
+        """Whether no row has most of the query's words or is near it; true of few questions that can be answered."""
+        return all(hit.words < _WEAK_WORDS and (hit.cosine or 0) < _WEAK_COSINE for hit in self.hits)
+
+
+async def hybrid(
+    conn: Connection,
+    principal: PrincipalId,
+    words: Sequence[str],
+    which: Filter,
+    k: int,
+    *,
+    vector: Sequence[float] | None = None,
+    model: str | None = None,
+    importance: float = 0.0,
+    recency: float = 0.0,
+) -> Ranked:
+    """The `k` best rows for the lexemes of a query and its vector by `model`, either of which may be missing.
+
+    Nothing matching the filter is lost: a search by vector returns `k` rows if as many match. `importance` and
+    `recency` are weights; 5 makes an important or new row as good as one that has all words of the query.
+    Raises `WrongDimension`.
+    """
+    if k < 1 or not (words or vector):
+        return Ranked((), 0)
+    number = None if vector is None or model is None else await _model(conn, model, len(vector))
+    rows = await conn.fetch(
+        _HYBRID,
+        *_filter(which),
+        principal,
+        list(words),
+        None if number is None or vector is None else _literal(vector),
+        number,
+        min(k, MAX_HITS),
+        importance,
+        recency,
+    )
+    shown = [row for row in rows if row["shown"]]
+    return Ranked(await _hits(conn, shown), min(k, len(rows) - len(shown)))
+
+
+async def keyword(
+    conn: Connection, principal: PrincipalId, words: Sequence[str], which: Filter, k: int
+) -> tuple[Hit, ...]:
+    """The rows with the greatest share of the query's words; none if that takes too long."""
+    if k < 1 or not words:
+        return ()
+    try:
+        async with conn.transaction():
+            await conn.execute(f"set local statement_timeout to {KEYWORD_TIMEOUT_MS}")
+            rows = await conn.fetch(
+                _KEYWORD,
+                *_filter(which),
+                principal,
+                list(words),
+                min(k, MAX_HITS),
+            )
+            await conn.execute("set local statement_timeout to default")
+    except asyncpg.QueryCanceledError:
+        return ()
+    return await _hits(conn, rows)
+
+
+async def _model(conn: Connection, name: str, dimensions: int) -> int | None:
+    """The number under which the vectors of a model are stored; None if none are."""
+    if await conn.fetchval("select to_regclass('memory_vectors') is null"):
+        return None
+    row = await conn.fetchrow("select id, dimensions from memory_models where name = $1", name)
+    if row is None:
+        return None
+    if row["dimensions"] != dimensions:
+        raise WrongDimension(dimensions, name, row["dimensions"])
+    return int(row["id"])
+
+
+def _literal(vector: Sequence[float]) -> str:
+    return f"[{','.join(f'{value:.7g}' for value in vector)}]"
+
+
+def _filter(which: Filter) -> tuple[object, ...]:
+    """The parameters $1 to $10. Kinds that the rest implies are named, for an index serves them."""
+    kinds = which.kinds
+    if which.categories and not kinds:
+        kinds = (Kind.MEMORY,)
+    elif (which.tags or which.pinned) and not kinds:
+        kinds = (Kind.MEMORY, Kind.SUMMARY)
+    return (
+        list(kinds),
+        list(which.categories),
+        list(which.tags),
+        which.session,
+        which.agent,
+        which.since,
+        which.until,
+        which.at_most,
+        which.pinned,
+        which.superseded,
+    )
+
+
+async def _hits(conn: Connection, ranked: Sequence[asyncpg.Record]) -> tuple[Hit, ...]:
+    rows = await conn.fetch("select * from remembered where id = any($1)", [row["id"] for row in ranked])
+    memories = {row["id"]: memory_of(row) for row in rows}
+    return tuple(
+        Hit(memories[row["id"]], row["score"], row["words"], row["cosine"]) for row in ranked if row["id"] in memories
+    )

@@ -1,0 +1,10 @@
+-- What a new session is told of what came before it.
+
+alter table sessions add chat boolean not null default false;   -- ended by a person: no run's
+create index sessions_chats on sessions (principal_id, ended_at) where chat;
+
+create index memories_weighty on memories (principal_id, importance desc, id desc)
+  where kind = 'memory' and superseded_at is null and forgotten_at is null;
+create index memories_standing on memories (principal_id, importance desc, id desc)
+  where kind = 'memory' and superseded_at is null and forgotten_at is null
+    and (pinned or category = 'preference' or tags && '{core,preference}');

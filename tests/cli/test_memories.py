@@ -1,0 +1,91 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Supaclaw
+from tests.importers.test_markdown import written
+
+
+@pytest.fixture(autouse=True)
+def _somebody_owns_it(dsn: str, monkeypatch: pytest.MonkeyPatch, supaclaw: Supaclaw) -> None:
+    monkeypatch.setenv("SUPACLAW_DATABASE_URL", dsn)
+    supaclaw("owner", "set", "telegram", "1")
+
+
+def texts(supaclaw: Supaclaw, *more: str) -> list[str]:
+    listed: Any = supaclaw("memories", "list", "--json", *more).json
+    return [row["text"] for row in listed]
+
+
+def test_remember_says_what_it_stored_and_the_same_again_is_seen_once_more(supaclaw: Supaclaw) -> None:
+    first = supaclaw(
+        "remember", "Prefers TypeScript", "--category", "preference", "--importance", "0.9", "--tags", "a, B"
+    )
+    again = supaclaw("remember", "prefers  typescript", "--json")
+    plain = supaclaw("remember", "The bike is red")
+
+    id = first.out.split()[2]
+    assert first.out == f"Stored memory {id} [preference] (importance: 0.9)\n"
+    assert again.json == {"id": int(id), "new": False, "seen_count": 2}
+    assert plain.out.endswith(" [context] (importance: 0.5)\n")
+    shown: Any = supaclaw("memories", "show", id, "--json").json
+    assert (shown["tags"], shown["trust"], shown["origin"]) == (["a", "b"], "owner", "user")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("remember", " "), "There is nothing to remember"),
+        (("remember", "x", "--category", "gossip"), "'gossip' is not one of"),
+        (("remember", "x", "--importance", "2"), "Input should be less than or equal to 1"),
+        (("remember", "x" * 5000), "A memory has at most 4,000 characters"),
+        (("memories", "show", "99"), "There is no memory 99"),
+        (("memories", "forget", "99"), "There is no memory 99"),
+        (("memories", "edit", "99", "--text", "y"), "There is no memory 99"),
+        (("memories", "edit", "99"), "say what to change"),
+        (("search", " "), "say what to look for"),
+        (("search", "x", "--types", "page"), "--types takes turn, memory, summary, file"),
+        (("search", "x", "--since", "May"), '"May" is not a date or time'),
+        (("search", "x", "--scope", "current"), "a terminal is in no conversation"),
+    ],
+)
+def test_what_nobody_could_mean_is_refused(supaclaw: Supaclaw, arguments: tuple[str, ...], why: str) -> None:
+    done = supaclaw(*arguments)
+
+    assert done.code != 0
+    assert why in done.err
+
+
+def test_a_memory_is_changed_pinned_forgotten_and_remembered_again(supaclaw: Supaclaw) -> None:
+    id = supaclaw("remember", "Anna is 41", "--category", "person", "--tags", "family").out.split()[2]
+    supaclaw("remember", "The bike is red")
+
+    assert supaclaw("memories", "edit", id, "--text", "Anna is 42", "--importance", "1").out == (
+        f"changed: {id} [person] Anna is 42 (importance: 1)\n"
+    )
+    assert texts(supaclaw, "--category", "person") == texts(supaclaw, "--tags", "family") == ["Anna is 42"]
+    assert supaclaw("memories", "pin", id).out.startswith(f"pinned: {id} ")
+    assert [row for row in supaclaw("memories", "list").out.splitlines() if "yes" in row and "Anna is 42" in row]
+    assert supaclaw("memories", "forget", id).out.endswith("--undo takes it back\n")
+    assert texts(supaclaw) == ["The bike is red"]
+    assert supaclaw("memories", "forget", id, "--undo").out.startswith(f"remembered again: {id} ")
+    assert texts(supaclaw) == ["The bike is red", "Anna is 42"]
+    exported = [json.loads(line) for line in supaclaw("memories", "export").out.splitlines()]
+    assert [(row["text"], row["pinned"], row["tags"]) for row in exported] == [
+        ("Anna is 42", True, ["family"]),
+        ("The bike is red", False, []),
+    ]
+
+
+def test_show_tells_the_file_and_line_that_a_memory_was_imported_from(supaclaw: Supaclaw, place: Path) -> None:
+    supaclaw("import", "memory-md", str(written(place, "MEMORY.md", "# Me\n\n- Likes tea\n")))
+    [row] = supaclaw("memories", "list", "--json").json  # type: ignore[misc]
+
+    shown = supaclaw("memories", "show", str(row["id"]))
+
+    assert shown.out.startswith("Likes tea\n\nkind: context\n")
+    assert "trust: known\nfrom: import:memory-md\n" in shown.out
+    assert "imported: from MEMORY.md:3 (memory-md), " in shown.out
+    assert (row["origin"], row["agent"]) == ("import:memory-md", "default")
