@@ -53,7 +53,9 @@ class TestNewSession:
             await path.ask("hello")
             first, second = path.model.prompts
         assert "## Key Memories\n- [preference] Tea without sugar (importance: 0.5)" in standing(second)
-        assert "## Recent Context\nLast session (just now): the user: my sister Berta moved to Lisbon" in standing(second)
+        assert "## Recent Context\nLast session (just now): the user: my sister Berta moved to Lisbon" in standing(
+            second
+        )
         assert "Recent Context\n" not in standing(first)
 
     async def test_the_beginning_of_its_prompts_stays_the_same_whatever_is_learned_meanwhile(
