@@ -29,7 +29,8 @@ test: check wheel  ## Every check there is.
 
 setup: $(filter .uv/bin/uv,$(UV))  ## Install what uv.lock names.
 	@test -d .venv || echo "Setting up; the first time takes a minute …"
-	@$(UV) sync --locked --quiet $(if $(wildcard .venv/.compiled),,--compile-bytecode)
+	@$(UV) sync --locked --quiet $(if $(wildcard .venv/.compiled),,--compile-bytecode) \
+	  $(if $(wildcard gateway/llm/embedding/e5_small/made-by),,--reinstall-package supaclaw)
 	@touch .venv/.compiled
 
 check: setup  ## Format, lint, types, floors.

@@ -5,11 +5,11 @@ a scale), and keep them: the encoder becomes an ONNX graph whose matrix products
 vectors is copied as it is.
 """
 
-import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from shutil import rmtree
 from struct import calcsize, unpack_from
@@ -75,7 +75,7 @@ class Weights:
         ends = self._array("<u4", count + 1)
         self.scores = self._array("<f4", count)
         text = packed[self._place : self._place + size]
-        self.pieces = [text[start:end].decode() for start, end in itertools.pairwise(ends)]
+        self.pieces = [text[start:end].decode() for start, end in pairwise(ends)]
         self._place += size
         _, skipped = self._take("iI")
         self._place += skipped

@@ -35,6 +35,7 @@ FILE_TOOLS = {"list_files", "read_file", "write_file", "edit_file"}
 OWN_CHATS = {"send_message", "send_file"}
 """They reach chats of the person the agent works for, and nobody else's."""
 OWN_TIME = {"cron"}
+OWN_MEMORY = {"memory_search", "memory_get", "remember", "forget"}
 """It says when the agent is asked something again, by the same person's words and into the same person's chats."""
 
 
@@ -94,7 +95,9 @@ def test_the_only_tools_work_on_files_or_schedules_or_speak_to_the_user(tmp_path
 
     services = Services(Workspace(tmp_path))
 
-    assert {tool.name for family in tools.discover() for tool in family(services)} == FILE_TOOLS | OWN_CHATS | OWN_TIME
+    found = {tool.name for family in tools.discover() for tool in family(services)}
+
+    assert found == FILE_TOOLS | OWN_CHATS | OWN_TIME | OWN_MEMORY
 
 
 def test_every_attack_that_the_security_page_names_is_made() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from gateway.background.upkeep import kept_up
 from gateway.config.environment import Environment
@@ -63,8 +63,7 @@ async def _started(server: EmbeddedPostgres) -> str:
     """A server that was killed while it started is not one that cannot start: only who fails again and again is."""
     with reaching():
         for pause in PAUSES:
-            try:
+            with suppress(OwnerMustAct):
                 return await server.start()
-            except OwnerMustAct:
-                await asyncio.sleep(pause)
+            await asyncio.sleep(pause)
         return await server.start()

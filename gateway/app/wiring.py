@@ -8,8 +8,12 @@ from functools import cached_property
 from gateway import commands, tools
 from gateway.app.condition import Condition
 from gateway.app.current import Current
+from gateway.app.embedders import Embedders
 from gateway.background import jobs
 from gateway.background.cpu import Cpu
+from gateway.background.indexing import Indexing
+from gateway.background.paid_embedding import PaidEmbedding
+from gateway.background.passages import FilePassages
 from gateway.background.scheduling.halt import Halt
 from gateway.background.scheduling.heartbeat import Heartbeat
 from gateway.background.scheduling.scheduler import Scheduler
@@ -88,6 +92,7 @@ class Parts:
             owner_zone=lambda: self.current.config.owner.timezone,
             member_mb=lambda: self.current.config.limits.member_mb,
             questions=self.questions,
+            embedder=self.embedders.embedder,
             unverified=self.journal.check.holds,
         )
 
@@ -122,6 +127,11 @@ class Parts:
     def cpu(self) -> Cpu:
         """The process for heavy work."""
         return Cpu()
+
+    @cached_property
+    def embedders(self) -> Embedders:
+        """What turns texts into vectors."""
+        return Embedders(self.current, self.clock)
 
     # The way in
 
@@ -293,9 +303,23 @@ class Parts:
             SCHEDULES: self.scheduler.look,
             "heartbeat": self.heartbeat.look,
             "approvals": self.questions.look,
+            "embed": self.indexing.look,
             **self.condition.jobs,
         }
         return JobTable(looks, self.clock)
+
+    @cached_property
+    def indexing(self) -> Indexing:
+        """Brings into memory what is new."""
+        files = FilePassages(self.database, lambda whose: self.environments.of(whose).workspace, self.clock)
+        return Indexing(
+            self.database,
+            lambda: None,
+            files.look,
+            PaidEmbedding(self.database, lambda: self.people.owner.id, self.clock).allowed,
+            self.clock,
+            self.failpoints,
+        )
 
     @cached_property
     def halt(self) -> Halt:

@@ -59,7 +59,9 @@ class Cpu:
 
     async def _ask(self, job: str, request: bytes, seconds: float) -> JsonObject:
         self._rest()
-        child = self._child = self._child or await start()
+        if self._child is None or self._child.ended:
+            self._child = await start()
+        child = self._child
         try:
             async with asyncio.timeout(seconds):
                 reply = await child.ask(request)

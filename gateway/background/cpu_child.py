@@ -30,6 +30,11 @@ class Child:
 
     process: asyncio.subprocess.Process
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has died while nobody asked it anything."""
+        return self.process.returncode is not None
+
     async def ask(self, request: bytes) -> JsonObject:
         """Its reply; raises `Ended`."""
         to, back = self.process.stdin, self.process.stdout

@@ -155,11 +155,12 @@ class Worker:
             log.warning("run.waits", error=str(exc))
             await self._put_back(run, POLL_SECONDS, str(exc), failed=False)
         except Exception as exc:
-            log.exception("run.failed", attempts=run.attempts)
             error = f"{type(exc).__name__}: {exc}"
             if await self.works():
+                log.exception("run.failed", attempts=run.attempts)
                 await self._give_back(run, error)
             else:
+                log.warning("run.waits", error=error)
                 await self._put_back(run, POLL_SECONDS, error, failed=False)
         finally:
             if self._same(run):

@@ -1,14 +1,41 @@
-"""The embedder of a command that asks one question."""
+"""The embedder of a command that asks one question: a model of its own, so that it needs no running gateway."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from gateway.config.clock import SystemClock
+from gateway.config.environment import Environment
+from gateway.config.load import load
 from gateway.domain.embedding import Embedder
 from gateway.domain.memory import Mode
+
+LOAD_SECONDS = 20.0
+"""How long a question waits for the shipped model, which is loaded for it; then the search goes on by words."""
 
 
 @asynccontextmanager
 async def query_embedder(mode: Mode) -> AsyncIterator[Embedder | None]:
-    """None if words are to be compared only, or there is no model."""
-    del mode
-    yield None
+    """None if only words are to be compared, or `models.embedding` is "none"."""
+    models = load(Environment.read(os.environ).config, os.environ).models
+    name = "none" if mode is Mode.KEYWORD else models.embedding.removeprefix("litellm:")
+    if name == "none":
+        yield None
+    elif name == "local":
+        from gateway.background.embedding import LocalEmbedder
+
+        local = LocalEmbedder(patience=LOAD_SECONDS)
+        try:
+            yield local
+        finally:
+            await local.close()
+    else:
+        from gateway.llm.client import build_client
+        from gateway.llm.embedding.remote import RemoteEmbedder
+
+        clock = SystemClock()
+        client = await build_client(models, os.environ, clock)
+        try:
+            yield RemoteEmbedder(name, client.embed, clock)
+        finally:
+            await client.close()

@@ -22,6 +22,7 @@ from gateway.importers import ALL, Source, discover, parts_of
 from gateway.importers.reading.files import Reader, size
 from gateway.importers.storing.tally import Tally
 from gateway.importers.storing.writer import ImportWriter
+from gateway.store.memory import turns
 from gateway.store.pool import Database
 
 QUIET_FOR = 1.0
@@ -29,6 +30,8 @@ QUIET_FOR = 1.0
 SHOWN = 20
 """Damaged places in a report."""
 MAX_AGENT = 100
+INDEXED = 500
+"""Messages that are indexed in one transaction."""
 
 Advance = Callable[[int], None]
 
@@ -57,6 +60,8 @@ def run(
         writer = ImportWriter(database, owner, name, datetime.now(UTC), own=own, dry_run=dry_run)
         with _progress(path, quiet=as_json) as advance:
             await _store(writer, source, path, sources, Reader(zone(own_zone() or "UTC"), advance))
+            if writer.tally.messages and not dry_run:
+                await _make_findable(database)
         return writer.tally
 
     tally = with_database(work)
@@ -66,6 +71,12 @@ def run(
 async def _store(writer: ImportWriter, source: str, path: Path, sources: dict[str, Source], reader: Reader) -> None:
     for part in parts_of(source, path, sources):
         await writer.store(part.source, sources[part.source].read(part.path, reader))
+
+
+async def _make_findable(database: Database) -> None:
+    """Index what was said, as a running gateway does."""
+    while await database.run(lambda tx: turns.index_new(tx, None, INDEXED)):
+        pass
 
 
 def _report(tally: Tally, path: Path, source: str, sources: dict[str, Source], *, dry_run: bool, as_json: bool) -> None:

@@ -13,6 +13,7 @@ from gateway.cli import (
     config,
     doctor,
     down,
+    eval,
     files,
     heartbeat,
     imports,
@@ -93,6 +94,10 @@ COMMANDS: Mapping[str, Run | Group] = {
     "files": Group(
         "List, fetch and vouch for files of the workspace.",
         {"list": files.show, "get": files.get, "vouch": files.vouch},
+    ),
+    "eval": Group(
+        "Measure how well memory is searched, on published sets.",
+        {"locomo": eval.locomo, "longmemeval": eval.longmemeval},
     ),
     "checkpoints": Group(
         "Save, compare and restore versions of the workspace.",

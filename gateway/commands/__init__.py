@@ -101,10 +101,11 @@ async def end_session(tx: Connection, session: SessionId) -> Ended:
     task = await tasks.live_chat(tx, session)
     cancelled = await tasks.cancel(tx, task) if task else []
     closed = await messages.close(tx, session)
-    await journals.close(tx, session, summarise(*await journals.outline(tx, session)))
+    asked, answered, said = await journals.outline(tx, session)
+    await journals.close(tx, session, summarise(asked, answered, said))
     principal = await sessions.end_chat(tx, session)
-    name = str(session)
-    await tasks.create(tx, principal, "summarise", Lane.AGENTS, payload={"session": name}, dedupe=f"summarise:{name}")
+    if said:
+        await tasks.create(tx, principal, "summarise", Lane.AGENTS, payload={"session": str(session)})
     return Ended(tuple(cancelled), closed)
 
 

@@ -65,13 +65,13 @@ async def _standing(own: Remembering) -> list[Memory]:
 async def _found(own: Remembering, argument: str) -> list[Memory]:
     await turns.index_new(own.tx, own.principal, NEWEST)
     anything = Filter(at_most=Label.UNTRUSTED)
-    hits = await search.keyword(own.tx, own.principal, lexemes(argument), anything, SHOWN)
-    return [hit.memory for hit in hits]
+    ranked = await search.hybrid(own.tx, own.principal, lexemes(argument), anything, SHOWN)
+    return [hit.memory for hit in ranked.hits]
 
 
 def _number(text: str) -> MemoryId:
-    """No number of a memory is as long as some that people can type."""
-    return MemoryId(min(int(text), 2**63 - 1) if len(text) < 20 else 2**63 - 1)
+    """Of a number too long for any memory, the beginning is too long as well."""
+    return MemoryId(int(text[:20]))
 
 
 def _lines(rows: Sequence[Memory], nothing: str) -> str:

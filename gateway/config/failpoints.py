@@ -47,6 +47,9 @@ class Step(StrEnum):
     APPROVAL_STARTED = "approval.started", "a call that a person allowed is noted as begun, it has not run"
     APPROVAL_RAN = "approval.ran", "a call that a person allowed has run, its result is not stored"
     SCHEDULE_DUE = "schedule.due", "due schedules are read, nothing is stored"
+    MEMORY_INDEXED = "memory.indexed", "messages are rows of memory, their words are not counted"
+    MEMORY_COUNTED = "memory.counted", "the words of a batch of memory are counted"
+    MEMORY_EMBEDDED = "memory.embedded", "a batch of vectors is stored"
     SCHEDULE_ENQUEUED = "schedule.enqueued", "due schedules are queued, and their next slots stored"
 
 

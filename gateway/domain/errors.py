@@ -33,7 +33,7 @@ class DatabaseDown(TryAgainLater):
 
 
 class DiskFull(DatabaseDown):
-    """Postgres, or a start, has no room on the disk; it goes on when there is some."""
+    """A start has no room on this machine's disk; it goes on when there is some."""
 
 
 class RunLost(TryAgainLater):

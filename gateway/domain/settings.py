@@ -1,9 +1,10 @@
 """The `models` section of config.json."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from gateway.domain.urls import HttpUrl
 
@@ -45,7 +46,9 @@ class ModelSettings(_Settings):
     engine: Literal["auto", "litellm"] = Field(
         "auto", description='"litellm" sends every call through litellm; "auto" only those that need it.'
     )
-    embedding: str = Field("local", min_length=1, description='The embedding model, or "local" for the bundled one.')
+    embedding: str = Field(
+        "local", description='What finds memories by meaning: "local", "litellm:<provider>/<model>", or "none".'
+    )
     summary: str | None = Field(
         None,
         description="The model that writes summaries; null means the primary for conversations that go on, "
@@ -54,3 +57,12 @@ class ModelSettings(_Settings):
     transcription: str | None = Field(
         None, description="The model that writes down what is said in audio, such as `openai/whisper-1`; null: none."
     )
+
+    @field_validator("embedding")
+    @classmethod
+    def _is_embedder(cls, embedding: str) -> str:
+        if not re.fullmatch(r"local|none|(litellm:)?[^/:\s]+/\S+", embedding):
+            raise ValueError(
+                'use "local", "none" or a provider\'s model, such as "litellm:openai/text-embedding-3-small"'
+            )
+        return embedding

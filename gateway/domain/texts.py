@@ -37,3 +37,17 @@ def _escaped(char: str) -> str:
 _UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
 """Persian words and many emoji are made with them."""
+
+
+class GrowingText:
+    """Text that comes in many pieces, kept as one block: a hundred thousand small strings leave memory in shreds."""
+
+    def __init__(self) -> None:
+        self._written = bytearray()
+
+    def add(self, piece: str) -> None:
+        """Write it at the end."""
+        self._written += piece.encode(errors="surrogatepass")
+
+    def __str__(self) -> str:
+        return self._written.decode(errors="surrogatepass")

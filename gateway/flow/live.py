@@ -4,11 +4,12 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.tasks import Claim
+from gateway.domain.texts import GrowingText
 
 QUEUE = 1000
 
@@ -123,7 +124,7 @@ class _Running:
     """The turn that a session is in, and what it has written since its last tool call."""
 
     run: Claim | None
-    written: str = ""
+    written: GrowingText = field(default_factory=GrowingText)
 
 
 class Live:
@@ -145,9 +146,9 @@ class Live:
             case TurnStarted(_, run) if running is None or running.run != run:
                 self._running[session] = _Running(run)
             case TextWritten(text) if running is not None:
-                running.written += text
+                running.written.add(text)
             case TextDropped() | ToolStarted() if running is not None:
-                running.written = ""
+                running.written = GrowingText()
             case TurnEnded(run) if running is not None:
                 if running.run != run:
                     return
@@ -163,7 +164,7 @@ class Live:
     def written(self, session: SessionId) -> str | None:
         """The unfinished text of the running turn; None when no turn runs here."""
         running = self._running.get(session)
-        return running.written if running else None
+        return str(running.written) if running else None
 
     @contextmanager
     def subscribe(self, session: SessionId) -> Iterator[Subscription]:

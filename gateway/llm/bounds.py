@@ -30,8 +30,10 @@ def endless(what: str) -> ModelError:
     return ModelError(ErrorKind.ENDLESS, f"the answer does not end: {what}")
 
 
-async def bounded(body: AsyncIterable[bytes], most: int = MAX_BYTES, size: int = PIECE) -> AsyncGenerator[bytes, None]:
-    """The body in pieces of this size at most; raises `ModelError` past `most` bytes, or in a line that is too long."""
+async def bounded(
+    body: AsyncIterable[bytes], most: int = MAX_BYTES, size: int = PIECE, longest: int = MAX_LINE
+) -> AsyncGenerator[bytes, None]:
+    """The body in pieces of this size at most; raises `ModelError` past `most` bytes, or `longest` in one line."""
     total = line = fed = 0
     rested, left, waited = thread_time(), monotonic(), 0.0
     async for data in body:
@@ -43,8 +45,8 @@ async def bounded(body: AsyncIterable[bytes], most: int = MAX_BYTES, size: int =
             line = line + len(piece) if end < 0 else len(piece) - end - 1
             if total > most:
                 raise endless(f"more than {most:,} bytes")
-            if line > MAX_LINE:
-                raise endless(f"a line of more than {MAX_LINE:,} bytes")
+            if line > longest:
+                raise endless(f"a line of more than {longest:,} bytes")
             yield piece
             fed += len(piece)
             if fed >= size:

@@ -9,7 +9,7 @@ from uuid import uuid4
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
 from gateway.domain.model import ToolCall, Usage
-from gateway.domain.texts import storable
+from gateway.domain.texts import GrowingText, storable
 from gateway.llm.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
 from gateway.llm.provider import ProviderReply
 from gateway.llm.refusal import Refusal
@@ -99,7 +99,7 @@ class _Call:
     index: int
     id: str
     name: str = ""
-    arguments: list[str] = field(default_factory=list)
+    arguments: GrowingText = field(default_factory=GrowingText)
 
 
 @dataclass(slots=True)
@@ -111,7 +111,7 @@ class Answer:
 
     finish: str | None = None
     size: int = 0
-    _text: list[str] = field(default_factory=list)
+    _text: GrowingText = field(default_factory=GrowingText)
     _calls: list[_Call] = field(default_factory=list)
     _usage: UsageReport | None = None
 
@@ -127,25 +127,25 @@ class Answer:
         for piece in choice.delta.tool_calls or ():
             self._add_piece(piece)
         if text := storable(_text(choice.delta)):
-            self._text.append(text)
+            self._text.add(text)
         self._grow(len(text) or _hidden(choice.delta))
         return text
 
     def reply(self) -> ProviderReply:
         """The whole answer."""
         calls = tuple(
-            ToolCall(storable(call.id), storable(call.name), storable("".join(call.arguments)) or "{}")
+            ToolCall(storable(call.id), storable(call.name), storable(str(call.arguments)) or "{}")
             for call in self._calls
         )
         usage = _usage(self._usage) if self._usage else None
-        return ProviderReply("".join(self._text), calls, usage, self.finish or "stop")
+        return ProviderReply(str(self._text), calls, usage, self.finish or "stop")
 
     def _add_piece(self, piece: CallPiece) -> None:
         call = self._call_of(piece)
         if piece.function and (name := piece.function.name):
             call.name += name
         if piece.function and (arguments := piece.function.arguments):
-            call.arguments.append(arguments)
+            call.arguments.add(arguments)
             self._grow(len(arguments))
         if len(call.name) > MAX_NAME:
             raise endless(f"a tool's name of more than {MAX_NAME} characters")

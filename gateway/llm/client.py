@@ -1,6 +1,6 @@
 """The model as the rest of the gateway sees it: a chain of models behind one interface."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.domain.clock import Clock
@@ -13,7 +13,7 @@ from gateway.llm.endpoint import endpoint_of
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.ollama import installed_models
 from gateway.llm.prices import Prices
-from gateway.llm.provider import Transcriber
+from gateway.llm.provider import Transcriber, VectorProvider
 from gateway.llm.registry import Providers
 from gateway.llm.scrub import scrub
 
@@ -68,7 +68,17 @@ class ModelClient:
         try:
             return await provider.transcribe(model, name, audio)
         except ModelError as error:
-            raise ModelError(error.kind, scrub(error.message, self._services.providers.secrets(model))) from error
+            raise self._scrubbed(model, error) from error
+
+    async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector for each text by this model, as it came; tried once. Raises `ModelError`."""
+        provider = self._services.providers.of(model)
+        if not isinstance(provider, VectorProvider):
+            raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot embed texts")
+        try:
+            return await provider.embed(model, texts)
+        except ModelError as error:
+            raise self._scrubbed(model, error) from error
 
     async def warm(self) -> None:
         """Import what the next call needs; to be called after the start."""
@@ -77,6 +87,10 @@ class ModelClient:
     async def close(self) -> None:
         """Close every connection; calls in progress fail, so wait for them first."""
         await self._services.providers.close()
+
+    def _scrubbed(self, model: str, error: ModelError) -> ModelError:
+        message = scrub(error.message, self._services.providers.secrets(model))
+        return ModelError(error.kind, message, status=error.status, retry_after=error.retry_after)
 
     def _room(self, model: str) -> int:
         window = self._services.prices.window(model)

@@ -1,6 +1,6 @@
 """A provider: one attempt at one model, without retries, fallbacks or prices."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -46,3 +46,11 @@ class Transcriber(Protocol):
 
     async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
         """The text of an audio file; the extension of `name` tells its format. Raises `ModelError`."""
+
+
+@runtime_checkable
+class VectorProvider(Protocol):
+    """A provider whose models embed texts."""
+
+    async def embed(self, model: str, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
+        """One vector for each text, in their order, as it came. Raises `ModelError`."""

@@ -57,6 +57,11 @@ _HEBREW_PREFIX = re.compile("^[והבכלמש](?=.{3})")
 _HEBREW_SUFFIX = re.compile("(?<=.{3})(?:ים|ות|ה)$")
 _INDIC_ENDING = re.compile("(?<=..)[\u0900-\u0903\u093e-\u094d\u0981-\u0983\u09be-\u09cd\u0b82\u0bbe-\u0bcd]+$")
 
+_INFLECTION = re.compile(  # of Russian and its kin, of Greek; other languages are served by the cut alone
+    "(?<=...)(?:ами|ями|ого|его|ому|ему|ыми|ими|ом|ем|ам|ям|ах|ях|ов|ев|ых|их|[аеиоуыэюяьіїє]{1,2}"
+    "|ουσ|οσ|ων|ασ|εσ|ησ|[αεηιουω]{1,2})$"
+)
+
 
 def lexemes(text: str) -> tuple[str, ...]:
     """The distinct lexemes of `text`, in order; its stop words only if it has nothing else."""
@@ -107,7 +112,9 @@ def _lexemes(folded: str, stop: frozenset[str]) -> Iterator[str]:
             case "indic":
                 yield _INDIC_ENDING.sub("", word)[:LETTERS_KEPT]
             case _:
-                yield word[:MAX_ID_LENGTH] if any(c.isdigit() for c in word) else word[:LETTERS_KEPT]
+                yield (
+                    word[:MAX_ID_LENGTH] if any(c.isdigit() for c in word) else _INFLECTION.sub("", word)[:LETTERS_KEPT]
+                )
 
 
 def _characters_and_pairs(run: str, stop: frozenset[str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from asyncpg import InsufficientPrivilegeError, InterfaceError, InternalClientError, PostgresError
 
-from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct, RunLost, SupaclawError
+from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, SupaclawError
 
 RUN_LOST = "SW001"
 OWNER_MUST_ACT = "SW002"
@@ -93,7 +93,7 @@ def _translate_state(error: PostgresError) -> SupaclawError | None:
     if state.startswith(_BUSY):
         return DatabaseDown(f"The database is too busy: {_line(error)}")
     if state == DISK_FULL:
-        return DiskFull(f"The database's disk is full: {_line(error)}")
+        return DatabaseDown(f"The database's disk is full (by default the data folder's): {_line(error)}; make room")
     if state.startswith(_DOWN):
         return DatabaseDown(f"The database is not available: {_line(error)}; {_CURE}")
     return _refused(error)

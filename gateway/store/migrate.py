@@ -14,7 +14,6 @@ from gateway.store.pool import Connection, Database, take_long
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 _OLDEST_SERVER = 15
-_EXTENSION = "vector"
 _LOCK = 0x5AC1A3
 _LONGEST = 3600.0
 
@@ -115,16 +114,11 @@ async def migrate(db: Database, folder: Path = MIGRATIONS, *, upto: int | None =
 
 
 async def check_server(db: Database) -> None:
-    """Raise `OwnerMustAct` if the server is too old or has no pgvector."""
+    """Raise `OwnerMustAct` if the server is too old."""
     async with db.connection() as connection:
         version = await connection.fetchval("select current_setting('server_version_num')::int / 10000")
-        has_vector = await connection.fetchval(
-            "select exists (select from pg_available_extensions where name = $1)", _EXTENSION
-        )
     if version < _OLDEST_SERVER:
         raise OwnerMustAct(f"The database is PostgreSQL {version}; SupaClaw needs {_OLDEST_SERVER} or newer")
-    if not has_vector:
-        raise OwnerMustAct(f"The database server has no pgvector; install its extension `{_EXTENSION}` there")
 
 
 @cache

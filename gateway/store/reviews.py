@@ -245,3 +245,24 @@ async def _settled(conn: Connection, row: ReviewRow) -> ReviewRow:
         priority=1,
     )
     return row
+
+
+@dataclass(frozen=True, slots=True)
+class MostRows:
+    """How many rows a model was allowed to work on, and how many it was asked for."""
+
+    allowed: int
+    asked: int
+
+
+async def most_rows(conn: Connection, tool: str, model: str) -> MostRows:
+    """Of the calls of this name with these `arguments`: {"model", "rows"}."""
+    row = await conn.fetchrow(
+        """select coalesce(max((arguments ->> 'rows')::int) filter (where state in ('approved', 'done')), 0) as allowed,
+                  coalesce(max((arguments ->> 'rows')::int), 0) as asked
+           from reviews where tool = $1 and arguments @> $2""",
+        tool,
+        {"model": model},
+    )
+    assert row is not None, "an aggregate always has a row"
+    return MostRows(**row)

@@ -171,7 +171,7 @@ class _Memory:
 
     async def remember_lasts(self, arguments: RememberArguments, _caller: Caller) -> Change | None:
         """What is remembered is told in other conversations."""
-        what = f"remember [{(arguments.category or Category.CONTEXT).value}]: {arguments.content or ''}"
+        what = f"remember [{(arguments.category or Category.CONTEXT).value}]: {arguments.content}"
         if arguments.supersedes is None:
             return Change(what)
         return await self._change(MemoryId(arguments.supersedes), f"{what}\ninstead of")

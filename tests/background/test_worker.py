@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.background import worker as worker_module
 from gateway.background.upkeep import Periodic
@@ -148,9 +149,12 @@ class TestTroubleWithTheDatabase:
         runner.work = work
         worker = Worker(runner.database, somebody(), {"agent": runner}, [Lane.AGENTS], works=works)
         task = await world.queue()
-        async with working(worker):
-            await until(world, task, Status.COMPLETED)
+        with capture_logs() as logs:
+            async with working(worker):
+                await until(world, task, Status.COMPLETED)
         assert max(run.attempts for run in emptied(runner.ran)) == 2  # the last one: it worked again by then
+        told = [(line["event"], "exc_info" in line) for line in logs if line["event"].startswith("run.")]
+        assert told == [("run.waits", False)] * 4 + [("run.failed", True)]
 
     async def test_what_was_claimed_when_the_reply_got_lost_does_not_wait_for_its_lease(
         self, world: World, worker: Worker, monkeypatch: pytest.MonkeyPatch

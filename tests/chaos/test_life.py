@@ -20,6 +20,7 @@ from tests.journeys.process import OWNER, GatewayProcess, happens, until
 
 FROZEN = 45.0
 """Longer than a lease."""
+GIVEN_UP = "attempts failed"
 
 
 @pytest.fixture
@@ -257,36 +258,44 @@ async def test_it_goes_on_when_nobody_takes_its_output(
 
 @pytest.mark.chaos
 @pytest.mark.fault(Fault.POISON)
-async def test_a_message_that_kills_the_process_is_given_up_and_the_others_are_answered(
-    process: GatewayProcess, models: FakeModels, people: Telegrammers, ledger: Ledger, judge: Judge
+@pytest.mark.parametrize(("killers", "most"), [(1, 5), (2, 11)])
+async def test_messages_that_kill_the_process_are_given_up_and_the_others_are_answered(
+    process: GatewayProcess,
+    models: FakeModels,
+    people: Telegrammers,
+    ledger: Ledger,
+    judge: Judge,
+    killers: int,
+    most: int,
 ) -> None:
     """Running its tool is what kills: only the poison reaches for one."""
     process.configure(crowd(people.telegram, models))
     people.tools = 0.0
-    poison = people.say(OWNER, "poison with a tool")
+    chats = {people.say(chat, "poison with a tool").chat for chat in people.chats[:killers]}
     deaths = 0
 
     async def it_died_or_gave_up() -> bool:
-        return process.running.returncode is not None or _given_up(people.telegram, poison.chat)
+        return process.running.returncode is not None or _given_up(people.telegram) == chats
 
-    while not _given_up(people.telegram, poison.chat):
+    while _given_up(people.telegram) != chats:
         await process.spawn(SUPACLAW_FAIL="tool.ran")
-        people.say(OWNER + 1)
-        await until(it_died_or_gave_up)
+        people.say(people.chats[killers])
+        await until(it_died_or_gave_up, 240)  # longer than any pause
         if process.running.returncode is not None:
             await process.ended()
             deaths += 1
-        assert deaths < 8
+        assert deaths <= most
     settled = await ledger.settled(30)
     outcome = await ledger.count(people.said, tries=deaths)
-    judge(Fault.POISON, outcome, f"{deaths} deaths")
+    judge(Fault.POISON, outcome, f"{killers} of them, {deaths} deaths")
     assert settled
-    assert 3 <= deaths <= 5  # two in company at most, three alone
-    assert outcome.given_up == 1
+    assert deaths >= 3 * killers  # and two in company
+    assert outcome.given_up == killers
+    assert len([sent for sent in people.telegram.sent if GIVEN_UP in sent.text]) == killers
 
 
-def _given_up(telegram: FakeTelegram, chat: int) -> bool:
-    return any(sent.chat == chat and "attempts failed" in sent.text for sent in telegram.sent)
+def _given_up(telegram: FakeTelegram) -> set[int]:
+    return {sent.chat for sent in telegram.sent if GIVEN_UP in sent.text}
 
 
 async def starts(process: GatewayProcess) -> bool:

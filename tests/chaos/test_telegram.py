@@ -5,6 +5,7 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable
+from copy import deepcopy
 from dataclasses import dataclass
 
 import pytest
@@ -303,7 +304,7 @@ def spoiled(update: Update, chance: random.Random) -> Update:
                 if chance.random() < 0.2:
                     del at[key]
                 else:
-                    at[key] = chance.choice(JUNK)
+                    at[key] = deepcopy(chance.choice(JUNK))  # the next round may reach into it
                 break
             at = inner
     copied.pop("update_id", None)

@@ -4,14 +4,16 @@ from gateway.store.transcript import journals
 from tests.flow.path import MessagePath
 
 
-async def test_it_starts_a_session_that_knows_nothing_of_the_old_one(path: MessagePath) -> None:
+async def test_it_starts_a_session_that_is_told_of_the_old_one_only_what_memory_tells(path: MessagePath) -> None:
     async with path.working():
         await path.ask("my name is Ada")
         reply = await path.ask("/new")
         await path.ask("what is my name?")
     assert reply.startswith("New session started (")
     assert "unanswered" not in reply
-    assert "my name is Ada" not in repr(path.model.prompts[1])
+    system, *conversation = path.model.prompts[1].messages
+    assert "my name is Ada" not in repr(conversation)
+    assert "): the user: my name is Ada; the agent: re: my name is Ada\n" in f"{system.text}\n"
 
 
 async def test_it_says_how_many_messages_it_leaves_unanswered(path: MessagePath) -> None:

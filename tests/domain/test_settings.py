@@ -20,6 +20,8 @@ def test_nothing_needs_to_be_said() -> None:
         {"params": {"max_output_tokens": 0}},
         {"providers": {"openai": {"key": "x"}}},
         {"engine": "vllm"},
+        {"embedding": "bge"},
+        {"embedding": "litellm:openai"},
     ],
 )
 def test_mistakes_are_refused(wrong: dict[str, object]) -> None:

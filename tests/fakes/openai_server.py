@@ -138,6 +138,7 @@ class FakeModels:
             app.router.add_post(f"{prefix}/chat/completions", self._chat)
             app.router.add_post(f"{prefix}/messages", self._anthropic)
             app.router.add_post(f"{prefix}/audio/transcriptions", self._transcribe)
+            app.router.add_post(f"{prefix}/embeddings", self._embed)
             app.router.add_get(f"{prefix}/models", self._models)
         app.router.add_get("/api/tags", self._tags)
         app.router.add_post("/__mock/config", self._config)
@@ -163,6 +164,22 @@ class FakeModels:
         if rule.status != 200:
             return web.json_response(OpenAI(body).error(rule), status=rule.status)
         return web.json_response({"text": rule.said})
+
+    async def _embed(self, request: web.Request) -> web.StreamResponse:
+        """A vector is 1 and how often each of seven letters occurs. A rule is looked up by the texts, one a line."""
+        body = await request.json()
+        texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+        rule = self._rule(self._note(request, body, [{"role": "user", "content": "\n".join(texts)}]))
+        if rule.status != 200:
+            return web.json_response(OpenAI(body).error(rule), status=rule.status, headers=rule.headers)
+        if rule.hang:
+            await asyncio.Event().wait()
+        if rule.raw is not None:
+            return web.Response(text=rule.raw, content_type="application/json")
+        vectors = [[1.0, *(float(text.lower().count(letter)) for letter in "aeinort")] for text in texts]
+        data = [{"object": "embedding", "index": place, "embedding": vector} for place, vector in enumerate(vectors)]
+        usage = {"prompt_tokens": 10, "total_tokens": 10}
+        return web.json_response({"object": "list", "model": body["model"], "data": data[::-1], "usage": usage})
 
     async def _answer(
         self, request: web.Request, body: Body, messages: Sequence[Body], style: "OpenAI | Anthropic"

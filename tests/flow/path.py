@@ -253,7 +253,7 @@ async def build(
     """As the composition root builds it, with what a test replaces put in its place."""
     people = await meet(database, "Ada", {"fake": OWNER})
     people.allow({"fake": Access("allowlist", frozenset({OWNER, MEMBER}))})
-    config = Config.model_validate({"compaction": {"at_tokens": at_tokens}})
+    config = Config.model_validate({"compaction": {"at_tokens": at_tokens}, "models": {"embedding": "none"}})
     current = FakeCurrent(config, model, summaries, limits or Limits(), most, hear)
     environment = Environment(workspace.parent / "config.json", workspace.parent, workspace)
     path = MessagePath(

@@ -63,7 +63,7 @@ async def check_transcript(process: GatewayProcess, step: Step) -> None:
     calls = [row["call_id"] for row in rows if row["kind"] == "tool_intent"]
     assert [row["call_id"] for row in rows if row["kind"] == "tool_result"] == calls
     assert len(calls) == (step in WITH_TOOLS)
-    facts = await process.rows("select text from memories")
+    facts = await process.rows("select text from memories where kind = 'memory'")
     assert [row["text"] for row in facts] == ["Ada says hello."] * (step in WITH_SUMMARY)
     sent = await process.rows("select f.path from attachments a join files f on f.id = a.file_id")
     assert [row["path"].rpartition("/")[2] for row in sent] == ["letter.txt"] * (step in WITH_A_FILE)

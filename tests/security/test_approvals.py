@@ -16,6 +16,7 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channel import Capabilities, Outgoing
 from gateway.domain.diff import CHAT_CHARS, CHAT_LINES, LONGEST, difference, for_chat, legible
 from gateway.domain.inbound import Address
+from gateway.domain.memory import NewMemory
 from gateway.domain.model import Prompt, Reply, ToolCall
 from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Lane
@@ -23,6 +24,7 @@ from gateway.domain.tools import AnyTool, nothing_lasts
 from gateway.flow.approvals.own_calls import OWN_CALLS
 from gateway.flow.approvals.questions import MOST
 from gateway.store import reviews
+from gateway.store.memory import memories
 from gateway.store.people import principals
 from gateway.store.pool import Database
 from gateway.store.reviews import Question
@@ -107,9 +109,14 @@ WRITES = [
     ("cron", {"action": "update", "id": "1", "enabled": False}),
     ("cron", {"action": "update", "id": "2", "enabled": True}),
     ("cron", {"action": "remove", "id": "1"}),
+    ("remember", {"content": "x"}),
+    ("remember", {"content": "x", "supersedes": 1}),
+    ("forget", {"id": 1}),
 ]
 """Every sink of every tool that has one."""
 HARMLESS = [
+    ("memory_search", {"query": "x"}),
+    ("memory_get", {"id": 1}),
     ("write_file", {"path": "notes/SOUL.md", "content": "x"}),
     ("edit_file", {"path": "notes/a.md", "edits": [{"old_text": "a", "new_text": "b"}]}),
     ("read_file", {"path": "SOUL.md"}),
@@ -139,6 +146,9 @@ async def at_work(path: MessagePath, who: str) -> tuple[list[AnyTool], Label]:
     for name in ("one", "two"):
         await plan(path, principal=principal, name=name, label=path.questions.people.own_label(principal))
     async with path.database.transaction() as tx:
+        await memories.add(
+            tx, principal, NewMemory("something known", label=path.questions.people.own_label(principal))
+        )
         await schedules.pause(tx, schedules.ScheduleId(2), paused=True, next_run_at=None)
     owner = path.people.is_owner(principal)
     role = Role.OWNER if owner else Role.MEMBER

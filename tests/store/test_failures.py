@@ -2,7 +2,7 @@ import asyncpg
 import pytest
 from asyncpg import exceptions
 
-from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct, RunLost, SupaclawError
+from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, SupaclawError
 from gateway.store.failures import reaching, translated
 
 
@@ -17,7 +17,7 @@ def of_state(state: str, text: str = "said the server") -> asyncpg.PostgresError
         (of_state("57P01"), DatabaseDown),
         (of_state("57P03"), DatabaseDown),
         (of_state("53300"), DatabaseDown),
-        (of_state("53100", "No space left on device"), DiskFull),
+        (of_state("53100", "No space left on device"), DatabaseDown),
         (of_state("25006"), DatabaseDown),
         (exceptions.InterfaceError("connection is closed"), DatabaseDown),
         (exceptions.InterfaceError("pool is closing"), DatabaseDown),

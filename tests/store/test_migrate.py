@@ -240,12 +240,6 @@ async def test_a_server_that_is_too_old_is_refused(empty: Database, monkeypatch:
         await check_server(empty)
 
 
-async def test_a_server_without_vectors_is_refused(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrate_module, "_EXTENSION", "no_such_extension")
-    with pytest.raises(OwnerMustAct, match="no pgvector"):
-        await check_server(empty)
-
-
 def test_gaps_and_doubles_in_the_numbers_are_our_bug(folder: Path) -> None:
     (folder / "0002_again.sql").write_text("")
     with pytest.raises(ValueError, match="without gaps"):

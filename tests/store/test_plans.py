@@ -13,6 +13,7 @@ from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
 from gateway.store import addresses, inbox, outbox, requests, sessions, spending, steps, tasks
+from gateway.store.memory import standing
 from gateway.store.pool import Connection
 from gateway.store.scheduling import attention, heartbeats, schedule_runs
 from gateway.store.transcript import attachments, entries, journals, messages, unread
@@ -71,6 +72,13 @@ ASKED_OFTEN: dict[str, Work] = {
     "steps.spent_on": lambda conn, world: steps.spent_on(conn, TASK, NOW),
     "spending.accounts": lambda conn, world: spending.accounts(conn, NOW, 0.0),
     "sessions.label_at_work": lambda conn, world: sessions.label_at_work(conn, world.principal),
+    "standing.last_chat": lambda conn, world: standing.last_chat(
+        conn, world.principal, world.session, NOW, Label.KNOWN
+    ),
+    "standing.candidates": lambda conn, world: standing.candidates(
+        conn, world.principal, NOW, ("core", "preference"), Label.KNOWN
+    ),
+    "messages.open_questions": lambda conn, world: messages.open_questions(conn, world.session),
     # its journal
     "journals.open_for": lambda conn, world: journals.open_for(conn, world.session),
     "journals.unopened": lambda conn, world: journals.unopened(conn, 100),

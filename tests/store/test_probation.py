@@ -49,6 +49,10 @@ class Machine:
         await self.world.do("update tasks set held_until = null where held_until is not null")
         await self.world.do("update tasks set updated_at = now() - interval '1 h' where status = 'running'")
 
+    async def a_pause_passes(self) -> None:
+        """The time that the next one is held for."""
+        await self.world.do("update tasks set held_until = null where held_until = (select min(held_until) from tasks)")
+
     async def _end(self, run: Claim) -> None:
         async with self.world.database.transaction() as tx:
             await tasks.finish(tx, run, Status.COMPLETED)
@@ -188,7 +192,9 @@ async def test_a_death_in_the_pause_shows_that_something_else_kills(world: World
     assert await machine.claims() == {task}
 
 
-async def test_a_death_that_another_explains_starts_the_pause_over(world: World, machine: Machine) -> None:
+async def test_a_death_that_another_explains_starts_the_pause_over_and_speaks_for_nobody(
+    world: World, machine: Machine
+) -> None:
     await queued(world, 2)
     for _ in range(2):
         await machine.claims()
@@ -201,9 +207,27 @@ async def test_a_death_that_another_explains_starts_the_pause_over(world: World,
     assert len(other := await machine.claims()) == 1
     assert other != held
     await machine.dies()
-    assert sorted(await alone(world)) == [0, 1]
+    assert await alone(world) == [1, 1]
     left = "select extract(epoch from held_until - now()) > 5 from tasks where id = any($1)"
     assert await world.value(left, list(held)) is True
+
+
+async def test_two_that_kill_in_each_others_pause_do_not_shield_each_other(world: World, machine: Machine) -> None:
+    killers, given_up = await queued(world, 2), set[TaskId]()
+    while given_up != killers:
+        assert machine.deaths < 20
+        given_up |= await machine.live(killers.__contains__)
+        await machine.a_pause_passes()
+    assert machine.deaths == 8  # two of both, three of each alone
+
+
+async def test_the_second_pause_is_three_times_as_long(world: World, machine: Machine) -> None:
+    await queued(world, 1)
+    for _ in range(3):
+        await machine.passes()
+        assert await machine.claims()
+        await machine.dies()
+    assert await world.value("select extract(epoch from held_until - updated_at)::int from tasks") == 30
 
 
 @pytest.mark.parametrize("waiting", [1, 3, 30])

@@ -14,6 +14,7 @@ import pytest
 
 from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
+from gateway.store.migrate import migrate
 from gateway.store.outbox import OutboxRow
 from gateway.store.people.pairings import PairingRow
 from gateway.store.people.principals import PrincipalRow
@@ -108,6 +109,7 @@ async def test_every_table_of_a_persons_data_says_whose_it_is(database: Database
         "guesses",
         "leases",
         "member_keys",
+        "memory_models",
         "meta",
         "migrations",
     }
@@ -225,6 +227,36 @@ async def test_not_even_with_a_foot_in_the_schema(stranger: asyncpg.Connection, 
         await conn.execute("insert into principals (id, role, name) values (gen_random_uuid(), 'owner', 'Ada')")
     assert await stranger.fetch("select * from supaclaw.principals") == []
     assert await refused(stranger, ["select supaclaw.recover('1 s')", "select * from supaclaw.tasks"]) == []
+
+
+WEB_ROLES = ("anon", "authenticated")
+"""A hosted Postgres lets anybody on the web be one of them, and may grant them whatever is made from then on."""
+
+
+@pytest.fixture
+async def hosted(empty_dsn: str, server: Server) -> AsyncIterator[Database]:
+    """A database without our schema in which the roles of the web may use all that will be there."""
+    roles = ", ".join(WEB_ROLES)
+    await server.maintain(*(f"create role {role}" for role in WEB_ROLES), f"grant {roles} to supaclaw")
+    async with await Database.connect(empty_dsn) as database:
+        async with database.connection() as conn:
+            for things in ("functions", "tables", "sequences", "schemas"):
+                await conn.execute(f"alter default privileges grant all on {things} to {roles}")
+        yield database
+        async with database.connection() as conn:
+            await conn.execute(f"drop owned by {roles}")
+    await server.maintain(f"drop role {roles}")
+
+
+@pytest.mark.parametrize("role", WEB_ROLES)
+async def test_a_role_of_the_web_can_read_and_run_nothing(hosted: Database, role: str) -> None:
+    await migrate(hosted)
+    functions = "select oid::regprocedure from pg_proc where pronamespace = 'supaclaw'::regnamespace"
+    tables = "select relname from pg_class where relnamespace = 'supaclaw'::regnamespace and relkind in ('r', 'p', 'v')"
+    assert len(await names(hosted, functions)) >= 12
+    assert await names(hosted, f"{functions} and has_function_privilege('{role}', oid, 'execute')") == []
+    assert await names(hosted, f"{tables} and has_any_column_privilege('{role}', oid, 'select, insert, update')") == []
+    assert await names(hosted, f"{tables} and has_table_privilege('{role}', oid, 'delete, truncate')") == []
 
 
 @pytest.mark.parametrize(("row", "table"), WHOLE_ROWS + PARTIAL_ROWS)

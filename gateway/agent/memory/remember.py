@@ -11,6 +11,8 @@ from gateway.store.pool import Connection
 
 LONGEST_TEXT = 4_000
 MOST_TAGS, LONGEST_TAG = 20, 40
+MOST_IDS = 2**63 - 1
+"""More than there can be; people and models may well name a greater number."""
 
 
 class Refused(Exception):
@@ -53,7 +55,7 @@ class Remembering:
         if forgotten is None or not self.reach.changes(forgotten):
             raise Unknown(f"There is no forgotten memory {id}.")
         try:
-            done = await memories.restore(self.tx, self.principal, id)
+            done = id <= MOST_IDS and await memories.restore(self.tx, self.principal, id)
         except AlreadyRemembered as known:
             raise Refused(f"{known}.") from known
         if not done:
@@ -98,13 +100,16 @@ class Remembering:
 
     async def pin(self, id: MemoryId, *, pinned: bool) -> Memory:
         """Told in every new session, or no more; raises `Refused`."""
-        changed = await memories.edit(self.tx, self.principal, id, pinned=pinned)
-        if changed is None or changed.kind not in (Kind.MEMORY, Kind.SUMMARY):
-            raise Refused(f"There is no memory {id} that can be pinned.")
-        return changed
+        memory = await self.get(id)
+        if memory.kind not in (Kind.MEMORY, Kind.SUMMARY):
+            raise Refused(
+                f"{id} cannot be pinned: it is something that was said or read. /remember keeps what it says."
+            )
+        return await memories.edit(self.tx, self.principal, id, pinned=pinned) or memory
 
     async def get(self, id: MemoryId) -> Memory:
         """By its number; raises `Refused` if there is none that is remembered."""
+<<<<<<< HEAD
         memory = await memories.get(self.tx, self.principal, id)
         if memory is None or memory.forgotten_at is not None or not self.reach.shows(memory):
             raise Unknown(f"There is no memory {id}; search for it, and take the id that is found.")
@@ -115,6 +120,11 @@ class Remembering:
         memory = await self.get(id)
         if not self.reach.changes(memory):
             raise Refused(f"Memory {id} is the owner's; you can read it, not change it.")
+=======
+        memory = await memories.get(self.tx, self.principal, id) if id <= MOST_IDS else None
+        if memory is None or memory.forgotten_at is not None:
+            raise Refused(f"There is no memory {id}; search for it, and take the id that is found.")
+>>>>>>> main
         return memory
 
     async def _replaced(self, old: Memory, new: Memory) -> bool:

@@ -11,6 +11,7 @@ from gateway.domain.ownership import unsettled
 from gateway.store import outbox
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.members import LET_IT_LOG_IN, NO_LOGIN
+from gateway.store.memory import extension
 from gateway.store.migrate import check_server, read_migrations, schema_of
 from gateway.store.people import principals
 from gateway.store.people.principals import PrincipalRow
@@ -80,6 +81,8 @@ async def _check_server(config: Config, embedded: EmbeddedPostgres) -> list[Find
         if not await database.members_log_in():
             findings.append(Finding(Level.WARN, NO_LOGIN, LET_IT_LOG_IN))
         async with database.connection() as conn:
+            if why := await extension.problem(conn):
+                findings.append(Finding(Level.WARN, *why.split(": ", 1)))
             for name, text in (await outbox.waiting(conn)).items():
                 fix = "they are sent once it takes them; `supaclaw status` shows how the channel is"
                 findings.append(Finding(Level.WARN, f"answers for {name}: {text}", fix))

@@ -36,5 +36,12 @@ async def vouch_files(tx: Connection, review: ReviewRow, own: Label, _now: datet
     return f"Vouched for {len(paths)} file{'s' * (len(paths) != 1)}; /new begins a conversation that trusts them."
 
 
-OWN_CALLS: Mapping[str, OwnCall] = {"resume_schedule": resume_schedule, VOUCH: vouch_files}
+async def embed(_tx: Connection, review: ReviewRow, _own: Label, _now: datetime) -> str:
+    """{"model", "rows"}: the job looks itself for what was allowed, and goes on within minutes."""
+    return f"{review.arguments['model']} embeds what memory holds; `supaclaw status` shows how far it is."
+
+
+EMBED = "embed_memory"
+
+OWN_CALLS: Mapping[str, OwnCall] = {"resume_schedule": resume_schedule, VOUCH: vouch_files, EMBED: embed}
 """By the name in `tool`; no tool of the agent may have one of these names."""

@@ -172,9 +172,10 @@ class InboundFlow:
             return await self._store(arrival, place)
         except TryAgainLater as exc:
             log.warning("inbound.database", error=str(exc))
-        except Exception:
+        except Exception as exc:
             if await self.rehearsal.succeeds():
                 raise
+            log.warning("inbound.database", error=f"{type(exc).__name__}: {exc}")
         return None
 
     async def _store(self, arrival: Arrival, place: Place | None) -> Accepted:

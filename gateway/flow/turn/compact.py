@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.agent.compaction import Cut, cut_of, longest_summary, tokens_of
-from gateway.agent.summary import Sections, goal, lasting, read, without_model, written
+from gateway.agent.summary import Sections, goal, lasting, read, recap, without_model, written
 from gateway.agent.summary_prompt import prompt_for
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import RunLost
 from gateway.domain.events import ModelReplied
 from gateway.domain.ids import MessageId, SessionId
-from gateway.domain.memory import Category, NewMemory
+from gateway.domain.memory import Category, Kind, NewMemory
 from gateway.domain.model import ModelsExhausted, Reply
 from gateway.domain.tasks import Claim
 from gateway.domain.transcript import Summary
@@ -118,6 +118,8 @@ class Compactor:
         for fact in summary.facts:
             new = NewMemory(fact, Category.FACT, label=label, origin="compaction", session=session, sources=what.spoken)
             await memories.add(tx, run.principal_id, new)
+        short = NewMemory(recap(summary.sections), label=label, origin="compaction", session=session, kind=Kind.SUMMARY)
+        await memories.add(tx, run.principal_id, short)
         text = Summary(written(summary.sections, summary.limit))
         row = await messages.say(tx, session, run.principal_id, text, label=label, task=run.id, covers=what.last)
         await journals.close(tx, session, goal(summary.sections))

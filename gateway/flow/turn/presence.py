@@ -11,6 +11,7 @@ from gateway.domain.channel import Channel
 from gateway.domain.clock import Clock
 from gateway.domain.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
 from gateway.domain.model import Restarted, TextDelta
+from gateway.domain.texts import GrowingText
 from gateway.flow.turn.sinks import Sink
 from gateway.store.addresses import AddressRow
 from gateway.store.transcript.messages import MessageRow
@@ -37,7 +38,7 @@ class DraftSink:
         self._at = at
         self._draft = draft
         self._clock = clock
-        self._text = ""
+        self._text = GrowingText()
         self._changed = asyncio.Event()
         self.busy = asyncio.Lock()
         """Held while a draft is on its way."""
@@ -46,10 +47,10 @@ class DraftSink:
         """Never waits."""
         match event:
             case TextDelta(text):
-                self._text += text
+                self._text.add(text)
                 self._changed.set()
             case Restarted() | ModelReplied():
-                self._text = ""
+                self._text = GrowingText()
                 self._changed.clear()
             case ToolFinished() | Steered() | Answered():
                 pass
@@ -64,7 +65,7 @@ class DraftSink:
             await self._changed.wait()
             self._changed.clear()
             async with self.busy:
-                shown = await _tried(self._channel.draft(self._at.address, self._draft, self._text))
+                shown = await _tried(self._channel.draft(self._at.address, self._draft, str(self._text)))
             rest = DRAFT_EVERY if shown else min(2 * rest, DRAFT_RARELY)
             await self._clock.sleep(rest)
 

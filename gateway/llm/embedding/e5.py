@@ -17,7 +17,7 @@ DIMENSIONS = 384
 QUERY, PASSAGE = "query: ", "passage: "
 """What the model was trained to find before a question, and before what answers it."""
 MAX_TOKENS = 512
-_MAX_CHARACTERS = 8 * MAX_TOKENS
+MAX_CHARACTERS = 8 * MAX_TOKENS
 """What lies beyond would hardly be seen: a token has four letters, seldom eight."""
 _FOLDER = Path(__file__).with_name("e5_small")
 
@@ -57,7 +57,7 @@ class E5:
 
     def vector(self, text: str) -> list[float]:
         """The vector of one text, of its first 512 tokens."""
-        numbers = self._unigram.numbers(text[:_MAX_CHARACTERS], MAX_TOKENS)
+        numbers = self._unigram.numbers(text[:MAX_CHARACTERS], MAX_TOKENS)
         [vector] = self._encoder.run(None, {"words": _unpacked(self._words[numbers])})
         return [float(value) for value in vector]
 

@@ -19,7 +19,7 @@ from gateway.llm.errors import ModelError, classify
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent
 from gateway.llm.wire import messages_json, sampling_json, tools_json
 
-_TRANSCRIBE_S = 120.0
+_TRANSCRIBE_S = _EMBED_S = 120.0
 _ENVIRONMENT = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
 _INNER_MESSAGE = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)"')
 _PREFIXES = re.compile(r"^(?:litellm\.\w+:\s*|\w+(?:Error|Exception)\s*[:-]\s*)+")
@@ -38,6 +38,9 @@ class Litellm(Protocol):
 
     async def atranscription(self, *, file: tuple[str, bytes], **request: Json) -> object:
         """Transcribe audio."""
+
+    async def aembedding(self, **request: Json) -> object:
+        """Embed texts."""
 
 
 def build(endpoint: Endpoint) -> Provider:
@@ -90,6 +93,25 @@ class LitellmProvider:
             raise translate(error) from error
         return str(getattr(transcript, "text", None) or "")
 
+    async def embed(self, model: str, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
+        """Send one request."""
+        litellm = self._module or await self._open()
+        try:
+            answer = await litellm.aembedding(
+                model=_named(litellm, model),
+                input=list(texts),
+                api_key=self._endpoint.key,
+                api_base=self._endpoint.base_url,
+                encoding_format="float",
+                drop_params=True,
+                max_retries=0,
+                timeout=_EMBED_S,
+            )
+        except Exception as error:
+            raise translate(error) from error
+        found = sorted(getattr(answer, "data", None) or (), key=lambda vector: vector["index"])
+        return [vector["embedding"] for vector in found]
+
     async def _open(self) -> Litellm:
         async with self._opening:
             if self._module is None:
@@ -102,7 +124,7 @@ class LitellmProvider:
         if prefix in NATIVE and "claude" in name:
             messages = cacheable(messages)
         request: dict[str, Json] = {
-            "model": f"{prefix if prefix in litellm.provider_list else 'openai'}/{name}",
+            "model": _named(litellm, model),
             "messages": messages,
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -118,6 +140,12 @@ class LitellmProvider:
         if prompt.tools:
             request["tools"] = tools_json(prompt)
         return request
+
+
+def _named(litellm: Litellm, model: str) -> str:
+    """The model as litellm calls it; a provider that it does not know speaks as OpenAI does."""
+    prefix, name = split(model)
+    return f"{prefix if prefix in litellm.provider_list else 'openai'}/{name}"
 
 
 def _import() -> Litellm:

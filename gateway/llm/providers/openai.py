@@ -3,7 +3,7 @@
 The SDK costs 1.1 CPU s to import and twice the CPU per request, and would only pass bytes on.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from io import BytesIO
 from json import dumps
@@ -29,12 +29,22 @@ if TYPE_CHECKING:
 
 _OPTIONAL = frozenset({"temperature", "top_p", "stream_options", "max_tokens", "max_completion_tokens"})
 _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-_TRANSCRIBE_S = 120.0
+_TRANSCRIBE_S = _EMBED_S = 120.0
+_MAX_VECTORS_BYTES = 16 * 2**20
 _JSON = {"Content-Type": "application/json"}
 
 
 class _Transcript(BaseModel):
     text: str
+
+
+class _Vector(BaseModel):
+    index: int
+    embedding: tuple[float, ...]
+
+
+class _Vectors(BaseModel):
+    data: tuple[_Vector, ...]
 
 
 def build(endpoint: Endpoint) -> Provider:
@@ -90,6 +100,22 @@ class OpenAIProvider:
             return _Transcript.model_validate_json(transcript).text
         except ValidationError as error:
             raise garbled(transcript) from error
+
+    async def embed(self, model: str, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
+        """Send one request."""
+        if self._endpoint.lacks_key:
+            raise ModelError(ErrorKind.AUTH, "no API key is configured")
+        body = {"model": split(model)[1], "input": list(texts), "encoding_format": "float"}
+        async with self._http.post("/embeddings", BytesIO(dumps(body).encode()), _JSON, _EMBED_S) as response:
+            if response.status >= 400:
+                raise (await _read_refusal(response)).as_error(response.status, response.headers)
+            pieces = bounded(response.content.iter_any(), _MAX_VECTORS_BYTES, longest=_MAX_VECTORS_BYTES)
+            answer = b"".join([piece async for piece in pieces])
+        try:
+            found = _Vectors.model_validate_json(answer).data
+        except ValidationError as error:
+            raise garbled(answer) from error
+        return [vector.embedding for vector in sorted(found, key=lambda vector: vector.index)]
 
     def _body(self, name: str, prompt: Prompt, params: Params) -> dict[str, Json]:
         vendor, refused = self._endpoint.vendor, self._refused.get(name, frozenset())

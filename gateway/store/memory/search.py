@@ -14,7 +14,8 @@ from gateway.store.pool import Connection
 MAX_HITS = 200
 KEYWORD_TIMEOUT_MS = 20
 """What a turn waits for rows of its words at most: it goes on without them."""
-_WEAK_WORDS, _WEAK_COSINE = 0.6, 0.82
+_WEAK_SCORE, _WEAK_WORDS = 5.4, 0.5
+_WEAK_WORDS_ALONE = 0.08
 _HYBRID = """
 select * from hybrid_search($11, $12, $13, $14,
   row($1::text[], $2::text[], $3::text[], $4::uuid, $5::text, $6::timestamptz, $7::timestamptz, $8::smallint,
@@ -44,8 +45,10 @@ class Ranked:
 
     @property
     def weak(self) -> bool:
-        """Whether no row has most of the query's words or is near it; true of few questions that can be answered."""
-        return all(hit.words < _WEAK_WORDS and (hit.cosine or 0) < _WEAK_COSINE for hit in self.hits)
+        """Whether no row has much of the query's words or stands out of the store: of few questions with an answer."""
+        if any(hit.cosine is not None for hit in self.hits):
+            return all(hit.score < _WEAK_SCORE and hit.words < _WEAK_WORDS for hit in self.hits)
+        return all(hit.words < _WEAK_WORDS_ALONE for hit in self.hits)
 
 
 async def hybrid(

@@ -23,7 +23,8 @@ with live as not materialized (
   union (select id from live order by id desc limit $5)
   union (select id from live where pinned or category = 'preference' or tags && '{core,preference}'
          order by importance desc, id desc limit $5)
-  union (select id from live where tags && $4::text[] or category = any($4) order by importance desc, id desc limit $5)
+  union (select id from live where cardinality($4::text[]) > 0 and (tags && $4 or category = any($4))
+         order by importance desc, id desc limit $5)
 )
 select * from remembered where id in (select id from chosen) order by id"""
 
@@ -57,7 +58,7 @@ async def last_chat(
            said as (
              select m.id, case kind when 'user' then 'the user: ' else 'the agent: ' end || left(text, 200) as line
              from messages m join last on m.session_id = last.id
-             where kind = 'user' or (kind = 'assistant' and final) order by seq desc nulls last limit 3)
+             where seq is not null and (kind = 'user' or (kind = 'assistant' and final)) order by seq desc limit 3)
            select ended_at, label, coalesce(
              (select text from newest n where n.session_id = last.id and n.created_at <= $3 and n.label <= $4
                 and n.forgotten_at is null and n.superseded_at is null order by n.id desc limit 1),

@@ -46,7 +46,7 @@ create unique index memories_live on memories (principal_id, agent, content_hash
   where content_hash is not null and superseded_at is null and forgotten_at is null;
 create index memories_chunks on memories (principal_id, path) where kind = 'chunk';
 create index memories_kept on memories (principal_id, kind, id) where kind in ('memory', 'summary');
-create index memories_uncounted on memories (principal_id, id) where not counted;
+create index memories_uncounted on memories (id) where not counted;
 create index memories_by_lexeme on memories using gin (lexemes);
 
 -- A row with the words of its message, if it is a turn.
@@ -103,6 +103,19 @@ create table memory_unembedded (                        -- what the vectors lack
 );
 comment on table memory_unembedded is 'derived: left out of backups';
 
+create table memory_models (                            -- what made vectors
+  id smallint generated always as identity primary key,
+  name text not null unique,
+  dimensions int not null,
+  wanted boolean not null,                              -- memory_unembedded is what lacks its vectors
+  current boolean not null                              -- searched by
+);
+create unique index memory_models_wanted on memory_models (wanted) where wanted;
+create unique index memory_models_current on memory_models (current) where current;
+comment on table memory_models is 'derived: left out of backups';
+alter table memory_models enable row level security;
+create policy known on memory_models for select to supaclaw_member using (true);
+
 create function memories_to_embed() returns trigger
 language plpgsql security definer set search_path = supaclaw, pg_temp as $$
 begin
@@ -157,4 +170,4 @@ grant select, insert on memories, memory_sources to supaclaw_member;
 grant update (text, category, importance, tags, pinned, lexemes, content_hash, counted, seen_count, updated_at,
               superseded_by, superseded_at, forgotten_at) on memories to supaclaw_member;
 grant select, insert, update (seq, place) on memory_progress to supaclaw_member;
-grant select on memory_df, memory_stats to supaclaw_member;
+grant select on memory_df, memory_stats, memory_models to supaclaw_member;

@@ -5,6 +5,8 @@ create index memories_by_time on memories (principal_id, created_at);
 create index memories_by_session on memories (session_id) where session_id is not null;
 create index memories_by_agent on memories (principal_id, agent) where agent <> 'default';
 
+alter index memories_by_lexeme set (fastupdate = off);  -- every search would read the list of what is not in it yet
+
 create type memory_filter as (                          -- an empty array or null: any
   kinds text[], categories text[], tags text[], session_id uuid, agent text, since timestamptz, until timestamptz,
   at_most smallint, pinned boolean, superseded boolean);
@@ -64,7 +66,7 @@ begin
         where model = $2 and principal_id = $1 and memory_id >= first + (last - first) * i / 199
         order by memory_id limit 1) v
     ), moved as materialized (
-      select $3::vector - avg(e) * array_fill(0.5::real, array[vector_dims($3::vector)])::vector as q from sample
+      select $3::vector - avg(e) * array_fill(0.7::real, array[vector_dims($3::vector)])::vector as q from sample
     ), near as (
       select 1 - (e <=> q) as c from sample, moved
     ), fewer as materialized (
@@ -141,6 +143,7 @@ $$;
 --   b     z + 5 words: evidence;  h = what of b lies above the last candidate: it is lent to what lies around
 --   score b + .5 h of the row before + .25 of the second before + .2 of the one after + .35 of a memory learned from it
 --           + 2 · share of the query in its surroundings + .4 · the best z there
+--           + up to 1 for eight words and more, for few say little - .8 of a question, for it seldom holds an answer
 -- A later row that says nearly the same as one of the first five overtakes it, and so does what replaced it for certain.
 create function hybrid_search(p_principal uuid, p_words text[], p_vector text, p_model smallint, f memory_filter, p_k int,
   w_importance real default 0, w_recency real default 0)
@@ -151,7 +154,8 @@ set jit = off set plan_cache_mode = force_custom_plan as $$
 declare
   depth constant int := 100;
   lenders constant int := 40;
-  few constant int := 5000;
+  few constant int := 5000;                             -- rows that are compared one by one
+  hits constant int := 2000;                            -- rows of the rarest words that are looked at among many
   everything memory_filter := f;
   v_model smallint := p_model; v_narrow boolean; v_matching int; v_floor_at int;
   v_words text[]; v_idf real[]; v_mass real; v_queries tsquery[]; v_weights real[];
@@ -164,7 +168,7 @@ begin
   v_floor_at := least(depth, greatest(5, v_matching / 6));
 
   select array_agg(w.word order by w.df, w.word), array_agg(w.idf order by w.df, w.word), greatest(sum(w.idf), 1e-6),
-         array_agg(quote_literal(w.word)::tsquery order by w.df, w.word) filter (where v_narrow or w.running <= few)
+         array_agg(quote_literal(w.word)::tsquery order by w.df, w.word) filter (where v_narrow or w.running <= hits)
   into v_words, v_idf, v_mass, v_queries
   from (select *, sum(df) over (order by df, word) as running from memory_words(p_principal, p_words, 2000)) w;
   v_weights := v_idf;
@@ -181,7 +185,7 @@ begin
     select hit.* from generate_subscripts(v_queries, 1) g cross join lateral (
       select m.id, memory_surroundings(m), m.label <= f.at_most, g from memories m
       where m.lexemes @@ v_queries[g] and m.principal_id = p_principal and memory_matches(m, everything)
-      limit 4 * few) hit
+      limit 4 * hits) hit
     where not v_narrow
   ), ranked as (
     select id, row_number() over (partition by shown order by sum(v_weights[g]) desc, id desc) as rank
@@ -195,7 +199,7 @@ begin
   into v_by_word, v_groups, v_coverage;
 
   if v_model is not null then
-    select moved, centre, spread, pair_centre + 2.5 * pair_spread into v_moved, v_centre, v_spread, v_alike
+    select moved, centre, spread, pair_centre + 2.4 * pair_spread into v_moved, v_centre, v_spread, v_alike
     from memory_usual(p_principal, v_model, p_vector);
     if v_moved is null then
       v_model := null;                                  -- no row of theirs has a vector yet
@@ -227,8 +231,10 @@ begin
     select m.id, memory_surroundings(m) as around, m.kind, m.place, m.message_id, m.importance, m.created_at,
            m.label <= f.at_most as shown, m.id = any(v_by_word || v_near) as found, m.id = any(v_near) as near,
            coalesce(held.idf, 0) / v_mass as words, c.cosine,
-           coalesce((c.moved - v_centre) / v_spread, 0) as z
-    from memories m
+           coalesce((c.moved - v_centre) / v_spread, 0) as z,
+           least(1, length(m.lexemes) / 8.0)
+             - case when right(rtrim(coalesce(m.text, said.text)), 1) in ('?', '？', '؟') then 0.8 else 0 end as prior
+    from memories m left join messages said on said.id = m.message_id
     left join memory_cosines(v_model, v_rows, v_moved, p_vector) c on c.id = m.id
     left join lateral (select sum(v_idf[array_position(v_words, a)]) as idf
                        from unnest(tsvector_to_array(m.lexemes)) a where a = any(v_words)) held on true
@@ -244,6 +250,9 @@ begin
   ), lent as materialized (
     select e.*, case when e.found and e.shown then greatest(e.b - floor.b, 0) else 0 end as h, floor.z as least_z
     from evidence e, floor
+  ), learned as materialized (                          -- from these messages
+    select s.message_id, max(l.h) as h from lent l join memory_sources s on s.memory_id = l.id
+    where l.h > 0 and l.kind <> 'turn' group by s.message_id
   ), placed as (
     select *, case when lag(place) over w = place - 1 then lag(h) over w else 0 end as before,
               case when lag(place) over w = place - 2 then lag(h) over w
@@ -254,12 +263,12 @@ begin
   ), scored as materialized (
     select p.id, p.words, p.cosine, p.shown,
            (p.b + 0.5 * p.before + 0.25 * p.second_before + 0.2 * p.after
-            + 0.35 * coalesce((select max(l.h) from memory_sources s join lent l on l.id = s.memory_id
-                               where s.message_id = p.message_id), 0)
-            + 2 * coalesce(c.share, 0) + 0.4 * coalesce(p.best_z, 0)
+            + 0.35 * coalesce(learned.h, 0)
+            + 2 * coalesce(c.share, case when p.place is null then p.words end, 0) + 0.4 * coalesce(p.best_z, 0) + p.prior
             + w_importance * p.importance
             + w_recency * exp(-extract(epoch from now() - p.created_at) / 86400 / 30))::real as score
     from placed p left join unnest(v_groups, v_coverage) as c (around, share) using (around)
+    left join learned using (message_id)
   ), pool as materialized (
     select *, row_number() over (order by score desc, id desc) as rank from scored where shown
   ), corrections as materialized (
@@ -275,8 +284,10 @@ begin
     join lateral (select old.id as memory_id where old.superseded_by is not null
                   union select s.memory_id from memory_sources s where s.message_id = old.message_id) was on true
     join memories gone on gone.id = was.memory_id and gone.superseded_by is not null
-    join memories n on n.id = memory_newest(gone.id) or n.message_id in (
-      select s.message_id from memory_sources s where s.memory_id = memory_newest(gone.id))
+    join lateral (select memory_newest(gone.id) as id
+                  union select t.id from memory_sources s join memories t on t.message_id = s.message_id
+                        where s.memory_id = memory_newest(gone.id)) newer on true
+    join memories n on n.id = newer.id
     where o.rank <= 30 and n.id <> o.id and memory_matches(n, f)
     group by n.id
   ), final as (
@@ -299,7 +310,7 @@ language plpgsql stable set search_path = supaclaw, pg_temp set jit = off set pl
 #variable_conflict use_column
 declare v_queries tsquery[]; v_idf real[]; v_mass real;
 begin
-  select array_agg(quote_literal(w.word)::tsquery order by w.df, w.word) filter (where w.running <= 2000),
+  select array_agg(quote_literal(w.word)::tsquery order by w.df, w.word) filter (where w.running <= 1000),
          array_agg(w.idf order by w.df, w.word), greatest(sum(w.idf), 1e-6)
   into v_queries, v_idf, v_mass
   from (select *, sum(df) over (order by df, word) as running from memory_words(p_principal, p_words, 300)) w;

@@ -59,6 +59,11 @@ async def linked(conn: Connection) -> list[PrincipalRow]:
     return [PrincipalRow(row["id"], Role(row["role"]), row["name"], tuple(row["identities"])) for row in rows]
 
 
+async def everybody(conn: Connection) -> list[PrincipalId]:
+    """The owner and all members."""
+    return [row["id"] for row in await conn.fetch("select id from principals order by created_at, id")]
+
+
 async def get(conn: Connection, principal: PrincipalId) -> Principal:
     """One principal, who must exist."""
     row = await conn.fetchrow("select id, role, name from principals where id = $1", principal)

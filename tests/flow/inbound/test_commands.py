@@ -40,7 +40,7 @@ async def test_stop_ends_a_turn_whose_model_hangs(path: MessagePath) -> None:
         assert await path.channel.until(bool) == ["Stopped."]
         await path.worker.drain(10)
         assert path.worker.running == 0
-    assert await path.rows("select status from tasks") == [("cancelled",)]
+    assert await path.rows("select status from tasks where kind = 'chat'") == [("cancelled",)]
     assert stopped.session_id is not None
     assert path.live.written(stopped.session_id) is None
 
@@ -57,7 +57,10 @@ async def test_new_ends_the_turn_and_closes_what_it_had_taken_and_what_waited(pa
         assert "2 unanswered messages" in (await path.answer(new)).text
         path.model.gate = None
         assert await path.ask("after") == "re: after"
-    assert await path.rows("select status from tasks order by seq") == [("cancelled",), ("completed",)]
+    assert await path.rows("select status from tasks where kind = 'chat' order by seq") == [
+        ("cancelled",),
+        ("completed",),
+    ]
 
 
 async def test_the_reply_to_new_is_said_in_the_new_session(path: MessagePath) -> None:

@@ -296,6 +296,7 @@ async def test_a_bound_store_may_do_what_tools_need_and_nothing_else(lived_in: M
         "memory_progress",
         "memory_df",
         "memory_stats",
+        "memory_models",
     }
     for secret in ("select text from inbox", "select input from tasks", "update addresses set session_id = null"):
         assert await passes(bound, secret) is None

@@ -1,10 +1,11 @@
+import os
 from pathlib import Path
 
 import pytest
 
 from gateway.flow.journal.checked import Checked
 from gateway.store.transcript.entries import Mark
-from gateway.workspace.journal.files import Place, Version
+from gateway.workspace.journal.files import MAX_BYTES, Place, Version
 
 ROWS = Mark(70, 30)
 VERSION: Version = (1, 2, 3, 4)
@@ -66,6 +67,11 @@ def test_damage_of_any_kind_leaves_nothing_known(kept: Checked, file: Path, plac
             checked = loaded(file, newest)
             assert checked.rows == newest
             assert checked.unknown([(place, VERSION)]) == [(place, VERSION)]
+
+
+def test_a_file_that_is_larger_than_any_leaves_nothing_known(kept: Checked, file: Path, place: Place) -> None:
+    os.truncate(file, MAX_BYTES + 1)
+    assert loaded(file).unknown([(place, VERSION)]) == [(place, VERSION)]
 
 
 @pytest.mark.parametrize("newest", [Mark(69, 30), Mark(70, 29)])

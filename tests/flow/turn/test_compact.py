@@ -107,7 +107,7 @@ class TestSummary:
         assert await path.rows(
             """select m.text, m.category, m.label, m.origin, array(
                  select seq from memory_sources join messages s on s.id = message_id where memory_id = m.id)
-               from memories m order by m.id"""
+               from memories m where m.kind = 'memory' order by m.id"""
         ) == [
             ("Ada drinks green tea.", "fact", 0, "compaction", [1, 2, 3]),
             ("Ada lives in Turin.", "fact", 0, "compaction", [1, 2, 3]),
@@ -164,7 +164,7 @@ class TestWithoutModel:
         assert text.startswith("## Goal\ntea word")
         assert covers == 1
         assert estimate(text) <= 200
-        assert await path.rows("select count(*) from memories") == [(0,)]
+        assert await path.rows("select count(*) from memories where kind = 'memory'") == [(0,)]
 
     async def test_a_model_that_promises_too_much_room_is_asked_in_as_much_as_it_has(self, paths: Paths) -> None:
         path = await paths.build(summaries=(model := FakeModel(budget=600)))
@@ -261,7 +261,7 @@ class TestNothingIsLost:
         await asyncio.wait([zombie])
         assert isinstance(zombie.exception(), RunLost)
         assert await path.rows(SUMMARIES) == []
-        assert await path.rows("select count(*) from memories") == [(0,)]
+        assert await path.rows("select count(*) from memories where kind = 'memory'") == [(0,)]
         assert await path.rows(CLOSED) == []
 
     async def test_a_summary_that_another_has_overtaken_is_not_stored(self, paths: Paths) -> None:

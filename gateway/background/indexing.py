@@ -1,0 +1,170 @@
+"""The job `embed`: what is new in memory becomes rows, counted words, passages and vectors, a batch at a time.
+
+Each batch is one transaction, and the rows say what is left to do: it goes on wherever it was killed.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.clock import Clock
+from gateway.domain.embedding import Embedder, EmbeddingUnavailable, Vector
+from gateway.domain.ids import MessageId
+from gateway.store.memory import extension, frequencies, turns, vectors
+from gateway.store.memory.vectors import Lacking, Model
+from gateway.store.memory.waiting import Waiting, waiting
+from gateway.store.pool import Connection, Database
+
+BATCH = 200
+"""Messages that become rows, and rows that are counted, in one transaction."""
+EMBEDDED = 32
+"""Rows whose vectors are made, and stored, at once."""
+GATHER_SECONDS = 120.0
+ENOUGH = 64
+"""Rows that do not wait for others: until then, or for so long, they gather, for a model takes memory to load."""
+RETRY_SECONDS = 300.0
+PAUSE_SECONDS = 0.05
+"""Between batches, for others to have the database."""
+
+Allowed = Callable[[Embedder, int], Awaitable[bool]]
+"""Whether so many rows may be embedded now, which a provider may want money for."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Indexing:
+    """One per process; several on one database share the work. `files` brings passages of files in."""
+
+    database: Database
+    embedder: Callable[[], Embedder | None]
+    files: Callable[[], Awaitable[None]]
+    allowed: Allowed
+    clock: Clock
+    failpoints: Failpoints
+    _looked_at: MessageId | None = None
+    _gathering_since: float | None = None
+    _trouble: str = ""
+    _complete: str = ""
+
+    async def look(self) -> datetime | None:
+        """Do what is due; returns when more is, None while nothing waits."""
+        await self.files()
+        found = await self._waiting()
+        if found.newest != self._looked_at:
+            await self._index(found.newest)
+            found = await self._waiting()
+        if found.uncounted:
+            await self._count()
+        if not (embedder := self.embedder()) or not (found.unembedded or embedder.name != self._complete):
+            return None
+        due = await self._embed(embedder)
+        return None if due is None else self.clock.now() + timedelta(seconds=due)
+
+    async def _waiting(self) -> Waiting:
+        async with self.database.connection() as conn:
+            return await waiting(conn)
+
+    async def _index(self, newest: MessageId | None) -> None:
+        """Turns of conversations."""
+        while await self.database.run(lambda tx: turns.index_new(tx, None, BATCH)):
+            self.failpoints.reach(Step.MEMORY_INDEXED)
+            await self._count()
+            await self.clock.sleep(PAUSE_SECONDS)
+        async with self.database.connection() as conn:
+            if not await turns.behind(conn):  # else a search indexes them at this moment
+                self._looked_at = newest
+
+    async def _count(self) -> None:
+        while await self.database.run(lambda tx: frequencies.count(tx, BATCH)):
+            self.failpoints.reach(Step.MEMORY_COUNTED)
+            await self.clock.sleep(PAUSE_SECONDS)
+
+    async def _embed(self, embedder: Embedder) -> float | None:
+        """Make the vectors that are lacking; returns in how many seconds to look again."""
+        try:
+            if why := await self.database.run(extension.ensure):
+                self._warn(why)
+                return RETRY_SECONDS
+            model = await self._model(embedder)
+            if wait := await self._wait(embedder, model):
+                return wait
+            while await self._embed_batch(embedder, model):
+                self.failpoints.reach(Step.MEMORY_EMBEDDED)
+                await self.clock.sleep(PAUSE_SECONDS)
+            whole = await self._finish(model)
+        except (EmbeddingUnavailable, ValueError) as exc:
+            self._warn(str(exc))
+            return RETRY_SECONDS
+        self._trouble, self._complete = "", embedder.name if whole else ""
+        return None
+
+    async def _model(self, embedder: Embedder) -> Model:
+        """Whose vectors are made; from the first moment that a model is used, those of another are not."""
+        async with self.database.connection() as conn:
+            known = await vectors.wanted(conn, embedder.name, embedder.dimensions)
+        if known is not None:
+            return known
+        dimensions = embedder.dimensions or len((await embedder.passages(["."]))[0])
+        log.info("memory.model", name=embedder.name, dimensions=dimensions)
+        return await self.database.run(lambda tx: vectors.want(tx, embedder.name, dimensions))
+
+    async def _wait(self, embedder: Embedder, model: Model) -> float | None:
+        """For how long to gather more, or to wait for an answer; None: go on."""
+        async with self.database.connection() as conn:
+            left = await vectors.left(conn, ENOUGH)
+        if not left:
+            self._gathering_since = None
+            return None
+        if left < ENOUGH and model.current:
+            now = self.clock.monotonic()
+            self._gathering_since = since = now if self._gathering_since is None else self._gathering_since
+            if (wait := since + GATHER_SECONDS - now) > 0:
+                return wait
+        self._gathering_since = None
+        async with self.database.connection() as conn:
+            left = await vectors.left(conn, 2**31)
+        return None if await self.allowed(embedder, left) else RETRY_SECONDS
+
+    async def _embed_batch(self, embedder: Embedder, model: Model) -> bool:
+        async with self.database.connection() as conn:
+            rows = await vectors.lacking(conn, EMBEDDED)
+        if not rows:
+            return False
+        made = await embedder.passages([row.text for row in rows])
+        _check(model, rows, made)
+        return await self.database.run(lambda tx: vectors.put(tx, model, rows, made)) > 0
+
+    async def _finish(self, model: Model) -> bool:
+        """If nothing lacks a vector, searches use these, and what was before them goes."""
+
+        async def settled(tx: Connection) -> bool:
+            await vectors.index(tx, model)
+            return await vectors.settle(tx, model)
+
+        async def pruned(tx: Connection) -> bool:
+            return await vectors.prune(tx, 10 * BATCH) > 0
+
+        whole = await self.database.run(settled)
+        while whole and await self.database.run(pruned):
+            await self.clock.sleep(PAUSE_SECONDS)
+        return whole
+
+    def _warn(self, why: str) -> None:
+        """Once, until it works again or fails otherwise."""
+        if why != self._trouble:
+            log.warning("memory.not_embedded", why=why, effect="memory is searched by words")
+        self._trouble = why
+
+
+def _check(model: Model, rows: Sequence[Lacking], made: Sequence[Vector]) -> None:
+    """Raise `ValueError` for what the model should not have answered."""
+    lengths = {len(vector) for vector in made}
+    if len(made) != len(rows) or lengths != {model.dimensions}:
+        raise ValueError(
+            f"{model.name} answered {len(rows)} texts with {len(made)} vectors of {sorted(lengths)} dimensions, "
+            f"and {model.dimensions} were expected; check models.embedding"
+        )

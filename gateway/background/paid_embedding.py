@@ -1,0 +1,51 @@
+"""Asks the owner before a provider embeds much: a new model's vectors of everything, or a large import."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.domain.clock import Clock
+from gateway.domain.embedding import Embedder
+from gateway.domain.ids import PrincipalId
+from gateway.domain.json import Json
+from gateway.domain.principals import Label
+from gateway.flow.approvals.own_calls import EMBED
+from gateway.store import reviews
+from gateway.store.memory import vectors
+from gateway.store.pool import Connection, Database
+from gateway.store.reviews import Question
+
+PAID = "litellm:"
+"""How the names of embedders begin that run at a provider."""
+FREE_ROWS = 2_000
+CHARACTERS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PaidEmbedding:
+    """A yes holds for the model it was given for, and for as many rows."""
+
+    database: Database
+    owner: Callable[[], PrincipalId]
+    clock: Clock
+
+    async def allowed(self, embedder: Embedder, rows: int) -> bool:
+        """Whether so many rows may be embedded now; if not, the owner is asked, once for each such number of rows."""
+        if rows <= FREE_ROWS or not embedder.name.startswith(PAID):
+            return True
+        return await self.database.run(lambda tx: self._allowed(tx, embedder.name, rows))
+
+    async def _allowed(self, tx: Connection, model: str, rows: int) -> bool:
+        most = await reviews.most_rows(tx, EMBED, model)
+        if rows <= most.allowed:
+            return True
+        if rows > most.asked:
+            tokens = await vectors.characters_left(tx) // CHARACTERS_PER_TOKEN
+            preview = (
+                f"{rows:,} pieces of memory, about {tokens:,} tokens, are to be embedded by {model}; its provider "
+                f"charges for that. A yes holds for up to {2 * rows:,}; until then memory is searched by words."
+            )
+            owner = self.owner()
+            arguments: dict[str, Json] = {"model": model, "rows": 2 * rows}
+            question = Question(owner, owner, EMBED, arguments, preview, Label.OWNER, lasts=None)
+            await reviews.ask(tx, question, self.clock.now())
+        return False

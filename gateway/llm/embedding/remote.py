@@ -1,0 +1,103 @@
+"""The embedding models of providers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
+
+from gateway.domain.clock import Clock
+from gateway.domain.embedding import EmbeddingUnavailable, Vector
+from gateway.domain.tokens import estimate
+from gateway.llm.call import RetryPolicy
+from gateway.llm.embedding.checking import checked
+from gateway.llm.errors import ErrorKind, ModelError
+
+Embed: TypeAlias = Callable[[str, Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
+"""`ModelClient.embed`."""
+
+BATCH = 32
+QUERY_SECONDS = 5.0
+_MAX_TOKENS, _MIN_TOKENS = 8_000, 250
+"""Of one text: most models take 8,191, some refuse more than 512 instead of passing over the rest."""
+
+
+class RemoteEmbedder:
+    """One model of a provider. Nothing is sent until it is asked; a question is asked once, a batch tried again."""
+
+    def __init__(self, model: str, embed: Embed, clock: Clock, retry_policy: RetryPolicy | None = None) -> None:
+        self.model = model
+        self._embed = embed
+        self._clock = clock
+        self._delays = (retry_policy or RetryPolicy()).delays
+        self._dimensions: int | None = None
+        self._longest = _MAX_TOKENS
+
+    @property
+    def name(self) -> str:
+        """`litellm:` and the model."""
+        return f"litellm:{self.model}"
+
+    @property
+    def dimensions(self) -> int | None:
+        """As its first answer had; None before."""
+        return self._dimensions
+
+    async def query(self, text: str, /) -> Vector:
+        """Tried once, for five seconds: somebody waits for what is found."""
+        try:
+            async with asyncio.timeout(QUERY_SECONDS):
+                [vector] = await self._try([text])
+        except TimeoutError:
+            raise EmbeddingUnavailable(f"{self.model} gave no vector within {QUERY_SECONDS:g} seconds") from None
+        except ModelError as error:
+            raise self._unavailable(error) from error
+        return vector
+
+    async def passages(self, texts: Sequence[str], /) -> tuple[Vector, ...]:
+        """In batches of 32, each tried again for half a minute while that may help."""
+        found: list[Vector] = []
+        for start in range(0, len(texts), BATCH):
+            found += await self._tries(texts[start : start + BATCH])
+        return tuple(found)
+
+    async def _tries(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(_worth_trying_again),
+            stop=stop_after_attempt(len(self._delays) + 1),
+            wait=wait_chain(*map(wait_fixed, self._delays)),
+            sleep=self._clock.sleep,
+            reraise=True,
+        )
+        try:
+            return await retrying(self._try, texts)
+        except ModelError as error:
+            raise self._unavailable(error) from error
+
+    async def _try(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        """Half as much of each text if they are too long; that is kept for all that follow."""
+        while True:
+            try:
+                found = await self._embed(self.model, [_shortened(text, self._longest) for text in texts])
+            except ModelError as error:
+                if error.kind is not ErrorKind.CONTEXT_LENGTH or self._longest <= _MIN_TOKENS:
+                    raise
+                self._longest //= 2
+            else:
+                vectors = checked(self.model, found, len(texts), self._dimensions)
+                self._dimensions = len(vectors[0])
+                return vectors
+
+    def _unavailable(self, error: ModelError) -> EmbeddingUnavailable:
+        status = f"HTTP {error.status}: " if error.status else ""
+        return EmbeddingUnavailable(f"{self.model} gave no vector: {status}{error.message}")
+
+
+def _worth_trying_again(error: BaseException) -> bool:
+    return isinstance(error, ModelError) and (error.kind.transient or error.kind.busy)
+
+
+def _shortened(text: str, tokens: int) -> str:
+    """The beginning of the text, of about so many tokens; some servers refuse a text of nothing."""
+    counted = estimate(text)
+    return (text if counted <= tokens else text[: len(text) * tokens // counted]).strip() or "."

@@ -1,0 +1,215 @@
+"""Vectors of rows, each under the model that made it. A new model's are made beside those of the one before it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+import asyncpg
+from pgvector import HalfVector
+from pgvector.asyncpg import register_vector
+
+from gateway.domain.ids import MemoryId, PrincipalId
+from gateway.store.pool import Connection, take_long
+
+MAX_DIMENSIONS = 4_000
+"""Of what the index takes."""
+INDEXED_FROM = 20_000
+"""Rows of a model; fewer are compared one by one as fast."""
+LONGEST = 3600.0
+MAX_TEXT = 8_000
+"""Characters of a row that are embedded; no model reads more of one text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """An embedding model that rows have vectors of; searches use the one that is `current`."""
+
+    id: int
+    name: str
+    dimensions: int
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """A row without a vector, as it was at `updated_at`."""
+
+    id: MemoryId
+    principal_id: PrincipalId
+    text: str
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How many rows have vectors of the wanted model; searches use those of `current`, None if there are none."""
+
+    wanted: str
+    current: str | None
+    done: int
+    left: int
+
+
+async def current(conn: Connection) -> Model | None:
+    """The model that is searched by."""
+    row = await conn.fetchrow("select id, name, dimensions, current from memory_models where current")
+    return Model(**row) if row else None
+
+
+async def wanted(conn: Connection, name: str, dimensions: int | None) -> Model | None:
+    """The model of this name, if it is the one whose vectors are being made."""
+    row = await conn.fetchrow(
+        """select id, name, dimensions, current from memory_models
+           where wanted and name = $1 and dimensions = coalesce($2, dimensions)""",
+        name,
+        dimensions,
+    )
+    return Model(**row) if row else None
+
+
+async def want(tx: Connection, name: str, dimensions: int) -> Model:
+    """From now on make vectors of this model, and note which rows lack them; the first one is searched at once.
+
+    Raises `ValueError` for a number of dimensions that no index takes.
+    """
+    if not 1 <= dimensions <= MAX_DIMENSIONS:
+        raise ValueError(f"{name} has {dimensions} dimensions; vectors of 1 to {MAX_DIMENSIONS} can be kept")
+    await take_long(tx)
+    await tx.execute("update memory_models set wanted = false where wanted")
+    await tx.execute(  # a provider's model may change under its name
+        "update memory_models set name = name || ' ' || id, current = false where name = $1 and dimensions <> $2",
+        name,
+        dimensions,
+    )
+    row = await tx.fetchrow(
+        """insert into memory_models (name, dimensions, wanted, current)
+           values ($1, $2, true, not exists (select from memory_models where current))
+           on conflict (name) do update set wanted = true returning id, name, dimensions, current""",
+        name,
+        dimensions,
+    )
+    assert row is not None, "it was stored"
+    await tx.execute("delete from memory_unembedded", timeout=LONGEST)
+    await tx.execute(
+        """insert into memory_unembedded (memory_id, principal_id)
+           select id, principal_id from memories m
+           where not exists (select from memory_vectors v where v.memory_id = m.id and v.model = $1)
+           on conflict do nothing""",
+        row["id"],
+        timeout=LONGEST,
+    )
+    return Model(**row)
+
+
+async def left(conn: Connection, at_most: int) -> int:
+    """How many rows lack a vector, counted up to a bound."""
+    return int(await conn.fetchval("select count(*) from (select from memory_unembedded limit $1) u", at_most))
+
+
+async def characters_left(conn: Connection) -> int:
+    """How long the texts are that lack a vector, together; for people."""
+    return int(
+        await conn.fetchval(
+            """select coalesce(sum(least(length(coalesce(m.text, s.text)), $1)), 0)
+               from memory_unembedded u join memories m on m.id = u.memory_id
+               left join messages s on s.id = m.message_id""",
+            MAX_TEXT,
+        )
+    )
+
+
+async def lacking(conn: Connection, limit: int) -> list[Lacking]:
+    """Rows without a vector, the newest first; a turn begins with who speaks, where that is known."""
+    rows = await conn.fetch(
+        """select m.id, m.principal_id, left(coalesce(m.text, concat_ws(': ', nullif(s.sender, ''), s.text)), $2)
+             as text, m.updated_at
+           from memory_unembedded u join memories m on m.id = u.memory_id left join messages s on s.id = m.message_id
+           order by u.memory_id desc limit $1""",
+        limit,
+        MAX_TEXT,
+    )
+    return [Lacking(**row) for row in rows]
+
+
+async def put(tx: Connection, model: Model, rows: Sequence[Lacking], vectors: Sequence[Sequence[float]]) -> int:
+    """Store the vectors of rows that have not changed meanwhile; the others still lack theirs. Returns how many."""
+    await _speak_vectors(tx)
+    stored = await tx.fetch(
+        """with unchanged as materialized (
+             select m.id, m.principal_id, g.embedding
+             from unnest($2::bigint[], $3::timestamptz[], $4::halfvec[]) as g (id, updated_at, embedding)
+             join memories m on m.id = g.id and m.updated_at = g.updated_at for share of m
+           ), done as (
+             delete from memory_unembedded where memory_id in (select id from unchanged)
+           )
+           insert into memory_vectors (memory_id, principal_id, model, embedding)
+           select id, principal_id, $1, embedding from unchanged
+           on conflict (memory_id, model) do update set embedding = excluded.embedding returning memory_id""",
+        model.id,
+        [row.id for row in rows],
+        [row.updated_at for row in rows],
+        [HalfVector(list(vector)) for vector in vectors],
+    )
+    return len(stored)
+
+
+async def settle(tx: Connection, model: Model) -> bool:
+    """Search by this model from now on, if no row lacks its vector; returns whether that is so."""
+    if await left(tx, 1):
+        return False
+    if not model.current:
+        await tx.execute("update memory_models set current = false where current")
+        await tx.execute("update memory_models set current = true where id = $1", model.id)
+    return True
+
+
+async def index(tx: Connection, model: Model) -> None:
+    """Make the index of a model that has many vectors. Searches go on meanwhile; only the job writes vectors."""
+    name = f"memory_vectors_near_{int(model.id)}"
+    if await tx.fetchval("select to_regclass($1) is not null", name):
+        return
+    many = "select count(*) = $2 from (select from memory_vectors where model = $1 limit $2) v"
+    if await tx.fetchval(many, model.id, INDEXED_FROM):
+        await take_long(tx)
+        await tx.execute(
+            f"""create index {name} on memory_vectors
+                using hnsw ((embedding::halfvec({int(model.dimensions)})) halfvec_cosine_ops)
+                with (m = 16, ef_construction = 64) where model = {int(model.id)}""",
+            timeout=LONGEST,
+        )
+
+
+async def prune(tx: Connection, limit: int) -> int:
+    """Remove vectors of models that are neither wanted nor current, at most so many; returns how many."""
+    old = await tx.fetchval("select id from memory_models where not wanted and not current order by id limit 1")
+    if old is None:
+        return 0
+    await tx.execute(f"drop index if exists memory_vectors_near_{int(old)}")
+    rows = await tx.fetch(
+        """delete from memory_vectors where (memory_id, model) in (
+             select memory_id, model from memory_vectors where model = $1 limit $2) returning 1""",
+        old,
+        limit,
+    )
+    if not rows:
+        await tx.execute("delete from memory_models where id = $1", old)
+    return len(rows)
+
+
+async def progress(conn: Connection) -> Progress | None:
+    """How far the vectors are, for people; None while none are made."""
+    row = await conn.fetchrow("select id, name from memory_models where wanted")
+    if row is None:
+        return None
+    found = await current(conn)
+    done = await conn.fetchval("select count(*) from memory_vectors where model = $1", row["id"], timeout=LONGEST)
+    return Progress(row["name"], found.name if found else None, done, await left(conn, 2**31))
+
+
+async def _speak_vectors(tx: Connection) -> None:
+    """Send and read vectors as binary, on this connection."""
+    schema = await tx.fetchval(
+        "select n.nspname from pg_type t join pg_namespace n on n.oid = t.typnamespace where t.typname = 'halfvec'"
+    )
+    await register_vector(cast("asyncpg.Connection", tx), schema=schema)
