@@ -91,9 +91,9 @@ async def test_a_token_reaches_its_own_agents_rows_and_nothing_else(web: Web, sc
             await web.client.delete(place, headers=a),
             await web.client.post("/api/memory", json={"text": "no", "supersedes": id}, headers=a),
         ]
-        assert [error(answer) for answer in answers] == [
-            (unknown[0], unknown[1].replace("987654", str(id)))
-        ] * len(answers)
+        assert [error(answer) for answer in answers] == [(unknown[0], unknown[1].replace("987654", str(id)))] * len(
+            answers
+        )
         assert (await web.client.post(f"{place}/restore", headers=a)).status_code == 404
     for field in ("bootstrap", "context"):
         told = (
@@ -104,7 +104,9 @@ async def test_a_token_reaches_its_own_agents_rows_and_nothing_else(web: Web, sc
         assert "otter" in told.text
         assert "walnut" not in told.text
         assert "zebra" not in told.text
-    assert (await web.client.post("/api/memory/search", json={"query": "x", "agent": "b"}, headers=a)).status_code == 403
+    assert (
+        await web.client.post("/api/memory/search", json={"query": "x", "agent": "b"}, headers=a)
+    ).status_code == 403
     async with web.backend.database.connection() as conn:
         untouched = [await memories.get(conn, web.backend.owner.id, id) for id in (theirs["id"], own)]
     assert [(row.text, row.forgotten_at, row.superseded_at) for row in untouched if row] == [
@@ -119,7 +121,10 @@ async def test_a_token_that_is_shared_with_reads_the_owners_rows_and_cannot_chan
     await remember(web, await agent(web, "b"), "b sells walnuts")
     await remember(web, a, "a likes walnuts")
 
-    assert set(await found(web, a, "walnuts", include_untrusted=True)) == {"Anna's allergy is walnuts", "a likes walnuts"}
+    assert set(await found(web, a, "walnuts", include_untrusted=True)) == {
+        "Anna's allergy is walnuts",
+        "a likes walnuts",
+    }
     assert (await web.client.get(f"/api/memory/{own}", headers=a)).json()["memory"]["trust"] == "owner"
     assert (await web.client.get(f"/api/memory/{hidden}", headers=a)).status_code == 404
     for answer in (

@@ -109,8 +109,7 @@ class Remembering:
 
     async def get(self, id: MemoryId) -> Memory:
         """By its number; raises `Refused` if there is none that is remembered."""
-<<<<<<< HEAD
-        memory = await memories.get(self.tx, self.principal, id)
+        memory = await memories.get(self.tx, self.principal, id) if id <= MOST_IDS else None
         if memory is None or memory.forgotten_at is not None or not self.reach.shows(memory):
             raise Unknown(f"There is no memory {id}; search for it, and take the id that is found.")
         return memory
@@ -120,11 +119,6 @@ class Remembering:
         memory = await self.get(id)
         if not self.reach.changes(memory):
             raise Refused(f"Memory {id} is the owner's; you can read it, not change it.")
-=======
-        memory = await memories.get(self.tx, self.principal, id) if id <= MOST_IDS else None
-        if memory is None or memory.forgotten_at is not None:
-            raise Refused(f"There is no memory {id}; search for it, and take the id that is found.")
->>>>>>> main
         return memory
 
     async def _replaced(self, old: Memory, new: Memory) -> bool:
