@@ -57,6 +57,7 @@ def build_backend(parts: Parts, local_token: str) -> "Backend":
         public_url=public and page_url(public, name),
         pairing=Pairing(database, decided),
         unsettled=unsettled,
+        embedder=parts.embedders.embedder,
         beat=parts.heartbeat.beat,
         triggers=Triggers(
             database,

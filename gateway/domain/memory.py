@@ -2,7 +2,7 @@
 
 import hashlib
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -133,6 +133,49 @@ class Filter:
     at_most: Label = Label.KNOWN
     pinned: bool | None = None
     superseded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Which rows somebody may see and change: those of `agent`, or with None all.
+
+    `shared`: sees the owner's as well, but for what is untrusted. What a program remembers, nobody else trusts.
+    """
+
+    agent: str | None = None
+    shared: bool = False
+
+    @property
+    def everything(self) -> bool:
+        """Whether it is the owner's."""
+        return self.agent is None
+
+    def shows(self, memory: Memory) -> bool:
+        """Whether the row may be seen."""
+        return self.changes(memory) or (self.shared and memory.agent == DEFAULT_AGENT and memory.label <= Label.KNOWN)
+
+    def changes(self, memory: Memory) -> bool:
+        """Whether the row may be forgotten."""
+        return self.everything or memory.agent == self.agent
+
+    def rewords(self, memory: Memory) -> bool:
+        """Whether its words may be others, under the label that it has."""
+        return self.everything or (memory.agent == self.agent and memory.label is Label.UNTRUSTED)
+
+    def filters(self, which: Filter) -> tuple[Filter, ...]:
+        """The filters whose rows together are what may be seen of `which`."""
+        if self.everything:
+            return (which,)
+        own = replace(which, agent=self.agent, at_most=Label.UNTRUSTED)
+        owners = replace(which, agent=DEFAULT_AGENT, at_most=min(which.at_most, Label.KNOWN))
+        return (own, owners) if self.shared else (own,)
+
+    def written(self, new: NewMemory) -> NewMemory:
+        """As it is stored."""
+        return new if self.agent is None else replace(new, agent=self.agent, label=Label.UNTRUSTED)
+
+
+EVERYTHING = Reach()
 
 
 @dataclass(frozen=True, slots=True)

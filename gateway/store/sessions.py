@@ -71,6 +71,11 @@ async def label(conn: Connection, session: SessionId) -> Label:
     return Label(await conn.fetchval("select label from sessions where id = $1", session))
 
 
+async def agent(conn: Connection, session: SessionId) -> str:
+    """Whose conversation it is: the owner's agent, or a program's."""
+    return str(await conn.fetchval("select agent from sessions where id = $1", session))
+
+
 async def label_at_work(conn: Connection, principal: PrincipalId) -> Label:
     """The highest label of the principal's sessions in which a task runs now: what one of them says may carry it."""
     return Label(

@@ -10,6 +10,7 @@ from gateway.agent.memory.search import MemorySearch
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId
+from gateway.domain.memory import EVERYTHING, Reach
 from gateway.domain.principals import Role
 from gateway.domain.tools import AnyTool, Caller, ToolFailed
 from gateway.store.pool import Connection
@@ -74,6 +75,7 @@ class PrincipalContext:
     clock: Clock
     zone: Callable[[], str | None]
     search: MemorySearch | None = None
+    reach: Reach = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)

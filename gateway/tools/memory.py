@@ -116,6 +116,7 @@ class _Memory:
             filter=self._filter(arguments, at_most),
             k=arguments.limit,
             session=caller.session,
+            reach=context.reach,
         )
         return _answered(found)
 
@@ -154,7 +155,8 @@ class _Memory:
     async def remember(self, arguments: RememberArguments, caller: Caller) -> Labelled:
         async def store(own: Remembering) -> Labelled:
             sources = await messages.open_questions(own.tx, caller.session)
-            memory, new = await own.remember(_new(arguments, caller, sources))
+            new_memory = _new(arguments, caller, sources, apart=not own.reach.everything)
+            memory, new = await own.remember(new_memory)
             return Labelled({"id": memory.id, "new": new, "seen_count": memory.seen_count}, Label.OWNER)
 
         return await self._changed(store)
@@ -183,8 +185,8 @@ class _Memory:
         return Change(f"{what} {id}: {old.text}", hashlib.sha256(old.text.encode()).hexdigest())
 
     async def _changed(self, work: Callable[[Remembering], Awaitable[Result]]) -> Result:
-        principal = self._there().principal
-        return await self._done(lambda tx: work(Remembering(tx, principal)))
+        context = self._there()
+        return await self._done(lambda tx: work(Remembering(tx, context.principal, context.reach)))
 
     async def _done(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
         try:
@@ -198,7 +200,8 @@ class _Memory:
         return self.context
 
 
-def _new(arguments: RememberArguments, caller: Caller, sources: Sequence[MessageId]) -> NewMemory:
+def _new(arguments: RememberArguments, caller: Caller, sources: Sequence[MessageId], *, apart: bool) -> NewMemory:
+    """What to remember; `apart`: a program asks, in none of the conversations here."""
     return NewMemory(
         arguments.content,
         arguments.category or Category.CONTEXT,
@@ -206,7 +209,7 @@ def _new(arguments: RememberArguments, caller: Caller, sources: Sequence[Message
         arguments.tags or (),
         label=caller.label,
         origin=ORIGIN,
-        session=caller.session,
+        session=None if apart else caller.session,
         sources=tuple(sources),
         supersedes=None if arguments.supersedes is None else MemoryId(arguments.supersedes),
     )
@@ -224,8 +227,8 @@ def _answered(found: Found) -> Labelled:
 
 
 async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Labelled:
-    memory = await Remembering(tx, context.principal).get(id)
-    learned = await memories.sources(tx, context.principal, id)
+    memory = await Remembering(tx, context.principal, context.reach).get(id)
+    learned = await memories.sources(tx, context.principal, id) if context.reach.changes(memory) else []
     told: list[Json] = [
         {"when": _minute(source.sent_at), "who": source.kind, "text": source.text[:LONGEST_SOURCE]}
         for source in learned[:SOURCES]
@@ -238,7 +241,11 @@ async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Lab
 
 
 async def _listed(tx: Connection, context: PrincipalContext, which: Filter) -> Labelled:
-    rows = await memories.listed(tx, context.principal, which, MOST_RESULTS, weightiest=True)
+    lists = [
+        await memories.listed(tx, context.principal, part, MOST_RESULTS, weightiest=True)
+        for part in context.reach.filters(which)
+    ]
+    rows = [memory for rows in lists for memory in rows][:MOST_RESULTS]
     shown: list[Json] = [_row(memory) | {"importance": memory.importance} for memory in rows]
     return Labelled({"memories": shown}, _highest(rows))
 

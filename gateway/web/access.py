@@ -8,6 +8,7 @@ from typing import Literal
 from fastapi import Request
 
 from gateway.domain.inbound import LOCAL, Sender
+from gateway.domain.memory import EVERYTHING, Reach
 from gateway.domain.scopes import Scope, permits
 from gateway.store.people import tokens
 from gateway.store.people.tokens import LiveToken
@@ -39,6 +40,14 @@ class Caller:
     def source(self) -> str | None:
         """The only source it may trigger for; None for any."""
         return self.session.source if self.session else None
+
+    @property
+    def reach(self) -> Reach:
+        """What it may see and change of the memory: the owner's page and terminal all, a token its agent's rows."""
+        if self.session is None or self.session.kind == "cookie":
+            return EVERYTHING
+        shared = self.session.shared or Scope.ADMIN in self.scopes
+        return Reach(self.session.agent or f"token {self.session.id}", shared=shared)
 
     @property
     def as_owner(self) -> bool:

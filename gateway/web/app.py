@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from gateway.web import api, login, screens
+from gateway.web import api, login, mcp, screens
 from gateway.web.backend import Backend
 from gateway.web.connections import Connections
 from gateway.web.errors import handle_errors
@@ -26,6 +26,7 @@ from gateway.web.site import Site
 from gateway.web.thread import Thread
 from gateway.web.throttle import RateLimiter, Throttle
 from gateway.web.topics import Topics
+from gateway.web.v1 import embeddings
 from gateway.web.v1 import routes as v1
 
 TRIGGERS = 60
@@ -43,7 +44,10 @@ def build_app(backend: Backend) -> FastAPI:
     )
     app.state.site = site
     handle_errors(app)
-    pages, programs = (*(screen.router for screen in shown), login.router), (*api.discover(), v1.router)
+    pages, programs = (
+        (*(screen.router for screen in shown), login.router),
+        (*api.discover(), v1.router, embeddings.router, mcp.router),
+    )
     for router in pages:
         app.include_router(router, include_in_schema=False)
     for router in programs:

@@ -4,10 +4,11 @@ import json
 from functools import cached_property
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from gateway.web.accept import KEY
+from gateway.web.bodies import validated
 from gateway.web.errors import Refused
 from gateway.workspace.workflows import SOURCE
 
@@ -41,12 +42,10 @@ class Trigger(BaseModel):
 
 def parse(body: bytes) -> Trigger:
     """Parse a request body; raises `Refused`, naming the invalid field."""
+    trigger = validated(Trigger, body)
     try:
-        trigger = Trigger.model_validate(json.loads(body))
         # JSON of a depth that can just be read may be too deep to be written again.
         _ = trigger.content
-    except ValidationError as error:
-        raise _refused(error.errors(include_url=False, include_context=False, include_input=False)[0]) from None
     except (ValueError, RecursionError):
         raise Refused(400, "invalid_request", "The body is not valid JSON.") from None
     return trigger
@@ -58,11 +57,3 @@ def text_of(body: bytes) -> str:
         return body.decode()
     except UnicodeDecodeError:
         raise Refused(400, "invalid_request", "The body is not text in UTF-8.") from None
-
-
-def _refused(problem: ErrorDetails) -> Refused:
-    param = ".".join(map(str, problem["loc"])) or None
-    if problem["type"] == "extra_forbidden":
-        message = f"{param} is unknown; known are {', '.join(Trigger.model_fields)}."
-        return Refused(400, "unknown_parameter", message, param=param)
-    return Refused(400, "invalid_request", f"{param or 'The request'}: {problem['msg']}", param=param)

@@ -60,7 +60,7 @@ async def test_the_document_is_whole(web: Web) -> None:
 async def test_every_route_of_programs_is_listed_with_the_credential_it_requires(web: Web) -> None:
     listed = {(method, path): operation["security"] for method, path, operation in operations(await document_of(web))}
     for method, path in routes(web):
-        if path.startswith(("/api/", "/v1/", "/trigger", "/metrics")):
+        if path.startswith(("/api/", "/v1/", "/trigger", "/metrics", "/mcp")):
             assert listed.pop((method, path)) == [{"bearer": []}], (method, path)
     assert listed == {("GET", "/health"): [], ("POST", "/webhook/{name}"): []}
 

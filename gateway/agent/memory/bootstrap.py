@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from gateway.domain.ids import PrincipalId, SessionId
-from gateway.domain.memory import Memory
+from gateway.domain.memory import DEFAULT_AGENT, EVERYTHING, Filter, Memory, Reach
 from gateway.domain.principals import Label
 from gateway.memory.wording import Bootstrap, LastSession, bootstrap
 from gateway.store.memory import standing
@@ -28,6 +28,7 @@ async def bootstrap_context(
     always_include_tags: Collection[str] = ALWAYS,
     recency_bias: float = 0.3,
     at_most: Label = Label.KNOWN,
+    reach: Reach = EVERYTHING,
 ) -> Bootstrap:
     """What was known at `as_of`, but for what was forgotten or replaced since; a token counts as four characters.
 
@@ -35,8 +36,12 @@ async def bootstrap_context(
     `always_include_tags` are tags or categories. Nothing trusted less than `at_most` is in it. `session` is the one
     that it is for.
     """
-    last = await standing.last_chat(conn, principal, session, as_of, at_most) if include_last_session else None
-    found = await standing.candidates(conn, principal, as_of, always_include_tags, at_most)
+    last, found = None, list[Memory]()
+    for part in reach.filters(Filter(agent=DEFAULT_AGENT, at_most=at_most)):
+        whose, trusted = part.agent or DEFAULT_AGENT, part.at_most
+        if include_last_session and last is None:
+            last = await standing.last_chat(conn, principal, session, as_of, trusted, whose)
+        found += await standing.candidates(conn, principal, as_of, always_include_tags, trusted, whose)
     ranked = sorted(found, key=lambda memory: (-_weight(memory, as_of, recency_bias), -memory.id))
     chosen = _chosen(ranked, top_memories, frozenset(always_include_tags))
     before = None if last is None else LastSession(last.ended_at, last.text, last.label)

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from gateway.domain.ids import MemoryId, PrincipalId
-from gateway.domain.memory import AlreadyRemembered, Kind, Memory, NewMemory
+from gateway.domain.memory import EVERYTHING, AlreadyRemembered, Category, Kind, Memory, NewMemory, Reach
 from gateway.domain.texts import one_line
 from gateway.store.memory import memories
 from gateway.store.pool import Connection
@@ -19,20 +19,25 @@ class Refused(Exception):
     """What cannot be done; the text says what would work."""
 
 
+class Unknown(Refused):
+    """There is no such row, or none for who asks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Remembering:
-    """The memories of one principal, in the caller's transaction."""
+    """The memories of one principal, as far as `reach` goes, in the caller's transaction."""
 
     tx: Connection
     principal: PrincipalId
+    reach: Reach = EVERYTHING
 
     async def remember(self, new: NewMemory) -> tuple[Memory, bool]:
         """The memory, and whether it is new: the same text again returns the one that is there, seen once more.
 
         What it supersedes stays, with a reference to it, and is found only when asked for. Raises `Refused`.
         """
-        new = checked(new)
-        old = None if new.supersedes is None else await self.get(new.supersedes)
+        new = self.reach.written(checked(new))
+        old = None if new.supersedes is None else await self._own(new.supersedes)
         memory, is_new = await memories.add(self.tx, self.principal, replace(new, supersedes=None))
         if old is not None and old.id != memory.id and not await self._replaced(old, memory):
             raise Refused(f"Memory {old.id} cannot be replaced by this: it is no fact in force, or trusted more.")
@@ -40,19 +45,58 @@ class Remembering:
 
     async def forget(self, id: MemoryId) -> Memory:
         """What it was; it can be restored. Raises `Refused`."""
-        memory = await self.get(id)
+        memory = await self._own(id)
         await memories.forget(self.tx, self.principal, id)
         return memory
 
     async def restore(self, id: MemoryId) -> Memory:
         """Undo a `forget`; raises `Refused`."""
+        forgotten = await memories.get(self.tx, self.principal, id)
+        if forgotten is None or not self.reach.changes(forgotten):
+            raise Unknown(f"There is no forgotten memory {id}.")
         try:
             done = id <= MOST_IDS and await memories.restore(self.tx, self.principal, id)
         except AlreadyRemembered as known:
             raise Refused(f"{known}.") from known
         if not done:
-            raise Refused(f"There is no forgotten memory {id}.")
+            raise Unknown(f"There is no forgotten memory {id}.")
         return await self.get(id)
+
+    async def edit(
+        self,
+        id: MemoryId,
+        *,
+        text: str | None = None,
+        category: Category | None = None,
+        importance: float | None = None,
+        tags: tuple[str, ...] | None = None,
+        pinned: bool | None = None,
+    ) -> Memory:
+        """Change what is given; raises `Refused`."""
+        old = await self._own(id)
+        if old.kind not in (Kind.MEMORY, Kind.SUMMARY) or not self.reach.rewords(old):
+            raise Refused(f"Memory {id} cannot be changed: it is no memory or summary, or not yours alone.")
+        new = checked(
+            NewMemory(
+                old.text if text is None else text,
+                importance=old.importance if importance is None else importance,
+                tags=old.tags if tags is None else tags,
+            )
+        )
+        try:
+            changed = await memories.edit(
+                self.tx,
+                self.principal,
+                id,
+                text=None if text is None else new.text,
+                category=category,
+                importance=importance,
+                tags=None if tags is None else new.tags,
+                pinned=pinned,
+            )
+        except AlreadyRemembered as known:
+            raise Refused(f"{known}.") from known
+        return changed or old
 
     async def pin(self, id: MemoryId, *, pinned: bool) -> Memory:
         """Told in every new session, or no more; raises `Refused`."""
@@ -66,8 +110,15 @@ class Remembering:
     async def get(self, id: MemoryId) -> Memory:
         """By its number; raises `Refused` if there is none that is remembered."""
         memory = await memories.get(self.tx, self.principal, id) if id <= MOST_IDS else None
-        if memory is None or memory.forgotten_at is not None:
-            raise Refused(f"There is no memory {id}; search for it, and take the id that is found.")
+        if memory is None or memory.forgotten_at is not None or not self.reach.shows(memory):
+            raise Unknown(f"There is no memory {id}; search for it, and take the id that is found.")
+        return memory
+
+    async def _own(self, id: MemoryId) -> Memory:
+        """One that may be changed; raises `Refused`."""
+        memory = await self.get(id)
+        if not self.reach.changes(memory):
+            raise Refused(f"Memory {id} is the owner's; you can read it, not change it.")
         return memory
 
     async def _replaced(self, old: Memory, new: Memory) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from gateway.domain.embedding import Embedder, EmbeddingUnavailable, Vector
 from gateway.domain.ids import PrincipalId, SessionId
-from gateway.domain.memory import Filter, Found, Kind, Mode, Scope
+from gateway.domain.memory import EVERYTHING, Filter, Found, Kind, Mode, Reach, Scope
 from gateway.memory.lexemes import lexemes
 from gateway.store.memory import search, turns
 from gateway.store.memory.search import Ranked, WrongDimension
@@ -47,6 +47,7 @@ class MemorySearch:
         filter: Filter = KNOWN,
         k: int = 8,
         session: SessionId | None = None,
+        reach: Reach = EVERYTHING,
     ) -> Found:
         """The `k` best; rows trusted less than `filter.at_most` are counted instead of shown.
 
@@ -56,10 +57,10 @@ class MemorySearch:
         query = await self._query(text, mode)
         await self.database.run(lambda tx: turns.index_new(tx, principal, NEWEST))
         try:
-            ranked = await self._ranked(principal, query, scope, filter, k, session)
+            ranked = await self._within(reach, principal, query, scope, filter, k, session)
         except WrongDimension as error:
             query = _by_words(query.words or lexemes(text), str(error))
-            ranked = await self._ranked(principal, query, scope, filter, k, session)
+            ranked = await self._within(reach, principal, query, scope, filter, k, session)
         return Found(ranked.hits, query.mode, ranked.weak, ranked.left_out, query.note)
 
     async def _query(self, text: str, mode: Mode) -> Query:
@@ -75,6 +76,23 @@ class MemorySearch:
         if mode is Mode.SEMANTIC:
             return Query((), mode, vector, embedder.name)
         return Query(words, Mode.HYBRID, vector, embedder.name)
+
+    async def _within(
+        self,
+        reach: Reach,
+        principal: PrincipalId,
+        query: Query,
+        scope: Scope,
+        filter: Filter,
+        k: int,
+        session: SessionId | None,
+    ) -> Ranked:
+        """The best of what `reach` shows."""
+        parts = [await self._ranked(principal, query, scope, each, k, session) for each in reach.filters(filter)]
+        if len(parts) == 1:
+            return parts[0]
+        best = sorted((hit for part in parts for hit in part.hits), key=lambda hit: -hit.score)
+        return Ranked(tuple(best[:k]), 0)
 
     async def _ranked(
         self, principal: PrincipalId, query: Query, scope: Scope, filter: Filter, k: int, session: SessionId | None

@@ -34,6 +34,7 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class _Ended:
     session: SessionId
+    agent: str
     label: Label
     what: Cut
 
@@ -75,13 +76,13 @@ class Summarise:
                 case _:
                     return None
             rows = await attachments.joined(conn, await messages.transcript(conn, session))
-            label = await sessions.label(conn, session)
+            label, agent = await sessions.label(conn, session), await sessions.agent(conn, session)
         previous = next((row for row in rows if row.kind == "summary"), None)
         covered = tuple(row for row in rows if row.kind != "summary")
         questions = sum(row.kind == "user" for row in covered)
         if not covered or (previous is None and questions < FEWEST_QUESTIONS):
             return None
-        return _Ended(session, label, Cut(previous, covered))
+        return _Ended(session, agent, label, Cut(previous, covered))
 
     async def _asked(self, run: Claim, what: Cut) -> Reply | None:
         model = self._services.cheap_model()
@@ -111,11 +112,19 @@ async def _store(tx: Connection, run: Claim, ended: _Ended, sections: Sections) 
             Category.FACT,
             label=ended.label,
             origin=ORIGIN,
+            agent=ended.agent,
             session=ended.session,
             sources=ended.what.spoken,
         )
         await memories.add(tx, run.principal_id, new)
-    summary = NewMemory(recap(sections), label=ended.label, origin=ORIGIN, session=ended.session, kind=Kind.SUMMARY)
+    summary = NewMemory(
+        recap(sections),
+        label=ended.label,
+        origin=ORIGIN,
+        agent=ended.agent,
+        session=ended.session,
+        kind=Kind.SUMMARY,
+    )
     await memories.add(tx, run.principal_id, summary)
     log.info("session.summarised", session_id=str(ended.session))
 

@@ -72,17 +72,26 @@ class _Batch:
 class ImportWriter:
     """Stores for one principal and agent. With `own` the person's own words count as theirs, else all is `known`.
 
+    Nothing of it is trusted more than `at_best`.
     A dry run reads what is there and counts, and changes nothing.
     """
 
     def __init__(
-        self, database: Database, principal: PrincipalId, agent: str, now: datetime, *, own: bool, dry_run: bool
+        self,
+        database: Database,
+        principal: PrincipalId,
+        agent: str,
+        now: datetime,
+        *,
+        own: bool,
+        dry_run: bool,
+        at_best: Label = Label.OWNER,
     ) -> None:
         self._database = database
         self._principal = principal
         self._agent = agent
         self._now = now
-        self._label = Label.OWNER if own else Label.KNOWN
+        self._label = max(at_best, Label.OWNER if own else Label.KNOWN)
         self._dry_run = dry_run
         self._begun: set[bytes] = set()
         """What this run has stored, or in a dry run would have; the database knows of nothing then."""
@@ -95,7 +104,7 @@ class ImportWriter:
             for record in records:
                 if isinstance(record, ImportedSession):
                     at = record.started_at or self._now
-                    conversation = _Conversation(record, _key(source, "session", record.key), at)
+                    conversation = _Conversation(record, session_key(source, record.key), at)
                 elif isinstance(record, ImportedMessage):
                     self._take_message(batch, conversation, record)
                 else:
@@ -132,7 +141,7 @@ class ImportWriter:
         conversation.last_at = message.at or conversation.last_at
         own_key = message.key if len(message.key) <= LONGEST_KEY else _key(message.key).hex()
         key = storable(own_key) or _content_key(message, conversation.untimed)
-        label = self._label if message.role == "user" else Label.KNOWN
+        label = self._label if message.role == "user" else max(self._label, Label.KNOWN)
         _, rows = batch.said.setdefault(conversation.key, (conversation, {}))
         rows.setdefault(key, ImportedRow(key, message.role, text, conversation.last_at, label))
         batch.grow(text)
@@ -227,6 +236,11 @@ class ImportWriter:
             key, place = conversation.key, conversation.session.place
             await imports.note(tx, self._principal, self._agent, key, source, place, session=session)
         await imports.append(tx, session, self._principal, f"{ORIGIN}{source}", fresh)
+
+
+def session_key(source: str, key: str) -> bytes:
+    """How a conversation of a source is noted."""
+    return _key(source, "session", key)
 
 
 def _key(*parts: str) -> bytes:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gateway.domain.ids import PrincipalId, SessionId
-from gateway.domain.memory import Memory
+from gateway.domain.memory import DEFAULT_AGENT, Memory
 from gateway.domain.principals import Label
 from gateway.store.memory.memories import memory_of
 from gateway.store.pool import Connection
@@ -16,7 +16,7 @@ ENOUGH = 100
 _CANDIDATES = """
 with live as not materialized (
   select * from memories
-  where principal_id = $1 and kind = 'memory' and superseded_at is null and forgotten_at is null and agent = 'default'
+  where principal_id = $1 and kind = 'memory' and superseded_at is null and forgotten_at is null and agent = $6
     and created_at <= $2 and label <= $3 and (valid_to is null or valid_to > $2)
 ), chosen as (
   (select id from live order by importance desc, id desc limit $5)
@@ -39,14 +39,19 @@ class LastChat:
 
 
 async def last_chat(
-    conn: Connection, principal: PrincipalId, session: SessionId | None, as_of: datetime, at_most: Label
+    conn: Connection,
+    principal: PrincipalId,
+    session: SessionId | None,
+    as_of: datetime,
+    at_most: Label,
+    agent: str = DEFAULT_AGENT,
 ) -> LastChat | None:
     """The newest that had ended by then, but this session, with its summary of then or its last three messages."""
     row = await conn.fetchrow(
         """with last as (
              select id, ended_at, label from sessions
              where principal_id = $1 and chat and ended_at <= $3 and id is distinct from $2 and label <= $4
-               and agent = 'default'
+               and agent = $6
              order by ended_at desc limit 1),
            newest as (
              select * from memories where principal_id = $1 and kind = 'summary' order by id desc limit $5),
@@ -64,12 +69,18 @@ async def last_chat(
         as_of,
         at_most,
         ENOUGH,
+        agent,
     )
     return LastChat(**{**row, "label": Label(row["label"])}) if row else None
 
 
 async def candidates(
-    conn: Connection, principal: PrincipalId, as_of: datetime, tags: Collection[str], at_most: Label
+    conn: Connection,
+    principal: PrincipalId,
+    as_of: datetime,
+    tags: Collection[str],
+    at_most: Label,
+    agent: str = DEFAULT_AGENT,
 ) -> list[Memory]:
     """The important, the new, those that are pinned or preferences, and those with one of these tags or categories."""
     rows = await conn.fetch(
@@ -79,5 +90,6 @@ async def candidates(
         at_most,
         [tag for tag in tags if tag not in ("core", "preference")],
         ENOUGH,
+        agent,
     )
     return [memory_of(row) for row in rows]

@@ -12,6 +12,7 @@ import asyncpg
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
+from gateway.domain.memory import DEFAULT_AGENT
 from gateway.domain.scopes import Scope
 from gateway.store.people import revocation
 from gateway.store.people.revocation import Ended
@@ -42,6 +43,10 @@ class TokenRow:
     """It may trigger for this source and for no other."""
     as_owner: bool = False
     """What it sends counts as said by the owner."""
+    agent: str | None = None
+    """Whose rows of memory are its own; None for a browser session."""
+    shared: bool = False
+    """It may read the owner's memory, too."""
 
     def valid(self, now: datetime) -> bool:
         """Not expired; a browser session also ends when nobody uses it."""
@@ -62,7 +67,7 @@ class LiveToken(TokenRow):
 
 
 _LIVE = """
-select t.*, t.scopes || p.role || p.identities
+select t.*, t.scopes || p.role || p.identities || case when t.shared then '{shared}'::text[] else '{}' end
   || array(select 'paired ' || id from pairings where principal_id = p.id and state = 'approved') as grounds
 from api_tokens t join principals p on p.id = t.principal_id where revoked_at is null"""
 
@@ -85,11 +90,21 @@ async def create(
     *,
     source: str | None = None,
     as_owner: bool = False,
+    agent: str | None = None,
+    shared: bool = False,
 ) -> tuple[TokenRow, str]:
-    """A new bearer token and its plain text, which nothing can tell again; raises `OwnerMustAct` for a taken name."""
+    """A new bearer token and its plain text, which nothing can tell again; raises `OwnerMustAct` for a taken name.
+
+    `agent` is its name unless it is given.
+    """
+    if agent == DEFAULT_AGENT:
+        raise OwnerMustAct(f"{agent} is your own agent; give the token's agent another name")
     plain = fresh()
     held = [Scope(scope) for scope in scopes]
-    row = await _insert(database, principal, name, "bearer", plain, held, None, source, as_owner=as_owner)
+    named = agent or (f"token {name}" if name == DEFAULT_AGENT else name)
+    row = await _insert(
+        database, principal, name, "bearer", plain, held, None, source, named, as_owner=as_owner, shared=shared
+    )
     return row, plain
 
 
@@ -109,13 +124,16 @@ async def _insert(
     scopes: list[Scope],
     expires_at: datetime | None,
     source: str | None = None,
+    agent: str | None = None,
     *,
     as_owner: bool,
+    shared: bool = False,
 ) -> TokenRow:
     async with database.connection() as conn:
         row = await conn.fetchrow(
-            """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at, source, as_owner)
-               values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+            """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at, source, as_owner,
+                                       agent, shared)
+               values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
                on conflict (name) where kind = 'bearer' and revoked_at is null do nothing returning *""",
             uuid4(),
             principal,
@@ -126,6 +144,8 @@ async def _insert(
             expires_at,
             source,
             as_owner,
+            agent,
+            shared,
         )
     if row is None:
         raise OwnerMustAct(f"there is a token named {name} already; choose another name or revoke it first")

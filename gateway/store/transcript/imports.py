@@ -111,6 +111,11 @@ async def start(tx: Connection, principal: PrincipalId, agent: str, at: datetime
     return session
 
 
+async def end(tx: Connection, session: SessionId) -> None:
+    """Say that it is over: the next one of its agent is told of it."""
+    await tx.execute("update sessions set chat = true where id = $1", session)
+
+
 async def append(
     tx: Connection, session: SessionId, principal: PrincipalId, origin: str, rows: Sequence[ImportedRow]
 ) -> None:

@@ -1,0 +1,373 @@
+"""The memory for other programs: what each of them may see and change is its token's reach."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, TypeVar
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.agent.memory.bootstrap import ALWAYS, bootstrap_context
+from gateway.agent.memory.recall import LEAST_WORDS, ROWS, TOKENS
+from gateway.agent.memory.remember import Refused as NotDone
+from gateway.agent.memory.remember import Remembering, Unknown
+from gateway.agent.memory.search import MemorySearch
+from gateway.domain.ids import MemoryId, SessionId
+from gateway.domain.memory import Category, Filter, Hit, Kind, Memory, Mode, NewMemory
+from gateway.domain.memory import Scope as Where
+from gateway.domain.principals import Label
+from gateway.domain.scopes import Scope
+from gateway.memory.wording import Bootstrap, recalled, who
+from gateway.store.memory import memories
+from gateway.store.memory.memories import Source
+from gateway.web.access import Caller, needs
+from gateway.web.errors import Refused
+from gateway.web.fields import Moment, Name, Text
+from gateway.web.site import AtSite, Site
+
+Result = TypeVar("Result")
+
+router = APIRouter()
+Client = Annotated[Caller, Depends(needs(Scope.MEMORY))]
+Id = Annotated[int, Path(ge=1, lt=2**63)]
+Most = Annotated[int, Query(ge=1, le=200)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Search(_Body):
+    """What to look for, and where; rows of `since` ≤ time < `until`."""
+
+    query: Text
+    mode: Mode = Mode.AUTO
+    scope: Where = Where.AUTO
+    session: UUID | None = None
+    kinds: tuple[Kind, ...] = ()
+    categories: tuple[Category, ...] = ()
+    tags: tuple[Name, ...] = Field((), max_length=20)
+    agent: Name | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    max_results: int = Field(8, ge=1, le=200)
+    include_untrusted: bool = False
+    superseded: bool = False
+
+
+class New(_Body):
+    """What to remember."""
+
+    text: Text
+    category: Category = Category.CONTEXT
+    importance: float = Field(0.5, ge=0, le=1)
+    tags: tuple[Name, ...] = ()
+    pinned: bool = False
+    event_at: Moment | None = None
+    supersedes: int | None = Field(None, ge=1, lt=2**63)
+
+
+class Edit(_Body):
+    """What to change; the rest stays."""
+
+    text: Text | None = None
+    category: Category | None = None
+    importance: float | None = Field(None, ge=0, le=1)
+    tags: tuple[Name, ...] | None = None
+    pinned: bool | None = None
+
+
+class Said(_Body):
+    """What is being talked about."""
+
+    message: Text
+    bootstrap: bool = True
+    max_tokens: int = Field(2_000, ge=0, le=20_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of memory; `trust` is owner, known or untrusted."""
+
+    id: int
+    kind: Kind
+    text: str
+    category: Category | None
+    importance: float
+    tags: tuple[str, ...]
+    pinned: bool
+    trust: str
+    origin: str
+    agent: str
+    who: str
+    session: UUID | None
+    message: int | None
+    path: str | None
+    page: int | None
+    event_at: datetime | None
+    created_at: datetime
+    superseded_by: int | None
+    seen_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRow:
+    """A row that was found: `words` is its share of the query's rare words."""
+
+    memory: Row
+    score: float
+    words: float
+    cosine: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a search came to; `left_out` counts untrusted rows, `note` says why only words were compared."""
+
+    hits: list[FoundRow]
+    mode: Mode
+    weak: bool
+    left_out: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A memory with the messages it was learned from."""
+
+    memory: Row
+    sources: list[Source]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A memory; `new` is false if it was there already."""
+
+    memory: Row
+    new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A text for a prompt; "" if there is nothing to tell."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Texts for a prompt: what a session begins with, and what bears on the message."""
+
+    bootstrap: str
+    recalled: str
+
+
+@router.post("/api/memory/search")
+async def search(site: AtSite, caller: Client, asked: Search) -> Answer:
+    """Search memory; by words and meaning where there is an embedding model, else by words."""
+    if not asked.query.strip():
+        raise Refused(400, "empty_query", "query: say what to look for.", param="query")
+    if asked.since and asked.until and asked.since >= asked.until:
+        raise Refused(400, "empty_window", "since must be before until.", param="since")
+    found = await MemorySearch(site.backend.database, site.backend.embedder).find(
+        site.backend.owner.id,
+        asked.query,
+        mode=asked.mode,
+        scope=asked.scope,
+        filter=_filter(caller, asked),
+        k=asked.max_results,
+        session=SessionId(asked.session) if asked.session else None,
+        reach=caller.reach,
+    )
+    return Answer([_found(hit) for hit in found.hits], found.mode, found.weak, found.left_out, found.note)
+
+
+@router.get("/api/memory")
+async def listed(
+    site: AtSite,
+    caller: Client,
+    category: Category | None = None,
+    kind: Kind = Kind.MEMORY,
+    tag: Name | None = None,
+    pinned: bool | None = None,
+    limit: Most = 50,
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+) -> list[Row]:
+    """What is remembered, the newest first."""
+    which = Filter(
+        kinds=(kind,),
+        categories=(category,) if category else (),
+        tags=(tag,) if tag else (),
+        pinned=pinned,
+        at_most=Label.UNTRUSTED,
+    )
+    async with site.backend.database.connection() as conn:
+        found = [
+            memory
+            for part in caller.reach.filters(which)
+            for memory in await memories.listed(conn, site.backend.owner.id, part, offset + limit)
+        ]
+    found.sort(key=lambda memory: -memory.id)
+    return [_row(memory) for memory in found[offset : offset + limit]]
+
+
+@router.post("/api/memory", status_code=201)
+async def remember(site: AtSite, caller: Client, new: New) -> Stored:
+    """Remember something. What is known already is not stored twice."""
+    own = caller.reach.everything
+    memory = NewMemory(
+        new.text,
+        new.category,
+        new.importance,
+        new.tags,
+        new.pinned,
+        label=Label.OWNER if own else Label.UNTRUSTED,
+        origin="user" if own else "api",
+        event_at=new.event_at,
+        supersedes=None if new.supersedes is None else MemoryId(new.supersedes),
+    )
+    stored, is_new = await _do(site, caller, lambda memory_: memory_.remember(memory))
+    return Stored(_row(stored), is_new)
+
+
+@router.get("/api/memory/{id}")
+async def get(site: AtSite, caller: Client, id: Id) -> Learned:
+    """One row, and what it was learned from."""
+
+    async def read(own: Remembering) -> Learned:
+        memory = await own.get(MemoryId(id))
+        own_row = caller.reach.changes(memory)
+        sources = await memories.sources(own.tx, own.principal, memory.id) if own_row else []
+        return Learned(_row(memory), sources)
+
+    return await _do(site, caller, read)
+
+
+@router.patch("/api/memory/{id}")
+async def edit(site: AtSite, caller: Client, id: Id, change: Edit) -> Row:
+    """Change a memory or a summary. A correction is better remembered with `supersedes`."""
+    changed = await _do(
+        site,
+        caller,
+        lambda own: own.edit(
+            MemoryId(id),
+            text=change.text,
+            category=change.category,
+            importance=change.importance,
+            tags=change.tags,
+            pinned=change.pinned,
+        ),
+    )
+    return _row(changed)
+
+
+@router.delete("/api/memory/{id}")
+async def forget(site: AtSite, caller: Client, id: Id) -> Row:
+    """Leave a row out from now on."""
+    return _row(await _do(site, caller, lambda own: own.forget(MemoryId(id))))
+
+
+@router.post("/api/memory/{id}/restore")
+async def restore(site: AtSite, caller: Client, id: Id) -> Row:
+    """Undo a forget."""
+    return _row(await _do(site, caller, lambda own: own.restore(MemoryId(id))))
+
+
+@router.get("/api/bootstrap")
+async def bootstrap(
+    site: AtSite,
+    caller: Client,
+    max_tokens: Annotated[int, Query(ge=0, le=20_000)] = 2_000,
+    include_last_session: bool = True,
+    top_memories: Annotated[int, Query(ge=0, le=100)] = 10,
+    recency_bias: Annotated[float, Query(ge=0, le=1)] = 0.3,
+    always_include_tags: Annotated[tuple[Name, ...], Query()] = ALWAYS,
+) -> Told:
+    """What to tell an agent at the beginning of a session: the last one, and the memories that matter most."""
+    async with site.backend.database.connection() as conn:
+        told = await bootstrap_context(
+            conn,
+            site.backend.owner.id,
+            site.backend.clock.now(),
+            max_tokens=max_tokens,
+            include_last_session=include_last_session,
+            top_memories=top_memories,
+            recency_bias=recency_bias,
+            always_include_tags=always_include_tags,
+            reach=caller.reach,
+        )
+    return Told(told.text)
+
+
+@router.post("/api/context")
+async def context(site: AtSite, caller: Client, said: Said) -> Context:
+    """What an agent should know before it answers a message."""
+    if not said.message.strip():
+        raise Refused(400, "empty_message", "message: say what is being talked about.", param="message")
+    told, owner = Bootstrap(), site.backend.owner.id
+    if said.bootstrap:
+        async with site.backend.database.connection() as conn:
+            told = await bootstrap_context(
+                conn, owner, site.backend.clock.now(), max_tokens=said.max_tokens, reach=caller.reach
+            )
+    shown = {memory.id for memory in told.shown}
+    searching = MemorySearch(site.backend.database, site.backend.embedder)
+    found = await searching.find(owner, said.message, scope=Where.ALL, k=ROWS + len(shown), reach=caller.reach)
+    fitting = [hit for hit in found.hits if hit.memory.id not in shown and (hit.cosine or hit.words >= LEAST_WORDS)]
+    return Context(told.text, "" if found.weak else recalled(fitting[:ROWS], TOKENS))
+
+
+async def _do(site: Site, caller: Caller, work: Callable[[Remembering], Awaitable[Result]]) -> Result:
+    """Work on what the caller may reach, in one transaction; raises `Refused`."""
+    try:
+        return await site.backend.database.run(lambda tx: work(Remembering(tx, site.backend.owner.id, caller.reach)))
+    except Unknown as reason:
+        raise Refused(404, "not_found", str(reason)) from None
+    except NotDone as reason:
+        raise Refused(400, "not_done", str(reason)) from None
+
+
+def _filter(caller: Caller, asked: Search) -> Filter:
+    if asked.agent and not caller.reach.everything and asked.agent != caller.reach.agent:
+        message = f"This token finds what {caller.reach.agent} remembers."
+        raise Refused(403, "wrong_agent", message, param="agent", type="permission_error")
+    return Filter(
+        kinds=asked.kinds,
+        categories=asked.categories,
+        tags=tuple(tag.casefold() for tag in asked.tags),
+        agent=asked.agent,
+        since=asked.since,
+        until=asked.until,
+        at_most=Label.UNTRUSTED if asked.include_untrusted else Label.KNOWN,
+        superseded=asked.superseded,
+    )
+
+
+def _row(memory: Memory) -> Row:
+    return Row(
+        id=memory.id,
+        kind=memory.kind,
+        text=memory.text,
+        category=memory.category,
+        importance=memory.importance,
+        tags=memory.tags,
+        pinned=memory.pinned,
+        trust=memory.label.name.lower(),
+        origin=memory.origin,
+        agent=memory.agent,
+        who=who(memory),
+        session=memory.session_id,
+        message=memory.message_id,
+        path=memory.path,
+        page=memory.page,
+        event_at=memory.event_at,
+        created_at=memory.created_at,
+        superseded_by=memory.superseded_by,
+        seen_count=memory.seen_count,
+    )
+
+
+def _found(hit: Hit) -> FoundRow:
+    return FoundRow(_row(hit.memory), hit.score, hit.words, hit.cosine)

@@ -1,0 +1,107 @@
+"""The memory tools over the Model Context Protocol: streamable HTTP without sessions, one JSON answer per request."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
+
+from gateway.agent.memory.search import MemorySearch
+from gateway.agent.policy import Policy
+from gateway.agent.toolbox import Toolbox
+from gateway.domain.ids import SessionId, TaskId
+from gateway.domain.memory import Reach
+from gateway.domain.model import ToolCall
+from gateway.domain.principals import Label, Role
+from gateway.domain.scopes import Scope
+from gateway.domain.tools import Caller as Run
+from gateway.domain.tools import ToolFailed
+from gateway.tools import PrincipalContext, Services
+from gateway.tools.memory import tools
+from gateway.web.access import Caller, needs
+from gateway.web.site import AtSite, Site
+from gateway.workspace.tree import Workspace
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+LOCAL_AGENT = "mcp"
+"""Who speaks with the local token: a program that a person has set up, not the person."""
+
+router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTools:
+    """The agent's own memory tools, within the reach of a program."""
+
+    site: Site
+    reach: Reach
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """With nothing to ask a person: a program may change what is its own."""
+        backend = self.site.backend
+        context = PrincipalContext(
+            backend.owner.id,
+            Role.OWNER,
+            backend.database.run,
+            backend.clock,
+            lambda: None,
+            MemorySearch(backend.database, backend.embedder),
+            self.reach,
+        )
+        return Toolbox(tools(Services(Workspace(backend.files), context=context)), _nowhere, Policy(Label.UNTRUSTED))
+
+
+async def _nowhere(_path: str, _text: str, _label: Label) -> str:
+    """A long answer is cut; a program asks for less."""
+    raise ToolFailed("too_long", "ask for fewer rows, or for one by id")
+
+
+class _Answer(Response):
+    """Hands the request over to the official server."""
+
+    def __init__(self, own: MemoryTools) -> None:
+        super().__init__()
+        self._own = own
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        server, manager_of = await asyncio.to_thread(_loaded, self._own.toolbox)
+        manager = manager_of(server, json_response=True, stateless=True)
+        async with manager.run():
+            await manager.handle_request(scope, receive, send)
+
+
+@router.post("/mcp", responses={202: {}, 404: {}, 406: {}, 415: {}})
+async def serve(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.MEMORY))]) -> Response:
+    """Model Context Protocol: memory_search, memory_get, remember and forget."""
+    reach = Reach(LOCAL_AGENT, shared=True) if caller.reach.everything else caller.reach
+    return _Answer(MemoryTools(site, reach))
+
+
+def _loaded(toolbox: Toolbox) -> tuple["Server[Any]", Any]:
+    """The server of one request. The package takes most of a second to import, so it is at the first one."""
+    from mcp import types
+    from mcp.server.lowlevel import Server
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    async def list_tools(_context: object, _params: object) -> types.ListToolsResult:
+        found = [
+            types.Tool(name=spec.name, description=spec.description, input_schema=dict(spec.parameters))
+            for spec in toolbox.specs
+        ]
+        return types.ListToolsResult(tools=found)
+
+    async def call_tool(_context: object, params: types.CallToolRequestParams) -> types.CallToolResult:
+        call = ToolCall(str(uuid4()), params.name, json.dumps(params.arguments or {}))
+        outcome = await toolbox.run(call, Run(TaskId(uuid4()), 0, SessionId(uuid4()), None, Label.UNTRUSTED))
+        return types.CallToolResult(content=[types.TextContent(text=outcome.text)], is_error=outcome.failed)
+
+    server = Server("supaclaw", on_list_tools=list_tools, on_call_tool=call_tool)
+    return server, StreamableHTTPSessionManager

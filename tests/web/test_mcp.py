@@ -1,0 +1,100 @@
+"""The memory over the Model Context Protocol, asked by its official client."""
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from mcp import ClientSession, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.web.conftest import BEARER, LOCAL_TOKEN, Web
+from tests.web.test_memory_api import Headers, agent, owners, remember
+
+TOOLS = ["memory_search", "memory_get", "remember", "forget"]
+
+
+@asynccontextmanager
+async def over_http(web: Web, headers: Headers) -> AsyncIterator[ClientSession]:
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as client,
+        streamable_http_client(f"{web.url}/mcp", http_client=client) as streams,
+        ClientSession(streams[0], streams[1]) as session,
+    ):
+        await session.initialize()
+        yield session
+
+
+@asynccontextmanager
+async def over_stdio(web: Web, token: str, data: Path) -> AsyncIterator[ClientSession]:
+    environment = {**os.environ, "SUPACLAW_TOKEN": token, "SUPACLAW_DATA": str(data)}
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "gateway", "mcp-serve", "--url", web.url], env=environment
+    )
+    async with stdio_client(server) as streams, ClientSession(streams[0], streams[1]) as session:
+        await session.initialize()
+        yield session
+
+
+async def call(session: ClientSession, name: str, **arguments: object) -> tuple[bool, Any]:
+    result = await session.call_tool(name, arguments)
+    return bool(result.is_error), json.loads(result.content[0].text)
+
+
+async def test_the_tools_work_over_http_within_the_tokens_reach(web: Web) -> None:
+    a, b = await agent(web, "a"), await agent(web, "b")
+    theirs, own = await remember(web, b, "Zebras of b"), await owners(web, "Zebras of the house")
+    async with over_http(web, a) as session:
+        assert [tool.name for tool in (await session.list_tools()).tools] == TOOLS
+        _, stored = await call(session, "remember", content="Zebras of a", category="fact")
+        _, found = await call(session, "memory_search", query="zebras", include_untrusted=True)
+        assert [row["text"] for row in found["memories"]] == ["Zebras of a"]
+        _, read = await call(session, "memory_get", id=stored["id"])
+        assert read["text"] == "Zebras of a"
+        _, listed = await call(session, "memory_get", category="fact")
+        assert [row["id"] for row in listed["memories"]] == [stored["id"]]
+        for id in (theirs["id"], own):
+            for name, arguments in (
+                ("memory_get", {"id": id}),
+                ("forget", {"id": id}),
+                ("remember", {"content": "no zebras", "supersedes": id}),
+            ):
+                failed, told = await call(session, name, **arguments)
+                assert failed
+                assert f"no memory {id}" in told["message"]
+        failed, told = await call(session, "remember", content="x", category="gossip")
+        assert failed
+        assert "category" in told["message"]
+        assert (await call(session, "forget", id=stored["id"]))[1]["forgotten"] == stored["id"]
+    labels = await web.path.rows("select agent, label, forgotten_at is null from memories order by id")
+    assert labels == [("b", 2, True), ("default", 0, True), ("a", 2, False)]
+
+
+async def test_a_program_with_the_local_token_is_no_owner(web: Web) -> None:
+    own = await owners(web, "Zebras of the house")
+    async with over_http(web, BEARER) as session:
+        assert (await call(session, "memory_get", id=own))[1]["text"] == "Zebras of the house"
+        assert (await call(session, "forget", id=own))[0]
+        await call(session, "remember", content="Zebras by a program")
+    assert await web.path.rows("select agent, label from memories order by id desc limit 1") == [("mcp", 2)]
+
+
+async def test_the_tools_work_over_stdio(web: Web, tmp_path: Path) -> None:
+    a = await agent(web, "a")
+    async with over_stdio(web, a["Authorization"].partition(" ")[2], tmp_path) as session:
+        assert [tool.name for tool in (await session.list_tools()).tools] == TOOLS
+        await call(session, "remember", content="Zebras of a")
+        _, found = await call(session, "memory_search", query="zebras")
+        assert [row["text"] for row in found["memories"]] == ["Zebras of a"]
+    assert LOCAL_TOKEN not in str(found)
+
+
+async def test_what_is_no_message_gets_one_clear_line(web: Web) -> None:
+    answer = await web.client.post("/mcp", json={"hello": 1}, headers=BEARER)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"]
+    assert (await web.client.get("/mcp", headers=BEARER)).status_code == 405
