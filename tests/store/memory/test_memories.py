@@ -130,7 +130,7 @@ async def test_an_edit_changes_what_it_names(world: World) -> None:
         assert await memories.edit(tx, world.principal, MemoryId(0), text="nothing") is None
     assert edited is not None
     assert (edited.text, edited.pinned, edited.importance, edited.tags) == ("Tea at seven.", True, 0.25, ("a",))
-    assert await world.value("select lexemes @@ 'seven.'::tsquery and not counted from memories where id = $1", row.id)
+    assert await world.value("select lexemes @@ 'seven'::tsquery and not counted from memories where id = $1", row.id)
     with pytest.raises(AlreadyRemembered):
         async with world.database.transaction() as tx:
             await memories.edit(tx, world.principal, row.id, text="tea at SIX.")
