@@ -2,6 +2,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,12 @@ class Job:
             self.world.database, lambda: self.embedder, no_files, paid.allowed, self.clock, Failpoints(None)
         )
 
+    async def look(self) -> datetime | None:
+        """Twice, so that what gathers has gathered."""
+        await self.work.look()
+        self.clock.advance(GATHER_SECONDS)
+        return await self.work.look()
+
     async def vectors(self) -> list[tuple[Any, ...]]:
         async with self.world.database.connection() as conn:
             return [
@@ -100,21 +107,21 @@ async def job(database: Database) -> Job:
 async def test_what_was_said_gets_words_and_vectors_once(job: Job) -> None:
     assert job.embedder is not None
     await talk(job.world, *(f"question {n}" for n in range(ENOUGH // 2)))
-    assert await job.work.look() is None
+    assert await job.look() is None
     assert await job.vectors() == [("local:fake", ENOUGH)]
     assert await job.world.value("select n from memory_stats") == ENOUGH
-    assert await job.world.value("select df from memory_df where lexeme = 'question'") == ENOUGH
+    assert await job.world.value("select df from memory_df where lexeme = 'quest'") == ENOUGH
     assert sorted(job.embedder.asked)[:2] == ["answer to question 0", "answer to question 1"]
     asked = len(job.embedder.asked)
     job.fresh()
-    assert await job.work.look() is None
+    assert await job.look() is None
     assert len(job.embedder.asked) == asked
 
 
 async def test_a_few_wait_for_others_so_that_no_model_is_loaded_for_each(job: Job) -> None:
     assert job.embedder is not None
     await add(job.world, "first of all")
-    await job.work.look()
+    await job.look()
     job.embedder.asked.clear()
     await talk(job.world, "hello")
     due = await job.work.look()
@@ -128,7 +135,7 @@ async def test_a_few_wait_for_others_so_that_no_model_is_loaded_for_each(job: Jo
 
 async def test_an_edit_gets_another_vector_and_one_that_comes_in_between_is_not_lost(job: Job) -> None:
     row, _ = await add(job.world, "tea")
-    await job.work.look()
+    await job.look()
     async with job.world.database.connection() as conn:
         model = await vectors.current(conn)
     assert model is not None
@@ -144,12 +151,12 @@ async def test_an_edit_gets_another_vector_and_one_that_comes_in_between_is_not_
 async def test_another_model_is_made_beside_the_first_and_takes_over_when_it_is_whole(job: Job) -> None:
     for n in range(40):
         await add(job.world, f"fact {n}")
-    await job.work.look()
+    await job.look()
     job.embedder = other = FakeEmbedder("litellm:other", None, 8)
     other.broken = EmbeddingUnavailable("away")
     with capture_logs() as logs:
         for _ in range(3):
-            await job.work.look()
+            await job.look()
     assert [line["why"] for line in logs if line["event"] == "memory.not_embedded"] == ["away"]
     assert await job.vectors() == [("local:fake", 40)]
     other.broken = None
@@ -162,7 +169,7 @@ async def test_another_model_is_made_beside_the_first_and_takes_over_when_it_is_
     assert progress == vectors.Progress("litellm:other", "local:fake", 16, 24)
     job.fresh()
     other.asked.clear()
-    assert await job.work.look() is None
+    assert await job.look() is None
     assert len(other.asked) == 24
     assert await job.vectors() == [("litellm:other", 40)]
     assert await job.world.column("select name from memory_models") == ["litellm:other"]
@@ -173,7 +180,7 @@ async def test_vectors_of_a_wrong_length_are_refused_and_words_go_on(job: Job) -
     job.embedder.length = 3
     await add(job.world, "tea")
     with capture_logs() as logs:
-        assert await job.work.look() is not None
+        assert await job.look() is not None
     assert "3] dimensions, and 4 were expected" in next(line["why"] for line in logs if "why" in line)
     assert await job.world.value("select df from memory_df where lexeme = 'tea'") == 1
 
@@ -186,12 +193,12 @@ async def test_a_provider_is_paid_for_much_only_after_a_yes(job: Job) -> None:
         *(job.world.principal, FREE_ROWS + 1),
     )
     for _ in range(2):
-        assert await job.work.look() is not None
+        assert await job.look() is not None
     assert job.embedder.asked == []
     [preview] = await job.world.column("select preview from reviews where state = 'open'")
     assert f"{FREE_ROWS + 1:,} pieces of memory" in preview
     await job.world.do("update reviews set state = 'done'")
-    assert await job.work.look() is None
+    assert await job.look() is None
     assert len(job.embedder.asked) == FREE_ROWS + 1
 
 
@@ -200,7 +207,7 @@ async def test_a_database_without_the_extension_searches_by_words_until_it_is_th
     name = await job.world.value("select current_database()")
     admin = await asyncpg.connect(server.maintenance_dsn.replace("@/postgres?", f"@/{name}?"))
     await add(job.world, "tea")
-    await job.work.look()
+    await job.look()
     await admin.execute("drop extension vector cascade; revoke create on database " + name + " from supaclaw")
     await admin.execute(f"alter database {name} owner to postgres")
     job.fresh()
@@ -209,18 +216,18 @@ async def test_a_database_without_the_extension_searches_by_words_until_it_is_th
         assert await extension.problem(conn) == extension.NOT_MADE
     with capture_logs() as logs:
         for _ in range(3):
-            assert await job.work.look() is not None
+            assert await job.look() is not None
     assert [line["why"] for line in logs if line["event"] == "memory.not_embedded"] == [extension.NOT_MADE]
     assert await job.world.value("select n from memory_stats") == 2
     await admin.execute("create extension vector")
     await admin.close()
-    assert await job.work.look() is None
+    assert await job.look() is None
     assert await job.vectors() == [("local:fake", 2)]
 
 
 async def test_a_backup_has_no_vectors(job: Job) -> None:
     await add(job.world, "tea")
-    await job.work.look()
+    await job.look()
     assert await job.vectors() == [("local:fake", 1)]
     async with snapshot(job.world.database) as seen:
         names = {table.name for table in seen.tables}
@@ -257,7 +264,7 @@ async def test_passages_of_files_come_change_and_go(job: Job, tmp_path: Path) ->
 
 async def test_a_search_by_a_member_needs_no_more_rights_than_members_have(job: Job) -> None:
     await add(job.world, "tea")
-    await job.work.look()
+    await job.look()
     bound = job.world.database.bound(job.world.principal)
     async with bound.connection() as conn:
         assert await conn.fetchval("select count(*) from memory_vectors v join memory_models m on m.id = v.model") == 1
