@@ -113,6 +113,7 @@ class TestRecall:
         for n in range(12):
             await known(path, f"Something important, number {n}", importance=1.0)
         await known(path, "The locksmith Oduya charges 80 for the cellar door", importance=0.0)
+        path.model.answer = lambda _: said("80")
         async with path.working():
             await path.ask("what did the locksmith charge for the cellar door?")
         said_last = newest(path.model.prompts[0])
