@@ -51,11 +51,11 @@ class Remembering:
 
     async def restore(self, id: MemoryId) -> Memory:
         """Undo a `forget`; raises `Refused`."""
-        forgotten = await memories.get(self.tx, self.principal, id)
+        forgotten = await memories.get(self.tx, self.principal, id) if id <= MOST_IDS else None
         if forgotten is None or not self.reach.changes(forgotten):
             raise Unknown(f"There is no forgotten memory {id}.")
         try:
-            done = id <= MOST_IDS and await memories.restore(self.tx, self.principal, id)
+            done = await memories.restore(self.tx, self.principal, id)
         except AlreadyRemembered as known:
             raise Refused(f"{known}.") from known
         if not done:
