@@ -1,9 +1,5 @@
 """`supaclaw import`: take over what other programs have kept."""
 
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +10,7 @@ import typer
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
 from gateway.cli.output import AsJson, print_json
+from gateway.cli.progress import progress
 from gateway.cli.zone import own_zone
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.texts import one_line
@@ -25,15 +22,11 @@ from gateway.importers.storing.writer import ImportWriter
 from gateway.store.memory import turns
 from gateway.store.pool import Database
 
-QUIET_FOR = 1.0
-"""Seconds before progress is shown."""
 SHOWN = 20
 """Damaged places in a report."""
 MAX_AGENT = 100
 INDEXED = 500
 """Messages that are indexed in one transaction."""
-
-Advance = Callable[[int], None]
 
 
 def run(
@@ -58,7 +51,8 @@ def run(
         async with database.connection() as conn:
             owner = (await require_owner(conn)).id
         writer = ImportWriter(database, owner, name, datetime.now(UTC), own=own, dry_run=dry_run)
-        with _progress(path, quiet=as_json) as advance:
+        quiet = as_json or not path.exists()
+        with progress("Importing", 0 if quiet else size(path), quiet=quiet) as advance:
             await _store(writer, source, path, sources, Reader(zone(own_zone() or "UTC"), advance))
             if writer.tally.messages and not dry_run:
                 await _make_findable(database)
@@ -101,26 +95,3 @@ def _report(tally: Tally, path: Path, source: str, sources: dict[str, Source], *
 
 def _messages(tally: Tally) -> str:
     return f" ({tally.messages} message{'s' * (tally.messages != 1)})" if tally.messages else ""
-
-
-@contextmanager
-def _progress(path: Path, *, quiet: bool) -> Iterator[Advance]:
-    """Show on a terminal how much of the path is read, if that takes more than a moment."""
-    if quiet or not sys.stderr.isatty() or not path.exists():
-        yield lambda _bytes: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    began = time.monotonic()
-    with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as progress:
-        task = progress.add_task("Importing", total=size(path), visible=False)
-
-        def advance(count: int) -> None:
-            progress.update(task, advance=count, visible=time.monotonic() - began > QUIET_FOR)
-            if progress.tasks[0].visible and time.monotonic() - shown[0] > 0.1:
-                shown[0] = time.monotonic()
-                progress.refresh()
-
-        shown = [began]
-        yield advance

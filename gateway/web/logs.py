@@ -76,7 +76,7 @@ class LogReader:
         if why := self._unwanted(message):
             yield Passed(why)
         elif message.role in ("user", "assistant"):
-            role = "user" if message.role == "user" else "assistant"
+            role: Literal["user", "assistant"] = "user" if message.role == "user" else "assistant"
             yield ImportedMessage(role, message.text, message.at, place, key=message.external_id or "")
             if self.log.remember and role == "user" and (told := asked_to_remember(message.text)):
                 yield ImportedMemory(told, place, at=message.at)

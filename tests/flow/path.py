@@ -102,9 +102,10 @@ def in_turn(*replies: Reply | Exception) -> Callable[[Prompt], Reply | Exception
 
 
 def asked(prompt: Prompt) -> str:
-    """The newest words of the user, without their stamps."""
+    """The newest words of the user, without their stamps, and without what memory recalls."""
     last = next(m for m in reversed(prompt.messages) if isinstance(m, UserMessage))
-    return " + ".join(line.partition("] ")[2] for line in last.text.split("\n\n"))
+    said = [part for part in last.text.split("\n\n") if not part.startswith("[Recalled")]
+    return " + ".join(part.partition("] ")[2] for part in said)
 
 
 def results(prompt: Prompt) -> list[dict[str, Any]]:

@@ -141,6 +141,8 @@ MAY = {
     "console.py": {"print", "sys"},
     "output.py": {"rich", "typer"},
     "logs.py": {"log line", "sys"},  # `readable` is told whether it is a terminal
+    "mcp_serve.py": {"sys"},  # a program reads it
+    "progress.py": {"rich"},
     "prompt.py": {"input"},
 }
 

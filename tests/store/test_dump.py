@@ -76,6 +76,8 @@ ROWS = {
                     preview, label, expires_at)
                   select 'approval', id, id, (select id from sessions), (select id from addresses), $1,
                     jsonb_build_object('a', $1::text), $2::uuid::text, $1, 2, 'infinity' from principals""",
+    "imports": """insert into imports (principal_id, agent, key, source, place)
+                  select id, $1, decode('005c', 'hex'), $2::uuid::text, $1 from principals""",
     "meta": "insert into meta (key, value) values ($2::uuid::text, jsonb_build_array($1::text, '\"\\u0041'::text))",
 }
 """One row, or more, of values that a careless copy would change."""

@@ -41,8 +41,11 @@ class TurnMemory:
         return replace(opened, reminder=Reminder(told.text, recalled))
 
     async def _bootstrap(self, opened: OpenedTurn) -> Bootstrap:
-        """As of the conversation's first message, or of the summary in its place: the same in every turn from there."""
-        first = opened.transcript[0]
+        """As of the conversation's first message, or of the summary in its place: the same in every turn from there.
+
+        The notice before it is as old as the end of the last conversation, whose summary was made after that.
+        """
+        first = next(row for row in opened.transcript if row.kind in ("user", "summary"))
         async with self.database.connection() as conn:
             return await bootstrap_context(
                 conn,
