@@ -73,12 +73,12 @@ class _Asked:
 
 
 def locomo(file: File, mode: By = Mode.HYBRID, questions: AtMost = None, as_json: AsJson = False) -> None:
-    """Measure the recall of memory on a LoCoMo file (locomo10.json)."""
+    """Measure recall on a LoCoMo file, such as locomo10.json."""
     _evaluate(datasets.locomo, file, mode, questions, as_json=as_json)
 
 
 def longmemeval(file: File, mode: By = Mode.HYBRID, questions: AtMost = None, as_json: AsJson = False) -> None:
-    """Measure the recall of memory on a LongMemEval file (longmemeval_s.json)."""
+    """Measure recall on a LongMemEval file, such as longmemeval_s.json."""
     _evaluate(datasets.longmemeval, file, mode, questions, as_json=as_json)
 
 

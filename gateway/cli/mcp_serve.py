@@ -21,7 +21,9 @@ Url = Annotated[str | None, typer.Option(help="The gateway's address; default: t
 
 
 def mcp_serve(url: Url = None) -> None:
-    """Offer the memory to a program that starts this, over standard input and output (Model Context Protocol).
+    """Offer the memory by MCP to the program that starts this.
+
+    The Model Context Protocol runs over standard input and output.
 
     SUPACLAW_TOKEN is a token with the scope memory. Without it, the program is the agent "mcp", which may read your
     memory.

@@ -139,7 +139,7 @@ def forget(id: Id, undo: Annotated[bool, typer.Option("--undo", help="Remember i
 
 
 def export() -> None:
-    """Print all memories and summaries, what was replaced too, as one JSON object per line."""
+    """Print them all, replaced ones too, one JSON object a line."""
     which = Filter(kinds=KEPT, at_most=Label.UNTRUSTED, superseded=True)
 
     async def read(own: Remembering) -> list[Memory]:

@@ -55,7 +55,7 @@ def search(
     limit: Limit = 8,
     as_json: AsJson = False,
 ) -> None:
-    """Search conversations, memories, summaries and files, as your agent does."""
+    """Search chats, memories and files, as your agent does."""
     if not query.strip():
         raise OwnerMustAct('say what to look for, such as `supaclaw search "Anna\'s birthday"`')
     if scope is Scope.CURRENT and session is None:

@@ -73,13 +73,13 @@ class LogReader:
                 yield from self._read(message, f"{place}:{number}")
 
     def _read(self, message: LoggedMessage, place: str) -> Iterator[Record]:
-        if why := self._unwanted(message):
-            yield Passed(why)
-        elif message.role in ("user", "assistant"):
-            role: Literal["user", "assistant"] = "user" if message.role == "user" else "assistant"
-            yield ImportedMessage(role, message.text, message.at, place, key=message.external_id or "")
-            if self.log.remember and role == "user" and (told := asked_to_remember(message.text)):
-                yield ImportedMemory(told, place, at=message.at)
+        match self._unwanted(message), message.role:
+            case "", ("user" | "assistant") as role:
+                yield ImportedMessage(role, message.text, message.at, place, key=message.external_id or "")
+                if self.log.remember and role == "user" and (told := asked_to_remember(message.text)):
+                    yield ImportedMemory(told, place, at=message.at)
+            case why, _:
+                yield Passed(why)
 
     def _unwanted(self, message: LoggedMessage) -> str:
         text = message.text.strip()

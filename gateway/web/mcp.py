@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
-from starlette.types import Receive, Send
+from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from gateway.agent.memory.search import MemorySearch
@@ -67,22 +67,28 @@ async def _nowhere(_path: str, _text: str, _label: Label) -> str:
 class _Answer(Response):
     """Hands the request over to the official server."""
 
-    def __init__(self, own: MemoryTools) -> None:
+    def __init__(self, own: MemoryTools, body: bytes) -> None:
         super().__init__()
-        self._own = own
+        self._own, self._unread = own, [body]
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         server, manager_of = await asyncio.to_thread(_loaded, self._own.toolbox)
         manager = manager_of(server, json_response=True, stateless=True)
+
+        async def again() -> Message:
+            if self._unread:
+                return {"type": "http.request", "body": self._unread.pop(), "more_body": False}
+            return await receive()
+
         async with manager.run():
-            await manager.handle_request(scope, receive, send)
+            await manager.handle_request(scope, again, send)
 
 
 @router.post("/mcp", responses={202: {}, 404: {}, 406: {}, 415: {}})
-async def serve(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.MEMORY))]) -> Response:
+async def serve(request: Request, site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.MEMORY))]) -> Response:
     """Model Context Protocol: memory_search, memory_get, remember and forget."""
     reach = Reach(LOCAL_AGENT, shared=True) if caller.reach.everything else caller.reach
-    return _Answer(MemoryTools(site, reach))
+    return _Answer(MemoryTools(site, reach), await request.body())
 
 
 def _loaded(toolbox: Toolbox) -> tuple["Server[Any]", Any]:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request
 
+from gateway.agent.schema import parameters_of
 from gateway.domain.memory import DEFAULT_AGENT
 from gateway.domain.principals import Label
 from gateway.domain.scopes import Scope
@@ -22,7 +23,7 @@ from gateway.web.logs import Log, LoggedSession, LogReader
 from gateway.web.site import AtSite, Site
 
 SOURCE = "log"
-_SHAPE = {"requestBody": {"required": True, "content": {"application/json": {"schema": Log.model_json_schema()}}}}
+_SHAPE = {"requestBody": {"required": True, "content": {"application/json": {"schema": parameters_of(Log)}}}}
 
 router = APIRouter()
 Logger = Annotated[Caller, Depends(needs(Scope.MEMORY, body=MESSAGE_BODY))]

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from gateway.agent.schema import parameters_of
 from gateway.domain.embedding import EmbeddingUnavailable, Vector
 from gateway.domain.json import Json
 from gateway.domain.scopes import Scope
@@ -23,19 +24,23 @@ MOST_TEXTS = 256
 router = APIRouter()
 
 
+def _several(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
 class Embed(BaseModel):
-    """An embedding request; `model` is `default` or the embedder's name."""
+    """An embedding request of one text or several; `model` is `default` or the embedder's name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    input: Text | Annotated[tuple[Text, ...], Field(min_length=1, max_length=MOST_TEXTS)]
+    input: Annotated[tuple[Text, ...], BeforeValidator(_several), Field(min_length=1, max_length=MOST_TEXTS)]
     model: str = "default"
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = None
     user: str | None = None
 
 
-_SHAPE = {"requestBody": {"required": True, "content": {"application/json": {"schema": Embed.model_json_schema()}}}}
+_SHAPE = {"requestBody": {"required": True, "content": {"application/json": {"schema": parameters_of(Embed)}}}}
 
 
 @router.post(
@@ -47,8 +52,7 @@ _SHAPE = {"requestBody": {"required": True, "content": {"application/json": {"sc
 async def embed(request: Request, site: AtSite) -> Response:
     """Vectors of texts to be found, of unit length."""
     asked = await parsed(await request.body(), lambda body: validated(Embed, body))
-    texts = (asked.input,) if isinstance(asked.input, str) else asked.input
-    if not all(text.strip() for text in texts):
+    if not all(text.strip() for text in asked.input):
         raise Refused(400, "invalid_value", "input: an empty text has no embedding.", param="input")
     embedder = site.backend.embedder()
     if embedder is None:
@@ -58,7 +62,7 @@ async def embed(request: Request, site: AtSite) -> Response:
         message = f"The model '{asked.model}' does not exist; use default or {embedder.name}."
         raise Refused(404, "model_not_found", message, param="model")
     try:
-        vectors = await embedder.passages(texts)
+        vectors = await embedder.passages(asked.input)
     except EmbeddingUnavailable as error:
         raise Refused(503, "no_embedding", str(error), type="server_error", headers={"Retry-After": "1"}) from error
     if vectors and asked.dimensions not in {None, len(vectors[0])}:
@@ -68,7 +72,7 @@ async def embed(request: Request, site: AtSite) -> Response:
     data: list[Json] = [
         {"object": "embedding", "index": index, "embedding": encode(vector)} for index, vector in enumerate(vectors)
     ]
-    tokens = sum(map(estimate, texts))
+    tokens = sum(map(estimate, asked.input))
     usage: Json = {"prompt_tokens": tokens, "total_tokens": tokens}
     return JSONResponse({"object": "list", "data": data, "model": embedder.name, "usage": usage})
 
