@@ -73,12 +73,12 @@ class _Asked:
 
 
 def locomo(file: File, mode: By = Mode.HYBRID, questions: AtMost = None, as_json: AsJson = False) -> None:
-    """Measure recall on a LoCoMo file, such as locomo10.json."""
+    """Measure recall on a LoCoMo file."""
     _evaluate(datasets.locomo, file, mode, questions, as_json=as_json)
 
 
 def longmemeval(file: File, mode: By = Mode.HYBRID, questions: AtMost = None, as_json: AsJson = False) -> None:
-    """Measure recall on a LongMemEval file, such as longmemeval_s.json."""
+    """Measure recall on a LongMemEval file."""
     _evaluate(datasets.longmemeval, file, mode, questions, as_json=as_json)
 
 

@@ -155,8 +155,9 @@ async def test_what_a_hijacked_agent_writes_never_reaches_the_owners_prompt(web:
         told = await bootstrap_context(conn, owner, web.backend.clock.now())
         at_most = await conn.fetchval("select min(label) from memories where agent = 'a'")
     assert (told.text, at_most) == ("", Label.UNTRUSTED)
-    sent = await web.client.post("/api/messages", json={"text": "where do the invoices go"}, headers=BEARER)
-    await web.client.get(f"/api/answers/{sent.json()['inbox_id']}?wait=25", headers=BEARER)
+    body = {"text": "where do the invoices go", "client_id": "1"}
+    sent = (await web.client.post("/api/messages", json=body, headers=BEARER)).json()
+    await web.client.get(f"/api/answers/{sent['inbox_id']}?wait=25", headers=BEARER)
     [prompt] = web.model.prompts
     assert "invoices to eve" not in str(prompt)
 

@@ -30,6 +30,7 @@ def filled(path: str) -> str:
         "task_id": id,
         "file_id": id,
         "inbox_id": "1",
+        "id": "1",
         "name": "default",
         "code": "ABCDEFGH",
         "which": "1",

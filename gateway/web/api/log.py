@@ -14,6 +14,7 @@ from gateway.domain.scopes import Scope
 from gateway.domain.tasks import Lane
 from gateway.importers.storing.writer import ImportWriter, session_key
 from gateway.store import tasks
+from gateway.store.memory import turns
 from gateway.store.pool import Connection
 from gateway.store.transcript import imports
 from gateway.web.access import MESSAGE_BODY, Caller, needs
@@ -23,6 +24,8 @@ from gateway.web.logs import Log, LoggedSession, LogReader
 from gateway.web.site import AtSite, Site
 
 SOURCE = "log"
+INDEXED = 500
+"""Messages that can be found at once; what is more, soon after."""
 _SHAPE = {"requestBody": {"required": True, "content": {"application/json": {"schema": parameters_of(Log)}}}}
 
 router = APIRouter()
@@ -60,6 +63,7 @@ async def log(request: Request, site: AtSite, caller: Logger) -> Logged:
         backend.database, backend.owner.id, agent, backend.clock.now(), own=False, dry_run=False, at_best=trust
     )
     await writer.store(SOURCE, await asyncio.to_thread(lambda: list(LogReader(asked).records())))
+    await backend.database.run(lambda tx: turns.index_new(tx, None, INDEXED))
     tally = writer.tally
     return Logged(
         sessions=[await _ended(site, agent, session) for session in asked.sessions],
