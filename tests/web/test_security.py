@@ -54,10 +54,15 @@ async def test_every_route_but_the_public_ones_asks_who_is_there(web: Web):
 
 
 async def test_every_bearer_route_refuses_a_token_without_its_scope(web: Web):
-    _, plain = await tokens.create(web.backend.database, web.backend.owner.id, "memory only", ["memory"])
+    of_memory = ("/api/memory", "/api/bootstrap", "/api/context", "/api/log", "/v1/embeddings", "/mcp")
+    made = {
+        scope: (await tokens.create(web.backend.database, web.backend.owner.id, f"{scope} only", [scope]))[1]
+        for scope in ("memory", "trigger")
+    }
     for method, path in routes(web):
-        if not path.startswith(("/api/", "/v1/", "/metrics", "/trigger")):
+        if not path.startswith(("/api/", "/v1/", "/metrics", "/trigger", "/mcp")):
             continue
+        plain = made["trigger" if path.startswith(of_memory) else "memory"]
         answer = await web.client.request(method, filled(path), headers={"Authorization": f"Bearer {plain}"})
         assert answer.status_code == 403, (method, path)
         assert answer.json()["error"]["code"] == "missing_scope"
