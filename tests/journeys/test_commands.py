@@ -45,7 +45,9 @@ async def test_new_ends_the_session(gateway: GatewayProcess, telegram: FakeTeleg
     await reply(telegram, "which word? mk2x")
 
     assert "plum" in str(models.bodies[0])
-    assert "plum" not in str(models.bodies[1])
+    system, *conversation = models.bodies[1]["messages"]
+    assert "plum" in str(system), "what the last conversation was about is known"
+    assert "plum" not in str(conversation)
     ended = await gateway.rows("select ended_at is not null as ended from sessions order by started_at")
     assert [row["ended"] for row in ended] == [True, False]
 
