@@ -30,7 +30,8 @@ async def test_an_import_beside_a_gateway_that_answers_disturbs_neither(
     )
     assert [sent.text.split()[-1] for sent in telegram.sent] == ["fin1x", "fin2x"]
     assert models.count == 2, "nobody answered what was imported"
-    await gateway.restart()
+    await gateway.terminate()
+    await gateway.start()
     telegram.say("back? mk3x", OWNER)
     await telegram.wait_for(lambda tg: len(tg.sent) == 3)
     await gateway.terminate()

@@ -1,0 +1,43 @@
+"""Memory in a running gateway: what kills it while it indexes costs nothing, and counts nothing twice."""
+
+import json
+
+import pytest
+
+from gateway.config.failpoints import Step
+from tests.fakes.openai_server import FakeModels
+from tests.fakes.telegram import FakeTelegram
+from tests.importers.test_chats import chatgpt, said
+from tests.journeys.process import GatewayProcess, configured, until
+
+TEXTS = 160
+"""Of which enough are left after a kill that none waits for more."""
+
+
+@pytest.mark.parametrize("step", [Step.MEMORY_INDEXED, Step.MEMORY_COUNTED, Step.MEMORY_EMBEDDED])
+async def test_whoever_is_killed_while_it_indexes_goes_on_where_it_was(
+    process: GatewayProcess, telegram: FakeTelegram, models: FakeModels, step: Step
+) -> None:
+    process.configure(configured(telegram, models))
+    await process.start()
+    texts = [said("user" if text % 2 else "assistant", f"the otter number {text}") for text in range(TEXTS)]
+    (process.home / "conversations.json").write_text(json.dumps([chatgpt("c1", *texts)]))
+    assert (await process.command("import", "chatgpt", "conversations.json")).code == 0
+    await process.terminate()
+    if step is Step.MEMORY_INDEXED:  # as if the import had been killed before it indexed
+        await process.rows("delete from memory_progress")
+        await process.rows("delete from memories")
+    await process.spawn(SUPACLAW_FAIL=step)
+    assert (await process.ended()).code == -9
+    await process.start()
+
+    async def done() -> bool:
+        rows = await process.rows("select count(*) as n from memory_vectors")
+        return bool(rows[0]["n"] == TEXTS)
+
+    await until(done)
+    [rows] = await process.rows(
+        "select count(*) as n, count(distinct message_id) as turns, bool_and(counted) as all from memories"
+    )
+    [otters] = await process.rows("select df from memory_df where lexeme = 'otter'")
+    assert (rows["n"], rows["turns"], rows["all"], otters["df"]) == (TEXTS, TEXTS, True, TEXTS)
