@@ -118,7 +118,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which rows count; an empty tuple or None: any. `tags`: one of them is enough; `until` is exclusive.
+    """Which rows count; an empty tuple or None: any. `tags`: all of them; `until` is exclusive.
 
     Rows less trusted than `at_most` are left out; `superseded` shows what was replaced, too.
     """

@@ -18,7 +18,7 @@ select * from remembered
 where principal_id = $1 and forgotten_at is null and (valid_to is null or valid_to > now())
   and ($2 or superseded_at is null)
   and (cardinality($3::text[]) = 0 or kind = any($3)) and (cardinality($4::text[]) = 0 or category = any($4))
-  and (cardinality($5::text[]) = 0 or tags && $5) and ($6::uuid is null or session_id = $6)
+  and (cardinality($5::text[]) = 0 or tags @> $5) and ($6::uuid is null or session_id = $6)
   and ($7::text is null or agent = $7) and ($8::timestamptz is null or created_at >= $8)
   and ($9::timestamptz is null or created_at < $9) and label <= $10 and ($11::boolean is null or pinned = $11)
 order by {order} limit $12 offset $13"""
