@@ -43,7 +43,7 @@ async def end(conn: Connection, session: SessionId) -> None:
 async def end_chat(conn: Connection, session: SessionId) -> PrincipalId:
     """The same for a conversation of people, which the next one is told of; answers whose it is."""
     whose = await conn.fetchval(
-        "update sessions set ended_at = now(), chat = true where id = $1 returning principal_id", session
+        "update sessions set ended_at = now(), ended_by_person = true where id = $1 returning principal_id", session
     )
     return PrincipalId(whose)
 

@@ -19,13 +19,13 @@ insert into tasks (id, master_id, kind, lane, principal_id, session_id, status, 
 insert into sessions (id, principal_id, label, next_seq, started_at, ended_at)
   select md5('run ' || n)::uuid, $1, 0, 5, now() - interval '1 year' + n * interval '4 hours', now()
   from generate_series(1, {runs}) n;
-update sessions set chat = true where id <> $2 and started_at > now() - interval '6 months';
+update sessions set ended_by_person = true where id <> $2 and started_at > now() - interval '6 months';
 insert into memories (principal_id, kind, text, category, importance, label, origin, content_hash)
   select $1, 'memory', 'fact ' || n, case when n % 50 = 0 then 'preference' else 'fact' end, n % 10 / 10.0, 0,
          'compaction', sha256(n::text::bytea)
   from generate_series(1, {turns}) n;
 insert into memories (principal_id, kind, text, label, origin, session_id)
-  select $1, 'summary', 'in short', 0, 'summary', id from sessions where chat;
+  select $1, 'summary', 'in short', 0, 'summary', id from sessions where ended_by_person;
 insert into messages (session_id, principal_id, seq, kind, text, label, origin, closed_at, created_at, journal_id)
   select s.id, $1, k, case when k % 2 = 1 then 'user' else 'assistant' end, 'of a run', 0, 'schedule', now(),
          s.started_at, (select min(id) from journals)

@@ -50,7 +50,7 @@ async def last_chat(
     row = await conn.fetchrow(
         """with last as (
              select id, ended_at, label from sessions
-             where principal_id = $1 and chat and ended_at <= $3 and id is distinct from $2 and label <= $4
+             where principal_id = $1 and ended_by_person and ended_at <= $3 and id is distinct from $2 and label <= $4
                and agent = $6
              order by ended_at desc limit 1),
            newest as (

@@ -1,7 +1,7 @@
 -- What a new session is told of what came before it.
 
-alter table sessions add chat boolean not null default false;   -- ended by a person: no run's
-create index sessions_chats on sessions (principal_id, ended_at) where chat;
+alter table sessions add ended_by_person boolean not null default false;  -- a chat, no run
+create index sessions_chats on sessions (principal_id, ended_at) where ended_by_person;
 
 create index memories_weighty on memories (principal_id, importance desc, id desc)
   where kind = 'memory' and superseded_at is null and forgotten_at is null;

@@ -113,7 +113,7 @@ async def start(tx: Connection, principal: PrincipalId, agent: str, at: datetime
 
 async def end(tx: Connection, session: SessionId) -> None:
     """Say that it is over: the next one of its agent is told of it."""
-    await tx.execute("update sessions set chat = true where id = $1", session)
+    await tx.execute("update sessions set ended_by_person = true where id = $1", session)
 
 
 async def append(
