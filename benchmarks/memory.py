@@ -7,9 +7,7 @@ law; vectors lie around two thousand topics. Everything runs on an embedded Post
 import argparse
 import asyncio
 import json
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,14 +18,16 @@ import numpy as np
 
 from benchmarks.processes import cpu_seconds
 from benchmarks.statistics import p95
+from gateway.app.temporary import temporary_database
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.memory import Filter, Kind
 from gateway.domain.principals import Role
-from gateway.store.embedded.postgres import EmbeddedPostgres
-from gateway.store.memory import extension, frequencies, search, vectors
-from gateway.store.migrate import migrate
+from gateway.store.memory import frequencies, search, vectors
 from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
+
+Search = Callable[[list[str], list[float]], Awaitable[Sequence[object]]]
+"""By words and a vector; what is found."""
 
 SIZES = (10_000, 100_000)
 QUERIES = 60
@@ -106,7 +106,7 @@ class World:
 async def measure(rows: int) -> Measured:
     """Fill a store and search it."""
     world = World()
-    async with _database() as database:
+    async with temporary_database("bench") as database:
         async with database.transaction() as tx:
             owner = await principals.add(tx, Role.OWNER, "Ada", [])
             member = await principals.add(tx, Role.MEMBER, "Bo", [])
@@ -130,19 +130,6 @@ async def measure(rows: int) -> Measured:
     return Measured(
         rows, total / (inserted - began), total / (counted - inserted), indexed - embedded, recall, searches
     )
-
-
-@asynccontextmanager
-async def _database() -> AsyncIterator[Database]:
-    with tempfile.TemporaryDirectory(prefix="supaclaw-bench-") as folder:
-        server = EmbeddedPostgres(Path(folder))
-        try:
-            async with await Database.connect(await server.start()) as database:
-                await migrate(database)
-                await database.run(extension.ensure)
-                yield database
-        finally:
-            await server.stop()
 
 
 async def _fill(database: Database, world: World, owner: PrincipalId, first: int, count: int) -> None:
@@ -190,7 +177,7 @@ async def _searches(
         ", one week": replace(anything, since=middle, until=middle + timedelta(days=7)),
     }
 
-    async def timed(what: str, search_once: Callable[[list[str], list[float]], Awaitable[Sequence[object]]]) -> Timed:
+    async def timed(what: str, search_once: Search) -> Timed:
         taken, found = [], 0
         asked = list(zip(world.words(QUERIES + 5), world.vectors(QUERIES + 5).tolist(), strict=True))
         for words, vector in asked[:5]:
@@ -203,7 +190,7 @@ async def _searches(
         used = 1000 * (cpu_seconds(pid) - cpu) / QUERIES
         return Timed(what, median(taken), p95(taken), used, found / QUERIES)
 
-    def by(which: Filter, who: PrincipalId, *, use_words: bool, use_vector: bool):  # type: ignore[no-untyped-def]
+    def by(which: Filter, who: PrincipalId, *, use_words: bool, use_vector: bool) -> Search:
         async def once(words: list[str], vector: list[float]) -> Sequence[object]:
             asked = {"vector": vector, "model": NAME} if use_vector else {}
             return (await search.hybrid(conn, who, words if use_words else [], which, 10, **asked)).hits

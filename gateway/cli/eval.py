@@ -5,9 +5,7 @@ removed after it.
 """
 
 import asyncio
-import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.app.temporary import temporary_database
 from gateway.cli.console import echo
 from gateway.cli.output import AsJson, print_json
 from gateway.domain.embedding import Vector
@@ -27,9 +26,7 @@ from gateway.memory import datasets
 from gateway.memory.datasets import Conversation
 from gateway.memory.lexemes import lexemes
 from gateway.memory.metrics import Figures, mean, measure
-from gateway.store.embedded.postgres import EmbeddedPostgres
-from gateway.store.memory import extension, frequencies, search, turns, vectors
-from gateway.store.migrate import migrate
+from gateway.store.memory import frequencies, search, turns, vectors
 from gateway.store.people import principals
 from gateway.store.pool import Database
 from gateway.store.transcript import imports
@@ -106,26 +103,13 @@ def _first(conversations: Sequence[Conversation], limit: int | None) -> list[Con
 async def _run(conversations: Sequence[Conversation], mode: Mode) -> Result:
     asked: list[_Asked] = []
     embedder = None if mode is Mode.KEYWORD else _Embedding()
-    async with _database() as database:
+    async with temporary_database("eval") as database:
         for conversation in conversations:
             owner = await _store(database, conversation)
             if embedder is not None:
                 await embedder.embed_rows(database)
             asked += await _ask(database, owner, conversation, mode, embedder)
     return _result(conversations, asked, mode, embedder)
-
-
-@asynccontextmanager
-async def _database() -> AsyncIterator[Database]:
-    with tempfile.TemporaryDirectory(prefix="supaclaw-eval-") as folder:
-        server = EmbeddedPostgres(Path(folder))
-        try:
-            async with await Database.connect(await server.start()) as database:
-                await migrate(database)
-                await database.run(extension.ensure)
-                yield database
-        finally:
-            await server.stop()
 
 
 async def _store(database: Database, conversation: Conversation) -> PrincipalId:
