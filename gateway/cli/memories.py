@@ -50,7 +50,7 @@ class Listed:
 
 def show_all(
     category: Annotated[Category | None, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = None,
-    tags: Annotated[str, typer.Option(metavar="TAG,…", help="With one of these tags.")] = "",
+    tags: Annotated[str, typer.Option(metavar="TAG,…", help="With all of these tags.")] = "",
     superseded: Annotated[bool, typer.Option("--all", help="Include what was replaced.")] = False,
     limit: Limit = 50,
     as_json: AsJson = False,

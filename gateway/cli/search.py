@@ -1,6 +1,5 @@
 """`supaclaw search`."""
 
-from enum import StrEnum
 from typing import Annotated
 from uuid import UUID
 
@@ -15,7 +14,7 @@ from gateway.cli.remember import separated
 from gateway.cli.zone import moment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId
-from gateway.domain.memory import Category, Filter, Found, Hit, Kind, Memory, Mode, Scope
+from gateway.domain.memory import KIND_NAMES, Category, Filter, Found, Hit, Kind, Memory, Mode, Scope
 from gateway.domain.principals import Label
 from gateway.domain.texts import one_line
 from gateway.memory.wording import kind, who
@@ -25,18 +24,6 @@ LONGEST_HIT = 1_000
 """Characters of one row's text."""
 
 
-class Type(StrEnum):
-    """What may be found."""
-
-    TURN = "turn"
-    MEMORY = "memory"
-    SUMMARY = "summary"
-    FILE = "file"
-
-
-KINDS = {Type.TURN: Kind.TURN, Type.MEMORY: Kind.MEMORY, Type.SUMMARY: Kind.SUMMARY, Type.FILE: Kind.CHUNK}
-
-
 def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
     mode: Annotated[
@@ -44,10 +31,10 @@ def search(
     ] = Mode.AUTO,
     scope: Annotated[Scope, typer.Option(help="Everything, or with --session that conversation.")] = Scope.AUTO,
     session: Annotated[UUID | None, typer.Option(metavar="ID", help="The conversation of --scope current.")] = None,
-    types: Annotated[str, typer.Option(metavar="TYPE,…", help=f"Only these: {', '.join(Type)}.")] = "",
+    types: Annotated[str, typer.Option(metavar="TYPE,…", help=f"Only these: {', '.join(KIND_NAMES)}.")] = "",
     since: Annotated[str | None, typer.Option(metavar="TIME", help="Not before, such as 2026-03-01.")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Not after.")] = None,
-    tags: Annotated[str, typer.Option(metavar="TAG,…", help="With one of these tags.")] = "",
+    tags: Annotated[str, typer.Option(metavar="TAG,…", help="With all of these tags.")] = "",
     category: Annotated[
         Category | None, typer.Option(metavar="CATEGORY", help="Only memories of this category.")
     ] = None,
@@ -150,6 +137,6 @@ def _why(hit: Hit) -> str:
 
 def _kinds(types: str) -> tuple[Kind, ...]:
     try:
-        return tuple(KINDS[Type(each)] for each in separated(types))
-    except ValueError as error:
-        raise OwnerMustAct(f"{error}; --types takes {', '.join(Type)}") from None
+        return tuple(KIND_NAMES[each] for each in separated(types))
+    except KeyError as error:
+        raise OwnerMustAct(f"{error} is not a valid Type; --types takes {', '.join(KIND_NAMES)}") from None

@@ -2,6 +2,7 @@
 
 import hashlib
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -20,6 +21,10 @@ class Kind(StrEnum):
     MEMORY = "memory"
     SUMMARY = "summary"
     CHUNK = "chunk"
+
+
+KIND_NAMES: Mapping[str, Kind] = {"turn": Kind.TURN, "memory": Kind.MEMORY, "summary": Kind.SUMMARY, "file": Kind.CHUNK}
+"""As people and models name what they look for."""
 
 
 class Category(StrEnum):

@@ -103,7 +103,7 @@ def _zipped(source: Path) -> Type:
                 with archive.open("mimetype") as file:
                     mime = file.read(100).strip().decode("ascii", "replace")
                 return Type(_TYPED[mime], mime) if mime in _TYPED else ZIP
-    except (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError, EOFError, OSError):
+    except (zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, EOFError, OSError):
         return ZIP
     if "[Content_Types].xml" not in names:
         return ZIP

@@ -13,7 +13,7 @@ from gateway.agent.memory.recall import shown_to
 from gateway.agent.memory.remember import Refused, Remembering
 from gateway.domain.ids import MemoryId, MessageId
 from gateway.domain.json import Json, JsonObject
-from gateway.domain.memory import Category, Filter, Found, Kind, Memory, Mode, NewMemory, Scope
+from gateway.domain.memory import KIND_NAMES, Category, Filter, Found, Kind, Memory, Mode, NewMemory, Scope
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolFailed, nothing_lasts
 from gateway.memory.wording import kind, shortened, verdict, who
@@ -29,8 +29,6 @@ LONGEST_HIT, LONGEST_SOURCE = 700, 300
 """Characters of one row's text, and of a message that it was learned from."""
 SOURCES = 3
 ORIGIN = "agent"
-
-_KINDS = {"turn": Kind.TURN, "memory": Kind.MEMORY, "summary": Kind.SUMMARY, "file": Kind.CHUNK}
 
 
 def _separated(value: object) -> object:
@@ -124,7 +122,7 @@ class _Memory:
         since, until = self._moment(arguments.since), self._moment(arguments.until, end=True)
         if since and until and since >= until:
             raise ToolFailed("empty_window", f"Nothing lies between {arguments.since} and {arguments.until}.")
-        kinds = tuple(_KINDS[name] for name in arguments.types or ())
+        kinds = tuple(KIND_NAMES[name] for name in arguments.types or ())
         return Filter(kinds=kinds, since=since, until=until, at_most=at_most)
 
     def _moment(self, text: str | None, *, end: bool = False) -> datetime | None:

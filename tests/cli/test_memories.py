@@ -81,7 +81,7 @@ def test_a_memory_is_changed_pinned_forgotten_and_remembered_again(supaclaw: Sup
 
 def test_show_tells_the_file_and_line_that_a_memory_was_imported_from(supaclaw: Supaclaw, place: Path) -> None:
     supaclaw("import", "memory-md", str(written(place, "MEMORY.md", "# Me\n\n- Likes tea\n")))
-    [row] = supaclaw("memories", "list", "--json").json  # type: ignore[misc]
+    [row] = supaclaw("memories", "list", "--json").json
 
     shown = supaclaw("memories", "show", str(row["id"]))
 

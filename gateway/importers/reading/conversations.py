@@ -56,7 +56,7 @@ def begins_with(path: Path, pattern: str, key: bytes) -> bool:
         with ZipFile(path) as archive:
             members: Sequence[str] = [name for name in archive.namelist() if fnmatch(Path(name).name, pattern)]
             return any(key in archive.open(name).read(64 << 10) for name in members)
-    except (BadZipFile, OSError, RuntimeError, NotImplementedError):
+    except (BadZipFile, OSError, RuntimeError):
         return False
 
 

@@ -139,7 +139,7 @@ def _explained(path: Path) -> Iterator[None]:
         raise OwnerMustAct(f"{path} cannot be read: {error.strerror or error}") from error
     except (zipfile.BadZipFile, EOFError, zlib.error) as error:
         raise OwnerMustAct(f"{path} is a damaged ZIP ({error}); download it again, or unpack it") from error
-    except (RuntimeError, NotImplementedError) as error:
+    except RuntimeError as error:
         raise OwnerMustAct(f"{path} cannot be unpacked here ({error}); unpack it and import the folder") from error
 
 
