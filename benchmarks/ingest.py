@@ -10,7 +10,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from gateway.ingest.derived import Derived
-from gateway.ingest.ocr import Engine, tesseract
+from gateway.ingest.ocr import Tesseract, tesseract
 from gateway.ingest.rapid import Rapid
 from gateway.ingest.reading import read
 from tests.ingest import samples
@@ -56,7 +56,7 @@ def cost(content: bytes) -> tuple[Cost, Derived]:
     return spent, derived
 
 
-def quality(engine: Engine) -> None:
+def quality(engine: Tesseract | Rapid) -> None:
     """Wrong characters of each picture; the engine is warm."""
     rates = []
     for picture in pictures():

@@ -15,6 +15,7 @@ from statistics import median
 from time import perf_counter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.processes import cpu_seconds
 from benchmarks.statistics import p95
@@ -96,11 +97,12 @@ class World:
         drawn = np.searchsorted(self._sums, self._random.random((count, WORDS)))
         return [" ".join(f"w{number}" for number in row) for row in drawn]
 
-    def vectors(self, count: int) -> "np.ndarray":
+    def vectors(self, count: int) -> "NDArray[np.float32]":
         """Unit vectors of so many rows, each near to one topic."""
         topics = self._topics[self._random.integers(TOPICS, size=count)]
-        found = topics + self._random.normal(scale=1.0, size=(count, DIMENSIONS)).astype(np.float32)
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
+        found: NDArray[np.float32] = topics + self._random.normal(size=(count, DIMENSIONS)).astype(np.float32)
+        found /= np.linalg.norm(found, axis=1, keepdims=True)
+        return found
 
 
 async def measure(rows: int) -> Measured:
@@ -192,8 +194,8 @@ async def _searches(
 
     def by(which: Filter, who: PrincipalId, *, use_words: bool, use_vector: bool) -> Search:
         async def once(words: list[str], vector: list[float]) -> Sequence[object]:
-            asked = {"vector": vector, "model": NAME} if use_vector else {}
-            return (await search.hybrid(conn, who, words if use_words else [], which, 10, **asked)).hits
+            lexemes, near = words if use_words else [], vector if use_vector else None
+            return (await search.hybrid(conn, who, lexemes, which, 10, vector=near, model=NAME)).hits
 
         return once
 

@@ -95,7 +95,7 @@ class Lag:
 async def measure(database: TimedDatabase) -> tuple[list[Look], AllAtOnce]:
     """About a minute."""
     await _fill(database)
-    scheduler = Scheduler(database, SystemClock(), Failpoints(None), _settled, lambda: None, _everybody)
+    scheduler = Scheduler(database, SystemClock(), Failpoints(None), lambda: None, _everybody)
     await _all_due(database, SCHEDULES)
     await scheduler.tick()  # each has had a run before
     looks = [await _look(database, scheduler, due) for due in DUE]
@@ -148,10 +148,6 @@ async def _all_due(database: Database, number: int) -> None:
                where id in (select id from schedules order by random() limit $1)""",
             number,
         )
-
-
-async def _settled() -> bool:
-    return False
 
 
 async def _everybody(_tx: Connection, _principal: PrincipalId) -> bool:

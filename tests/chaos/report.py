@@ -1,13 +1,14 @@
 """The table of what the faults did: collected while the tests run, printed at the end, written into the docs if asked.
 
-`SUPACLAW_CHAOS_REPORT=<file>` has it written between the markers of that file.
+`SUPACLAW_CHAOS_REPORT=<file>` has it written between the markers of that file, where the rows of faults that this run
+did not make stay as they are: the whole takes hours, and its parts may run one after the other.
 """
 
 import json
 import math
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
@@ -85,12 +86,19 @@ class Collected:
         for fault in faults:
             self.rows.setdefault(fault, Row()).failed = True
 
-    def table(self) -> str:
-        """Markdown; a fault that was not made in this run says why."""
+    def table(self, before: str = "") -> str:
+        """Markdown; a fault that was not made in this run has its row of the table before, else it says why."""
+        kept = {tuple(_cells_of(line)[:3]): line for line in before.splitlines() if line.startswith("| ")}
         lines = [_line(HEAD), _line(["---:", "---", "---", "---:", "---:", "---:", "---:", "---:", "---"])]
         return "\n".join(
-            lines + [_line(self._cells(fault)) for fault in sorted(Fault, key=lambda fault: fault.about.number)]
+            lines + [self._row(fault, kept) for fault in sorted(Fault, key=lambda fault: fault.about.number)]
         )
+
+    def _row(self, fault: Fault, kept: Mapping[tuple[str, ...], str]) -> str:
+        about = fault.about
+        before = kept.get((str(about.number), about.fault, about.promise))
+        made = fault in self.rows or about.absent or fault in self.skipped
+        return before if before and not made else _line(self._cells(fault))
 
     def _cells(self, fault: Fault) -> Sequence[str]:
         about, row = fault.about, self.rows.get(fault)
@@ -137,7 +145,8 @@ class Watcher:
         terminalreporter.write_sep("=", "what the faults did")
         terminalreporter.write_line(self._collected.table())
         if file := os.environ.get("SUPACLAW_CHAOS_REPORT"):
-            put_between_markers(Path(file), f"{machine()}\n\n{self._collected.table()}")
+            before = between_markers(Path(file))
+            put_between_markers(Path(file), f"{machine()}\n\n{self._collected.table(before)}")
             terminalreporter.write_line(f"written to {file}")
 
 
@@ -146,17 +155,31 @@ def p95(figures: Sequence[float]) -> float:
     return sorted(figures)[math.ceil(len(figures) * 0.95) - 1]
 
 
+def between_markers(file: Path) -> str:
+    """What stands there now; raises `ValueError` if the markers are not there."""
+    return _parted(file)[1]
+
+
 def put_between_markers(file: Path, text: str) -> None:
     """Replace what stands between them; raises `ValueError` if they are not there."""
+    head, _, tail = _parted(file)
+    file.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}", encoding="utf-8")
+
+
+def _parted(file: Path) -> tuple[str, str, str]:
     head, begin, rest = file.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, tail = rest.partition(END)
+    between, end, tail = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"{file} has no lines {BEGIN} and {END}")
-    file.write_text(f"{head}{begin}\n{text}\n{end}{tail}", encoding="utf-8")
+    return head, between, tail
 
 
 def machine() -> str:
     return f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}."
+
+
+def _cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("| ").split(" | ")]
 
 
 def _line(cells: Sequence[str]) -> str:

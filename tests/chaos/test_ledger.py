@@ -93,6 +93,7 @@ def test_the_table_has_a_row_for_every_fault_and_says_what_failed(tmp_path: Path
     [row] = [line for line in lines if "random times" in line]
     assert "| 10 | 1 | 0 | 0 | 1.00 s | **FAILED**; seed 7 |" in row
     assert "| 1 | 0 | 0 | 0 | – | holds |" in lines[0]
+    assert row in Collected().table(before=collected.table()), "what a run does not make stays as it was"
 
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
