@@ -204,7 +204,7 @@ class TestSounds:
 
         path = await ask(Reads(self.VOICE), name="voice.ogg", hear=hear)
         [(*_, problem)] = await path.rows(FOUND)
-        assert problem == "what is said in it could not be written down: no credit"
+        assert problem == "it couldn't be transcribed: no credit"
 
     async def test_silence_is_told(self, ask: Ask) -> None:
         async def hear(name: str, audio: bytes) -> str:
@@ -212,7 +212,7 @@ class TestSounds:
 
         path = await ask(Reads(self.VOICE), name="voice.ogg", hear=hear)
         [(*_, problem)] = await path.rows(FOUND)
-        assert problem == "nothing is said in it"
+        assert problem == "no speech was found in it"
 
     async def test_what_is_too_long_for_it_is_told(self, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         async def hear(name: str, audio: bytes) -> str:

@@ -57,7 +57,7 @@ async def test_more_allows_the_whole_limit_once_more_and_the_next_message_is_ans
         assert (await path.ask("hello")).startswith("Today's budget for models is used up")
         assert (await path.ask("/budget more")).split("\n") == [
             "Today: another $2.00, $4.10 in all.",
-            "Write again what was left without an answer.",
+            "Send any unanswered message again.",
         ]
         assert (await path.ask("hello again")).endswith("hello again")
     assert "Today: $2.10 spent, $4.10 allowed ($2.10 of it by /budget more), $2.00 left" in await path.ask("/budget")

@@ -107,7 +107,7 @@ async def test_off_parts_a_chat_from_the_others(path: MessagePath) -> None:
     await path.inbound.accept([at(WEB, "/link off", "x")])
     assert len(set((await sessions(path)).values())) == 2
     await path.inbound.accept([at(WEB, "/link off", "x")])
-    assert await last(path) == "This chat has a conversation of its own already."
+    assert await last(path) == "This chat already has its own conversation."
 
 
 async def test_a_code_is_good_once_for_one_chat_and_ten_minutes(path: MessagePath) -> None:
@@ -116,7 +116,7 @@ async def test_a_code_is_good_once_for_one_chat_and_ten_minutes(path: MessagePat
     other = replace(WEB, chat="other")
     await path.inbound.accept([at(WEB, f"/link {code}", "x")])
     await path.inbound.accept([at(WEB, f"/link {await offered(path)}", "x")])
-    assert await last(path) == "These chats share one conversation already."
+    assert await last(path) == "These chats already share a conversation."
     await path.inbound.accept([at(other, f"/link {code}", "x")])
     assert (await last(path)).startswith("Nothing is open under this code")
     code = await offered(path)

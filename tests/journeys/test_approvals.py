@@ -52,7 +52,7 @@ async def test_the_owner_decides_in_the_terminal(gateway: GatewayProcess, telegr
     await question(telegram)
     assert EVIL in (await gateway.command("reviews", "show", "A1")).told
     assert "A1 is denied" in (await gateway.command("reviews", "deny", "a1")).told
-    assert "was answered before" in (await gateway.command("reviews", "approve", "A1")).told
+    assert "was already answered" in (await gateway.command("reviews", "approve", "A1")).told
     assert soul(gateway) == ""
 
 

@@ -287,7 +287,7 @@ async def test_only_the_person_who_was_asked_decides(path: MessagePath) -> None:
         unknown = await path.ask("/approve A9", chat=MEMBER, sender=MEMBER)
         anothers = await path.ask("/approve A1", chat=MEMBER, sender=MEMBER)
         assert anothers == unknown
-        assert await path.ask("/approve", chat=MEMBER, sender=MEMBER) == "No question waits for your answer."
+        assert await path.ask("/approve", chat=MEMBER, sender=MEMBER) == "No approvals are waiting."
         assert await state(path) == ["open"]
 
 
@@ -297,7 +297,7 @@ async def test_in_a_group_only_the_one_who_asked_decides(path: MessagePath) -> N
         question = await put(path)
         assert question.address.chat == "-5"
         assert "No question of that number" in await path.ask("/approve A1", sender=OWNER, **GROUP)
-        assert await path.ask("/approve", sender=OWNER, **GROUP) == "No question waits for your answer."
+        assert await path.ask("/approve", sender=OWNER, **GROUP) == "No approvals are waiting."
         assert "A1: write_file" in await path.ask("/approve", sender=MEMBER, **GROUP)
         assert "approved" in await path.ask("/approve A1", sender=MEMBER, **GROUP)
         await path.settled()
@@ -309,7 +309,7 @@ async def test_a_private_question_is_not_listed_in_a_group(path: MessagePath) ->
         await tainted(path)
         await wants(path)
         assert "A1" in await path.ask("/approve")
-        assert await path.ask("/approve", sender=OWNER, **GROUP) == "No question waits for your answer."
+        assert await path.ask("/approve", sender=OWNER, **GROUP) == "No approvals are waiting."
 
 
 @pytest.mark.parametrize("way", [{"as_owner": False}, {"forwarded": "from Eve"}])

@@ -111,13 +111,13 @@ async def test_a_token_that_speaks_as_the_owner_joins_nobody_and_lets_nobody_in(
 
 
 async def test_the_local_token_and_the_page_keep_the_owners_commands(web: Web) -> None:
-    assert (await ask(web, BEARER, "/pairing")).startswith("Nobody asks to be let in")
+    assert (await ask(web, BEARER, "/pairing")).startswith("No access requests")
     async with web.sign_in() as browser:
         sent = await browser.post("/chat", data={"text": "/pairing", "client_id": "1"})
     [(said,)] = await web.path.rows(
         "select m.text from inbox i join messages m on m.id = i.message_id where i.id = $1", sent.json()["inbox_id"]
     )
-    assert said.startswith("Nobody asks to be let in")
+    assert said.startswith("No access requests")
 
 
 async def test_a_token_sees_of_its_own_chat_what_a_member_sees(web: Web) -> None:

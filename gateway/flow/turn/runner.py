@@ -32,7 +32,7 @@ from gateway.workspace.prompts import PersonaText
 
 AFTER_OVERFLOW = 0.6
 """What of a prompt that was too long for its model the next one may have."""
-NO_MODEL = "No model could answer. Wait a little and write again; if it goes on, tell the owner."
+NO_MODEL = "No model could answer. Wait a little and try again; if it keeps happening, tell the owner."
 """For everybody else: what providers say may be about the owner's accounts."""
 
 log = structlog.get_logger(__name__)

@@ -186,7 +186,7 @@ async def test_one_that_broke_off_is_finished_by_the_same_command(
         with pytest.raises(Crash):
             await put_back(other, saved)
 
-    with pytest.raises(OwnerMustAct, match=r"broke off: finish it with the same `supaclaw restore FILE`"):
+    with pytest.raises(OwnerMustAct, match=r"was interrupted: finish it with the same `supaclaw restore FILE`"):
         check_finished(other.home / "data")
     await put_back(other, saved)
 

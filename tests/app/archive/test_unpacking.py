@@ -158,9 +158,9 @@ def test_nothing_is_put_through_a_link(tmp_path: Path, into: Path, kind: bytes) 
 @pytest.mark.parametrize(
     ("manifest", "why"),
     [
-        (told(*GOOD[:-1]), "'database/meta.copy' is not as it was saved"),
-        (told(*GOOD, entry("workspace/more")), "'workspace/more' is not as it was saved"),
-        (told(*GOOD[1:], entry("workspace/d", b"x")), "'workspace/d' is not as it was saved"),
+        (told(*GOOD[:-1]), "'database/meta.copy' has changed since it was saved"),
+        (told(*GOOD, entry("workspace/more")), "'workspace/more' has changed since it was saved"),
+        (told(*GOOD[1:], entry("workspace/d", b"x")), "'workspace/d' has changed since it was saved"),
         (told(*GOOD, tables=None), "its manifest cannot be read"),
         (entry("other.json"), "it has no manifest"),
     ],

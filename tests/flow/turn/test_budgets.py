@@ -75,7 +75,7 @@ class TestBooks:
         await spent(world, 2.03)
         allowed = await Budgets(database, lambda: Limits(day_usd=2, month_usd=20), Clock()).allow(Role.OWNER)
         assert allowed.refusal == (
-            "Today's budget for models is used up ($2.03 spent, $2.00 allowed). I did not ask a model. "
+            "Today's model budget is used up ($2.03 spent, $2.00 allowed). I did not ask a model. "
             "/budget more allows another $2.00 today; budgets.day_usd in config.json changes the limit for good. "
             "Then write again."
         )
@@ -92,7 +92,7 @@ class TestBooks:
         budgets = Budgets(database, lambda: Limits(month_usd=20), Clock())
         refusal = (await budgets.allow(Role.OWNER)).refusal
         assert refusal is not None
-        assert refusal.startswith("This month's budget for models is used up ($20.00 spent, $20.00 allowed).")
+        assert refusal.startswith("This month's model budget is used up ($20.00 spent, $20.00 allowed).")
 
     async def test_what_the_owner_allowed_more_counts_at_once(self, world: World, database: Database) -> None:
         budgets = Budgets(database, lambda: Limits(day_usd=2), Clock())
@@ -124,7 +124,7 @@ class TestBooks:
             stop = limits.stop(UNSPENT)
             assert stop is not None
             assert stop.limit == "day_usd"
-            assert stop.text.startswith("Today's budget for models is used up ($2.10 spent, $2.00 allowed).")
+            assert stop.text.startswith("Today's model budget is used up ($2.10 spent, $2.00 allowed).")
 
     async def test_models_that_cost_nothing_need_no_money(self, database: Database) -> None:
         budgets = Budgets(database, lambda: Limits(day_usd=0, month_usd=0), Clock())
@@ -154,7 +154,7 @@ class TestTurns:
             assert await path.ask("first") == "re: first"
             refused = await path.answer(await path.tell("second"))
             assert refused.notice
-            assert refused.text.startswith("Today's budget for models is used up ($0.0010 spent")
+            assert refused.text.startswith("Today's model budget is used up ($0.0010 spent")
             told = await path.channel.until(lambda texts: len(texts) == 2)
         assert told[1] == refused.text
         assert path.model.answered == ["first"]
