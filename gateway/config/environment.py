@@ -13,7 +13,7 @@ class Environment:
     config: Path
     data: Path
     workspace: Path
-    env_file: str
+    env_file: str = ".env"
     fail: str | None = None
     sign_in: str | None = None
     notify_socket: str | None = None
