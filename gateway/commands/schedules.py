@@ -10,7 +10,7 @@ USAGE = (
     "Write /schedules to see what is planned, /schedules all to include paused and finished ones, or "
     "/schedules pause, resume, run or remove with a number or name."
 )
-NONE = "No reminders yet. Say what you want and when, such as: remind me tomorrow at 9 to call the bank."
+NONE = "Nothing is planned here. Say what you want and when, such as: remind me tomorrow at 9 to call the bank."
 
 
 async def run(ctx: CommandContext) -> CommandReply:

@@ -1,6 +1,8 @@
 """The settings common to all channels: who may talk to the agent."""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
@@ -17,11 +19,15 @@ PlatformId = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str
 
 
 class ChannelSettings(BaseModel):
-    """Base of every channel's settings; patterns match the ids of a person and a group, `IDS` says how they look."""
+    """Base of every channel's settings; patterns match the ids of a person and a group, `IDS` says how they look.
+
+    `VARIABLES` are the environment variables that people expect, and the field that each one sets.
+    """
 
     PERSON: ClassVar[str] = ".+"
     GROUP: ClassVar[str] = ".+"
     IDS: ClassVar[str] = ""
+    VARIABLES: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 

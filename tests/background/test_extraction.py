@@ -221,7 +221,7 @@ class TestSounds:
         monkeypatch.setattr(reading_module, "HEARD", 3)
         path = await ask(Reads(self.VOICE), b"sound", "voice.ogg", hear=hear)
         [(*_, problem)] = await path.rows(FOUND)
-        assert "only up to" in problem
+        assert "only files up to" in problem
 
 
 async def test_files_that_are_read_at_the_same_time_do_not_clear_each_other_away(

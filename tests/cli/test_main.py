@@ -71,7 +71,7 @@ def test_an_error_is_one_line_and_an_exit_code(place: Path) -> None:
     done = module(place, "up", SUPACLAW_PORT="x")
 
     assert done.returncode == 1
-    assert done.stderr == "supaclaw: SUPACLAW_PORT: must be a whole number from 0 to 65535\n"
+    assert done.stderr == "supaclaw: SUPACLAW_PORT: web.port: must be a whole number\n"
     assert done.stdout == ""
 
 

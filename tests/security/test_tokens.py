@@ -94,7 +94,7 @@ async def test_a_client_that_only_goes_on_stays_known(web: Web) -> None:
 @pytest.mark.parametrize("text", ["/pairing", "/link", "/link join ABCDEFGH", "/budget more", "/schedules"])
 async def test_the_owners_commands_are_not_a_tokens(web: Web, text: str) -> None:
     headers = await bearer(web, "admin")
-    refusal = "No token may do this; write /"
+    refusal = "Tokens can't do this; write /"
     assert (await ask(web, headers, text)).startswith(refusal)
     answer = await complete(web, headers, ("user", text))
     assert answer.json()["choices"][0]["message"]["content"].startswith(refusal)
@@ -104,9 +104,9 @@ async def test_the_owners_commands_are_not_a_tokens(web: Web, text: str) -> None
 async def test_a_token_that_speaks_as_the_owner_joins_nobody_and_lets_nobody_in(web: Web) -> None:
     headers = await bearer(web, "chat", as_owner=True)
     for text in ("/pairing", "/link", "/link join ABCDEFGH"):
-        assert (await ask(web, headers, text)).startswith("No token may do this")
+        assert (await ask(web, headers, text)).startswith("Tokens can't do this")
     assert (await ask(web, headers, "/budget")).startswith("One answer:")
-    assert (await ask(web, headers, "/schedules")).startswith("Nothing is scheduled here")
+    assert (await ask(web, headers, "/schedules")).startswith("Nothing is planned here")
     assert "Hello!" in await ask(web, headers, "/start ABCDEFGH")
 
 
@@ -147,7 +147,7 @@ async def test_what_a_command_came_with_is_known_after_a_restart(web: Web) -> No
     again = await restarted(web.path)
     await again.command_runner.resume()
     said = [text for (text,) in await web.path.rows("select text from messages where kind = 'notice' order by id")]
-    assert said[0].startswith("No token may do this")
+    assert said[0].startswith("Tokens can't do this")
     assert said[1].startswith("One answer:")
 
 

@@ -14,8 +14,9 @@ from gateway.store.pool import Connection
 from gateway.store.transcript import messages
 
 QUESTION = (
-    "{0} entered your /link code to become one of your accounts. Anyone who writes there would be treated as you and could "
-    "read this conversation. If it isn't you, say no.\n/link join {0.code} links it, /link deny {0.code} refuses it."
+    "{0} entered your /link code to become one of your accounts. Anyone who writes there would be treated as you "
+    "and could read this conversation. If it isn't you, say no.\n"
+    "/link join {0.code} links it, /link deny {0.code} refuses it."
 )
 JOINED = (
     "This account is now one of yours, and this chat continues the other one's conversation. "

@@ -23,8 +23,8 @@ def test_of_what_comes_again_the_silence_is_announced() -> None:
 
 def test_what_did_not_arrive_is_told_without_its_content() -> None:
     assert schedule_undelivered(REMINDER, SLOT, "blocked").text == (
-        'The schedule "Dentist", planned for Sun 22 Nov 2026 09:00 Europe/Berlin, ran, but what it had to say did not '
-        "arrive: blocked"
+        'The schedule "Dentist", planned for Sun 22 Nov 2026 09:00 Europe/Berlin, ran, but its '
+        "message wasn't delivered: blocked"
     )
 
 

@@ -197,7 +197,7 @@ class TestResult:
         row = await plan(path)
         await fire(path, row)
         await work(path)
-        assert "I stopped before I was done" in (await chat(path))[-1][1]
+        assert "I stopped early" in (await chat(path))[-1][1]
         assert (await last_run(path, row)).executed_at
 
     async def test_a_long_answer_goes_as_its_beginning_and_a_file(self, database: Database, workspace: Path) -> None:

@@ -245,8 +245,8 @@ class TestFailures:
         assert await beating.path.rows(f"{HEARD} limit 1") == [
             (
                 "notice",
-                "The heartbeat failed: no model answered (the last was b: rate_limit). The next one tries again; "
-                "/status tells how that goes.",
+                "The heartbeat failed: no model answered (the last was b: rate_limit). The next one will retry; "
+                "/status shows how it goes.",
                 "heartbeat",
                 Label.OWNER,
             )

@@ -241,7 +241,7 @@ class TestMoney:
         await beating.spend(5, kind="agent")
         await beating.live(1.25)
         assert beating.told == [
-            "The heartbeat is paused: heartbeats cost $0.0600 today, and heartbeat.day_usd allows $0.0500; it goes on "
+            "The heartbeat is paused: heartbeats cost $0.0600 today, and heartbeat.day_usd allows $0.0500; it resumes "
             "tomorrow (UTC)."
         ]
         assert await beating.asked() == [("completed",)]

@@ -169,7 +169,7 @@ class TestTurns:
         async with path.working():
             await path.ask("mine")
             told = await path.ask("theirs", chat=MEMBER, sender=MEMBER)
-        assert told.startswith("The budget for models is used up.")
+        assert told.startswith("The model budget is used up.")
 
     async def test_a_run_stops_before_the_call_that_has_no_money_left(
         self, database: Database, path: MessagePath
@@ -198,7 +198,7 @@ class TestTurns:
             await reached.wait()
             assert await path.ask("quick", chat=MEMBER, sender=MEMBER) == "quick"
             go.set()
-            assert (await path.answer(slow)).text.startswith("Today's budget")
+            assert (await path.answer(slow)).text.startswith("Today's model budget")
         assert len(model.prompts) == 2
 
     async def test_calls_of_a_run_that_failed_count(self, database: Database, path: MessagePath) -> None:
@@ -211,5 +211,5 @@ class TestTurns:
         again = await build(database, path.workspace, FakeModel(), path.instance, limits=Limits(day_usd=CALL))
         async with again.working():
             [told] = await again.channel.until(bool)
-        assert told.startswith("Today's budget")
+        assert told.startswith("Today's model budget")
         assert again.model.prompts == []

@@ -339,7 +339,7 @@ class TestCommands:
         told = replace(message("/memory"), address=Address("api", "key", "c1"), as_owner=True)
         async with path.working():
             [accepted] = await path.inbound.accept([told])
-            assert (await path.answer(accepted)).text.startswith("No token may do this")
+            assert (await path.answer(accepted)).text.startswith("Tokens can't do this")
 
     async def test_what_is_remembered_in_a_correction_is_sorted_so(self, path: MessagePath) -> None:
         async with path.working():
