@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.domain.memory import EVERYTHING, AlreadyRemembered, Category, Kind, Memory, NewMemory, Reach
+from gateway.domain.principals import Label
 from gateway.domain.texts import one_line
 from gateway.store.memory import memories
 from gateway.store.pool import Connection
@@ -39,7 +40,7 @@ class Remembering:
         new = self.reach.written(checked(new))
         old = None if new.supersedes is None else await self._own(new.supersedes)
         memory, is_new = await memories.add(self.tx, self.principal, replace(new, supersedes=None))
-        if old is not None and old.id != memory.id and not await self._replaced(old, memory):
+        if old is not None and old.id != memory.id and not await self._replaced(old, memory, new.label):
             raise Refused(f"Memory {old.id} cannot be replaced by this: it is no fact in force, or trusted more.")
         return memory, is_new
 
@@ -121,8 +122,8 @@ class Remembering:
             raise Refused(f"Memory {id} is the owner's; you can read it, not change it.")
         return memory
 
-    async def _replaced(self, old: Memory, new: Memory) -> bool:
-        return old.superseded_by == new.id or await memories.supersede(self.tx, self.principal, old.id, new.id)
+    async def _replaced(self, old: Memory, new: Memory, label: Label) -> bool:
+        return old.superseded_by == new.id or await memories.supersede(self.tx, self.principal, old.id, new.id, label)
 
 
 def checked(new: NewMemory) -> NewMemory:

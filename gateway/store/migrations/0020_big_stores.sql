@@ -1,6 +1,7 @@
 -- Searches of large stores. The statements that only read rows of known ids are planned once a connection; those that
 -- look for rows are planned for their filter, for only so its conditions reach the indexes.
 
+drop function keyword_search;
 alter type memory_filter add attribute min_importance double precision;
 
 create or replace function memory_matches(m memories, f memory_filter) returns boolean language sql stable
