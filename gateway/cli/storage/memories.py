@@ -11,7 +11,7 @@ from gateway.agent.memory.remember import Refused, Remembering, checked
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
-from gateway.cli.storage.remember import CATEGORIES, separated
+from gateway.cli.storage.remember import CATEGORIES, MinImportance, separated
 from gateway.cli.storage.search import facts, whereabouts
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
@@ -51,6 +51,7 @@ class Listed:
 def show_all(
     category: Annotated[Category | None, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = None,
     tags: Annotated[str, typer.Option(metavar="TAG,…", help="With all of these tags.")] = "",
+    min_importance: MinImportance = None,
     superseded: Annotated[bool, typer.Option("--all", help="Include what was replaced.")] = False,
     limit: Limit = 50,
     as_json: AsJson = False,
@@ -62,6 +63,7 @@ def show_all(
         tags=separated(tags.casefold()),
         at_most=Label.UNTRUSTED,
         superseded=superseded,
+        min_importance=min_importance,
     )
     rows = _with_own(lambda own: memories.listed(own.tx, own.principal, which, limit))
     if as_json:

@@ -52,6 +52,7 @@ class Search(_Body):
     agent: Name | None = None
     since: Moment | None = None
     until: Moment | None = None
+    min_importance: float | None = Field(None, ge=0, le=1)
     max_results: int = Field(8, ge=1, le=200)
     include_untrusted: bool = False
     superseded: bool = False
@@ -343,6 +344,7 @@ def _filter(caller: Caller, asked: Search) -> Filter:
         until=asked.until,
         at_most=Label.UNTRUSTED if asked.include_untrusted else Label.KNOWN,
         superseded=asked.superseded,
+        min_importance=asked.min_importance,
     )
 
 
