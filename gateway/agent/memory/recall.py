@@ -44,19 +44,32 @@ class Visible:
         return hit.memory.message_id in self.messages or hit.memory.id in self.memories
 
 
-async def recall(database: Database, principal: PrincipalId, question: str, visible: Visible, *, at_most: Label) -> str:
-    """The block for the prompt; "" if nothing fits the question, and when the search fails or is too slow.
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A block for the prompt, and the memories in it."""
+
+    text: str = ""
+    memories: tuple[MemoryId, ...] = ()
+
+
+async def recall(
+    database: Database, principal: PrincipalId, question: str, visible: Visible, *, at_most: Label
+) -> Recalled:
+    """What fits the question; nothing does, and when the search fails or is too slow.
 
     Only rows trusted as much as the conversation is: a recall never raises its label.
     """
     words = lexemes(question[-QUESTION:])
     if not words:
-        return ""
+        return Recalled()
     try:
         async with database.connection() as conn:
             hits = await search.keyword(conn, principal, words, Filter(at_most=at_most), CANDIDATES)
     except SupaclawError as error:
         log.info("recall.skipped", error=type(error).__name__)
-        return ""
+        return Recalled()
     fitting = [hit for hit in hits if hit.words >= LEAST_WORDS and hit not in visible]
-    return recalled(fitting[:ROWS], TOKENS)
+    text = recalled(fitting[:ROWS], TOKENS)
+    return Recalled(
+        text, tuple(hit.memory.id for hit in fitting[: text.count("\n")])
+    )  # a line for each, below its mark
