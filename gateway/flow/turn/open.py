@@ -1,12 +1,13 @@
 """Open a turn: take the unread messages, and learn from the rows where an interrupted one stopped."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gateway.agent.compaction import own_turn, turn_after
 from gateway.agent.files import LISTED
 from gateway.agent.limits import Spent
+from gateway.agent.memory.recall import Recalled
 from gateway.domain.attachments import Attached
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.principals import Label, Principal
@@ -26,7 +27,7 @@ class Reminder:
     """What memory tells a turn unasked: `standing` for the whole session, `recalled` before the newest messages."""
 
     standing: str = ""
-    recalled: str = ""
+    recalled: Recalled = field(default_factory=Recalled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class OpenedTurn:
     heartbeat: bool = False
     private: bool = True
     """Whether it may use memory: not where another program asks, by a token or a trigger."""
-    reminder: Reminder = Reminder()
+    reminder: Reminder = field(default_factory=Reminder)
 
     @property
     def solo(self) -> bool:

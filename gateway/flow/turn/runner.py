@@ -10,7 +10,7 @@ from gateway.agent.limits import Limits
 from gateway.config.failpoints import Failpoints
 from gateway.domain.clock import Clock
 from gateway.domain.events import Answered, ModelReplied
-from gateway.domain.ids import AddressId, SessionId
+from gateway.domain.ids import AddressId, MemoryId, SessionId
 from gateway.domain.model import ModelsExhausted, Reply
 from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Claim, Status
@@ -25,6 +25,7 @@ from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
 from gateway.flow.turn.wiring import LoopWiring, SizedModel
 from gateway.flow.vouching import ask as ask_to_vouch
 from gateway.store import sessions, steps
+from gateway.store.memory import used
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
@@ -50,6 +51,8 @@ class TurnResult:
     """Why no model answered."""
     label: Label = Label.UNTRUSTED
     """Of all that the run had read."""
+    reminded: tuple[MemoryId, ...] = ()
+    """The memories it was reminded of."""
 
     async def store(
         self, tx: Connection, run: Claim, session: SessionId, *, label: Label, address: AddressId | None = None
@@ -60,6 +63,8 @@ class TurnResult:
             tx, session, run.principal_id, self.entry, label=label, origin=origin, address=address, task=run.id
         )
         await messages.answer(tx, session, answer.id)
+        if self.reminded:
+            await used.note(tx, run.id, run.principal_id, answer.id, self.reminded)
         if self.reply is not None:
             await steps.model_called(tx, run.id, run.principal_id, self.reply)
         return answer
@@ -103,7 +108,8 @@ class TurnRunner:
             stored.label = max(stored.label, conversation.opened.label)
             try:
                 result = await self._follow(conversation, sinks)
-                return replace(result, label=stored.label)
+                reminded = conversation.opened.reminder.recalled.memories
+                return replace(result, label=stored.label, reminded=reminded)
             except ModelsExhausted as exc:
                 if not exc.overflow or budget is not None:
                     log.warning("turn.no_model", attempts=len(exc.attempts))

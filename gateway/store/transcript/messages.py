@@ -8,7 +8,7 @@ from typing import Literal, Self, assert_never
 from asyncpg import Record
 
 from gateway.domain.attachments import Attached
-from gateway.domain.ids import AddressId, EntryId, JournalId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.ids import AddressId, EntryId, JournalId, MemoryId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.imports import ORIGIN
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
@@ -60,6 +60,8 @@ class MessageRow:
     album: str | None
     attached: tuple[Attached, ...] = ()
     """Its files, where they were asked for: they are rows of their own."""
+    remembered: tuple[MemoryId, ...] = ()
+    """What an answer used of the memory, where that was asked for."""
 
     @classmethod
     def of(cls, row: Record) -> Self:
@@ -325,6 +327,25 @@ async def shown(conn: Connection, session: SessionId, *, limit: int = 200) -> li
            order by coalesce(seq, 2147483647), id""",
         session,
         limit,
+    )
+    return [MessageRow.of(row) for row in rows]
+
+
+async def around(conn: Connection, principal: PrincipalId, message: MessageId, *, each_way: int) -> list[MessageRow]:
+    """A message of this principal's with what was said before and after it; none if there is none such."""
+    rows = await conn.fetch(
+        """with that as (select session_id, coalesce(seq, 2147483647) as seq from messages
+                         where id = $2 and principal_id = $1)
+           select * from (
+             (select m.* from messages m join that on m.session_id = that.session_id and m.seq <= that.seq
+              order by m.seq desc limit $3 + 1)
+             union all
+             (select m.* from messages m join that on m.session_id = that.session_id and m.seq > that.seq
+              order by m.seq limit $3)) m
+           order by seq""",
+        principal,
+        message,
+        each_way,
     )
     return [MessageRow.of(row) for row in rows]
 
