@@ -137,7 +137,7 @@ class Remembering:
         )
         made, is_new = await self.remember(new)
         for row in rows:
-            if row.id != made.id and not await self._replaced(row, made):
+            if row.id != made.id and not await self._replaced(row, made, new.label):
                 raise Refused(f"Memory {row.id} cannot be replaced: it was replaced already.")
         if is_new:
             return made

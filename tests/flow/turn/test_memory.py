@@ -354,7 +354,7 @@ class TestUsed:
     @pytest.fixture(autouse=True)
     def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A busy machine may take longer than a turn waits."""
-        monkeypatch.setattr(search, "KEYWORD_TIMEOUT_MS", 30_000)
+        monkeypatch.setattr(recalling, "TIMEOUT_MS", 30_000)
 
     async def test_an_answer_knows_what_it_was_reminded_of_and_what_it_searched_by_ids_alone(
         self, path: MessagePath
