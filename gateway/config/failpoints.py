@@ -50,6 +50,7 @@ class Step(StrEnum):
     MEMORY_INDEXED = "memory.indexed", "messages are rows of memory, their words are not counted"
     MEMORY_COUNTED = "memory.counted", "the words of a batch of memory are counted"
     MEMORY_EMBEDDED = "memory.embedded", "a batch of vectors is stored"
+    MEMORY_JUDGED = "memory.judged", "a model has said what is to be merged and replaced, nothing is stored"
     SCHEDULE_ENQUEUED = "schedule.enqueued", "due schedules are queued, and their next slots stored"
 
 
