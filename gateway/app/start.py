@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
+import structlog
+
 from gateway.app.archive.place import check_finished
 from gateway.app.current import Current
 from gateway.app.database import postgres
@@ -22,6 +24,7 @@ from gateway.background.upkeep import Periodic, kept_up
 from gateway.config.channels import enabled_channels
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
+from gateway.config.erasures import reminder
 from gateway.config.failpoints import Failpoints
 from gateway.config.instance import Hold, hold_instance, instance_id
 from gateway.config.load import load
@@ -38,6 +41,8 @@ from gateway.workspace.renewal import renew
 from gateway.workspace.template import fill_new_workspace
 from gateway.workspace.tree import Workspace
 
+log = structlog.get_logger("gateway")
+
 
 def run(environment: Environment) -> int:
     """Be the gateway until SIGTERM or SIGINT; raises `SupaclawError` when it cannot start."""
@@ -50,6 +55,8 @@ def run(environment: Environment) -> int:
     mask = SecretMask()
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
         check_finished(environment.data)
+        if why := reminder(environment.data):
+            log.warning("erasure.unfinished", problem=why)
         starts = record_start(environment.data, SystemClock())
         uvloop.run(_serve(environment, config, failpoints, mask, starts, hold))
         record_stop(environment.data)
