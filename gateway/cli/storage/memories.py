@@ -10,6 +10,7 @@ import typer
 from gateway.agent.memory.remember import Refused, Remembering, checked
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
+from gateway.cli.storage.erase import erase_for_good
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
 from gateway.cli.storage.remember import CATEGORIES, MinImportance, separated
 from gateway.cli.storage.search import facts, whereabouts
@@ -130,8 +131,21 @@ def pin(id: Id, undo: Annotated[bool, typer.Option("--undo", help="Unpin it.")] 
     echo(f"{'unpinned' if undo else 'pinned'}: {id} {described(_with_own(change))}")
 
 
-def forget(id: Id, undo: Annotated[bool, typer.Option("--undo", help="Remember it again.")] = False) -> None:
+def forget(
+    id: Id,
+    undo: Annotated[bool, typer.Option("--undo", help="Remember it again.")] = False,
+    erase: Annotated[bool, typer.Option("--erase", help="Remove for good what was said, wherever it is.")] = False,
+    also: Annotated[list[str] | None, typer.Option(metavar="WORDS", help="Erase sentences with these, too.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
+) -> None:
     """Forget a memory: nothing finds it any more."""
+    if undo and erase:
+        raise OwnerMustAct("what is erased cannot be brought back: --undo or --erase, not both")
+    if (also or yes) and not erase:
+        raise OwnerMustAct("--also and --yes belong to --erase")
+    if erase:
+        erase_for_good(MemoryId(id), also or [], yes=yes)
+        return
 
     async def change(own: Remembering) -> Memory:
         return await (own.restore(MemoryId(id)) if undo else own.forget(MemoryId(id)))
