@@ -10,8 +10,8 @@ import typer
 from gateway.agent.memory.remember import Refused, Remembering, checked
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
-from gateway.cli.storage.erase import erase_for_good
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
+from gateway.cli.storage.erase import erase_for_good
 from gateway.cli.storage.remember import CATEGORIES, MinImportance, separated
 from gateway.cli.storage.search import facts, whereabouts
 from gateway.domain.errors import OwnerMustAct

@@ -20,7 +20,7 @@ from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.compact import Compactor
 from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
 from gateway.flow.turn.memory import TurnMemory
-from gateway.flow.turn.open import OpenedTurn
+from gateway.flow.turn.open import OpenedChat, OpenedTurn
 from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
 from gateway.flow.turn.wiring import LoopWiring, SizedModel
 from gateway.flow.vouching import ask as ask_to_vouch
@@ -160,7 +160,9 @@ class TurnRunner:
 
     def _environment(self, run: Claim, opened: OpenedTurn) -> AgentEnvironment:
         environment = self.environments.of(run.principal_id)
-        return environment if opened.private else environment.for_programs
+        if opened.private:
+            return environment
+        return environment.for_tokens if isinstance(opened, OpenedChat) else environment.for_programs
 
     async def _follow(self, conversation: LoopWiring, sinks: Sequence[Sink]) -> TurnResult:
         """The loop, each event in its sinks before the next one is made; raises `ModelsExhausted`."""
