@@ -128,6 +128,23 @@ async def transcript(conn: Connection, session: SessionId) -> list[MessageRow]:
     return [MessageRow.of(row) for row in rows]
 
 
+_SAID = """
+with place as (
+  update sessions set next_seq = next_seq + 1, spoken_at = now() where id = $1 returning next_seq - 1 as seq
+), said as (
+  insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final, task_id, closed_at,
+                        covers, tokens, journal_id)
+  select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9, case when $4 = 'user' and $9::uuid is null then now() end, $10,
+         $11, (select id from journals where session_id = $1 and closed_at is null)
+  from place returning *
+){} select * from said"""
+_SAY = _SAID.format("")
+_ANSWER = _SAID.format(""", answered as (
+  update messages set answered_by = (select id from said)
+  where session_id = $1 and kind = 'user' and seq is not null and answered_by is null and closed_at is null
+)""")
+
+
 async def say(
     conn: Connection,
     session: SessionId,
@@ -148,21 +165,7 @@ async def say(
     """
     text = storable(entry.text)
     row = await conn.fetchrow(
-        """with place as (update sessions set next_seq = next_seq + 1, spoken_at = now() where id = $1
-                             returning next_seq - 1 as seq),
-           said as (
-               insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final,
-                                     task_id, closed_at, covers, tokens, journal_id)
-               select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9,
-                      case when $4 = 'user' and $9::uuid is null then now() end, $10, $11,
-                      (select id from journals where session_id = $1 and closed_at is null)
-               from place
-               returning *),
-           answered as (
-               update messages set answered_by = (select id from said)
-               where $12 and session_id = $1 and kind = 'user' and seq is not null and answered_by is null
-                 and closed_at is null)
-           select * from said""",
+        _ANSWER if answers else _SAY,
         session,
         principal,
         address,
@@ -174,7 +177,6 @@ async def say(
         task,
         covers,
         estimate(text),
-        answers,
     )
     assert row is not None, "the session exists"
     return MessageRow.of(row)
