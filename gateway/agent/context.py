@@ -73,6 +73,8 @@ def to_messages(entries: Sequence[Entry]) -> tuple[PromptMessage, ...]:
     written = _Messages(_results(entries))
     for place, entry in enumerate(entries):
         match entry:
+            case UserText(wordless=True):
+                written.end_of_calls()
             case UserText():
                 written.user("\n\n".join(filter(None, (entry.recalled, stamped(entry)))), entry.images)
             case Summary(text):

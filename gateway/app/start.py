@@ -25,6 +25,7 @@ from gateway.background.upkeep import Periodic, kept_up
 from gateway.config.channels import enabled_channels
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
+from gateway.config.erasures import reminder
 from gateway.config.failpoints import Failpoints
 from gateway.config.instance import Hold, hold_instance, instance_id
 from gateway.config.load import load
@@ -56,6 +57,8 @@ def run(environment: Environment) -> int:
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
         check_finished(environment.data)
         _look_for_another(environment.config)
+        if why := reminder(environment.data):
+            log.warning("erasure.unfinished", problem=why)
         starts = record_start(environment.data, SystemClock())
         uvloop.run(_serve(environment, config, failpoints, mask, starts, hold))
         record_stop(environment.data)
