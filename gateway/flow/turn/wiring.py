@@ -146,6 +146,8 @@ class LoopWiring:
     def _reminded(self, entries: Sequence[Entry]) -> list[Entry]:
         """With what memory recalls before the first message of the turn."""
         first, recalled = self.opened.asked[0].id, self.opened.reminder.recalled.text
+        if not recalled:
+            return list(entries)
         return [
             replace(entry, recalled=recalled) if isinstance(entry, UserText) and entry.id == first else entry
             for entry in entries
