@@ -29,6 +29,7 @@ from gateway.config.failpoints import Failpoints
 from gateway.config.instance import Hold, hold_instance, instance_id
 from gateway.config.load import load
 from gateway.config.model import Config
+from gateway.config.places import record
 from gateway.config.starts import Starts, record_start, record_stop
 from gateway.domain.ids import InstanceId
 from gateway.flow.channels.manager import preload
@@ -55,6 +56,7 @@ def run(environment: Environment) -> int:
     mask = SecretMask()
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
         check_finished(environment.data)
+        record(os.environ, environment.place)
         _look_for_another(environment.config)
         starts = record_start(environment.data, SystemClock())
         uvloop.run(_serve(environment, config, failpoints, mask, starts, hold))
