@@ -5,7 +5,7 @@ import faulthandler
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -57,6 +57,8 @@ def run(environment: Environment) -> int:
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
         check_finished(environment.data)
         record(os.environ, environment.place)
+        with suppress(OSError):  # so that a file put there later is seen at once
+            environment.config.parent.mkdir(parents=True, exist_ok=True)
         _look_for_another(environment.config)
         starts = record_start(environment.data, SystemClock())
         uvloop.run(_serve(environment, config, failpoints, mask, starts, hold))

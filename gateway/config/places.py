@@ -72,10 +72,9 @@ def check_only(environ: Mapping[str, str], data: Path) -> None:
     """Raise `OwnerMustAct` if a start on `data` would be a second agent that nobody asked for."""
     known = started(environ)
     if known and not is_chosen(environ) and all(place.data != data for place in known):
-        last = known[-1].data
         raise OwnerMustAct(
-            f"you have an agent already, in {last}; start it with `SUPACLAW_CONFIG={known[-1].config} "
-            f"SUPACLAW_DATA={last} supaclaw up`, or say that you want another one: `SUPACLAW_DATA={data} supaclaw up`"
+            f"you have an agent already, in {known[-1].data}; `cd && supaclaw up` starts it. "
+            f"For another one here, say so: `SUPACLAW_DATA={data} supaclaw up`"
         )
 
 
