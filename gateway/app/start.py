@@ -25,6 +25,7 @@ from gateway.background.upkeep import Periodic, kept_up
 from gateway.config.channels import enabled_channels
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
+from gateway.config.erasures import reminder
 from gateway.config.failpoints import Failpoints
 from gateway.config.instance import Hold, hold_instance, instance_id
 from gateway.config.load import load
@@ -60,6 +61,8 @@ def run(environment: Environment) -> int:
         with suppress(OSError):  # so that a file put there later is seen at once
             environment.config.parent.mkdir(parents=True, exist_ok=True)
         _look_for_another(environment.config)
+        if why := reminder(environment.data):
+            log.warning("erasure.unfinished", problem=why)
         starts = record_start(environment.data, SystemClock())
         uvloop.run(_serve(environment, config, failpoints, mask, starts, hold))
         record_stop(environment.data)

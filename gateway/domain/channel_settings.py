@@ -34,7 +34,7 @@ class ChannelSettings(BaseModel):
     enabled: bool = Field(True, description="false leaves the section unused.")
     access: AccessMode = Field("allowlist", description="Who gets answers: owner, allowlist, pairing or open.")
     allow: tuple[PlatformId, ...] = Field(
-        (), description='Platform ids of people and groups let in; "*" lets anyone in.'
+        (), description='Allow list: platform ids of people and groups; "*" allows anyone.'
     )
     groups: GroupMode = Field(
         "mention",

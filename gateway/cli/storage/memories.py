@@ -11,7 +11,8 @@ from gateway.agent.memory.remember import Refused, Remembering, checked
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
-from gateway.cli.storage.remember import CATEGORIES, separated
+from gateway.cli.storage.erase import erase_for_good
+from gateway.cli.storage.remember import CATEGORIES, MinImportance, separated
 from gateway.cli.storage.search import facts, whereabouts
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
@@ -51,6 +52,7 @@ class Listed:
 def show_all(
     category: Annotated[Category | None, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = None,
     tags: Annotated[str, typer.Option(metavar="TAG,…", help="With all of these tags.")] = "",
+    min_importance: MinImportance = None,
     superseded: Annotated[bool, typer.Option("--all", help="Include what was replaced.")] = False,
     limit: Limit = 50,
     as_json: AsJson = False,
@@ -62,6 +64,7 @@ def show_all(
         tags=separated(tags.casefold()),
         at_most=Label.UNTRUSTED,
         superseded=superseded,
+        min_importance=min_importance,
     )
     rows = _with_own(lambda own: memories.listed(own.tx, own.principal, which, limit))
     if as_json:
@@ -128,8 +131,21 @@ def pin(id: Id, undo: Annotated[bool, typer.Option("--undo", help="Unpin it.")] 
     echo(f"{'unpinned' if undo else 'pinned'}: {id} {described(_with_own(change))}")
 
 
-def forget(id: Id, undo: Annotated[bool, typer.Option("--undo", help="Remember it again.")] = False) -> None:
+def forget(
+    id: Id,
+    undo: Annotated[bool, typer.Option("--undo", help="Remember it again.")] = False,
+    erase: Annotated[bool, typer.Option("--erase", help="Remove for good what was said, wherever it is.")] = False,
+    also: Annotated[list[str] | None, typer.Option(metavar="WORDS", help="Erase sentences with these, too.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
+) -> None:
     """Forget a memory: nothing finds it any more."""
+    if undo and erase:
+        raise OwnerMustAct("what is erased cannot be brought back: --undo or --erase, not both")
+    if (also or yes) and not erase:
+        raise OwnerMustAct("--also and --yes belong to --erase")
+    if erase:
+        erase_for_good(MemoryId(id), also or [], yes=yes)
+        return
 
     async def change(own: Remembering) -> Memory:
         return await (own.restore(MemoryId(id)) if undo else own.forget(MemoryId(id)))

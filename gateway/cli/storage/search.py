@@ -10,7 +10,7 @@ from gateway.cli.console import Style, echo
 from gateway.cli.database import require_owner, with_database
 from gateway.cli.output import AsJson, Limit, print_json
 from gateway.cli.storage.embedder import query_embedder
-from gateway.cli.storage.remember import separated
+from gateway.cli.storage.remember import MinImportance, separated
 from gateway.cli.zone import moment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId
@@ -38,6 +38,7 @@ def search(
     category: Annotated[
         Category | None, typer.Option(metavar="CATEGORY", help="Only memories of this category.")
     ] = None,
+    min_importance: MinImportance = None,
     untrusted: Annotated[bool, typer.Option("--include-untrusted", help="Show what nobody vouches for, too.")] = False,
     limit: Limit = 8,
     as_json: AsJson = False,
@@ -54,6 +55,7 @@ def search(
         since=moment(since),
         until=moment(until, end=True),
         at_most=Label.UNTRUSTED if untrusted else Label.KNOWN,
+        min_importance=min_importance,
     )
 
     async def work(database: Database) -> Found:
