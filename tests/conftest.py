@@ -34,6 +34,15 @@ MEMORY = Path("/dev/shm")
 ENOUGH = 2 * 2**30
 
 
+@pytest.fixture(autouse=True, scope="session")
+def home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes the record, the settings or the data of whoever runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in ("CONFIG", "DATA", "STATE"):
+            patch.setenv(f"XDG_{kind}_HOME", str(tmp_path_factory.mktemp(kind.lower())))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def plain_logs() -> None:
     """What a test makes fail is told without pictures of every frame, which take a second each."""

@@ -190,9 +190,17 @@ class GatewayProcess:
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if not (name.startswith(("SUPACLAW_", "COVERAGE_")) or name.endswith(("_API_KEY", "_PROXY", "_proxy")))
+            if not name.startswith(("SUPACLAW_", "COVERAGE_", "TELEGRAM_", "SLACK_"))
+            and not name.endswith(("_API_KEY", "_PROXY", "_proxy"))
         }
-        own = {"SUPACLAW_PORT": "0", "OLLAMA_HOST": "127.0.0.1:1", "HOME": str(self.home), "NO_COLOR": "1"}
+        own = {
+            "SUPACLAW_PORT": "0",
+            "SUPACLAW_DATA": str(self.data),
+            "OLLAMA_HOST": "127.0.0.1:1",
+            "HOME": str(self.home),
+            "XDG_STATE_HOME": f"{self.home}.state",
+            "NO_COLOR": "1",
+        }
         database = {"SUPACLAW_DATABASE_URL": self.dsn} if self.dsn else {}
         return inherited | own | database | self.environ | dict(more)
 
