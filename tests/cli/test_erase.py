@@ -91,8 +91,21 @@ df as (insert into memory_df (principal_id, lexeme, df) select id, w, 7 from peo
 insert into memory_sources (memory_id, message_id, principal_id)
 select $4, id, principal_id from m where seq = 1 and principal_id in (select id from owner)
 """
-TABLES = """
-    attachments files inbox journals memories memory_df messages outbox reviews schedules sessions task_steps tasks""".split()
+TABLES = [
+    "attachments",
+    "files",
+    "inbox",
+    "journals",
+    "memories",
+    "memory_df",
+    "messages",
+    "outbox",
+    "reviews",
+    "schedules",
+    "sessions",
+    "task_steps",
+    "tasks",
+]
 
 
 @pytest.fixture
