@@ -41,7 +41,7 @@ def search(
         Category | None, typer.Option(metavar="CATEGORY", help="Only memories of this category.")
     ] = None,
     min_importance: MinImportance = None,
-    untrusted: Annotated[bool, typer.Option("--include-untrusted", help="Show what nobody vouches for, too.")] = False,
+    untrusted: Annotated[bool, typer.Option("--include-untrusted", help="Include what nobody vouches for.")] = False,
     limit: Limit = 8,
     as_json: AsJson = False,
 ) -> None:
