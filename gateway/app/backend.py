@@ -60,6 +60,8 @@ def build_backend(parts: Parts, local_token: str) -> "Backend":
         pairing=Pairing(database, decided),
         unsettled=unsettled,
         embedder=parts.embedders.embedder,
+        tools=lambda: [spec.name for spec in parts.environments.of(parts.people.owner.id).toolbox.specs],
+        allowed_hosts=lambda: parts.current.config.web.allowed_hosts,
         beat=parts.heartbeat.beat,
         triggers=Triggers(
             database,

@@ -45,6 +45,8 @@ async def test_a_messenger_is_connected(browser: Browser, running: Running, sche
     async with opened(browser, started.web, scheme=scheme, phone=phone) as watched:
         page = watched.page
         page.on("dialog", lambda dialog: dialog.accept())
+        if phone:
+            await page.get_by_role("button", name="More").click()
         await page.click("text=Channels")
         await expect(page.locator("#empty h2")).to_have_text("No messenger is connected")
         await watched.show(f"channels-empty-{look}")

@@ -39,13 +39,25 @@ class Visible:
         return memory.message_id in self.messages or memory.id in self.memories
 
 
-async def recall(conn: Connection, principal: PrincipalId, question: str, visible: Visible, *, at_most: Label) -> str:
-    """The block for the prompt; "" if nothing fits the question, and when the search is too slow.
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A block for the prompt, and the memories in it."""
+
+    text: str = ""
+    memories: tuple[MemoryId, ...] = ()
+
+
+async def recall(
+    conn: Connection, principal: PrincipalId, question: str, visible: Visible, *, at_most: Label
+) -> Recalled:
+    """What fits the question; nothing does, and when the search is too slow.
 
     Only rows trusted as much as the conversation is: a recall never raises its label.
     """
     words = lexemes(question[-QUESTION:])
     if not words:
-        return ""
+        return Recalled()
     found = await recalling.recalled(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
-    return recalled([memory for memory in found if memory not in visible][:ROWS], TOKENS)
+    fitting = [memory for memory in found if memory not in visible][:ROWS]
+    text = recalled(fitting, TOKENS)
+    return Recalled(text, tuple(memory.id for memory in fitting[: text.count("\n")]))  # a line for each, below its mark

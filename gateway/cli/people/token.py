@@ -68,7 +68,8 @@ async def create_token(
 
 def show(as_json: AsJson = False) -> None:
     """List tokens, without their secrets."""
-    print_rows(with_database(tokens.list_all), COLUMNS, as_json=as_json)
+    none = "No tokens; `supaclaw token create NAME` makes one."
+    print_rows(with_database(tokens.list_all), COLUMNS, as_json=as_json, none=none)
 
 
 def revoke(name: Name) -> None:

@@ -73,8 +73,8 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """List what changed since a checkpoint. The other side is ID2, or the current workspace."""
-    result = _run_job(jobs.diff, *_paths(), id, other)
-    print_rows(TypeAdapter(list[Difference]).validate_python(result), ("change", "path"), as_json=as_json)
+    rows = TypeAdapter(list[Difference]).validate_python(_run_job(jobs.diff, *_paths(), id, other))
+    print_rows(rows, ("change", "path"), as_json=as_json, none="No changes.")
 
 
 def create(as_json: AsJson = False) -> None:

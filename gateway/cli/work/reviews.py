@@ -42,7 +42,7 @@ def show_all(as_json: AsJson = False) -> None:
     async def read(conn: Connection) -> list[ReviewRow]:
         return await reviews.list_open(conn, (await require_owner(conn)).id, datetime.now(UTC))
 
-    print_rows([Row.of(row) for row in with_connection(read)], COLUMNS, as_json=as_json)
+    print_rows([Row.of(row) for row in with_connection(read)], COLUMNS, as_json=as_json, none="No questions.")
 
 
 def show(number: Number, as_json: AsJson = False) -> None:

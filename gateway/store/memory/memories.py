@@ -116,10 +116,17 @@ async def edit(
     return await get(tx, principal, memory)
 
 
-async def supersede(tx: Connection, principal: PrincipalId, old: MemoryId, new: MemoryId, label: Label) -> bool:
+async def supersede(
+    tx: Connection,
+    principal: PrincipalId,
+    old: MemoryId,
+    new: MemoryId,
+    label: Label,
+    as_of: datetime | None = None,
+) -> bool:
     """Say that one memory replaces another, which stays behind it; not one that is trusted more, nor in a circle.
 
-    `label` is of whoever says so, which may be less than that of the new one.
+    `label` is of whoever says so, who may be trusted less than the new one, and has seen both `as_of` then.
     """
     done = await tx.fetchval(
         """update memories o set superseded_by = n.id, superseded_at = coalesce(o.superseded_at, now()),
@@ -127,12 +134,14 @@ async def supersede(tx: Connection, principal: PrincipalId, old: MemoryId, new: 
            from memories n
            where o.principal_id = $1 and n.principal_id = $1 and o.id = $2 and n.id = $3 and o.id <> n.id
              and o.kind = 'memory' and n.kind = 'memory' and greatest(n.label, $4) <= o.label and n.agent = o.agent
-             and n.superseded_at is null and o.superseded_by is null
+             and coalesce(n.superseded_at, n.forgotten_at, o.forgotten_at) is null and o.superseded_by is null
+             and ($5::timestamptz is null or greatest(n.updated_at, o.updated_at) <= $5)
            returning true""",
         principal,
         old,
         new,
         label,
+        as_of,
     )
     return bool(done)
 

@@ -16,8 +16,9 @@ from gateway.domain.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.principals import Label
 from gateway.flow.turn import memory as turn_memory
 from gateway.memory.wording import RECALLED, Bootstrap
-from gateway.store.memory import memories, recalling
+from gateway.store.memory import memories, recalling, used
 from gateway.store.pool import Connection, Database
+from gateway.store.transcript import messages
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, message, results, said
 
 TOOLS = {"memory_search", "memory_get", "remember", "forget"}
@@ -347,3 +348,49 @@ class TestCommands:
         async with path.database.connection() as conn:
             [row] = await memories.listed(conn, path.people.owner.id, Filter(), 5)
         assert (row.category, row.text, row.label) == (Category.CORRECTION, "not Monday but Tuesday", Label.OWNER)
+
+
+class TestUsed:
+    @pytest.fixture(autouse=True)
+    def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A busy machine may take longer than a turn waits."""
+        monkeypatch.setattr(recalling, "TIMEOUT_MS", 30_000)
+
+    async def test_an_answer_knows_what_it_was_reminded_of_and_what_it_searched_by_ids_alone(
+        self, path: MessagePath
+    ) -> None:
+        for n in range(12):
+            await known(path, f"Something important, number {n}", importance=1.0)
+        door = await known(path, "The locksmith Oduya charges 80 for the cellar door", importance=0.0)
+        tax = await known(path, "The accountant Ferreira wants the papers in March", importance=0.0)
+        path.model.answer = in_turn(
+            said("", call("memory_search", query="accountant Ferreira", types="memory")),
+            said("80, in March"),
+            said("hi"),
+        )
+        async with path.working():
+            await path.ask("what does the locksmith charge for the cellar door?")
+            await path.ask("hello")
+            why = await path.ask("/why")
+        [session] = {id for (id,) in await path.rows("select session_id from messages")}
+        async with path.database.connection() as conn:
+            rows = await used.joined(conn, await messages.shown(conn, session))
+        answers = [row.remembered for row in rows if row.kind == "assistant" and row.final]
+        assert answers == [(door, tax), ()]
+        assert all(not row.remembered for row in rows if row.kind != "assistant" or not row.final)
+        [(note,)] = await path.rows("select name from task_steps where kind = 'note'")
+        assert note == f"reminded {next(row.id for row in rows if row.remembered)} {door}"
+        assert "reminded" not in why, "the way of an answer has nothing of it"
+
+    @pytest.mark.parametrize(
+        "result", ["", "[]", "{", '{"error":"x"}', '{"memories":[1,{"id":"7"}]}', '{"truncated":true}']
+    )
+    async def test_a_result_that_names_no_rows_is_no_memory(self, path: MessagePath, result: str) -> None:
+        async with path.working():
+            await path.ask("hello")
+        [session] = {id for (id,) in await path.rows("select session_id from messages")}
+        async with path.database.connection() as conn:
+            rows = await messages.shown(conn, session)
+            answer = rows[-1]
+            row = replace(answer, kind="tool_result", tool="memory_search", text=result)
+            assert [each.remembered for each in await used.joined(conn, [row, answer])] == [(), ()]
