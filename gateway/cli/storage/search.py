@@ -64,7 +64,7 @@ def search(
         async with database.connection() as conn:
             owner = (await require_owner(conn)).id
         async with query_embedder(mode) as embedder:
-            searching = MemorySearch(database, lambda: embedder)
+            searching = MemorySearch(database, lambda _name=None: embedder)
             of = SessionId(session) if session else None
             return await searching.find(owner, query, mode=mode, scope=scope, filter=which, k=limit, session=of)
 
