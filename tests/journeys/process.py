@@ -62,7 +62,8 @@ class GatewayProcess:
     under: tuple[str, ...] = ()
     """The program that starts it, with its arguments: `prlimit`."""
     fresh: bool = os.environ.get("SUPACLAW_CHAOS") == "full"
-    """Whether it is a Python of its own, as at home; what a fork shares with the zygote is not in its memory."""
+    """Whether it is a Python of its own, as at home; the system counts less memory for a fork, and shows the zygote's
+    command and environment for it."""
 
     def __post_init__(self) -> None:
         self._process: Process | Forked | None = None
