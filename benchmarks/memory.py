@@ -22,8 +22,8 @@ from benchmarks.statistics import p95
 from gateway.app.temporary import temporary_database
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.memory import Filter, Kind
-from gateway.domain.principals import Role
-from gateway.store.memory import frequencies, search, vectors
+from gateway.domain.principals import Label, Role
+from gateway.store.memory import frequencies, recalling, search, vectors
 from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
 
@@ -200,7 +200,7 @@ async def _searches(
         return once
 
     async def light(words: list[str], _: list[float]) -> Sequence[object]:
-        return await search.keyword(conn, owner, words, anything, 15)
+        return await recalling.recalled(conn, owner, words, Label.KNOWN, 15)
 
     yield await timed("each turn's words", light)
     for name, which in filters.items():

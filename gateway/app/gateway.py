@@ -35,7 +35,7 @@ from gateway.store.listener import Listener
 
 DRAIN_SECONDS = 10.0
 CATCH_UP_SECONDS = 5.0
-LOST = "another gateway took over this database while this one was out of touch; stop one of them"
+LOST = "another gateway took over this database while this one was unresponsive; stop one of them"
 TASK_READY = "supaclaw_task"
 TASK_CANCELLED = "supaclaw_cancel"
 PEOPLE_CHANGED = "supaclaw_people"
@@ -182,7 +182,7 @@ class Gateway:
             return config
 
         async def rejected(problem: str) -> None:
-            await self._parts.notices.tell_owner(f"config.json was not taken over. {problem}")
+            await self._parts.notices.tell_owner(f"config.json wasn't applied. {problem}")
 
         watch = ConfigWatch(self._parts.environment.config, self._parts.current.config, parsed, rejected)
         watch.subscribe(lambda config: self._change(config, group))

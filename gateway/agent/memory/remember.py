@@ -15,6 +15,7 @@ from gateway.domain.memory import (
     Reach,
     content_hash,
 )
+from gateway.domain.principals import Label
 from gateway.domain.texts import one_line
 from gateway.store.memory import memories
 from gateway.store.pool import Connection
@@ -49,7 +50,7 @@ class Remembering:
         new = self.reach.written(checked(new))
         old = None if new.supersedes is None else await self._own(new.supersedes)
         memory, is_new = await memories.add(self.tx, self.principal, replace(new, supersedes=None))
-        if old is not None and old.id != memory.id and not await self._replaced(old, memory):
+        if old is not None and old.id != memory.id and not await self._replaced(old, memory, new.label):
             raise Refused(f"Memory {old.id} cannot be replaced by this: it is no fact in force, or trusted more.")
         return memory, is_new
 
@@ -136,9 +137,9 @@ class Remembering:
         )
         made, is_new = await self.remember(new)
         for row in rows:
-            if row.id != made.id and not await self._replaced(row, made):
+            if row.id != made.id and not await self._replaced(row, made, new.label):
                 raise Refused(f"Memory {row.id} cannot be replaced: it was replaced already.")
-        if is_new:
+        if is_new or made.label < new.label:  # what is trusted more takes nothing from a form about what is not
             return made
         return await self.edit(
             made.id, category=new.category, importance=new.importance, tags=new.tags, pinned=new.pinned
@@ -167,8 +168,8 @@ class Remembering:
             raise Refused(f"Memory {id} is the owner's; you can read it, not change it.")
         return memory
 
-    async def _replaced(self, old: Memory, new: Memory) -> bool:
-        return old.superseded_by == new.id or await memories.supersede(self.tx, self.principal, old.id, new.id)
+    async def _replaced(self, old: Memory, new: Memory, label: Label) -> bool:
+        return old.superseded_by == new.id or await memories.supersede(self.tx, self.principal, old.id, new.id, label)
 
 
 def checked(new: NewMemory) -> NewMemory:

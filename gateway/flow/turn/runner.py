@@ -24,7 +24,7 @@ from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
 from gateway.flow.turn.wiring import LoopWiring, SizedModel
 from gateway.flow.vouching import ask as ask_to_vouch
-from gateway.store import sessions, steps, tasks
+from gateway.store import sessions, steps
 from gateway.store.memory import used
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages
@@ -33,7 +33,7 @@ from gateway.workspace.prompts import PersonaText
 
 AFTER_OVERFLOW = 0.6
 """What of a prompt that was too long for its model the next one may have."""
-NO_MODEL = "No model could answer. Wait a little and write again; if it goes on, tell the owner."
+NO_MODEL = "No model could answer. Wait a little and try again; if it keeps happening, tell the owner."
 """For everybody else: what providers say may be about the owner's accounts."""
 
 log = structlog.get_logger(__name__)
@@ -129,8 +129,7 @@ class TurnRunner:
         doubtful = [file for file, label in labels.items() if label > opened.label]
 
         async def taint(tx: Connection) -> None:
-            await sessions.lock(tx, opened.session)
-            await tasks.hold(tx, run)
+            await sessions.lock_for(tx, opened.session, run)
             await sessions.taint(tx, opened.session, label)
             for file in doubtful:
                 whose = run.principal_id if file is persona.own else self.environments.people.owner.id

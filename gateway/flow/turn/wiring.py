@@ -22,7 +22,7 @@ from gateway.flow.turn.environment import AgentEnvironment
 from gateway.flow.turn.long_messages import shortened
 from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.prompt_files import with_files
-from gateway.store import sessions, tasks
+from gateway.store import sessions
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import attachments, unread
 from gateway.store.transcript.messages import MessageRow
@@ -148,8 +148,7 @@ class LoopWiring:
         return await with_files(entries, self.environment.workspace, asked)
 
     async def _take(self, tx: Connection) -> list[MessageRow]:
-        await sessions.lock(tx, self.opened.session)
-        await tasks.hold(tx, self.run)
+        await sessions.lock_for(tx, self.opened.session, self.run)
         return await attachments.joined(tx, await unread.take(tx, self.opened.session, joining=True))
 
 

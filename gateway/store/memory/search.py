@@ -12,18 +12,12 @@ from gateway.store.memory.memories import memory_of
 from gateway.store.pool import Connection
 
 MAX_HITS = 200
-KEYWORD_TIMEOUT_MS = 20
-"""What a turn waits for rows of its words at most: it goes on without them."""
 _WEAK_SCORE, _WEAK_WORDS = 5.4, 0.5
 _WEAK_WORDS_ALONE = 0.08
 _HYBRID = """
 select * from hybrid_search($11, $12, $13, $14,
   row($1::text[], $2::text[], $3::text[], $4::uuid, $5::text, $6::timestamptz, $7::timestamptz, $8::smallint,
       $9::boolean, $10::boolean)::memory_filter, $15, $16, $17)"""
-_KEYWORD = """
-select id, score, score as words, null::real as cosine from keyword_search($11, $12,
-  row($1::text[], $2::text[], $3::text[], $4::uuid, $5::text, $6::timestamptz, $7::timestamptz, $8::smallint,
-      $9::boolean, $10::boolean)::memory_filter, $13)"""
 
 
 class WrongDimension(SupaclawError):
@@ -85,28 +79,6 @@ async def hybrid(
     )
     shown = [row for row in rows if row["shown"]]
     return Ranked(await _hits(conn, shown), min(k, len(rows) - len(shown)))
-
-
-async def keyword(
-    conn: Connection, principal: PrincipalId, words: Sequence[str], which: Filter, k: int
-) -> tuple[Hit, ...]:
-    """The rows with the greatest share of the query's words; none if that takes too long."""
-    if k < 1 or not words:
-        return ()
-    try:
-        async with conn.transaction():
-            await conn.execute(f"set local statement_timeout to {KEYWORD_TIMEOUT_MS}")
-            rows = await conn.fetch(
-                _KEYWORD,
-                *_filter(which),
-                principal,
-                list(words),
-                min(k, MAX_HITS),
-            )
-            await conn.execute("set local statement_timeout to default")
-    except asyncpg.QueryCanceledError:
-        return ()
-    return await _hits(conn, rows)
 
 
 async def _model(conn: Connection, name: str, dimensions: int) -> int | None:

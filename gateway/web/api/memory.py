@@ -313,7 +313,8 @@ async def context(site: AtSite, caller: Client, said: Said) -> Context:
     searching = MemorySearch(site.backend.database, site.backend.embedder)
     found = await searching.find(owner, said.message, scope=Where.ALL, k=ROWS + len(shown), reach=caller.reach)
     fitting = [hit for hit in found.hits if hit.memory.id not in shown and (hit.cosine or hit.words >= LEAST_WORDS)]
-    return Context(told.text, "" if found.weak else recalled(fitting[:ROWS], TOKENS))
+    near = [hit.memory for hit in fitting[:ROWS]]
+    return Context(told.text, "" if found.weak else recalled(near, TOKENS))
 
 
 def _filter(caller: Caller, asked: Search) -> Filter:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from gateway.cli.checks.finding import CheckContext, Finding, Level, refused
+from gateway.cli.process.checks.finding import CheckContext, Finding, Level, refused
 from gateway.config.channels import enabled_channels
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct, SupaclawError

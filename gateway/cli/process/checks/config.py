@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.cli.checks.finding import CheckContext, Finding, Level
+from gateway.cli.process.checks.finding import CheckContext, Finding, Level
 from gateway.config.edit import masked
 from gateway.config.failpoints import Failpoints
 from gateway.config.load import parse_json, read

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 import structlog
 
-from gateway.cli.checks.channels import check_channels
-from gateway.cli.checks.config import check_config, check_failpoint
-from gateway.cli.checks.database import check_database
-from gateway.cli.checks.finding import Check, CheckContext, Finding, Level, load_context
-from gateway.cli.checks.folders import check_disk, check_folders, check_keys
-from gateway.cli.checks.machine import check_clock, check_jail, check_memory, check_port, check_python
-from gateway.cli.checks.model import check_model
-from gateway.cli.checks.packages import check_packages
+from gateway.cli.process.checks.channels import check_channels
+from gateway.cli.process.checks.config import check_config, check_failpoint
+from gateway.cli.process.checks.database import check_database
+from gateway.cli.process.checks.finding import Check, CheckContext, Finding, Level, load_context
+from gateway.cli.process.checks.folders import check_disk, check_folders, check_keys
+from gateway.cli.process.checks.machine import check_clock, check_jail, check_memory, check_port, check_python
+from gateway.cli.process.checks.model import check_model
+from gateway.cli.process.checks.packages import check_packages
 
 __all__ = ["CHECKS", "CheckContext", "Finding", "Level", "load_context", "run_checks"]
 

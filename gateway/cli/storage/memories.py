@@ -11,8 +11,8 @@ from gateway.agent.memory.remember import Refused, Remembering, checked
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
-from gateway.cli.remember import CATEGORIES, separated
-from gateway.cli.search import facts, whereabouts
+from gateway.cli.storage.remember import CATEGORIES, separated
+from gateway.cli.storage.search import facts, whereabouts
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory import Category, Filter, Kind, Memory, NewMemory

@@ -9,8 +9,8 @@ import typer
 from gateway.cli.console import echo
 from gateway.cli.database import with_connection, with_database
 from gateway.cli.output import AsJson, print_rows
+from gateway.cli.people.token import create_token
 from gateway.cli.running import web_address
-from gateway.cli.token import create_token
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gateway.cli.checks.finding import CheckContext, Finding, Level
+from gateway.cli.process.checks.finding import CheckContext, Finding, Level
 from gateway.workspace.renewal import renewals
 from gateway.workspace.tree import Workspace
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.cli.attach import completions
 from gateway.cli.console import echo
+from gateway.cli.conversation.attach import completions
 
 HISTORY_LINES = 1000
 

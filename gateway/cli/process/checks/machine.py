@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from gateway.cli.checks.finding import CheckContext, Finding, Level, refused
+from gateway.cli.process.checks.finding import CheckContext, Finding, Level, refused
 from gateway.config.instance import holder
 from gateway.domain.errors import OwnerMustAct
 from gateway.sandbox import landlock, seccomp

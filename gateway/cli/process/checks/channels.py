@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from gateway.cli.checks.finding import CheckContext, Finding, Level
+from gateway.cli.process.checks.finding import CheckContext, Finding, Level
 from gateway.domain.channel import ProbedChannel
 from gateway.domain.errors import ConfigError, SupaclawError
 from gateway.flow.channels.manager import ChannelSpec, channel_specs

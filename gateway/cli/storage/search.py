@@ -8,9 +8,9 @@ import typer
 from gateway.agent.memory.search import MemorySearch
 from gateway.cli.console import Style, echo
 from gateway.cli.database import require_owner, with_database
-from gateway.cli.embedder import query_embedder
 from gateway.cli.output import AsJson, Limit, print_json
-from gateway.cli.remember import separated
+from gateway.cli.storage.embedder import query_embedder
+from gateway.cli.storage.remember import separated
 from gateway.cli.zone import moment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 
-from gateway.cli.checks.finding import CheckContext, Finding, Level
+from gateway.cli.process.checks.finding import CheckContext, Finding, Level
 from gateway.config.clock import SystemClock
 from gateway.domain.model import Attempt, ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.llm.auto import GUIDE

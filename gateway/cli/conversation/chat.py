@@ -10,12 +10,12 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.attach import PendingFiles
-from gateway.cli.chat_client import ChatAnswer, ChatClient
 from gateway.cli.console import echo
-from gateway.cli.local_gateway import ensure_gateway
-from gateway.cli.prompt import Prompt
-from gateway.cli.screen import Screen
+from gateway.cli.conversation.attach import PendingFiles
+from gateway.cli.conversation.chat_client import ChatAnswer, ChatClient
+from gateway.cli.conversation.local_gateway import ensure_gateway
+from gateway.cli.conversation.prompt import Prompt
+from gateway.cli.conversation.screen import Screen
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.routing import parse_command
 

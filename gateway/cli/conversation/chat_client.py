@@ -11,7 +11,7 @@ from uuid import uuid4
 import httpx
 from pydantic import JsonValue, TypeAdapter
 
-from gateway.cli.local_gateway import LocalGateway
+from gateway.cli.conversation.local_gateway import LocalGateway
 from gateway.cli.running import local_token
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 

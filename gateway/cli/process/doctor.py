@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.checks import Finding, Level, load_context, run_checks
 from gateway.cli.console import Style, echo, show_progress
 from gateway.cli.output import AsJson, print_json
+from gateway.cli.process.checks import Finding, Level, load_context, run_checks
 from gateway.cli.running import ask
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Step
