@@ -92,7 +92,7 @@ chunk as (insert into memories (principal_id, kind, path, place, text, label, or
 summed as (insert into memories (principal_id, kind, text, session_id, label, origin, lexemes, counted)
            select principal_id, 'summary', 'They spoke. ' || $1, id, 0, 'summary',
              array_to_tsvector('{quagg,7741}'), true from s),
-df as (insert into memory_df (principal_id, lexeme, df) select id, w, 7 from people, unnest('{quagg,7741}'::text[]) w)
+df as (insert into memory_df (principal_id, lexeme, df) select id, w, 6 from people, unnest('{quagg,7741}'::text[]) w)
 insert into memory_sources (memory_id, message_id, principal_id)
 select $4, id, principal_id from m where seq = 1 and principal_id in (select id from owner)
 """
