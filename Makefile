@@ -2,6 +2,8 @@
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 BIN := .venv/bin
 WHEEL := build/wheel
+# Where people's own programs are, for `supaclaw` to be found from any folder.
+LINK := $(HOME)/.local/bin/supaclaw
 # Tests that run the gateway as a process of its own; a tracer in it would double its CPU, and kill points shift.
 OUTSIDE := tests/chaos tests/journeys tests/upgrades
 
@@ -14,6 +16,9 @@ unexport VIRTUAL_ENV
 .DEFAULT_GOAL := run
 
 run: setup  ## Set up and start the gateway.
+	@if [ ! -e "$(LINK)" ] || readlink "$(LINK)" | grep -q '/\.venv/bin/supaclaw$$'; then \
+	  mkdir -p "$(dir $(LINK))" && ln -sfn "$(CURDIR)/$(BIN)/supaclaw" "$(LINK)"; fi 2>/dev/null || true
+	@command -v supaclaw >/dev/null || echo "\`supaclaw\` is $(CURDIR)/$(BIN)/supaclaw here"
 	@exec $(BIN)/supaclaw up
 
 dev: setup  ## The same, started again whenever the code changes.

@@ -16,8 +16,8 @@ from gateway.domain.transcript import Entry, ToolIntent, ToolResult
 MAY_HAVE_RUN = json.dumps(
     {
         "error": "may_have_run",
-        "message": "The gateway was restarted while this call ran: it may or may not have taken effect. "
-        "Look before you repeat it, and tell the user.",
+        "message": "The gateway restarted during this call: it may or may not have taken effect. "
+        "Check before you repeat it, and tell the user.",
     }
 )
 

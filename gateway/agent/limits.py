@@ -118,5 +118,5 @@ def dollars(amount: float) -> str:
 
 
 def _stop(limit: str, reason: str) -> Stop:
-    kept = 'What I did so far is kept. Say "go on" to let me continue, or tell me what to do differently.'
-    return Stop(limit, f"I stopped before I was done: {reason}. {kept}")
+    kept = 'My work so far is kept. Say "go on" to continue, or tell me what to do differently.'
+    return Stop(limit, f"I stopped early: {reason}. {kept}")

@@ -20,7 +20,7 @@ Steer: TypeAlias = Callable[[], Awaitable[Steered]]
 Render: TypeAlias = Callable[[Sequence[Entry]], Prompt]
 """Makes the next prompt of a transcript; it always fits the model."""
 
-NO_ANSWER = "The model gave an empty answer. Ask again, perhaps in other words."
+NO_ANSWER = "The model gave an empty answer. Try asking again in other words."
 
 
 @dataclass(slots=True)

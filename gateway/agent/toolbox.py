@@ -103,7 +103,7 @@ class Toolbox:
         whole: dict[str, Json] = (
             {"message": f"The whole result could not be stored: {_words(path)}"}
             if isinstance(path, BaseException)
-            else {"path": path, "message": "The result is long; the whole of it is in the file at path."}
+            else {"path": path, "message": "The result is long; the file at path has all of it."}
         )
         return _to_json({"truncated": True, **whole, "head": text[: tool.max_result // 2]})
 
@@ -111,7 +111,7 @@ class Toolbox:
 async def _check_base(tool: AnyTool, arguments: BaseModel, caller: Caller, base: str) -> None:
     change = await tool.lasting(arguments, caller) if tool.lasting else None
     if change is not None and change.base != base:
-        raise ToolFailed("changed", "What this changes is different now, so nothing was done; ask again.")
+        raise ToolFailed("changed", "What this would change is different now, so nothing was done; ask again.")
 
 
 async def _guarded(tool: AnyTool, work: Awaitable[T]) -> T:

@@ -5,8 +5,11 @@ import faulthandler
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
+from pathlib import Path
+
+import structlog
 
 from gateway.app.archive.place import check_finished
 from gateway.app.current import Current
@@ -22,10 +25,12 @@ from gateway.background.upkeep import Periodic, kept_up
 from gateway.config.channels import enabled_channels
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
+from gateway.config.erasures import reminder
 from gateway.config.failpoints import Failpoints
 from gateway.config.instance import Hold, hold_instance, instance_id
 from gateway.config.load import load
 from gateway.config.model import Config
+from gateway.config.places import record
 from gateway.config.starts import Starts, record_start, record_stop
 from gateway.domain.ids import InstanceId
 from gateway.flow.channels.manager import preload
@@ -37,6 +42,8 @@ from gateway.store.pool import Database
 from gateway.workspace.renewal import renew
 from gateway.workspace.template import fill_new_workspace
 from gateway.workspace.tree import Workspace
+
+log = structlog.get_logger("gateway")
 
 
 def run(environment: Environment) -> int:
@@ -50,6 +57,12 @@ def run(environment: Environment) -> int:
     mask = SecretMask()
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
         check_finished(environment.data)
+        record(os.environ, environment.place)
+        with suppress(OSError):  # so that a file put there later is seen at once
+            environment.config.parent.mkdir(parents=True, exist_ok=True)
+        _look_for_another(environment.config)
+        if why := reminder(environment.data):
+            log.warning("erasure.unfinished", problem=why)
         starts = record_start(environment.data, SystemClock())
         uvloop.run(_serve(environment, config, failpoints, mask, starts, hold))
         record_stop(environment.data)
@@ -96,6 +109,12 @@ async def _serve(
 
         if run := await waiting.run_until(stop, start()):
             await run()
+
+
+def _look_for_another(config: Path) -> None:
+    """Releases up to 0.1 had compose use `config/config.json`; whoever still edits that one has to learn of it."""
+    if (older := config.parent / "config" / config.name).exists():
+        log.warning("config.another", unused=str(older), hint=f"{config} is in use; move your settings there")
 
 
 def _stop_signal() -> asyncio.Event:

@@ -63,7 +63,7 @@ class Compaction(Section):
 
 
 class Checkpoints(Section):
-    """Snapshots of the workspace."""
+    """Checkpoints of the workspace."""
 
     every: Duration | None = Field(timedelta(minutes=10), description="Time between checkpoints; null: never.")
 
@@ -148,7 +148,7 @@ class Config(Section):
     )
     heartbeat: Heartbeat = Field(Heartbeat(), description="Periodic checks by the agent.")
     compaction: Compaction = Field(Compaction(), description="When a long conversation is summarised.")
-    checkpoints: Checkpoints = Field(Checkpoints(), description="Snapshots of the workspace.")
+    checkpoints: Checkpoints = Field(Checkpoints(), description="Checkpoints of the workspace.")
     tools: Tools = Field(Tools(), description="What the agent may use.")
     budgets: Budgets = Field(Budgets(), description="Limits on the cost of models.")
     limits: Limits = Field(Limits(), description="Limits on the resources of the process.")

@@ -58,7 +58,7 @@ class ConfigWatch:
         except ConfigError as error:
             problem = str(error)[:LONGEST]
             log.warning("config.rejected", problem=problem)
-            await _call(self._on_rejected, f"{problem}\nThe last good configuration stays in force.")
+            await _call(self._on_rejected, f"{problem}\nThe last good version is still in use.")
         else:
             await self._apply(config)
 

@@ -51,7 +51,7 @@ class ChatTurns:
         """Out of attempts: one message says so, and the next one starts afresh."""
         opened = await self._database.run(lambda tx: open_turn(tx, run))
         if opened is not None:
-            text = f"I could not answer: {run.max_attempts} attempts failed. Write again and I start afresh."
+            text = f"I could not answer: {run.max_attempts} attempts failed. Write again and I'll start fresh."
             async with seen_reaction(self._outbound.channel(opened.at), opened.at, opened.asked):
                 await self._commit(run, opened, TurnResult(Notice(text), status=Status.FAILED, error="out of attempts"))
 

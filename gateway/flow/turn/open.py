@@ -1,12 +1,13 @@
 """Open a turn: take the unread messages, and learn from the rows where an interrupted one stopped."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gateway.agent.compaction import own_turn, turn_after
 from gateway.agent.files import LISTED
 from gateway.agent.limits import Spent
+from gateway.agent.memory.recall import Recalled
 from gateway.domain.attachments import Attached
 from gateway.domain.client import NOTHING, ClientOptions
 from gateway.domain.ids import MessageId, SessionId
@@ -28,7 +29,7 @@ class Reminder:
     """What memory tells a turn unasked: `standing` for the whole session, `recalled` before the newest messages."""
 
     standing: str = ""
-    recalled: str = ""
+    recalled: Recalled = field(default_factory=Recalled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class OpenedTurn:
     heartbeat: bool = False
     private: bool = True
     """Whether it may use memory: not where another program asks, by a token or a trigger."""
-    reminder: Reminder = Reminder()
+    reminder: Reminder = field(default_factory=Reminder)
     client: ClientOptions = NOTHING
     """What the program that asks brought along."""
 
@@ -90,8 +91,7 @@ class OpenedChat(OpenedTurn):
 async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
     """Take the unread messages whose files are in; None if there are none: the task ends or waits. Raises `RunLost`."""
     assert run.session_id is not None, "a chat task has a session"
-    label = await sessions.lock(tx, run.session_id)
-    await tasks.hold(tx, run)
+    label = await sessions.lock_for(tx, run.session_id, run)
     rows = await messages.transcript(tx, run.session_id) if run.suspect else []
     if not any(row.open for row in rows):  # what came later is not given up together with a message that kills
         await unread.take(tx, run.session_id, joining=False)
@@ -121,7 +121,7 @@ async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
         asked=asked,
         again=lambda tx: open_turn(tx, run),
         spent=await _spent(tx, run, run.session_id, transcript),
-        first_ordinal=await messages.next_ordinal(tx, run.id),
+        first_ordinal=await _first_ordinal(tx, run, transcript),
         files=files,
         all_files=all_files,
         private=private,
@@ -146,8 +146,7 @@ async def open_unattended(
     None if the prompt has been answered or closed: the task ends. What an earlier task left open is closed.
     """
     assert run.session_id is not None, "a task that asks a model has a session"
-    await sessions.lock(tx, run.session_id)
-    await tasks.hold(tx, run)
+    await sessions.lock_for(tx, run.session_id, run)
     await sessions.taint(tx, run.session_id, label)
     if not await messages.was_asked(tx, run.session_id, run.id):
         await messages.close(tx, run.session_id)
@@ -170,13 +169,20 @@ async def open_unattended(
             tx, run, prompt, label=label, origin=origin, at=at, history=history, heartbeat=heartbeat, private=private
         ),
         spent=await _spent(tx, run, run.session_id, transcript),
-        first_ordinal=await messages.next_ordinal(tx, run.id),
+        first_ordinal=await _first_ordinal(tx, run, transcript),
         files=files,
         all_files=all_files,
         history=history,
         heartbeat=heartbeat,
         private=private,
     )
+
+
+async def _first_ordinal(tx: Connection, run: Claim, transcript: Sequence[MessageRow]) -> int:
+    """The first free key for a tool call; the database is asked only where a summary may hide some."""
+    if any(row.kind == "summary" for row in transcript[:1]):
+        return await messages.next_ordinal(tx, run.id)
+    return max((row.ordinal + 1 for row in transcript if row.task_id == run.id and row.ordinal is not None), default=0)
 
 
 async def _spent(tx: Connection, run: Claim, session: SessionId, transcript: Sequence[MessageRow]) -> Spent:

@@ -23,7 +23,7 @@ from gateway.flow.turn.long_messages import shortened
 from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.prompt_files import with_files
 from gateway.llm.tokens import estimate_tool
-from gateway.store import sessions, tasks
+from gateway.store import sessions
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import attachments, unread
 from gateway.store.transcript.messages import MessageRow
@@ -145,7 +145,9 @@ class LoopWiring:
 
     def _reminded(self, entries: Sequence[Entry]) -> list[Entry]:
         """With what memory recalls before the first message of the turn."""
-        first, recalled = self.opened.asked[0].id, self.opened.reminder.recalled
+        first, recalled = self.opened.asked[0].id, self.opened.reminder.recalled.text
+        if not recalled:
+            return list(entries)
         return [
             replace(entry, recalled=recalled) if isinstance(entry, UserText) and entry.id == first else entry
             for entry in entries
@@ -157,8 +159,7 @@ class LoopWiring:
         return await with_files(entries, self.environment.workspace, asked)
 
     async def _take(self, tx: Connection) -> list[MessageRow]:
-        await sessions.lock(tx, self.opened.session)
-        await tasks.hold(tx, self.run)
+        await sessions.lock_for(tx, self.opened.session, self.run)
         return await attachments.joined(tx, await unread.take(tx, self.opened.session, joining=True))
 
 

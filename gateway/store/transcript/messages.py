@@ -8,7 +8,7 @@ from typing import Literal, Self, assert_never
 from asyncpg import Record
 
 from gateway.domain.attachments import Attached
-from gateway.domain.ids import AddressId, EntryId, JournalId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.ids import AddressId, EntryId, JournalId, MemoryId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.imports import ORIGIN
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
@@ -64,6 +64,8 @@ class MessageRow:
     album: str | None
     attached: tuple[Attached, ...] = ()
     """Its files, where they were asked for: they are rows of their own."""
+    remembered: tuple[MemoryId, ...] = ()
+    """What an answer used of the memory, where that was asked for."""
 
     @classmethod
     def of(cls, row: Record) -> Self:
@@ -86,8 +88,8 @@ class MessageRow:
     @property
     def stopped(self) -> bool:
         """Whether it was given up without an answer."""
-        elsewhere = self.origin == EARLIER or self.origin.startswith(ORIGIN)
-        return self.kind == "user" and self.closed_at is not None and not elsewhere
+        closed = self.kind == "user" and self.closed_at is not None
+        return closed and self.origin != EARLIER and not self.origin.startswith(ORIGIN)
 
     @property
     def said_earlier(self) -> bool:
@@ -144,6 +146,23 @@ async def transcript(conn: Connection, session: SessionId) -> list[MessageRow]:
     return [MessageRow.of(row) for row in rows]
 
 
+_SAID = """
+with place as (
+  update sessions set next_seq = next_seq + 1, spoken_at = now() where id = $1 returning next_seq - 1 as seq
+), said as (
+  insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final, task_id, closed_at,
+                        covers, tokens, journal_id)
+  select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9, case when $4 = 'user' and $9::uuid is null then now() end, $10,
+         $11, (select id from journals where session_id = $1 and closed_at is null)
+  from place returning *
+){} select * from said"""
+_SAY = _SAID.format("")
+_ANSWER = _SAID.format(""", answered as (
+  update messages set answered_by = (select id from said)
+  where session_id = $1 and kind = 'user' and seq is not null and answered_by is null and closed_at is null
+)""")
+
+
 async def say(
     conn: Connection,
     session: SessionId,
@@ -155,22 +174,16 @@ async def say(
     address: AddressId | None = None,
     task: TaskId | None = None,
     covers: int | None = None,
+    answers: bool = False,
 ) -> MessageRow:
     """Append one text to the transcript; the caller holds the session. A summary says up to which place it `covers`.
 
-    What a user said waits for an answer if it was said for a `task`.
+    What a user said waits for an answer if it was said for a `task`. What `answers` does so for every message that the
+    turn took.
     """
     text = storable(entry.text)
     row = await conn.fetchrow(
-        """with place as (update sessions set next_seq = next_seq + 1, spoken_at = now() where id = $1
-                             returning next_seq - 1 as seq)
-               insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final,
-                                     task_id, closed_at, covers, tokens, journal_id)
-               select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9,
-                      case when $4 = 'user' and $9::uuid is null then now() end, $10, $11,
-                      (select id from journals where session_id = $1 and closed_at is null)
-               from place
-               returning *""",
+        _ANSWER if answers else _SAY,
         session,
         principal,
         address,
@@ -294,16 +307,6 @@ async def newest_summary(conn: Connection, session: SessionId) -> MessageId | No
     return MessageId(found) if found else None
 
 
-async def answer(conn: Connection, session: SessionId, by: MessageId) -> None:
-    """Mark every message the turn took as answered."""
-    await conn.execute(
-        """update messages set answered_by = $2
-           where session_id = $1 and kind = 'user' and seq is not null and answered_by is null and closed_at is null""",
-        session,
-        by,
-    )
-
-
 async def waits(conn: Connection, session: SessionId, address: AddressId) -> bool:
     """Whether something that was said there has no answer yet."""
     return bool(
@@ -343,6 +346,25 @@ async def shown(conn: Connection, session: SessionId, *, limit: int = 200) -> li
            order by coalesce(seq, 2147483647), id""",
         session,
         limit,
+    )
+    return [MessageRow.of(row) for row in rows]
+
+
+async def around(conn: Connection, principal: PrincipalId, message: MessageId, *, each_way: int) -> list[MessageRow]:
+    """A message of this principal's with what was said before and after it; none if there is none such."""
+    rows = await conn.fetch(
+        """with that as (select session_id, coalesce(seq, 2147483647) as seq from messages
+                         where id = $2 and principal_id = $1)
+           select * from (
+             (select m.* from messages m join that on m.session_id = that.session_id and m.seq <= that.seq
+              order by m.seq desc limit $3 + 1)
+             union all
+             (select m.* from messages m join that on m.session_id = that.session_id and m.seq > that.seq
+              order by m.seq limit $3)) m
+           order by seq""",
+        principal,
+        message,
+        each_way,
     )
     return [MessageRow.of(row) for row in rows]
 
