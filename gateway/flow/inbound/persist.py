@@ -216,7 +216,7 @@ def _entry(said: Earlier, inbound: Inbound) -> UserText | AssistantText:
         case "assistant":
             return AssistantText(said.text, final=not said.calls)
         case "system":
-            return UserText(f"(Instructions from the client)\n{said.text}", inbound.sent_at)
+            return UserText(f"{messages.INSTRUCTIONS}{said.text}", inbound.sent_at)
         case "user" | "tool":
             return UserText(marks.without_marks(said.text), inbound.sent_at)
         case _:

@@ -154,7 +154,8 @@ class LoopWiring:
         ]
 
     async def _shown(self, rows: Sequence[MessageRow], asked: Set[MessageId]) -> list[Entry]:
-        entries = await shortened(rows, self.environment.workspace)
+        reads = bool(self.environment.toolbox.specs)  # whoever has no tools cannot look into a file
+        entries = await shortened(rows, self.environment.workspace) if reads else [row.entry for row in rows]
         return await with_files(entries, self.environment.workspace, asked)
 
     async def _take(self, tx: Connection) -> list[MessageRow]:

@@ -19,6 +19,8 @@ from gateway.store.pool import Connection
 
 EARLIER = "earlier"
 """Where texts come from that were said before the conversation reached us."""
+INSTRUCTIONS = "(Instructions from the client)\n"
+"""What stands before a system message that came from there."""
 CLIENT = "client"
 """Where calls and results come from whose tools a program runs that asks over the API."""
 
@@ -88,6 +90,11 @@ class MessageRow:
         """Whether it was given up without an answer."""
         closed = self.kind == "user" and self.closed_at is not None
         return closed and self.origin != EARLIER and not self.origin.startswith(ORIGIN)
+
+    @property
+    def said_earlier(self) -> bool:
+        """Whether a person said it before the conversation reached us; instructions of a client are no such words."""
+        return self.kind == "user" and self.origin == EARLIER and not self.text.startswith(INSTRUCTIONS)
 
     @property
     def handed_back(self) -> bool:
@@ -396,6 +403,17 @@ async def handed(conn: Connection, session: SessionId, call_id: str) -> MessageR
         storable(call_id),
     )
     return MessageRow.of(row) if row else None
+
+
+async def told_until(conn: Connection, session: SessionId, seq: int) -> list[MessageRow]:
+    """All that was said and called up to a place, whatever a summary hides of it."""
+    rows = await conn.fetch(
+        """select * from messages where session_id = $1 and seq <= $2
+             and kind in ('user', 'assistant', 'tool_intent', 'tool_result') order by seq""",
+        session,
+        seq,
+    )
+    return [MessageRow.of(row) for row in rows]
 
 
 async def last_answer(conn: Connection, session: SessionId) -> MessageRow | None:
