@@ -26,11 +26,9 @@ class Embedders:
             return configured
         if name == self._local.name:
             return self._local
-        return (
-            None
-            if configured is self._local
-            else RemoteEmbedder(name.removeprefix("litellm:"), self._embed, self.clock)
-        )
+        if configured is self._local:
+            return None
+        return RemoteEmbedder(name.removeprefix("litellm:"), self._embed, self.clock)
 
     def _configured(self, model: str) -> Embedder | None:
         if model in ("none", "local"):
