@@ -6,6 +6,7 @@ from typing import Self
 
 from gateway.domain.json import JsonObject
 from gateway.domain.model import ToolSpec
+from gateway.domain.texts import storable
 from gateway.domain.transcript import ToolResult
 
 
@@ -23,7 +24,7 @@ class ClientOptions:
 
     def to_json(self) -> str:
         """As it is stored."""
-        return json.dumps(asdict(self))
+        return storable(json.dumps(asdict(self), ensure_ascii=False))
 
     @classmethod
     def of(cls, stored: str | None) -> Self:
