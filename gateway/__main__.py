@@ -11,7 +11,7 @@ def main() -> None:
     os.umask(0o077)
     sys.excepthook = trace if os.environ.get("SUPACLAW_DEBUG") else explain
     if sys.argv[1:] == ["up"]:
-        from gateway.cli.up import up
+        from gateway.cli.process.up import up
 
         up()
     else:

@@ -5,8 +5,9 @@ import faulthandler
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
+from pathlib import Path
 
 import structlog
 
@@ -29,6 +30,7 @@ from gateway.config.failpoints import Failpoints
 from gateway.config.instance import Hold, hold_instance, instance_id
 from gateway.config.load import load
 from gateway.config.model import Config
+from gateway.config.places import record
 from gateway.config.starts import Starts, record_start, record_stop
 from gateway.domain.ids import InstanceId
 from gateway.flow.channels.manager import preload
@@ -55,6 +57,10 @@ def run(environment: Environment) -> int:
     mask = SecretMask()
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
         check_finished(environment.data)
+        record(os.environ, environment.place)
+        with suppress(OSError):  # so that a file put there later is seen at once
+            environment.config.parent.mkdir(parents=True, exist_ok=True)
+        _look_for_another(environment.config)
         if why := reminder(environment.data):
             log.warning("erasure.unfinished", problem=why)
         starts = record_start(environment.data, SystemClock())
@@ -103,6 +109,12 @@ async def _serve(
 
         if run := await waiting.run_until(stop, start()):
             await run()
+
+
+def _look_for_another(config: Path) -> None:
+    """Releases up to 0.1 had compose use `config/config.json`; whoever still edits that one has to learn of it."""
+    if (older := config.parent / "config" / config.name).exists():
+        log.warning("config.another", unused=str(older), hint=f"{config} is in use; move your settings there")
 
 
 def _stop_signal() -> asyncio.Event:

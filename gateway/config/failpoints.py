@@ -50,6 +50,7 @@ class Step(StrEnum):
     MEMORY_INDEXED = "memory.indexed", "messages are rows of memory, their words are not counted"
     MEMORY_COUNTED = "memory.counted", "the words of a batch of memory are counted"
     MEMORY_EMBEDDED = "memory.embedded", "a batch of vectors is stored"
+    MEMORY_JUDGED = "memory.judged", "a model has said what is to be merged and replaced, nothing is stored"
     ERASURE_BEGUN = "erasure.begun", "an erasure is noted as unfinished, nothing is erased"
     ERASURE_FILE = "erasure.file", "a file is cleaned"
     ERASURE_CHECKPOINTS = "erasure.checkpoints", "the clean history is in force, the old one is still on disk"

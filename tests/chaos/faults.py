@@ -183,7 +183,7 @@ class Fault(StrEnum):
         "config",
         37,
         "config.json half written",
-        "the old one stays in force, the owner is told",
+        "the old one stays in use, the owner is told",
         ("tests/journeys/test_configuration.py::test_a_broken_edit_changes_nothing_and_is_told",),
     )
     TERMINATED = (
@@ -297,7 +297,7 @@ class Fault(StrEnum):
         "it does nothing more and ends at once",
         ("tests/background/watch/test_health.py",),
     )
-    BYSTANDERS_API = "bystanders.api", 54, "the same, /v1", "each request gets its answer, none a 502"
+    BYSTANDERS_API = "bystanders.api", 54, "the same, /v1", "each request gets its answer, none a failure"
     YEARS = (
         "years",
         62,

@@ -87,7 +87,7 @@ def test_a_login_comes_along_with_what_to_do_if_it_is_old(
     request.getfixturevalue("elsewhere")
 
     assert supaclaw("restore", "a.tar.gz").out.splitlines()[1:] == [
-        "whatsapp is linked by the keys in the backup; if the old gateway ran after it, link it anew: "
+        "whatsapp is linked by the keys in the backup; if the old gateway ran after it, link it again: "
         "`supaclaw channel logout whatsapp`, then `supaclaw channel login whatsapp`"
     ]
 
@@ -143,5 +143,5 @@ def test_a_foreign_file_is_one_line(supaclaw: Supaclaw, place: Path) -> None:
     done = supaclaw("restore", "a.tar.gz")
 
     assert done.code == 1
-    assert "is no whole SupaClaw backup" in done.err
+    assert "is not a complete SupaClaw backup" in done.err
     assert done.err.count("\n") == 1

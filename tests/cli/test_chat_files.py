@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.attach import PendingFiles, completions
-from gateway.cli.chat_client import ChatClient
+from gateway.cli.conversation.attach import PendingFiles, completions
+from gateway.cli.conversation.chat_client import ChatClient
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.model import ToolCall
 from tests.cli.test_chat import data, held, place, run, terminal
@@ -54,16 +54,18 @@ async def test_files_are_attached_in_a_conversation_and_those_sent_back_are_name
     (web.path.workspace / "report.txt").write_text("words")
     async with terminal(web, held) as person:
         await person.is_asked()
-        person.types("/attach /no/such/file\n")
+        person.types("/attach /no/such/file\r")
         await person.sees("supaclaw: /no/such/file is not a file")
         await person.is_asked()
-        person.types(f"/attach {notes.parent}/my\t\n")
+        person.types(f"/attach {notes.parent}/my\t")
+        await person.sees("my notes.txt")
+        person.types("\r")
         await person.sees("Sent with your next message: my notes.txt")
         await person.is_asked()
-        person.types("/ping\n")
+        person.types("/ping\r")
         await person.sees("pong")
         await person.is_asked()
-        person.types("/tmp/report, please\n")
+        person.types("/tmp/report, please\r")
         await person.sees("· report.txt · supaclaw files get ")
         await person.is_asked()
         person.types("\x04")

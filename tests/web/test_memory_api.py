@@ -59,7 +59,7 @@ async def test_what_is_remembered_is_found_changed_forgotten_and_restored(web: W
     place = f"/api/memory/{memory['id']}"
     changed = await web.client.patch(place, json={"text": "The heron nests at the mill", "pinned": True}, headers=a)
     assert (changed.json()["text"], changed.json()["pinned"]) == ("The heron nests at the mill", True)
-    corrected = await remember(web, a, "The heron moved to the lake", supersedes=memory["id"])
+    corrected = await remember(web, a, "The heron moved to the lake", supersedes=memory["id"], tags=["Birds"])
     read = await web.client.get(place, headers=a)
     assert read.json()["memory"]["superseded_by"] == corrected["id"]
 
@@ -68,8 +68,37 @@ async def test_what_is_remembered_is_found_changed_forgotten_and_restored(web: W
     assert await found(web, a, "heron lake") == []
     assert (await web.client.post(f"{place}/restore", headers=a)).json()["id"] == corrected["id"]
     assert await found(web, a, "heron lake") == ["The heron moved to the lake"]
-    listed = (await web.client.get("/api/memory", params={"category": "context"}, headers=a)).json()
+    listed = (await web.client.get("/api/memory", params={"category": "context", "tag": "BIRDS"}, headers=a)).json()
     assert [row["id"] for row in listed] == [corrected["id"]]
+
+
+async def test_a_token_that_repeats_what_is_trusted_more_changes_nothing(web: Web) -> None:
+    a, owner = await agent(web, "a", shared=True), web.backend.owner.id
+    async with web.backend.database.transaction() as tx:
+        for text in ("The key hangs left", "The key hangs right"):
+            await memories.add(tx, owner, NewMemory(text, label=Label.KNOWN, agent="a", origin="import:memory-md"))
+    own = await owners(web, "The cellar is locked")
+    async with web.backend.database.connection() as conn:
+        before = await conn.fetch("select * from memories order by id")
+    left, right = (row["id"] for row in before[:2])
+
+    new = {"text": "the key hangs LEFT", "importance": 1, "pinned": True, "tags": ["core"]}
+    repeated = await web.client.post("/api/memory", json=new, headers=a)
+    assert (repeated.json()["new"], repeated.json()["memory"]["id"]) == (False, left)
+    assert repeated.json()["memory"]["seen_count"] == 1
+    refused = await web.client.post("/api/memory", json={**new, "supersedes": right}, headers=a)
+    assert error(refused)[0] == 400
+    logged = {"external_key": "s", "messages": [{"role": "user", "text": "remember that the key hangs left"}]}
+    answer = await web.client.post("/api/log", json={"sessions": [logged], "remember": True}, headers=a)
+    assert answer.json()["messages"] == 1
+    async with web.backend.database.connection() as conn:
+        assert await conn.fetch("select * from memories where id <= $1 order by id", own) == before
+        assert await conn.fetchval("select count(*) from imports where memory_id is not null") == 0
+
+    assert (await remember(web, a, "The cellar is locked"))["id"] != own
+    async with web.backend.database.connection() as conn:
+        assert await conn.fetch("select * from memories where id <= $1 order by id", own) == before
+        assert await conn.fetchval("select count(*) from memory_sources where memory_id = $1", own) == 0
 
 
 @pytest.mark.parametrize("scopes", [("memory",), ("memory", "chat")])

@@ -1,10 +1,21 @@
 """Remembering and forgetting: the rules that hold on every way, tool, command and program."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gateway.domain.ids import MemoryId, PrincipalId
-from gateway.domain.memory import EVERYTHING, AlreadyRemembered, Category, Kind, Memory, NewMemory, Reach
+from gateway.domain.memory import (
+    EVERYTHING,
+    AlreadyRemembered,
+    Category,
+    Kind,
+    Memory,
+    NewMemory,
+    Reach,
+    content_hash,
+)
+from gateway.domain.principals import Label
 from gateway.domain.texts import one_line
 from gateway.store.memory import memories
 from gateway.store.pool import Connection
@@ -39,7 +50,7 @@ class Remembering:
         new = self.reach.written(checked(new))
         old = None if new.supersedes is None else await self._own(new.supersedes)
         memory, is_new = await memories.add(self.tx, self.principal, replace(new, supersedes=None))
-        if old is not None and old.id != memory.id and not await self._replaced(old, memory):
+        if old is not None and old.id != memory.id and not await self._replaced(old, memory, new.label):
             raise Refused(f"Memory {old.id} cannot be replaced by this: it is no fact in force, or trusted more.")
         return memory, is_new
 
@@ -98,6 +109,42 @@ class Remembering:
             raise Refused(f"{known}.") from known
         return changed or old
 
+    async def correct(self, id: MemoryId, new: NewMemory) -> Memory:
+        """With other words a memory is replaced by a new one, which is trusted as it was; else it is edited."""
+        old = await self._own(id)
+        if old.kind is not Kind.MEMORY or content_hash(new.text) == content_hash(old.text):
+            text = None if new.text == old.text else new.text
+            return await self.edit(id, text=text, category=new.category, importance=new.importance, tags=new.tags)
+        return await self._instead(replace(new, pinned=old.pinned), [old])
+
+    async def merge(self, ids: Sequence[MemoryId], new: NewMemory) -> Memory:
+        """One memory instead of several, which are trusted alike; raises `Refused`."""
+        rows = [await self._own(id) for id in dict.fromkeys(ids)]
+        mixed = len({(row.kind, row.label, row.agent) for row in rows}) > 1 or rows[0].kind is not Kind.MEMORY
+        if len(rows) < 2 or mixed:
+            raise Refused("Choose two or more memories of the same agent, all verified or all not.")
+        return await self._instead(replace(new, pinned=any(row.pinned for row in rows)), rows)
+
+    async def _instead(self, new: NewMemory, rows: Sequence[Memory]) -> Memory:
+        """In the place of these, which stay behind it: from the same messages, and as trusted as they are."""
+        sources = [each.message_id for row in rows for each in await memories.sources(self.tx, self.principal, row.id)]
+        new = replace(
+            new,
+            label=rows[0].label,
+            agent=rows[0].agent,
+            sources=tuple(sources),
+            event_at=max((row.event_at for row in rows if row.event_at), default=None),
+        )
+        made, is_new = await self.remember(new)
+        for row in rows:
+            if row.id != made.id and not await self._replaced(row, made, new.label):
+                raise Refused(f"Memory {row.id} cannot be replaced: it was replaced already.")
+        if is_new or made.label < new.label:  # what is trusted more takes nothing from a form about what is not
+            return made
+        return await self.edit(
+            made.id, category=new.category, importance=new.importance, tags=new.tags, pinned=new.pinned
+        )
+
     async def pin(self, id: MemoryId, *, pinned: bool) -> Memory:
         """Told in every new session, or no more; raises `Refused`."""
         memory = await self.get(id)
@@ -121,8 +168,8 @@ class Remembering:
             raise Refused(f"Memory {id} is the owner's; you can read it, not change it.")
         return memory
 
-    async def _replaced(self, old: Memory, new: Memory) -> bool:
-        return old.superseded_by == new.id or await memories.supersede(self.tx, self.principal, old.id, new.id)
+    async def _replaced(self, old: Memory, new: Memory, label: Label) -> bool:
+        return old.superseded_by == new.id or await memories.supersede(self.tx, self.principal, old.id, new.id, label)
 
 
 def checked(new: NewMemory) -> NewMemory:

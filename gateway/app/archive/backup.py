@@ -64,12 +64,12 @@ async def back_up(
 def _checked(environment: Environment, config: Config, path: Path, *, force: bool) -> Path:
     path = path.resolve()
     if path.exists() and not force:
-        raise OwnerMustAct(f"{path} is there already: choose another name, or replace it with --force")
+        raise OwnerMustAct(f"{path} already exists: choose another name, or replace it with --force")
     if path.is_dir() or not path.parent.is_dir():
         raise OwnerMustAct(f"{path} cannot be written: name a file in a folder that exists")
     for root in (environment.workspace, environment.data / PRINCIPALS):
         if path.is_relative_to(root.resolve()):
-            raise OwnerMustAct(f"{path} lies in what is backed up: choose a place outside {root}")
+            raise OwnerMustAct(f"{path} is inside what is backed up: choose a place outside {root}")
     if config.database.url is None and not (environment.data / "postgres").is_dir():
         raise OwnerMustAct(f"there is no gateway in {environment.data} to back up; is SUPACLAW_DATA right?")
     check_finished(environment.data)

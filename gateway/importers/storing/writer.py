@@ -186,7 +186,8 @@ class ImportWriter:
                 event_at=memory.at,
             )
             stored, is_new = await memories.add(tx, self._principal, new)
-            await imports.note(tx, self._principal, self._agent, key, source, memory.place, memory=stored.id)
+            learned = stored.id if stored.label >= self._label else None  # else it was known from somebody trusted more
+            await imports.note(tx, self._principal, self._agent, key, source, memory.place, memory=learned)
             if not is_new:
                 done.known += 1
                 return

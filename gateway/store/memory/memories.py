@@ -21,7 +21,8 @@ where principal_id = $1 and forgotten_at is null and (valid_to is null or valid_
   and (cardinality($5::text[]) = 0 or tags @> $5) and ($6::uuid is null or session_id = $6)
   and ($7::text is null or agent = $7) and ($8::timestamptz is null or created_at >= $8)
   and ($9::timestamptz is null or created_at < $9) and label <= $10 and ($11::boolean is null or pinned = $11)
-order by {order} limit $12 offset $13"""
+  and ($12::double precision is null or importance >= $12)
+order by {order} limit $13 offset $14"""
 _NEWEST = _LISTED.format(order="id desc")
 _WEIGHTIEST = _LISTED.format(order="pinned desc, importance desc, id desc")
 
@@ -41,12 +42,14 @@ class Source:
 async def add(tx: Connection, principal: PrincipalId, new: NewMemory) -> tuple[Memory, bool]:
     """Remember, and say whether it is new; what is known already is seen once more, and keeps its words.
 
-    What is known, but trusted less or no longer valid, is replaced.
+    What is known, but trusted less or no longer valid, is replaced. What is trusted more stays as it is: the same words
+    of somebody else neither count, nor are they where it was learned, nor does it replace anything on their account.
     """
     text = storable(new.text)
     while (id := await _inserted(tx, principal, new, text)) is None:
         known = await tx.fetchrow(
-            """select id, label <= $4 and (valid_to is null or valid_to > now()) as stands from memories
+            """select id, label < $4 as trusted_more,
+                      label = $4 and (valid_to is null or valid_to > now()) as stands from memories
                where principal_id = $1 and agent = $2 and content_hash = $3
                  and superseded_at is null and forgotten_at is null for update""",
             principal,
@@ -56,6 +59,8 @@ async def add(tx: Connection, principal: PrincipalId, new: NewMemory) -> tuple[M
         )
         if known is None:  # replaced or forgotten in this moment
             continue
+        if known["trusted_more"]:
+            return await _there(tx, principal, known["id"]), False
         if known["stands"]:
             return await _seen_again(tx, principal, known["id"], new), False
         await tx.execute("update memories set superseded_at = now() where id = $1", known["id"])
@@ -111,19 +116,32 @@ async def edit(
     return await get(tx, principal, memory)
 
 
-async def supersede(tx: Connection, principal: PrincipalId, old: MemoryId, new: MemoryId) -> bool:
-    """Say that one memory replaces another, which stays behind it; not one that is trusted more, nor in a circle."""
+async def supersede(
+    tx: Connection,
+    principal: PrincipalId,
+    old: MemoryId,
+    new: MemoryId,
+    label: Label,
+    as_of: datetime | None = None,
+) -> bool:
+    """Say that one memory replaces another, which stays behind it; not one that is trusted more, nor in a circle.
+
+    `label` is of whoever says so, who may be trusted less than the new one, and has seen both `as_of` then.
+    """
     done = await tx.fetchval(
         """update memories o set superseded_by = n.id, superseded_at = coalesce(o.superseded_at, now()),
              updated_at = now()
            from memories n
            where o.principal_id = $1 and n.principal_id = $1 and o.id = $2 and n.id = $3 and o.id <> n.id
-             and o.kind = 'memory' and n.kind = 'memory' and n.label <= o.label and n.agent = o.agent
-             and n.superseded_at is null and o.superseded_by is null
+             and o.kind = 'memory' and n.kind = 'memory' and greatest(n.label, $4) <= o.label and n.agent = o.agent
+             and coalesce(n.superseded_at, n.forgotten_at, o.forgotten_at) is null and o.superseded_by is null
+             and ($5::timestamptz is null or greatest(n.updated_at, o.updated_at) <= $5)
            returning true""",
         principal,
         old,
         new,
+        label,
+        as_of,
     )
     return bool(done)
 
@@ -173,7 +191,7 @@ async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) ->
 
 
 def filtering(principal: PrincipalId, which: Filter) -> tuple[object, ...]:
-    """The parameters $1 to $11 of a filter."""
+    """The parameters $1 to $12 of a filter."""
     return (
         principal,
         which.superseded,
@@ -186,6 +204,7 @@ def filtering(principal: PrincipalId, which: Filter) -> tuple[object, ...]:
         which.until,
         which.at_most,
         which.pinned,
+        which.min_importance,
     )
 
 
@@ -241,10 +260,14 @@ async def _with_links(tx: Connection, principal: PrincipalId, memory: MemoryId, 
         list(new.sources),
     )
     if new.supersedes is not None:
-        await supersede(tx, principal, new.supersedes, memory)
-    added = await get(tx, principal, memory)
-    assert added is not None, "this transaction holds it"
-    return added
+        await supersede(tx, principal, new.supersedes, memory, new.label)
+    return await _there(tx, principal, memory)
+
+
+async def _there(tx: Connection, principal: PrincipalId, memory: MemoryId) -> Memory:
+    found = await get(tx, principal, memory)
+    assert found is not None, "this transaction holds it"
+    return found
 
 
 async def _reword(tx: Connection, principal: PrincipalId, memory: MemoryId, text: str) -> bool:

@@ -61,7 +61,7 @@ async def test_the_same_is_seen_once_more_for_each_person_and_agent(world: World
     async with world.database.transaction() as tx:
         other = await principals.add(tx, Role.MEMBER, "Bob", [])
     first, _ = await add(world, "Tea at five.")
-    again, new = await add(world, " TEA  at five.\n", label=Label.KNOWN)
+    again, new = await add(world, " TEA  at five.\n")
     assert (new, again.id, again.text, again.label, again.seen_count) == (False, first.id, "Tea at five.", 0, 2)
     assert (await add(world, "Tea at five.", principal=other))[1]
     assert (await add(world, "Tea at five.", agent="claude"))[1]
@@ -83,6 +83,37 @@ async def test_the_word_of_somebody_trusted_replaces_the_same_of_a_stranger(worl
     assert await listed(world, Filter(at_most=Label.UNTRUSTED)) == ["The code is 7"]
 
 
+@pytest.mark.parametrize(
+    ("trusted", "repeated"),
+    [(Label.OWNER, Label.KNOWN), (Label.OWNER, Label.UNTRUSTED), (Label.KNOWN, Label.UNTRUSTED)],
+)
+@pytest.mark.parametrize("valid", ["null", "now() - interval '1 day'"])
+async def test_the_same_words_of_somebody_trusted_less_change_nothing(
+    world: World, trusted: Label, repeated: Label, valid: str
+) -> None:
+    row, _ = await add(world, "Pay Bob.", label=trusted)
+    other, _ = await add(world, "Pay Alice.", label=trusted)
+    await world.do(f"update memories set valid_to = {valid}")
+    before = await world.column("select m::text from memories m order by id")
+    said = await world.ask("pay bob!")
+    same, new = await add(
+        world, "pay  BOB.", label=repeated, importance=1.0, tags=("core",), pinned=True, sources=(said,),
+        supersedes=other.id,
+    )  # fmt: skip
+    assert (new, same.id, same.seen_count, same.label) == (False, row.id, 1, trusted)
+    assert await world.column("select m::text from memories m order by id") == before
+    assert await world.value("select count(*) from memory_sources") == 0
+
+
+async def test_nothing_is_replaced_on_the_word_of_somebody_trusted_less(world: World) -> None:
+    old, _ = await add(world, "Pay Bob.")
+    new, _ = await add(world, "Pay Alice.")
+    async with world.database.transaction() as tx:
+        assert not await memories.supersede(tx, world.principal, old.id, new.id, Label.UNTRUSTED)
+        assert not await memories.supersede(tx, world.principal, old.id, new.id, Label.KNOWN)
+        assert await memories.supersede(tx, world.principal, old.id, new.id, Label.OWNER)
+
+
 async def test_a_correction_replaces_and_both_stay(world: World) -> None:
     old, _ = await add(world, "The dentist is on Tuesday.")
     new, _ = await add(world, "The dentist is on Thursday.", category=Category.CORRECTION, supersedes=old.id)
@@ -97,10 +128,10 @@ async def test_nothing_replaces_what_is_trusted_more_nor_itself(world: World) ->
     foreign, _ = await add(world, "Pay Carol.", agent="claude", supersedes=old.id)
     assert await listed(world) == ["Pay Carol.", "Pay Bob."]
     async with world.database.transaction() as tx:
-        assert not await memories.supersede(tx, world.principal, bad.id, bad.id)
-        assert await memories.supersede(tx, world.principal, bad.id, old.id)
-        assert not await memories.supersede(tx, world.principal, old.id, bad.id), "that would be a circle"
-        assert not await memories.supersede(tx, world.principal, foreign.id, old.id)
+        assert not await memories.supersede(tx, world.principal, bad.id, bad.id, Label.OWNER)
+        assert await memories.supersede(tx, world.principal, bad.id, old.id, Label.OWNER)
+        assert not await memories.supersede(tx, world.principal, old.id, bad.id, Label.OWNER), "that would be a circle"
+        assert not await memories.supersede(tx, world.principal, foreign.id, old.id, Label.OWNER)
 
 
 async def test_what_is_forgotten_can_be_taken_back_unless_it_was_said_again(world: World) -> None:

@@ -1,0 +1,86 @@
+"""The input prompt: several lines, pasting, and a history that outlives the session."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from gateway.cli.console import echo
+from gateway.cli.conversation.attach import completions
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Reads messages with editing; the history file is readable by its owner only."""
+
+    history: Path
+
+    def messages(self) -> Iterator[str]:
+        """Yield what is typed or pasted, without empty texts, until Ctrl-D, or Ctrl-C at an empty prompt."""
+        session: PromptSession[str] = PromptSession(
+            "› ",
+            history=_private(self.history),
+            completer=_Paths(),
+            complete_while_typing=False,
+            key_bindings=_keys(),
+            prompt_continuation="  ",
+        )
+        try:
+            while True:
+                if text := session.prompt().strip():
+                    yield text
+        except (EOFError, KeyboardInterrupt):
+            echo()
+
+
+class _Paths(Completer):
+    """Completes the path of an `/attach` line."""
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Yield the whole line with its path completed."""
+        del complete_event
+        line = document.text_before_cursor
+        yield from (Completion(found, start_position=-len(line)) for found in completions(line))
+
+
+def _keys() -> KeyBindings:
+    """Alt-Enter, or Enter after a backslash, begins a new line; Ctrl-C clears what is typed."""
+    keys = KeyBindings()
+
+    @keys.add("escape", "enter")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.document.text_before_cursor.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("c-c")
+    def _(event: KeyPressEvent) -> None:
+        if event.current_buffer.text:
+            event.current_buffer.reset()
+        else:
+            event.app.exit(exception=KeyboardInterrupt)
+
+    return keys
+
+
+def _private(file: Path) -> History:
+    """The history in the file; in memory where there cannot be one."""
+    try:
+        file.touch(mode=0o600)
+        os.chmod(file, 0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(file)

@@ -1,0 +1,55 @@
+"""`supaclaw owner`: whom the gateway belongs to."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from gateway.cli.console import echo
+from gateway.cli.database import with_connection, with_database
+from gateway.cli.output import AsJson, print_rows
+from gateway.config.channels import check_owner, enabled_channels
+from gateway.config.environment import Environment
+from gateway.config.load import load
+from gateway.domain.ownership import unsettled
+from gateway.flow.inbound.pairing import Pairing
+from gateway.store.people import ownership, principals
+from gateway.store.people.principals import PrincipalRow
+
+
+def show(as_json: AsJson = False) -> None:
+    """Show the owner and the owner's ids."""
+    owner = with_connection(principals.owner)
+    print_rows(
+        [owner] if owner else [],
+        ("name", "identities"),
+        as_json=as_json,
+        none="No owner yet; the first start makes one.",
+    )
+    if owner:
+        _print_unsettled(owner)
+
+
+def set(
+    channel: Annotated[str, typer.Argument(help="The messenger, such as telegram.")],
+    id: Annotated[str, typer.Argument(help="Your own id there, as the messenger knows it.")],
+) -> None:
+    """Say which id on a messenger is the owner's. It takes the place of the one before, at once."""
+    check_owner({channel: id})
+    owner, former = with_connection(lambda connection: ownership.set_owner(connection, channel, id))
+    echo(f"the owner on {channel} is {id}" + (f", no longer {', '.join(former)}" if former else ""))
+    _print_unsettled(owner)
+
+
+def part(
+    account: Annotated[str, typer.Argument(help="As `supaclaw owner show` prints it, such as telegram:987654321.")],
+) -> None:
+    """Part an account that was joined with /link. Its chats leave your conversations at once."""
+    with_database(lambda database: Pairing(database).part(account))
+    echo(f"{account} is unlinked")
+
+
+def _print_unsettled(owner: PrincipalRow) -> None:
+    config = load(Environment.read(os.environ).config, os.environ)
+    for line in unsettled(config.owner.ids, enabled_channels(config.channels), owner.identities, owner.unconfirmed):
+        echo(f"supaclaw: {line}", error=True)

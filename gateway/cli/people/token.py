@@ -1,0 +1,80 @@
+"""`supaclaw token`."""
+
+from typing import Annotated
+
+import typer
+
+from gateway.cli.console import echo
+from gateway.cli.database import require_owner, with_database
+from gateway.cli.output import AsJson, confirm, print_rows
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.scopes import Scope, permits
+from gateway.store.people import tokens
+from gateway.store.pool import Database
+
+Scopes = list[Scope]
+COLUMNS = ("name", "scopes", "agent", "shared", "as_owner", "source", "created_at", "last_used_at")
+WARNING = (
+    "Anyone who has this token will be treated as you: what they send can change instructions and schedules unasked. "
+    "Without --as-owner, a token can talk to the agent too, but lasting changes ask you first."
+)
+Name = Annotated[str, typer.Argument(help="What the token is for; any name.")]
+
+
+def create(
+    name: Name,
+    scope: Annotated[Scopes, typer.Option(metavar="SCOPE", help=f"What it may do: {', '.join(Scope)}; repeatable.")],
+    as_owner: Annotated[bool, typer.Option(help="What it sends counts as said by you.")] = False,
+    agent: Annotated[
+        str | None, typer.Option(help="Whose memory it finds and changes, and no other; default: NAME's own.")
+    ] = None,
+    shared: Annotated[bool, typer.Option(help="It may read your memory, too; never change it.")] = False,
+    yes: Annotated[bool, typer.Option(help="Don't ask.")] = False,
+) -> None:
+    """Create a token and print it. It is not stored and cannot be shown again."""
+    if as_owner:
+        if not permits(set(scope), Scope.CHAT):
+            raise OwnerMustAct("--as-owner is for tokens that talk: add --scope chat")
+        echo(WARNING, error=True)
+        if not yes:
+            confirm("Create it?")
+    if (agent is not None or shared) and not permits(set(scope), Scope.MEMORY):
+        raise OwnerMustAct("--agent and --shared are for tokens that use the memory: add --scope memory")
+    echo(
+        with_database(
+            lambda database: create_token(database, name, scope, as_owner=as_owner, agent=agent, shared=shared)
+        )
+    )
+
+
+async def create_token(
+    database: Database,
+    name: str,
+    scopes: Scopes,
+    source: str | None = None,
+    *,
+    as_owner: bool = False,
+    agent: str | None = None,
+    shared: bool = False,
+) -> str:
+    """Create a token for the owner, limited to `source` if given."""
+    async with database.connection() as connection:
+        owner = (await require_owner(connection)).id
+    _, plain = await tokens.create(
+        database, owner, name, scopes, source=source, as_owner=as_owner, agent=agent, shared=shared
+    )
+    return plain
+
+
+def show(as_json: AsJson = False) -> None:
+    """List tokens, without their secrets."""
+    none = "No tokens; `supaclaw token create NAME` makes one."
+    print_rows(with_database(tokens.list_all), COLUMNS, as_json=as_json, none=none)
+
+
+def revoke(name: Name) -> None:
+    """Revoke a token. It stops working at once, and what came by it ends."""
+    ended = with_database(lambda database: tokens.revoke(database, name))
+    if ended is None:
+        raise OwnerMustAct(f"there is no token named {name}; `supaclaw token list` shows them")
+    echo(f"{name} is revoked ({ended})")

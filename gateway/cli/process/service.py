@@ -1,0 +1,212 @@
+"""`supaclaw service`: start with the machine, stay up, and be locked in, all by systemd."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.cli.console import echo
+from gateway.config.environment import Environment
+from gateway.config.instance import holder
+from gateway.config.places import check_only
+from gateway.domain.errors import OwnerMustAct
+
+UNIT = "supaclaw.service"
+STOP_SECONDS = 45
+"""More than a gateway takes: 10 for turns, 10 for deliveries, 5 for the journal, then Postgres."""
+WATCHDOG_SECONDS = 120
+"""A gateway that hangs ends itself after 60; this is for one that cannot even do that."""
+_BACKS_OFF = 254
+"""The first systemd that can wait longer after every failure; older ones wait the same each time."""
+
+ForUser = Annotated[
+    bool | None, typer.Option("--user/--system", help="For your own login, or for the machine (default when root).")
+]
+
+
+def install(
+    user: ForUser = None,
+    show: Annotated[bool, typer.Option("--print", help="Only print the unit.")] = False,
+) -> None:
+    """Start the gateway now and with the machine. Say it again after an update: the unit is written anew."""
+    environment = Environment.read(os.environ, starting=True)
+    check_only(os.environ, environment.data)
+    systemd = _Systemd(os.geteuid() != 0 if user is None else user)
+    account = None if systemd.user else _account(environment.data)
+    unit = unit_text(environment, account, systemd.version())
+    if show:
+        echo(unit, end="")
+        return
+    systemd.check()
+    if holder(environment.data) and not systemd.runs():
+        raise OwnerMustAct(f"a gateway already runs on {environment.data}; `supaclaw down` first")
+    if account:
+        _make(environment.data)
+        _make(environment.workspace)
+    systemd.file.parent.mkdir(parents=True, exist_ok=True)
+    systemd.file.write_text(unit, encoding="utf-8")
+    systemd.file.chmod(0o644)
+    for request in ("daemon-reload",), ("enable", UNIT), ("restart", UNIT):
+        systemd.ask(*request)
+    echo(f"{systemd.file} is installed and started; `{systemd.command} status supaclaw` shows how it is")
+    if systemd.user and not Path("/var/lib/systemd/linger", _name(os.geteuid())).exists():
+        echo("it ends when you log out; `sudo loginctl enable-linger $USER` lets it stay and start with the machine")
+
+
+def uninstall(user: ForUser = None) -> None:
+    """Stop the gateway and start it no more. The data stays."""
+    systemd = _Systemd(os.geteuid() != 0 if user is None else user)
+    if not systemd.file.exists():
+        echo("nothing was installed")
+        return
+    systemd.check()
+    systemd.ask("disable", "--now", UNIT)
+    systemd.file.unlink()
+    systemd.ask("daemon-reload")
+    echo(f"{systemd.file} is removed; what the gateway knows is kept")
+
+
+def unit_text(environment: Environment, account: str | None, version: int) -> str:
+    """The unit of this installation; `account` is who a system unit runs as, None makes one for a login.
+
+    A login's systemd may not be allowed to lock anything in, so only a system unit asks for it. Left out on purpose:
+    RestrictNamespaces and SystemCallFilter, which would take from a jail for commands what it is made of.
+    """
+    places = {"CONFIG": environment.config, "DATA": environment.data, "WORKSPACE": environment.workspace}
+    where = "".join(f"Environment={_quoted(f'SUPACLAW_{name}={path}')}\n" for name, path in places.items())
+    back_off = "RestartSteps=6\nRestartMaxDelaySec=120\n" if version >= _BACKS_OFF else ""
+    return f"""\
+[Unit]
+Description=SupaClaw
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+Type=notify
+TimeoutStartSec=infinity
+WatchdogSec={WATCHDOG_SECONDS}
+ExecStart={_quoted(sys.executable).replace("$", "$$")} -P -m gateway up
+{where}EnvironmentFile=-{_escaped(str(environment.config.with_name(".env")))}
+Restart=always
+RestartSec=5
+{back_off}KillMode=mixed
+TimeoutStopSec={STOP_SECONDS}
+UMask=0077
+NoNewPrivileges=yes
+{_locked_in(environment, account) if account else ""}
+[Install]
+WantedBy={"multi-user.target" if account else "default.target"}
+"""
+
+
+def _locked_in(environment: Environment, account: str) -> str:
+    return f"""\
+User={account}
+ProtectSystem=strict
+ProtectHome=read-only
+ReadWritePaths={_quoted(str(environment.data))} {_quoted(str(environment.workspace))}
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectHostname=yes
+RestrictSUIDSGID=yes
+RestrictRealtime=yes
+LockPersonality=yes
+CapabilityBoundingSet=
+"""
+
+
+def _quoted(text: str) -> str:
+    text = _escaped(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+def _escaped(text: str) -> str:
+    if not text.isprintable():
+        raise OwnerMustAct(f"systemd cannot be told of {text!r}; move it to a path that can be printed")
+    return text.replace("%", "%%")
+
+
+@dataclass(frozen=True, slots=True)
+class _Systemd:
+    """The machine's, or the one of a login."""
+
+    user: bool
+
+    @property
+    def file(self) -> Path:
+        """Where the unit goes."""
+        if not self.user:
+            return Path("/etc/systemd/system", UNIT)
+        return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user" / UNIT
+
+    @property
+    def command(self) -> str:
+        """What a person types."""
+        return "systemctl --user" if self.user else "systemctl"
+
+    def check(self) -> None:
+        """Raises `OwnerMustAct` when it cannot be asked for anything."""
+        if self._run("is-system-running").stdout.strip() in {"", "offline", "unknown"}:
+            whose = "of this login" if self.user else "on this machine"
+            raise OwnerMustAct(f"there is no systemd {whose}; have `supaclaw up` started by what there is instead")
+        if not self.user and os.geteuid() != 0:
+            raise OwnerMustAct("only root can change what the machine starts; use sudo, or --user for your own login")
+
+    def runs(self) -> bool:
+        """Whether our unit does."""
+        return self._run("is-active", "--quiet", UNIT).returncode == 0
+
+    def version(self) -> int:
+        """0 where there is none."""
+        told = self._run("--version").stdout.split()
+        return int(told[1]) if len(told) > 1 and told[1].isdecimal() else 0
+
+    def ask(self, *arguments: str) -> None:
+        """Raises `OwnerMustAct` with what it answers when it will not."""
+        done = self._run(*arguments)
+        if done.returncode != 0:
+            reason = done.stderr.strip().splitlines()[-1:] or ["it does not say why"]
+            raise OwnerMustAct(f"`{self.command} {' '.join(arguments)}` failed: {reason[0]}")
+
+    def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        program = shutil.which("systemctl")
+        if program is None:
+            return subprocess.CompletedProcess([], 1, "", "there is no systemctl here")
+        manager = ["--user"] if self.user else []
+        return subprocess.run([program, *manager, *arguments], check=False, capture_output=True, encoding="utf-8")
+
+
+def _account(data: Path) -> str:
+    """Who the data belongs to, or will; raises `OwnerMustAct` for root, who need not be that."""
+    owner = next(place for place in (data, *data.parents) if place.exists()).stat().st_uid
+    if owner == 0:
+        raise OwnerMustAct(f"{data} is root's; give it to a user of its own first, see docs/deploy.md")
+    return _name(owner)
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _make(folder: Path) -> None:
+    """A unit that is locked in cannot make the folders it may write to."""
+    if not folder.exists():
+        _make(folder.parent)
+        owner = folder.parent.stat()
+        folder.mkdir(mode=0o700)
+        os.chown(folder, owner.st_uid, owner.st_gid)

@@ -1,0 +1,227 @@
+"""`supaclaw eval`: how well memory is searched, on published sets of conversations, without a call of any model.
+
+The conversations go the way of those that people import, into a database of a server that is started for the run and
+removed after it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from gateway.app.temporary import temporary_database
+from gateway.cli.console import echo
+from gateway.cli.output import AsJson, print_json
+from gateway.domain.embedding import Vector
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import PrincipalId
+from gateway.domain.memory import DEFAULT_AGENT, Filter, Mode
+from gateway.domain.principals import Label, Role
+from gateway.memory import datasets
+from gateway.memory.datasets import Conversation
+from gateway.memory.lexemes import lexemes
+from gateway.memory.metrics import Figures, mean, measure
+from gateway.store.memory import frequencies, search, turns, vectors
+from gateway.store.people import principals
+from gateway.store.pool import Database
+from gateway.store.transcript import imports
+from gateway.store.transcript.imports import ImportedRow
+
+HITS = 50
+BATCH = 500
+
+File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The set, as it is published.")]
+By = Annotated[Mode, typer.Option("--mode", help="hybrid, keyword or semantic (default: hybrid).")]
+AtMost = Annotated[int | None, typer.Option("--questions", min=1, metavar="N", help="Only the first N questions.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The figures of all questions, and by category; milliseconds are those of the database."""
+
+    mode: str
+    embedder: str | None
+    conversations: int
+    turns: int
+    questions: int
+    all: Figures
+    by_category: dict[str, Figures]
+    counts: dict[str, int]
+    weak: float
+    embed_p50_ms: float
+    p50_ms: float
+    p95_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One question's figures."""
+
+    category: str
+    figures: Figures
+    weak: bool
+    embed_ms: float
+    search_ms: float
+
+
+def locomo(file: File, mode: By = Mode.HYBRID, questions: AtMost = None, as_json: AsJson = False) -> None:
+    """Measure recall on a LoCoMo file."""
+    _evaluate(datasets.locomo, file, mode, questions, as_json=as_json)
+
+
+def longmemeval(file: File, mode: By = Mode.HYBRID, questions: AtMost = None, as_json: AsJson = False) -> None:
+    """Measure recall on a LongMemEval file."""
+    _evaluate(datasets.longmemeval, file, mode, questions, as_json=as_json)
+
+
+def _evaluate(
+    read: Callable[[bytes], list[Conversation]], file: Path, mode: Mode, limit: int | None, *, as_json: bool
+) -> None:
+    result = asyncio.run(_run(_first(read(file.read_bytes()), limit), mode))
+    if as_json:
+        print_json(asdict(result))
+    else:
+        echo("\n".join(_lines(result)))
+
+
+def _first(conversations: Sequence[Conversation], limit: int | None) -> list[Conversation]:
+    left, kept = limit if limit is not None else sum(len(each.questions) for each in conversations), []
+    for each in conversations:
+        if left > 0 and each.questions:
+            kept.append(Conversation(each.name, each.turns, each.questions[:left]))
+            left -= len(each.questions)
+    if not kept:
+        raise OwnerMustAct("The file has no question with evidence")
+    return kept
+
+
+async def _run(conversations: Sequence[Conversation], mode: Mode) -> Result:
+    asked: list[_Asked] = []
+    embedder = None if mode is Mode.KEYWORD else _Embedding()
+    async with temporary_database("eval") as database:
+        for conversation in conversations:
+            owner = await _store(database, conversation)
+            if embedder is not None:
+                await embedder.embed_rows(database)
+            asked += await _ask(database, owner, conversation, mode, embedder)
+    return _result(conversations, asked, mode, embedder)
+
+
+async def _store(database: Database, conversation: Conversation) -> PrincipalId:
+    """A person to whom all of it was said, with the rows that an import would leave."""
+    async with database.transaction() as tx:
+        owner = await principals.add(tx, Role.MEMBER, conversation.name, [])
+        for _, said in groupby(conversation.turns, key=lambda turn: turn.session):
+            rows = [
+                ImportedRow(turn.id, "user" if turn.role == "user" else "assistant", turn.text, turn.at, Label.KNOWN)
+                for turn in said
+            ]
+            session = await imports.start(tx, owner, DEFAULT_AGENT, rows[0].at)
+            await imports.append(tx, session, owner, "import:eval", rows)
+    while await database.run(lambda tx: turns.index_new(tx, None, BATCH)):
+        pass
+    while await database.run(lambda tx: frequencies.count(tx, BATCH)):
+        pass
+    return owner
+
+
+class _Embedding:
+    """The model that a gateway has without any configuration, in this process."""
+
+    def __init__(self) -> None:
+        from gateway.llm.embedding import e5
+
+        self.name, self._dimensions, self._e5 = e5.NAME, e5.DIMENSIONS, e5
+
+    def query(self, text: str) -> Vector:
+        """The vector of a question."""
+        return tuple(self._e5.vectors(self._e5.QUERY, [text])[0])
+
+    async def embed_rows(self, database: Database) -> None:
+        """Give every row its vector."""
+        model = await database.run(lambda tx: vectors.want(tx, self.name, self._dimensions))
+        while True:
+            async with database.connection() as conn:
+                rows = await vectors.lacking(conn, BATCH)
+            if not rows:
+                break
+            found = await asyncio.to_thread(self._e5.vectors, self._e5.PASSAGE, [row.text for row in rows])
+            async with database.transaction() as tx:
+                await vectors.put(tx, model, rows, found)
+        async with database.transaction() as tx:
+            await vectors.settle(tx, model)
+
+
+async def _ask(
+    database: Database, owner: PrincipalId, conversation: Conversation, mode: Mode, embedder: _Embedding | None
+) -> list[_Asked]:
+    session_of = {turn.id: turn.session for turn in conversation.turns}
+    id_of = {(turn.at, turn.text): turn.id for turn in conversation.turns}
+    asked = []
+    async with database.connection() as conn:
+        for question in conversation.questions:
+            began = perf_counter()
+            vector = embedder.query(question.text) if embedder is not None else None
+            embedded = perf_counter()
+            found = await search.hybrid(
+                conn,
+                owner,
+                () if mode is Mode.SEMANTIC else lexemes(question.text),
+                Filter(),
+                HITS,
+                vector=vector,
+                model=embedder.name if embedder else None,
+            )
+            ended = perf_counter()
+            ranked = [id_of[hit.memory.created_at, hit.memory.text] for hit in found.hits]
+            figures = measure(ranked, question.evidence, session_of)
+            milliseconds = (1000 * (embedded - began), 1000 * (ended - embedded))
+            asked.append(_Asked(question.category, figures, found.weak, *milliseconds))
+    return asked
+
+
+def _result(
+    conversations: Sequence[Conversation], asked: Sequence[_Asked], mode: Mode, embedder: _Embedding | None
+) -> Result:
+    categories = sorted({each.category for each in asked})
+    times = sorted(each.search_ms for each in asked)
+    embedding = sorted(each.embed_ms for each in asked)
+    of = {name: [each.figures for each in asked if each.category == name] for name in categories}
+    return Result(
+        mode=mode,
+        embedder=embedder.name if embedder else None,
+        conversations=len(conversations),
+        turns=sum(len(each.turns) for each in conversations),
+        questions=len(asked),
+        all=mean([each.figures for each in asked]),
+        by_category={name: mean(figures) for name, figures in of.items()},
+        counts={name: len(figures) for name, figures in of.items()},
+        weak=sum(each.weak for each in asked) / len(asked),
+        embed_p50_ms=embedding[len(embedding) // 2],
+        p50_ms=times[len(times) // 2],
+        p95_ms=times[int(0.95 * len(times))],
+    )
+
+
+def _lines(result: Result) -> list[str]:
+    rows = [("all", result.questions, result.all)]
+    rows += [(name, result.counts[name], figures) for name, figures in result.by_category.items()]
+    return [
+        f"{result.conversations} conversations, {result.turns} turns; {result.mode}, "
+        f"{result.embedder or 'no embedder'}",
+        f"{'':26}{'n':>5} {'R@5':>6}{'R@10':>6}{'R@20':>6}{'hit@10':>7}{'nDCG':>6}{'MRR':>6}{'sessions@10':>12}",
+        *(_line(*row) for row in rows),
+        f"said to be weak: {result.weak:.3f} of the questions",
+        f"search p50 {result.p50_ms:.1f} ms, p95 {result.p95_ms:.1f} ms; "
+        f"the vector of a question p50 {result.embed_p50_ms:.1f} ms",
+    ]
+
+
+def _line(name: str, count: int, of: Figures) -> str:
+    recalls = f"{of.recall_5:6.3f}{of.recall_10:6.3f}{of.recall_20:6.3f}"
+    return f"{name:26}{count:5} {recalls}{of.hit:7.3f}{of.ndcg:6.3f}{of.mrr:6.3f}{of.session_recall:12.3f}"

@@ -1,0 +1,97 @@
+"""`supaclaw import`: take over what other programs have kept."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.cli.console import echo
+from gateway.cli.database import require_owner, with_database
+from gateway.cli.output import AsJson, print_json
+from gateway.cli.progress import progress
+from gateway.cli.zone import own_zone
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.texts import one_line
+from gateway.domain.zones import zone
+from gateway.importers import ALL, Source, discover, parts_of
+from gateway.importers.reading.files import Reader, size
+from gateway.importers.storing.tally import Tally
+from gateway.importers.storing.writer import ImportWriter
+from gateway.store.memory import turns
+from gateway.store.pool import Database
+
+SHOWN = 20
+"""Damaged places in a report."""
+MAX_AGENT = 100
+INDEXED = 500
+"""Messages that are indexed in one transaction."""
+
+
+def run(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Such as chatgpt; `all` takes whatever is found.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file or folder.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    own: Annotated[bool, typer.Option("--own", help="What it says in your name counts as said by you.")] = False,
+    agent: Annotated[
+        str, typer.Option(metavar="NAME", help="Whose memory it becomes; default: your agent's.")
+    ] = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Import memories, conversations and tasks. What was imported before is left out."""
+    sources = discover()
+    if source not in {*sources, ALL}:
+        raise OwnerMustAct(f'there is no source "{one_line(source, 40)}"; choose one of {", ".join([*sources, ALL])}')
+    name = one_line(agent, MAX_AGENT)
+    if not name:
+        raise OwnerMustAct("the agent needs a name; leave --agent out for your own agent")
+
+    async def work(database: Database) -> Tally:
+        async with database.connection() as conn:
+            owner = (await require_owner(conn)).id
+        writer = ImportWriter(database, owner, name, datetime.now(UTC), own=own, dry_run=dry_run)
+        quiet = as_json or not path.exists()
+        with progress("Importing", 0 if quiet else size(path), quiet=quiet) as advance:
+            await _store(writer, source, path, sources, Reader(zone(own_zone() or "UTC"), advance))
+            if writer.tally.messages and not dry_run:
+                await _make_findable(database)
+        return writer.tally
+
+    tally = with_database(work)
+    _report(tally, path, source, sources, dry_run=dry_run, as_json=as_json)
+
+
+async def _store(writer: ImportWriter, source: str, path: Path, sources: dict[str, Source], reader: Reader) -> None:
+    for part in parts_of(source, path, sources):
+        await writer.store(part.source, sources[part.source].read(part.path, reader))
+
+
+async def _make_findable(database: Database) -> None:
+    """Index what was said, as a running gateway does."""
+    while await database.run(lambda tx: turns.index_new(tx, None, INDEXED)):
+        pass
+
+
+def _report(tally: Tally, path: Path, source: str, sources: dict[str, Source], *, dry_run: bool, as_json: bool) -> None:
+    """Print what an import came to; the exit code is 1 if anything is damaged."""
+    if not tally.found and not tally.damaged:
+        expected = sources[source].expects if source in sources else "something to import"
+        raise OwnerMustAct(f"nothing was found in {path}; expected {expected}")
+    if as_json:
+        print_json({**asdict(tally), "passed": dict(tally.passed), "dry_run": dry_run})
+    else:
+        echo(f"{'Would import' if dry_run else 'Imported'}: {tally}" + _messages(tally))
+        left = {"imported before": tally.known, **tally.passed}
+        if any(left.values()):
+            echo(f"Left out: {', '.join(f'{count} {why}' for why, count in left.items() if count)}")
+    for damaged in tally.damaged[:SHOWN]:
+        echo(f"supaclaw: {one_line(f'{damaged.place}: {damaged.why}', 500)}", error=True)
+    if more := len(tally.damaged) + tally.more_damaged - len(tally.damaged[:SHOWN]):
+        echo(f"supaclaw: and {more} more like these", error=True)
+    if tally.damaged:
+        raise typer.Exit(1)
+
+
+def _messages(tally: Tally) -> str:
+    return f" ({tally.messages} message{'s' * (tally.messages != 1)})" if tally.messages else ""
