@@ -17,7 +17,7 @@ from gateway.store.pool import Connection, Database
 
 CONTENT: Mapping[str, tuple[str, ...]] = {
     "messages": ("text", "sender"),
-    "inbox": ("text",),
+    "inbox": ("text", "client"),
     "outbox": ("text", "error", "buttons"),
     "attachments": ("name", "error"),
     "journals": ("summary",),
