@@ -13,7 +13,7 @@ from pathlib import Path
 from uuid import UUID
 
 from gateway.app.archive.place import check_finished
-from gateway.app.archive.record import Saved, recorded
+from gateway.app.archive.record import recorded
 from gateway.app.database import reach
 from gateway.background.watch.health import being_the_gateway
 from gateway.config import erasures
@@ -43,7 +43,7 @@ class Found:
     rows: Counter[str]
     files: Sequence[tuple[str, Fate]]
     checkpoints: int
-    backups: Sequence[Saved]
+    backups: Sequence[str]
 
 
 class _CountedOnly(Exception):

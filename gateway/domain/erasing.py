@@ -36,7 +36,7 @@ class Erasure:
                 if words := tuple(_words(passage)):
                     self._said.setdefault(words[0], set()).add(words)
         passages = [*(passage.split() for passage in self._exact), *chain.from_iterable(self._said.values())]
-        self._longest = {max((word for word in passage if word.isascii()), key=len, default="") for passage in passages}
+        self._longest = {max(passage, key=len) for passage in passages}
         """A word of each passage; text that has none of them need not be cut into words."""
 
     def in_text(self, text: str) -> bool:
@@ -66,9 +66,10 @@ class Erasure:
 
     def _found(self, text: str) -> Iterator[tuple[int, int]]:
         """Where in the text the passages begin and end."""
-        plain = _plain(text) if "\\" not in text else text.casefold()
-        if not any(word in plain for word in self._longest):
-            return
+        if "\\u" not in text:
+            plain = _plain(text)
+            if not any(word in plain for word in self._longest):
+                return
         spans = [match.span() for match in _WORD.finditer(_ESCAPE.sub("  ", text))]
         words = [_plain(text[start:end]) for start, end in spans]
         for place, word in enumerate(words):

@@ -216,7 +216,8 @@ def test_not_a_word_is_left_anywhere_and_the_receipt_says_where_it_was(
 
     assert done.returncode == 0, done.stderr
     assert hits(data, dsn) == [], done.stdout
-    assert f"still in the backup {data.parent / 'saved.tar.gz'} (" in done.stdout
+    [backup] = [line for line in done.stdout.splitlines() if line.startswith("still in the backup of 20")]
+    assert f" UTC {data.parent / 'saved.tar.gz'}, unless" in backup
     assert "heron" not in done.stdout
     assert "renamed: notes/quagga plan.md" in done.stdout
     root = data / "workspace"

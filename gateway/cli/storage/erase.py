@@ -56,6 +56,6 @@ def _show(found: "Found") -> None:
 def _receipt(found: "Found") -> list[str]:
     rows = ", ".join(f"{count} of {table}" for table, count in sorted(found.rows.items()))
     files = [f"{fate}: {path}" for path, fate in found.files]
-    backups = [f"still in the backup {saved}" for saved in found.backups]
+    backups = [f"still in the backup of {saved}, unless that is deleted" for saved in found.backups]
     history = [f"checkpoints rewritten: {found.checkpoints}"] if found.checkpoints else []
     return [f"rows: {rows or 'none'}", *files, *history, *backups]
