@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A virtual environment that happens to be active is not ours to fill.
 unexport VIRTUAL_ENV
 
-.PHONY: run dev test setup fmt check wheel bounds check-image bench chaos soak live
+.PHONY: run dev test setup fmt check wheel bounds check-image bench chaos soak live clients
 .DEFAULT_GOAL := run
 
 run: setup  ## Set up and start the gateway.
@@ -86,6 +86,9 @@ bench: setup  ## Measure the budgets.
 
 live: setup  ## Ask the real providers and messengers whose keys are in the environment.
 	$(BIN)/pytest -m live tests/live
+
+clients: setup  ## Drive real client libraries of the OpenAI API against the gateway; installs them in build/.
+	$(BIN)/python -m tests.clients $(ONLY)
 
 .uv/bin/uv:
 	@python3 -m venv .uv

@@ -52,7 +52,7 @@ COMMANDS: Mapping[str, str | Group] = {
         {"register": "work.webhooks:register", "list": "work.webhooks:show", "revoke": "work.webhooks:revoke"},
     ),
     "schedules": Group(
-        "Manage one-time and recurring work of the agent.",
+        "Manage reminders and recurring tasks.",
         {
             "list": "work.schedules:show_all",
             "add": "work.schedules:add",
@@ -64,7 +64,7 @@ COMMANDS: Mapping[str, str | Group] = {
         },
     ),
     "reviews": Group(
-        "Read and answer the agent's questions.",
+        "Approve or deny what the agent asks for.",
         {
             "list": "work.reviews:show_all",
             "show": "work.reviews:show",

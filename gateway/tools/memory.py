@@ -3,11 +3,10 @@
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeVar
-from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field
 
 from gateway.agent.memory.recall import shown_to
 from gateway.agent.memory.remember import Refused, Remembering
@@ -15,7 +14,18 @@ from gateway.domain.ids import MemoryId, MessageId
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.memory import KIND_NAMES, Category, Filter, Found, Kind, Memory, Mode, NewMemory, Scope
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolFailed, nothing_lasts
+from gateway.domain.tools import (
+    AnyTool,
+    Caller,
+    Change,
+    Effect,
+    Labelled,
+    Tool,
+    ToolArguments,
+    ToolFailed,
+    nothing_lasts,
+)
+from gateway.domain.zones import moment
 from gateway.memory.wording import kind, shortened, verdict, who
 from gateway.store.memory import memories
 from gateway.store.pool import Connection
@@ -40,19 +50,7 @@ _Types = Annotated[tuple[_Type, ...], BeforeValidator(_separated)]
 _Tags = Annotated[tuple[str, ...], BeforeValidator(_separated)]
 
 
-class _Arguments(BaseModel):
-    """An empty string counts as not given, but where something must be said."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _blank_to_none(cls, value: object, info: ValidationInfo) -> object:
-        needed = info.field_name is not None and cls.model_fields[info.field_name].is_required()
-        return None if not needed and isinstance(value, str) and not value.strip() else value
-
-
-class SearchArguments(_Arguments):
+class SearchArguments(ToolArguments):
     """Arguments of memory_search; numbers out of range are clamped."""
 
     query: str
@@ -78,14 +76,14 @@ class SearchArguments(_Arguments):
         return None if self.min_importance is None else max(0.0, min(self.min_importance, 1.0))
 
 
-class GetArguments(_Arguments):
+class GetArguments(ToolArguments):
     """Arguments of memory_get."""
 
     id: int | None = None
     category: Category | None = None
 
 
-class RememberArguments(_Arguments):
+class RememberArguments(ToolArguments):
     """Arguments of remember."""
 
     content: str = Field(description="A sentence that is clear by itself")
@@ -95,7 +93,7 @@ class RememberArguments(_Arguments):
     supersedes: int | None = Field(None, description="id of what this corrects")
 
 
-class ForgetArguments(_Arguments):
+class ForgetArguments(ToolArguments):
     """Arguments of forget."""
 
     id: int
@@ -132,17 +130,10 @@ class _Memory:
         return Filter(kinds=kinds, since=since, until=until, at_most=at_most, min_importance=arguments.importance_floor)
 
     def _moment(self, text: str | None, *, end: bool = False) -> datetime | None:
-        """A date is its first moment, as an end its last, in the person's zone."""
-        if text is None:
-            return None
         try:
-            at = datetime.fromisoformat(text)
-            if end and _is_date(text):
-                at += timedelta(days=1)
-        except (ValueError, OverflowError) as error:
+            return None if text is None else moment(text, self._there().zone(), end=end)
+        except ValueError as error:
             raise ToolFailed("not_a_time", f'"{text}" is not an ISO date or time such as 2026-11-22.') from error
-        zone = self._there().zone()
-        return at if at.tzinfo else at.replace(tzinfo=ZoneInfo(zone) if zone else UTC)
 
     async def get(self, arguments: GetArguments, caller: Caller) -> Labelled:
         context = self._there()
@@ -276,14 +267,6 @@ def _highest(rows: Iterable[Memory]) -> Label:
 
 def _minute(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def _is_date(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:

@@ -46,7 +46,7 @@ def part(
 ) -> None:
     """Part an account that was joined with /link. Its chats leave your conversations at once."""
     with_database(lambda database: Pairing(database).part(account))
-    echo(f"{account} is parted")
+    echo(f"{account} is unlinked")
 
 
 def _print_unsettled(owner: PrincipalRow) -> None:

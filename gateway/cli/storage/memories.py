@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Annotated, TypeVar
 
 import typer
+from pydantic import TypeAdapter
 
 from gateway.agent.memory.remember import Refused, Remembering, checked
 from gateway.cli.console import echo
@@ -47,6 +48,7 @@ class Listed:
     tags: tuple[str, ...]
     pinned: str
     learned_at: datetime
+    replaced_by: MemoryId | None
 
 
 def show_all(
@@ -70,7 +72,8 @@ def show_all(
     if as_json:
         print_json([facts(row) for row in rows])
     elif rows:
-        print_rows([_listed(row) for row in rows], COLUMNS, as_json=False)
+        columns = (*COLUMNS, "replaced_by") if superseded else COLUMNS
+        print_rows([_listed(row) for row in rows], columns, as_json=False)
     else:
         echo(NONE)
 
@@ -98,7 +101,7 @@ def edit(
     category: Annotated[Category | None, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = None,
     importance: Annotated[float | None, typer.Option(min=0, max=1, metavar="0–1", help="How much it matters.")] = None,
     tags: Annotated[
-        str | None, typer.Option(metavar="TAG,…", help='Its tags instead of those before; "": none.')
+        str | None, typer.Option(metavar="TAG,…", help='New tags instead of the old ones; "" removes all.')
     ] = None,
 ) -> None:
     """Change a memory."""
@@ -187,14 +190,17 @@ def _there(memory: Memory | None, id: int) -> Memory:
 
 
 def _listed(memory: Memory) -> Listed:
-    text = one_line(memory.text, LONGEST_LISTED)
-    pinned = "yes" if memory.pinned else ""
-    return Listed(memory.id, kind(memory), text, memory.importance, memory.tags, pinned, memory.created_at)
+    text, pinned = one_line(memory.text, LONGEST_LISTED), "yes" if memory.pinned else ""
+    rest = (memory.importance, memory.tags, pinned, memory.created_at, memory.superseded_by)
+    return Listed(memory.id, kind(memory), text, *rest)
 
 
 def _times(memory: Memory) -> dict[str, object]:
-    times = ("created_at", "event_at", "valid_to", "superseded_at", "forgotten_at")
-    return {name: at.isoformat() if (at := getattr(memory, name)) else None for name in times}
+    names = ("created_at", "event_at", "valid_to", "superseded_at", "forgotten_at")
+    times: dict[str, object] = TypeAdapter(dict[str, datetime | None]).dump_python(
+        {name: getattr(memory, name) for name in names}, mode="json"
+    )
+    return times
 
 
 def _provenance(learned: Sequence[Source], whence: Whence | None) -> dict[str, object]:
