@@ -2,9 +2,11 @@ import asyncio
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import sys
+import termios
 from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -28,6 +30,10 @@ from tests.web.conftest import LOCAL_TOKEN, Running, Web, running, web
 from tests.web.scripted import Fails, Wait
 
 __all__ = ["running", "web"]
+
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+NO_QUESTIONS = {"PROMPT_TOOLKIT_NO_CPR": "1"}
+"""Nobody here answers where the cursor is."""
 
 CHAT = """
 import sys
@@ -60,7 +66,7 @@ def place(web: Web, data: Path) -> LocalGateway:
 
 def surroundings(web: Web, data: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SUPACLAW_")}
-    return {**kept, "SUPACLAW_DATA": str(data), "SUPACLAW_PORT": str(web.port), "TERM": "dumb"}
+    return {**kept, "SUPACLAW_DATA": str(data), "SUPACLAW_PORT": str(web.port), "TERM": "xterm", **NO_QUESTIONS}
 
 
 async def run(web: Web, data: Path, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
@@ -92,6 +98,7 @@ class Terminal:
     def _read(self) -> None:
         try:
             self.shown += self._decoder.decode(os.read(self._screen, 65536))
+            self.shown = CONTROL.sub("", self.shown)
         except OSError:
             asyncio.get_running_loop().remove_reader(self._screen)
         self._more.set()
@@ -108,7 +115,7 @@ class Terminal:
     async def is_asked(self) -> None:
         """Waits for the next prompt: a key pressed before it is not read as a key."""
         async with asyncio.timeout(20):
-            while not self.shown.endswith("› "):
+            while not self.shown.rstrip("\r\b ").endswith("›"):
                 self._more.clear()
                 await self._more.wait()
 
@@ -126,6 +133,7 @@ class Terminal:
 @asynccontextmanager
 async def terminal(web: Web, data: Path, *arguments: str) -> AsyncIterator[Terminal]:
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (50, 500))
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CHAT, *arguments, env=surroundings(web, data), stdin=theirs, stdout=theirs, stderr=theirs
     )
@@ -189,7 +197,7 @@ async def test_a_conversation_at_a_terminal(web: Web, held: Path):
     web.model.says("I will look.", ToolCall("c1", "list_files", '{"path": "."}'))
     web.model.says("first half", middle, ", second half")
     async with terminal(web, held) as person:
-        await person.sees("› ")
+        await person.is_asked()
         person.types("what is there?\r")
         await person.sees('I will look.\r\n· list_files {"path": "."}\r\nfirst half')
         middle.over.set()
@@ -209,7 +217,7 @@ async def test_a_conversation_at_a_terminal(web: Web, held: Path):
 async def test_interrupting_stops_the_answer_and_not_the_conversation(web: Web, held: Path):
     web.model.says("counting", Wait())
     async with terminal(web, held) as person:
-        await person.sees("› ")
+        await person.is_asked()
         person.types("count\r")
         await person.sees("counting")
         person.interrupts()
