@@ -4,12 +4,15 @@ import asyncio
 import fcntl
 import os
 import shutil
+import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import asyncpg
 import pytest
@@ -36,6 +39,31 @@ def plain_logs() -> None:
     """What a test makes fail is told without pictures of every frame, which take a second each."""
     *processors, _ = structlog.get_config()["processors"]
     structlog.configure(processors=[*processors, ConsoleRenderer(exception_formatter=plain_traceback)])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates_read_once() -> Iterator[None]:
+    """Reading all authorities takes 20 ms, and most tests make a client: those of one file share one context."""
+    make, read = ssl.create_default_context, ssl.SSLContext.load_verify_locations
+    made: dict[object, ssl.SSLContext] = {}
+    known: WeakKeyDictionary[ssl.SSLContext, set[object]] = WeakKeyDictionary()
+
+    def made_once(purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH, **files: Any) -> ssl.SSLContext:
+        environ = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+        key = purpose, *sorted(files.items()), environ
+        if key not in made:
+            made[key] = make(purpose, **files)
+        return made[key]
+
+    def read_once(context: ssl.SSLContext, cafile: Any = None, capath: Any = None, cadata: Any = None) -> None:
+        if (cafile, capath, cadata) not in known.setdefault(context, set()):
+            read(context, cafile, capath, cadata)
+            known[context].add((cafile, capath, cadata))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", made_once)
+        patch.setattr(ssl.SSLContext, "load_verify_locations", read_once)
+        yield
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from pydantic import Field, SecretStr
 
@@ -24,6 +25,7 @@ class Settings(ChannelSettings):
     IDS = (
         "a person's is a member ID like U012AB3CD, from *Copy member ID* in the profile, a channel's one like C012AB3CD"
     )
+    VARIABLES = MappingProxyType({"SLACK_BOT_TOKEN": "bot_token", "SLACK_APP_TOKEN": "app_token"})
 
     bot_token: SecretStr = Field(description="The app's bot token, xoxb-…, from OAuth & Permissions.")
     app_token: SecretStr = Field(description="An app-level token, xapp-…, with connections:write.")

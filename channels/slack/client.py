@@ -135,7 +135,7 @@ class Client:
             cursor = page.next_cursor
             if not cursor:
                 return
-        raise Undecidable("too much was said meanwhile to tell whether it was shown")
+        raise Undecidable("too many messages came since to tell whether it was shown")
 
     async def close(self) -> None:
         """Close the HTTP session; the next call begins another."""

@@ -63,5 +63,5 @@ def refusal(status: int, code: str, needed: str, wait: float | None) -> Platform
         why = _MEANINGS.get(code, "a token is wrong or was revoked; api.slack.com/apps shows both")
         return TokenRefused(f"{why} ({code})")
     if _CLOSED.match(code):
-        return TurnedAway(f"Slack lets nobody in at the moment ({code})")
+        return TurnedAway(f"Slack accepts no logins at the moment ({code})")
     return Refused(code, needed)

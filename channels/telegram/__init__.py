@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from secrets import token_urlsafe
+from types import MappingProxyType
 from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
@@ -25,6 +26,7 @@ class Settings(ChannelSettings):
     PERSON = r"[1-9]\d{0,18}"
     GROUP = r"-[1-9]\d{0,18}"
     IDS = "a person's is a number like 123456789, which @userinfobot tells, a group's one like -1001234567890"
+    VARIABLES = MappingProxyType({"TELEGRAM_BOT_TOKEN": "token"})
 
     token: SecretStr = Field(description="The bot's token, from @BotFather.")
     mode: Literal["polling", "webhook"] = Field("polling", description="How updates arrive.")

@@ -85,7 +85,7 @@ class Client:
                     raise _too_large(name)
                 yield piece
         except Refused as error:
-            gone = FetchFailed(f"Telegram does not hand out {name} any more; send it again ({error})")
+            gone = FetchFailed(f"Telegram no longer provides {name}; send it again ({error})")
             raise (_too_large(name) if "too big" in str(error) else gone) from error
         except PlatformError as error:
             raise FetchDelayed(str(error)) from error

@@ -132,7 +132,7 @@ class WhatsApp:
         """A code of eight letters and digits, good for less than three minutes."""
         told = self.login()
         if told.state == "connected":
-            raise OwnerMustAct("WhatsApp is linked already; `supaclaw channel logout whatsapp` unlinks it")
+            raise OwnerMustAct("WhatsApp is already linked; `supaclaw channel logout whatsapp` unlinks it")
         if self._link is None:
             raise OwnerMustAct(told.problem or "WhatsApp is not open yet; try again")
         return await self._link.request_code("".join(filter(str.isdecimal, phone)))

@@ -150,7 +150,7 @@ class Link:
         elif self._ending.done():  # the session is over, but Go has more to say while it stops
             return
         elif isinstance(told, events.DisconnectedEv):
-            self._report("the connection to WhatsApp was lost; it is tried again")
+            self._report("the connection to WhatsApp was lost; reconnecting")
         else:
             self.heard_at = monotonic()
             self._take(told)

@@ -151,7 +151,9 @@ def _copy(session: Path) -> bytes:
             source.backup(copy)
             return copy.serialize()
     except sqlite3.Error as error:
-        raise OwnerMustAct(f"{session} cannot be copied ({error}): link WhatsApp anew, or save no secrets") from error
+        raise OwnerMustAct(
+            f"{session} cannot be copied ({error}): link WhatsApp again, or back up without secrets"
+        ) from error
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -12,7 +12,7 @@ from gateway.store.people import principals
 from gateway.store.pool import Connection
 from gateway.store.reviews import ReviewRow
 
-NONE = "No question waits for your answer."
+NONE = "No approvals are waiting."
 
 
 class NotDecided(OwnerMustAct):
@@ -30,12 +30,12 @@ async def settle(
     id = reviews.number(which)
     row = await reviews.get(tx, id) if id is not None else None
     if row is None or asked is None or row.asked_id != asked:
-        raise NotDecided("No question of that number waits for your answer; /approve lists those that do.")
+        raise NotDecided("No approval with that number is waiting; /approve lists them.")
     if yes and in_chat and for_chat(row.preview)[1]:
-        raise NotDecided(f"{row.name} is too long to be shown here. {where_whole(row)}")
+        raise NotDecided(f"{row.name} is too long to show here. {where_whole(row)}")
     decided = await reviews.decide(tx, row.id, asked, now, yes=yes, by=by)
     if decided is None:
-        state = "expired" if row.state in ("open", "expired") else "was answered before"
+        state = "expired" if row.state in ("open", "expired") else "was already answered"
         raise NotDecided(f"{row.name} {state}; this answer changes nothing.")
     return decided
 
@@ -51,7 +51,7 @@ async def reply(tx: Connection, at: AddressRow, arrival: InboxRow, which: str, n
         row = await settle(tx, asked, which, now, yes=yes, by=arrival.sender, in_chat=True)
     except NotDecided as refusal:
         return str(refusal)
-    done = "approved and will run now; its result comes as a message." if yes else "denied; nothing was changed."
+    done = "approved; it runs now, and its result comes as a message." if yes else "denied; nothing was changed."
     return f"{row.name} is {done}"
 
 

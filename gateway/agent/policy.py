@@ -17,7 +17,7 @@ Ask: TypeAlias = Callable[[str, JsonObject, Change, Caller], Awaitable[JsonObjec
 async def nobody(_tool: str, _arguments: JsonObject, _change: Change, _caller: Caller) -> JsonObject:
     """An `Ask` where no person can be reached."""
     raise ToolFailed(
-        "not_allowed", "This needs the yes of a person, and nobody can be asked here; nothing was changed."
+        "not_allowed", "This needs a person's approval, and nobody can be asked here; nothing was changed."
     )
 
 

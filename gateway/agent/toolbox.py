@@ -48,6 +48,10 @@ class Toolbox:
         """Without the private ones."""
         return Toolbox([tool for tool in self._tools.values() if not tool.private], self._spill, self._policy)
 
+    def for_tokens(self) -> "Toolbox":
+        """None: each of them reads what is private, or acts."""
+        return Toolbox((), self._spill, self._policy)
+
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
         """What the model is shown; always in the same order, so that provider caches hit."""
@@ -99,7 +103,7 @@ class Toolbox:
         whole: dict[str, Json] = (
             {"message": f"The whole result could not be stored: {_words(path)}"}
             if isinstance(path, BaseException)
-            else {"path": path, "message": "The result is long; the whole of it is in the file at path."}
+            else {"path": path, "message": "The result is long; the file at path has all of it."}
         )
         return _to_json({"truncated": True, **whole, "head": text[: tool.max_result // 2]})
 
@@ -107,7 +111,7 @@ class Toolbox:
 async def _check_base(tool: AnyTool, arguments: BaseModel, caller: Caller, base: str) -> None:
     change = await tool.lasting(arguments, caller) if tool.lasting else None
     if change is not None and change.base != base:
-        raise ToolFailed("changed", "What this changes is different now, so nothing was done; ask again.")
+        raise ToolFailed("changed", "What this would change is different now, so nothing was done; ask again.")
 
 
 async def _guarded(tool: AnyTool, work: Awaitable[T]) -> T:

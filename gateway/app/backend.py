@@ -1,5 +1,6 @@
 """What the web is given of a running gateway."""
 
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import version
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 from gateway.app.local import page_name
 from gateway.app.wiring import Parts
 from gateway.config.channels import enabled_channels
+from gateway.config.variables import variable_of
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.tasks import Status
@@ -58,6 +60,8 @@ def build_backend(parts: Parts, local_token: str) -> "Backend":
         pairing=Pairing(database, decided),
         unsettled=unsettled,
         embedder=parts.embedders.embedder,
+        tools=lambda: [spec.name for spec in parts.environments.of(parts.people.owner.id).toolbox.specs],
+        allowed_hosts=lambda: parts.current.config.web.allowed_hosts,
         beat=parts.heartbeat.beat,
         triggers=Triggers(
             database,
@@ -69,6 +73,7 @@ def build_backend(parts: Parts, local_token: str) -> "Backend":
         channels=lambda: parts.channel_manager.states,
         logins=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, LoginChannel)},
         jobs=lambda: parts.job_table.dates,
+        variable_of=lambda key: variable_of(key, os.environ),
         commands={name: command.summary for name, command in parts.commands.items()},
         on_shed=parts.condition.shed.append,
         on_people_changed=parts.gate.on_people_changed.append,

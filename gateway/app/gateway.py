@@ -19,6 +19,7 @@ from gateway.app.backend import build_backend
 from gateway.app.local import announce, is_secret, url
 from gateway.app.wiring import Parts
 from gateway.background.upkeep import kept_up
+from gateway.background.watch.footprint import trim
 from gateway.background.watch.systemd import notify
 from gateway.config.channels import check_channels, check_owner
 from gateway.config.load import parse
@@ -35,7 +36,7 @@ from gateway.store.listener import Listener
 
 DRAIN_SECONDS = 10.0
 CATCH_UP_SECONDS = 5.0
-LOST = "another gateway took over this database while this one was out of touch; stop one of them"
+LOST = "another gateway took over this database while this one was unresponsive; stop one of them"
 TASK_READY = "supaclaw_task"
 TASK_CANCELLED = "supaclaw_cancel"
 PEOPLE_CHANGED = "supaclaw_people"
@@ -174,6 +175,7 @@ class Gateway:
         await self._parts.current.model.warm()
         gc.collect()
         gc.freeze()
+        await asyncio.to_thread(trim)
 
     def _watch(self, group: asyncio.TaskGroup) -> ConfigWatch:
         def parsed(text: str) -> Config:
@@ -182,7 +184,7 @@ class Gateway:
             return config
 
         async def rejected(problem: str) -> None:
-            await self._parts.notices.tell_owner(f"config.json was not taken over. {problem}")
+            await self._parts.notices.tell_owner(f"config.json wasn't applied. {problem}")
 
         watch = ConfigWatch(self._parts.environment.config, self._parts.current.config, parsed, rejected)
         watch.subscribe(lambda config: self._change(config, group))

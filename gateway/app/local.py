@@ -25,7 +25,7 @@ def listening(host: str, port: int) -> socket.socket:
     """
     if not _loopback(host):
         raise OwnerMustAct(
-            f"web.host {host} would open the gateway to other machines; use 127.0.0.1 and a tunnel or proxy in front"
+            f"web.host {host} would expose the gateway to other machines; use 127.0.0.1 and a tunnel or proxy in front"
         )
     try:
         return socket.create_server(

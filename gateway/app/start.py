@@ -7,6 +7,9 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
+
+import structlog
 
 from gateway.app.archive.place import check_finished
 from gateway.app.current import Current
@@ -22,6 +25,7 @@ from gateway.background.upkeep import Periodic, kept_up
 from gateway.config.channels import enabled_channels
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
+from gateway.config.erasures import reminder
 from gateway.config.failpoints import Failpoints
 from gateway.config.instance import Hold, hold_instance, instance_id
 from gateway.config.load import load
@@ -38,6 +42,8 @@ from gateway.workspace.renewal import renew
 from gateway.workspace.template import fill_new_workspace
 from gateway.workspace.tree import Workspace
 
+log = structlog.get_logger("gateway")
+
 
 def run(environment: Environment) -> int:
     """Be the gateway until SIGTERM or SIGINT; raises `SupaclawError` when it cannot start."""
@@ -50,6 +56,9 @@ def run(environment: Environment) -> int:
     mask = SecretMask()
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
         check_finished(environment.data)
+        _look_for_another(environment.config)
+        if why := reminder(environment.data):
+            log.warning("erasure.unfinished", problem=why)
         starts = record_start(environment.data, SystemClock())
         uvloop.run(_serve(environment, config, failpoints, mask, starts, hold))
         record_stop(environment.data)
@@ -96,6 +105,12 @@ async def _serve(
 
         if run := await waiting.run_until(stop, start()):
             await run()
+
+
+def _look_for_another(config: Path) -> None:
+    """Releases up to 0.1 had compose use `config/config.json`; whoever still edits that one has to learn of it."""
+    if (older := config.parent / "config" / config.name).exists():
+        log.warning("config.another", unused=str(older), hint=f"{config} is in use; move your settings there")
 
 
 def _stop_signal() -> asyncio.Event:

@@ -41,7 +41,7 @@ class Cpu:
             raise TypeError(f"{function.__qualname__} is not at the top of a module, so another process cannot find it")
         request = packed(Request(function.__module__, job, arguments, memory))
         if self._jobs > self.waiting:
-            raise TryAgainLater("too many jobs wait for the processor; try again in a minute")
+            raise TryAgainLater("too many jobs are queued; try again in a minute")
         self._jobs += 1
         try:
             async with self._turn:
@@ -71,9 +71,9 @@ class Cpu:
             await child.end()
             match exc:
                 case TimeoutError():
-                    raise CpuJobFailed(f"{job} took longer than {seconds:g} seconds and was ended") from None
+                    raise CpuJobFailed(f"{job} took longer than {seconds:g} seconds and was stopped") from None
                 case Ended() if closed:
-                    raise TryAgainLater(f"{job} was ended, for the gateway stops") from None
+                    raise TryAgainLater(f"{job} was stopped because the gateway is stopping") from None
                 case Ended():
                     raise CpuJobFailed(f"{job} failed: {exc}") from None
             raise

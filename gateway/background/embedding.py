@@ -127,7 +127,7 @@ def _numbers(found: Json) -> Sequence[Sequence[float]]:
         case [*vectors] if all(isinstance(vector, list) for vector in vectors):
             return cast("Sequence[Sequence[float]]", vectors)
         case _:
-            raise EmbeddingUnavailable("the embedding model gave something else than vectors")
+            raise EmbeddingUnavailable("the embedding model returned something other than vectors")
 
 
 def _pieces(texts: Sequence[str]) -> Iterator[list[str]]:

@@ -33,7 +33,7 @@ MOST_PAGES = 1_000
 SPARE_SECONDS = 30.0
 """After the time that reading may take: the child is ended first, and the process stays for the next file."""
 NOBODY_HEARS = (
-    "what is said in it is not written down: no transcription model is configured; the owner can name one in "
+    "it isn't transcribed: no transcription model is configured; the owner can set one in "
     "config.json (models.transcription), such as openai/whisper-1"
 )
 
@@ -107,18 +107,18 @@ class TextExtraction:
         if hear is None:
             return replace(derived, problem=NOBODY_HEARS)
         if file.size > HEARD:
-            return replace(derived, problem=f"what is said in it is not written down: only up to {HEARD >> 20} MB are")
+            return replace(derived, problem=f"it isn't transcribed: only files up to {HEARD >> 20} MB are")
         try:
             async with asyncio.timeout(HEAR_SECONDS):
                 said = (await hear(file.name, await asyncio.to_thread(source.read_bytes))).strip()
         except TimeoutError:
-            return replace(derived, problem="what is said in it is not written down: that took too long")
+            return replace(derived, problem="it isn't transcribed: that took too long")
         except TryAgainLater:
             raise
         except SupaclawError as exc:
-            return replace(derived, problem=f"what is said in it could not be written down: {exc}")
+            return replace(derived, problem=f"it couldn't be transcribed: {exc}")
         if not said:
-            return replace(derived, problem="nothing is said in it")
+            return replace(derived, problem="no speech was found in it")
         await asyncio.to_thread((target / "text.txt").write_text, said, "utf-8")
         return replace(derived, text="text.txt", characters=len(said), problem="")
 

@@ -181,7 +181,7 @@ class Worker:
         log.error("run.abandoned", kind=run.kind, attempts=run.attempts, closed=closed)
         await self.tell_owner(
             f"A {run.kind} task failed {max(run.attempts - 1, run.alone)} times and was ended; messages left without "
-            f"an answer: {closed}. The log says why, under task {run.id}. Write again to start afresh."
+            f"an answer: {closed}. The log says why, under task {run.id}. Write again to start fresh."
         )
 
     async def _give_back(self, run: Claim, error: str) -> None:

@@ -1,43 +1,11 @@
 """Every command and its name, on one screen."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import typer
 
-from gateway.cli import (
-    backup,
-    channel,
-    chat,
-    checkpoints,
-    config,
-    doctor,
-    down,
-    eval,
-    files,
-    heartbeat,
-    imports,
-    logs,
-    mcp_serve,
-    memories,
-    owner,
-    pairing,
-    remember,
-    reviews,
-    schedules,
-    search,
-    service,
-    sessions,
-    status,
-    token,
-    up,
-    version,
-    web,
-    webhooks,
-    workspace,
-)
-
-Run = Callable[..., object]
+from gateway.cli.lazy import LazyCommand, deferred, parser, summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,122 +13,129 @@ class Group:
     """Commands about one thing, called as `supaclaw <group> <command>`."""
 
     about: str
-    commands: Mapping[str, Run]
+    commands: Mapping[str, str]
 
 
-COMMANDS: Mapping[str, Run | Group] = {
-    "up": up.up,
-    "chat": chat.chat,
-    "down": down.down,
-    "status": status.status,
-    "doctor": doctor.doctor,
-    "logs": logs.logs,
-    "web": web.web,
+COMMANDS: Mapping[str, str | Group] = {
+    "up": "process.up:up",
+    "chat": "conversation.chat:chat",
+    "down": "process.down:down",
+    "status": "process.status:status",
+    "doctor": "process.doctor:doctor",
+    "logs": "process.logs:logs",
+    "web": "process.web:web",
     "config": Group(
         "Read, check and change config.json.",
-        {"schema": config.schema, "validate": config.validate, "get": config.get, "set": config.set},
+        {
+            "schema": "process.config:schema",
+            "validate": "process.config:validate",
+            "get": "process.config:get",
+            "set": "process.config:set",
+        },
     ),
-    "owner": Group("Show or set the owner of the gateway.", {"show": owner.show, "set": owner.set, "part": owner.part}),
+    "owner": Group(
+        "Show or set the owner of the gateway.",
+        {"show": "people.owner:show", "set": "people.owner:set", "part": "people.owner:part"},
+    ),
     "pairing": Group(
         "List access requests, approve or deny them.",
-        {"list": pairing.show, "approve": pairing.approve, "deny": pairing.deny},
+        {"list": "people.pairing:show", "approve": "people.pairing:approve", "deny": "people.pairing:deny"},
     ),
     "token": Group(
         "Manage the API tokens of programs.",
-        {"create": token.create, "list": token.show, "revoke": token.revoke},
+        {"create": "people.token:create", "list": "people.token:show", "revoke": "people.token:revoke"},
     ),
     "webhooks": Group(
         "Let other programs trigger the agent.",
-        {"register": webhooks.register, "list": webhooks.show, "revoke": webhooks.revoke},
+        {"register": "work.webhooks:register", "list": "work.webhooks:show", "revoke": "work.webhooks:revoke"},
     ),
     "schedules": Group(
         "Manage one-time and recurring work of the agent.",
         {
-            "list": schedules.show_all,
-            "add": schedules.add,
-            "show": schedules.show,
-            "run": schedules.run,
-            "pause": schedules.pause,
-            "resume": schedules.resume,
-            "remove": schedules.remove,
+            "list": "work.schedules:show_all",
+            "add": "work.schedules:add",
+            "show": "work.schedules:show",
+            "run": "work.schedules:run",
+            "pause": "work.schedules:pause",
+            "resume": "work.schedules:resume",
+            "remove": "work.schedules:remove",
         },
     ),
     "reviews": Group(
         "Read and answer the agent's questions.",
-        {"list": reviews.show_all, "show": reviews.show, "approve": reviews.approve, "deny": reviews.deny},
+        {
+            "list": "work.reviews:show_all",
+            "show": "work.reviews:show",
+            "approve": "work.reviews:approve",
+            "deny": "work.reviews:deny",
+        },
     ),
-    "heartbeat": heartbeat.heartbeat,
-    "sessions": sessions.sessions,
+    "heartbeat": "work.heartbeat:heartbeat",
+    "sessions": "conversation.sessions:sessions",
     "files": Group(
         "List, fetch and vouch for files of the workspace.",
-        {"list": files.show, "get": files.get, "vouch": files.vouch},
+        {"list": "storage.files:show", "get": "storage.files:get", "vouch": "storage.files:vouch"},
     ),
     "eval": Group(
         "Measure how well memory is searched, on published sets.",
-        {"locomo": eval.locomo, "longmemeval": eval.longmemeval},
+        {"locomo": "storage.eval:locomo", "longmemeval": "storage.eval:longmemeval"},
     ),
     "checkpoints": Group(
         "Save, compare and restore versions of the workspace.",
         {
-            "list": checkpoints.show,
-            "diff": checkpoints.diff,
-            "restore": checkpoints.restore,
-            "create": checkpoints.create,
+            "list": "storage.checkpoints:show",
+            "diff": "storage.checkpoints:diff",
+            "restore": "storage.checkpoints:restore",
+            "create": "storage.checkpoints:create",
         },
     ),
     "workspace": Group(
         "Files that you edited, and what a new version has for them.",
-        {"diff": workspace.diff, "merge": workspace.merge},
+        {"diff": "storage.workspace:diff", "merge": "storage.workspace:merge"},
     ),
     "channel": Group(
         "Link an account to a channel that has no token.",
-        {"login": channel.login, "logout": channel.logout, "status": channel.status},
+        {"login": "people.channel:login", "logout": "people.channel:logout", "status": "people.channel:status"},
     ),
     "service": Group(
         "Start the gateway at boot, under systemd.",
-        {"install": service.install, "uninstall": service.uninstall},
+        {"install": "process.service:install", "uninstall": "process.service:uninstall"},
     ),
-    "remember": remember.remember,
-    "search": search.search,
+    "remember": "storage.remember:remember",
+    "search": "storage.search:search",
     "memories": Group(
         "List, change and forget what is remembered.",
         {
-            "list": memories.show_all,
-            "show": memories.show,
-            "edit": memories.edit,
-            "pin": memories.pin,
-            "forget": memories.forget,
-            "export": memories.export,
+            "list": "storage.memories:show_all",
+            "show": "storage.memories:show",
+            "edit": "storage.memories:edit",
+            "pin": "storage.memories:pin",
+            "forget": "storage.memories:forget",
+            "export": "storage.memories:export",
         },
     ),
-    "import": imports.run,
-    "mcp-serve": mcp_serve.mcp_serve,
-    "backup": backup.backup,
-    "restore": backup.restore,
-    "version": version.version,
+    "import": "storage.imports:run",
+    "mcp-serve": "work.mcp_serve:mcp_serve",
+    "backup": "storage.backup:backup",
+    "restore": "storage.backup:restore",
+    "version": "process.version:version",
 }
+"""Where each command is, as `module:function`; its module is imported when it runs."""
 
 
-def build(commands: Mapping[str, Run | Group] = COMMANDS) -> typer.Typer:
+def build(commands: Mapping[str, str | Group] = COMMANDS) -> typer.Typer:
     """The command line, ready to be called."""
-    app = _parser("One AI agent of your own, behind the messengers you already use. `supaclaw up` starts it.")
+    app = parser("One AI agent of your own, behind the messengers you already use. `supaclaw up` starts it.")
     for name, entry in commands.items():
         if isinstance(entry, Group):
-            group = _parser(entry.about)
-            for command, run in entry.commands.items():
-                group.command(command)(run)
+            group = parser(entry.about)
+            for command, target in entry.commands.items():
+                _add(group, command, target)
             app.add_typer(group, name=name)
         else:
-            app.command(name)(entry)
+            _add(app, name, entry)
     return app
 
 
-def _parser(about: str) -> typer.Typer:
-    return typer.Typer(
-        help=about,
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+def _add(app: typer.Typer, name: str, target: str) -> None:
+    app.command(name, cls=LazyCommand, help=summary(target))(deferred(target))

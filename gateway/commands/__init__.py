@@ -93,7 +93,7 @@ class Ended:
         if not self.unanswered:
             return ""
         many = "s" * (self.unanswered != 1)
-        return f" {self.unanswered} unanswered message{many} of the old one will not be answered."
+        return f" {self.unanswered} unanswered message{many} from the old one won't be answered."
 
 
 async def end_session(tx: Connection, session: SessionId) -> Ended:
@@ -116,10 +116,10 @@ def discover() -> dict[str, Command]:
         try:
             command = importlib.import_module(f"{__name__}.{module.name}").command
         except Exception as exc:
-            raise OwnerMustAct(f"command /{module.name} cannot be loaded: {exc}; mend or remove its file") from exc
+            raise OwnerMustAct(f"command /{module.name} cannot be loaded: {exc}; fix or remove its file") from exc
         if not isinstance(command, Command):
             raise OwnerMustAct(
-                f"command /{module.name} cannot be loaded: its `command` is none; mend or remove its file"
+                f"command /{module.name} cannot be loaded: its `command` is none; fix or remove its file"
             )
         found[command.name] = command
     return found

@@ -9,4 +9,4 @@ async def run(ctx: CommandContext) -> CommandReply:
     return CommandReply(await reply(ctx.tx, ctx.at, ctx.arrival, ctx.argument, ctx.clock.now(), yes=True))
 
 
-command = Command("approve", "allow what the agent asks you: NUMBER; without one, what waits for your answer", run)
+command = Command("approve", "approve a request by its NUMBER; without one, list what is waiting", run)

@@ -12,7 +12,7 @@ WORDS = {Period.DAY: "Today", Period.MONTH: "This month"}
 async def run(ctx: CommandContext) -> CommandReply:
     """Show the budgets of the day and the month (UTC); `more` grants an exhausted one its limit again."""
     if ctx.argument not in ("", "more"):
-        return CommandReply("Write /budget to see what is left, /budget more to allow more of what is used up.")
+        return CommandReply("Write /budget to see what is left, /budget more to raise a limit that is used up.")
     now = ctx.clock.now()
     accounts = await spending.accounts(ctx.tx, now, await spending.settled(ctx.tx, now))
     return CommandReply(await (_more(ctx, accounts) if ctx.argument else _shown(ctx, accounts)))
@@ -51,8 +51,8 @@ async def _more(ctx: CommandContext, accounts: Accounts) -> str:
             await spending.raise_limit(ctx.tx, period, ctx.clock.now(), account.spent)
             done.append(f"{WORDS[period]}: another {dollars(limit)}, {dollars(account.spent + limit)} in all.")
     if not done:
-        return f"Nothing is used up that can be raised.\n{await _shown(ctx, accounts)}"
-    return "\n".join([*done, "Write again what was left without an answer."])
+        return f"No limit is used up, so there's nothing to raise.\n{await _shown(ctx, accounts)}"
+    return "\n".join([*done, "Send any unanswered message again."])
 
 
 def _limit(ctx: CommandContext, period: Period) -> float | None:
@@ -61,7 +61,7 @@ def _limit(ctx: CommandContext, period: Period) -> float | None:
 
 command = Command(
     "budget",
-    "what the models cost and what is left; more: allow the limit once more",
+    "model costs and what is left; more: raise a used-up limit once",
     run,
     owner_only=True,
     tokens="as owner",

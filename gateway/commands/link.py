@@ -8,10 +8,10 @@ from gateway.store.people import accounts, links
 from gateway.store.people.links import Claim
 
 OFFER = (
-    "Write /link {code} on your other account or page within ten minutes: it then goes on in this conversation. "
-    "For an account that is new to me I ask you here first."
+    "Write /link {code} from your other account or page within ten minutes to continue this conversation there. "
+    "If that account is new to me, I ask you here first."
 )
-JOINED = "This chat now goes on in the conversation of the other one. /link off parts them again."
+JOINED = "This chat now continues the other one's conversation. /link off separates them again."
 
 
 async def run(ctx: CommandContext) -> CommandReply:
@@ -20,7 +20,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     `join` and `deny` decide on an account that gave a code of this person's.
     """
     if not ctx.at.private:
-        return CommandReply("Conversations are joined in private chats only; write /link there.")
+        return CommandReply("Linking only works in private chats; write /link there.")
     match ctx.argument.split(maxsplit=1):
         case []:
             code = new_code()
@@ -29,9 +29,9 @@ async def run(ctx: CommandContext) -> CommandReply:
         case ["off"]:
             return await _part(ctx)
         case ["join", code]:
-            return _settled(await accounts.join(ctx.tx, ctx.at.principal_id, code), "{} is one of your accounts now.")
+            return _settled(await accounts.join(ctx.tx, ctx.at.principal_id, code), "{} is now one of your accounts.")
         case ["deny", code]:
-            return _settled(await accounts.refuse(ctx.tx, ctx.at.principal_id, code), "{} is not joined.")
+            return _settled(await accounts.refuse(ctx.tx, ctx.at.principal_id, code), "{} is not linked.")
         case _:
             return await _join(ctx, ctx.argument)
 
@@ -50,7 +50,7 @@ async def _join(ctx: CommandContext, typed: str) -> CommandReply:
         return CommandReply(Refusal.ANOTHERS)
     other = await addresses.lock_joined(ctx.tx, link.address_id)
     if other.session_id == ctx.at.session_id:
-        return CommandReply("These chats share one conversation already.")
+        return CommandReply("These chats already share a conversation.")
     await sessions.lock(ctx.tx, other.session_id)
     ended = await end_session(ctx.tx, ctx.at.session_id)
     await addresses.move(ctx.tx, ctx.at.session_id, other.session_id)
@@ -59,10 +59,10 @@ async def _join(ctx: CommandContext, typed: str) -> CommandReply:
 
 async def _part(ctx: CommandContext) -> CommandReply:
     if not await addresses.shared(ctx.tx, ctx.at.session_id):
-        return CommandReply("This chat has a conversation of its own already.")
+        return CommandReply("This chat already has its own conversation.")
     session = await sessions.start(ctx.tx, ctx.at.principal_id, label_of(ctx.role, private=True))
     await addresses.hand_over(ctx.tx, ctx.at.id, ctx.at.principal_id, session)
-    return CommandReply(f"This chat has a conversation of its own again ({str(session)[:8]}).", successor=session)
+    return CommandReply(f"This chat has its own conversation again ({str(session)[:8]}).", successor=session)
 
 
-command = Command("link", "go on with this conversation on another account of yours; off: part them again", run)
+command = Command("link", "continue this conversation on another account of yours; off: separate them", run)

@@ -13,8 +13,8 @@ async def run(ctx: CommandContext) -> CommandReply:
     others = [name for name in models.chain if name != models.active]
     if others:
         lines.append(f"Then: {', '.join(others)}")
-    lines += [f"{c.model} is set aside for {c.seconds:.0f} s ({c.kind.value})" for c in models.cooling]
-    lines.append("Change it in config.json under models.primary; it takes effect at once.")
+    lines += [f"{c.model} is skipped for {c.seconds:.0f} s ({c.kind.value})" for c in models.cooling]
+    lines.append("To change it, set models.primary in config.json; it applies at once.")
     return CommandReply("\n".join(lines))
 
 

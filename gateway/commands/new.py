@@ -14,4 +14,4 @@ async def run(ctx: CommandContext) -> CommandReply:
     return CommandReply(f"New session started ({str(session)[:8]}).{ended}", ended.cancelled, session)
 
 
-command = Command("new", "end this session and start a fresh one", run, tokens="any")
+command = Command("new", "start a new conversation", run, tokens="any")

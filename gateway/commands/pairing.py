@@ -5,7 +5,10 @@ from gateway.domain.codes import Refusal
 from gateway.store.people import pairings
 from gateway.store.people.pairings import PairingRow
 
-USAGE = "Write /pairing to see who asks, /pairing approve CODE to let them in, /pairing deny CODE or NUMBER to not."
+USAGE = (
+    "Write /pairing to list access requests, /pairing approve CODE to allow one, "
+    "/pairing deny CODE or NUMBER to refuse it."
+)
 
 
 async def run(ctx: CommandContext) -> CommandReply:
@@ -15,9 +18,9 @@ async def run(ctx: CommandContext) -> CommandReply:
         case "" | "list" if not which:
             return CommandReply(await _shown(ctx))
         case "approve" if which:
-            return _settled(await pairings.approve(ctx.tx, which), "{} is let in.")
+            return _settled(await pairings.approve(ctx.tx, which), "{} now has access.")
         case "deny" if which:
-            return _settled(await pairings.deny(ctx.tx, which), "{} is not let in.")
+            return _settled(await pairings.deny(ctx.tx, which), "{} has no access.")
         case _:
             return CommandReply(USAGE)
 
@@ -29,9 +32,9 @@ def _settled(outcome: PairingRow | Refusal, words: str) -> CommandReply:
 
 
 async def _shown(ctx: CommandContext) -> str:
-    asking = [f"{row.id}: {row} asks, code {row.code}" for row in await pairings.open_requests(ctx.tx)]
-    inside = [f"{row.id}: {row} is let in" for row in await pairings.admitted(ctx.tx)]
-    return "\n".join([*(asking or ["Nobody asks to be let in."]), *inside, "", USAGE])
+    asking = [f"{row.id}: {row} requests access, code {row.code}" for row in await pairings.open_requests(ctx.tx)]
+    inside = [f"{row.id}: {row} has access" for row in await pairings.admitted(ctx.tx)]
+    return "\n".join([*(asking or ["No access requests."]), *inside, "", USAGE])
 
 
-command = Command("pairing", "who asks to be let in; approve CODE, deny CODE or NUMBER", run, owner_only=True)
+command = Command("pairing", "access requests; approve CODE, deny CODE or NUMBER", run, owner_only=True)

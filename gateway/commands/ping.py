@@ -10,4 +10,4 @@ async def run(ctx: CommandContext) -> CommandReply:
     return CommandReply(f"pong · {latency_ms:.0f} ms · {now:%Y-%m-%d %H:%M:%S} UTC")
 
 
-command = Command("ping", "is the gateway alive: latency and UTC time", run, tokens="any")
+command = Command("ping", "check that the gateway is alive: latency and UTC time", run, tokens="any")

@@ -7,10 +7,10 @@ from gateway.store.people import principals
 from gateway.timetable.definition import Refused
 
 USAGE = (
-    "Write /schedules to see what is to come, /schedules all to see what is paused or over too, "
+    "Write /schedules to see what is planned, /schedules all to include paused and finished ones, or "
     "/schedules pause, resume, run or remove with a number or name."
 )
-NONE = "Nothing is scheduled here. Say what you want and when, such as: remind me tomorrow at 9 to call the bank."
+NONE = "Nothing is planned here. Say what you want and when, such as: remind me tomorrow at 9 to call the bank."
 
 
 async def run(ctx: CommandContext) -> CommandReply:
@@ -32,10 +32,10 @@ async def _done(mine: Schedules, action: str, which: str) -> str:
         case "pause" if which:
             return f"Paused: {line(await mine.pause(which))}"
         case "resume" if which:
-            return f"Goes on: {line(await mine.resume(which))}"
+            return f"Resumed: {line(await mine.resume(which))}"
         case "run" if which:
             row, _task = await mine.run(which)
-            return f"Runs now, once more than planned: {line(row)}"
+            return f"Running now: {line(row)}"
         case "remove" if which:
             return f"Removed: {line(await mine.remove(which))}"
         case _:
@@ -51,7 +51,7 @@ async def _shown(mine: Schedules, *, everything: bool) -> str:
 
 command = Command(
     "schedules",
-    "your reminders and recurring work; pause, resume, run or remove NUMBER or NAME",
+    "your reminders and recurring tasks; pause, resume, run or remove NUMBER or NAME",
     run,
     tokens="as owner",
 )

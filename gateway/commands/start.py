@@ -8,8 +8,8 @@ from gateway.domain.principals import Role
 from gateway.store.people import pairings
 
 GREETING = (
-    "Hello! Write to me as you would to a person: ask, tell me what to do, send me files. "
-    "I remember what was said here until you write /new."
+    "Hello! Write to me as you would to a person: ask a question, give me a task, send me a file. "
+    "/new starts a new conversation."
 )
 
 
@@ -25,9 +25,9 @@ async def run(ctx: CommandContext) -> CommandReply:
         for row in await pairings.open_requests(ctx.tx):
             if row.code == code:
                 return CommandReply(
-                    f"{row} asks to be let in. /pairing approve {code} or /pairing deny {code} decides."
+                    f"{row} requests access. Answer with /pairing approve {code} or /pairing deny {code}."
                 )
     return await ctx.commands["link"].run(replace(ctx, argument=code))
 
 
-command = Command("start", "what I am for, and this list", run, tokens="any")
+command = Command("start", "what I can do, and this list", run, tokens="any")

@@ -55,4 +55,4 @@ def _condition(vitals: Vitals) -> Iterator[str]:
         yield f"Next {name}: {f'{at:%Y-%m-%d %H:%M:%S} UTC' if at else 'no date'}"
 
 
-command = Command("status", "uptime, model, session, queue, today's cost, the gateway's condition", run, tokens="any")
+command = Command("status", "uptime, model, session, queue, today's cost, health", run, tokens="any")

@@ -15,4 +15,4 @@ async def run(ctx: CommandContext) -> CommandReply:
     return CommandReply("Stopped.", tuple(cancelled))
 
 
-command = Command("stop", "stop the answer that is being written", run, tokens="any")
+command = Command("stop", "stop the current answer", run, tokens="any")

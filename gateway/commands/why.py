@@ -39,4 +39,4 @@ def _delivered(part: OutboxRow) -> str:
     return f"Part {part.part + 1}{file}: {part.state}{platform}{tries}{error}"
 
 
-command = Command("why", "how the last answer came to be: models, cost, delivery", run, tokens="any")
+command = Command("why", "how the last answer was made: models, cost, delivery", run, tokens="any")

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -14,14 +14,18 @@ from gateway.config.load import parse_json, read
 from gateway.config.model import Config
 from gateway.config.problems import dotted, known_keys
 from gateway.config.references import is_reference
+from gateway.config.variables import overruled
 from gateway.domain.errors import ConfigError
 
 _SECRET = re.compile(r"(token|key|password|secret)s?$")
 
 
-def get(path: Path, key: str) -> JsonValue:
-    """The value in the file, with references unresolved, else the default; raises `ConfigError` for an unknown key."""
-    written: JsonValue = parse_json(read(path) or "{}", path.name)
+def get(path: Path, key: str, environ: Mapping[str, str]) -> JsonValue:
+    """The value in the environment or the file, with references unresolved, else the default.
+
+    Raises `ConfigError` for an unknown key.
+    """
+    written: JsonValue = overruled(parse_json(read(path) or "{}", path.name), environ)
     default: JsonValue = Config().model_dump(mode="json")
     for part in key.split("."):
         written, default = _item(written, part), _item(default, part)

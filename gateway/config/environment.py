@@ -1,48 +1,47 @@
-"""All the environment variables that the gateway reads."""
+"""Variables without a key in config.json: where the gateway's files are, and more. `variables.py` has the others."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import os
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
 from pathlib import Path
-
-from gateway.domain.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Paths, and overrides of config.json; paths are absolute, an empty variable counts as unset."""
+    """Paths, and what has no key in config.json; paths are absolute, an empty variable counts as unset."""
 
     config: Path
     data: Path
     workspace: Path
-    database_url: str | None = field(default=None, repr=False)
-    host: str | None = None
-    port: int | None = None
+    env_file: str = ".env"
     fail: str | None = None
-    public_url: str | None = None
     sign_in: str | None = None
     notify_socket: str | None = None
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> "Environment":
-        """Read the variables; raises `ConfigError` if `SUPACLAW_PORT` is not a port."""
+        """Read the variables."""
+        config = Path(environ.get("SUPACLAW_CONFIG") or "config.json").absolute()
         data = Path(environ.get("SUPACLAW_DATA") or "data").absolute()
         return cls(
-            config=Path(environ.get("SUPACLAW_CONFIG") or "config.json").absolute(),
+            config=config,
             data=data,
+            env_file=environ.get("SUPACLAW_ENV_FILE") or str(config.with_name(".env")),
             workspace=Path(environ.get("SUPACLAW_WORKSPACE") or data / "workspace").absolute(),
-            database_url=environ.get("SUPACLAW_DATABASE_URL") or None,
-            host=environ.get("SUPACLAW_HOST") or None,
-            port=_port(environ.get("SUPACLAW_PORT") or None),
             fail=environ.get("SUPACLAW_FAIL") or None,
-            public_url=environ.get("SUPACLAW_PUBLIC_URL") or None,
             sign_in=environ.get("SUPACLAW_SIGN_IN") or None,
             notify_socket=environ.get("NOTIFY_SOCKET") or None,
         )
 
 
-def _port(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not text.isdecimal() or int(text) > 65_535:
-        raise ConfigError("SUPACLAW_PORT: must be a whole number from 0 to 65535")
-    return int(text)
+def read_env_file(environ: MutableMapping[str, str]) -> None:
+    """Add the variables of the `.env` file to `environ`; those already there stay.
+
+    A file that only root or another user may read is left to systemd or compose, which have read it by then.
+    """
+    file = Path(Environment.read(environ).env_file)
+    if os.path.isfile(file) and os.access(file, os.R_OK):
+        from dotenv import dotenv_values
+
+        found = dotenv_values(file, interpolate=False, encoding="utf-8-sig")
+        environ.update({name: value for name, value in found.items() if value and not environ.get(name)})

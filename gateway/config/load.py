@@ -9,11 +9,11 @@ from typing import NoReturn
 
 from pydantic import JsonValue, ValidationError
 
-from gateway.config.environment import Environment
 from gateway.config.files import read_regular
 from gateway.config.model import Config
-from gateway.config.problems import explain
+from gateway.config.problems import dotted, explain
 from gateway.config.references import Lookup, resolve
+from gateway.config.variables import overruled, variables
 from gateway.domain.errors import ConfigError
 
 
@@ -49,13 +49,13 @@ def parse(
     """Parse the configuration and apply the environment's overrides; raises `ConfigError`, one line per problem."""
     raw = parse_json(text, source)
     raw.pop("$schema", None)
-    resolved, problems = resolve(raw, environ, secrets)
+    resolved, problems = resolve(overruled(raw, environ), environ, secrets)
     if problems:
-        raise ConfigError(_prefixed(source, problems))
+        raise ConfigError(_prefixed(source, problems, raw, environ))
     try:
-        return Config.model_validate(_overruled(resolved, Environment.read(environ)))
+        return Config.model_validate(resolved)
     except ValidationError as error:
-        raise ConfigError(_prefixed(source, explain(error, Config))) from None
+        raise ConfigError(_prefixed(source, explain(error, Config), raw, environ)) from None
 
 
 def parse_json(text: str, source: str = "config.json") -> dict[str, JsonValue]:
@@ -81,22 +81,16 @@ def _without_repeats(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]
     return keys
 
 
-def _overruled(raw: Mapping[str, JsonValue], environment: Environment) -> dict[str, JsonValue]:
-    """`raw` with the environment's overrides; leaves a section that is not an object for validation to refuse."""
-    overrides: dict[str, dict[str, JsonValue]] = {
-        "web": {"host": environment.host, "port": environment.port, "public_url": environment.public_url},
-        "database": {"url": environment.database_url},
-    }
-    merged = dict(raw)
-    for name, values in overrides.items():
-        section = merged.get(name, {})
-        if isinstance(section, dict):
-            merged[name] = section | {key: value for key, value in values.items() if value is not None}
-    return merged
+def _prefixed(source: str, problems: list[str], raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> str:
+    """A line per problem, after the variable that it is about, else after the file's name."""
+    named = {dotted(path): name for path, name in variables(environ).items()}
 
+    def place(problem: str) -> str:
+        key = problem.partition(":")[0]
+        inside = (name for path, name in named.items() if path.startswith(f"{key}.") and key not in raw)
+        return named.get(key) or next(inside, source)
 
-def _prefixed(source: str, problems: list[str]) -> str:
-    return "\n".join(f"{source}: {problem}" for problem in problems)
+    return "\n".join(f"{place(problem)}: {problem}" for problem in problems)
 
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:

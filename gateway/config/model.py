@@ -12,6 +12,7 @@ from gateway.config.public_url import PublicUrl
 from gateway.domain.settings import ModelSettings
 from gateway.domain.zones import zone
 
+HostName = Annotated[str, Field(pattern=r"^[a-z0-9._-]+$")]
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 JsonSection = Mapping[str, JsonValue]
 
@@ -62,7 +63,7 @@ class Compaction(Section):
 
 
 class Checkpoints(Section):
-    """Snapshots of the workspace."""
+    """Checkpoints of the workspace."""
 
     every: Duration | None = Field(timedelta(minutes=10), description="Time between checkpoints; null: never.")
 
@@ -124,6 +125,9 @@ class Web(Section):
     public_url: PublicUrl | None = Field(
         None, description="Address of a reverse proxy in front (`SUPACLAW_PUBLIC_URL`); null: none; needs a restart."
     )
+    allowed_hosts: tuple[HostName, ...] = Field(
+        (), description='More names that programs reach it by, such as "host.docker.internal"; without port.'
+    )
 
 
 class Database(Section):
@@ -144,7 +148,7 @@ class Config(Section):
     )
     heartbeat: Heartbeat = Field(Heartbeat(), description="Periodic checks by the agent.")
     compaction: Compaction = Field(Compaction(), description="When a long conversation is summarised.")
-    checkpoints: Checkpoints = Field(Checkpoints(), description="Snapshots of the workspace.")
+    checkpoints: Checkpoints = Field(Checkpoints(), description="Checkpoints of the workspace.")
     tools: Tools = Field(Tools(), description="What the agent may use.")
     budgets: Budgets = Field(Budgets(), description="Limits on the cost of models.")
     limits: Limits = Field(Limits(), description="Limits on the resources of the process.")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from pydantic import JsonValue
 
+from gateway.config.environment import Environment
 from gateway.config.problems import KeyPath, dotted
 from gateway.domain.errors import ConfigError
 
@@ -19,7 +20,9 @@ def resolve(
     def variable(name: str) -> str:
         value = environ.get(name)
         if not value:
-            raise ConfigError(f"the environment variable {name} is not set")
+            place = Environment.read(environ).env_file
+            problem = f"the environment variable {name} is not set"
+            raise ConfigError(f"{problem}; write {name}=… into {place} and start again")
         return value
 
     problems: list[str] = []

@@ -58,7 +58,7 @@ class ConfigWatch:
         except ConfigError as error:
             problem = str(error)[:LONGEST]
             log.warning("config.rejected", problem=problem)
-            await _call(self._on_rejected, f"{problem}\nThe last good configuration stays in force.")
+            await _call(self._on_rejected, f"{problem}\nThe last good version is still in use.")
         else:
             await self._apply(config)
 
@@ -77,9 +77,10 @@ class ConfigWatch:
         return self._parse(text)
 
     async def _apply(self, config: Config) -> None:
-        if (config.web, config.database) != (self.current.web, self.current.database):
+        web = self.current.web.model_copy(update={"allowed_hosts": config.web.allowed_hosts})
+        if (config.web, config.database) != (web, self.current.database):
             log.warning("config.needs_restart", keys="web, database", hint="restart to apply these two")
-        config = config.model_copy(update={"web": self.current.web, "database": self.current.database})
+        config = config.model_copy(update={"web": web, "database": self.current.database})
         if config == self.current:
             return
         self.current = config

@@ -1,6 +1,8 @@
 """The settings common to all channels: who may talk to the agent."""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
@@ -17,18 +19,22 @@ PlatformId = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str
 
 
 class ChannelSettings(BaseModel):
-    """Base of every channel's settings; patterns match the ids of a person and a group, `IDS` says how they look."""
+    """Base of every channel's settings; patterns match the ids of a person and a group, `IDS` says how they look.
+
+    `VARIABLES` are the environment variables that people expect, and the field that each one sets.
+    """
 
     PERSON: ClassVar[str] = ".+"
     GROUP: ClassVar[str] = ".+"
     IDS: ClassVar[str] = ""
+    VARIABLES: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     enabled: bool = Field(True, description="false leaves the section unused.")
     access: AccessMode = Field("allowlist", description="Who gets answers: owner, allowlist, pairing or open.")
     allow: tuple[PlatformId, ...] = Field(
-        (), description='Platform ids of people and groups let in; "*" lets anyone in.'
+        (), description='Allow list: platform ids of people and groups; "*" allows anyone.'
     )
     groups: GroupMode = Field(
         "mention",

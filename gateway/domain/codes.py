@@ -16,9 +16,9 @@ _CODE = re.compile(f"[{ALPHABET}]{{{LENGTH}}}")
 class Refusal(StrEnum):
     """Why a code opens nothing, in words for whoever gave it."""
 
-    WRONG = "Nothing is open under this code; it may be mistyped, used up or older than ten minutes."
-    LOCKED = "There were too many wrong codes: for ten minutes none is taken any more."
-    ANOTHERS = "This account belongs to another person here already; nothing was changed."
+    WRONG = "This code isn't valid; it may be mistyped, already used or older than ten minutes."
+    LOCKED = "Too many wrong codes; try again in ten minutes."
+    ANOTHERS = "This account already belongs to another person; nothing was changed."
 
 
 def new_code() -> str:

@@ -25,11 +25,11 @@ def difference(name: str, before: str, after: str) -> str:
     Raises `ToolFailed` if the texts are too long.
     """
     if len(before) + len(after) > LONGEST:
-        raise ToolFailed("too_long", "A person has to allow this change, and it is too long to be shown.")
+        raise ToolFailed("too_long", "A person has to approve this change, and it is too long to show.")
     old, new = before.split("\n"), after.split("\n")
     if max(len(old), len(new)) <= _LINES:
         lines = difflib.unified_diff(old, new, name, name, n=2, lineterm="")
-        return "\n".join(lines) or f"{name}: only bytes that are no text"
+        return "\n".join(lines) or f"{name}: binary content only"
     first = _shared(old, new)
     last = min(_shared(old[::-1], new[::-1]), min(len(old), len(new)) - first)
     gone, come = old[first : len(old) - last], new[first : len(new) - last]

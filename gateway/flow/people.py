@@ -15,7 +15,7 @@ from gateway.store.pool import Connection, Database
 
 OWN_CHANNELS = frozenset({"web", "terminal", "api"})
 """Reached only with a credential of the owner's: whoever writes there is the owner, and reads the transcript itself."""
-NOT_LET_IN = "its person is not let in any more"
+NOT_LET_IN = "its person no longer has access"
 """Why what waits for somebody is not done."""
 
 

@@ -49,11 +49,11 @@ def _preview(paths: Mapping[str, str]) -> str:
     more = [f"- and {len(ordered) - SHOWN:,} more"] if len(ordered) > SHOWN else []
     return "\n".join(
         [
-            "I cannot tell who wrote these files. Until you vouch for them, a conversation that reads one counts as "
-            "one in which a stranger wrote, and asks you before it changes anything that lasts:",
+            "I can't tell who wrote these files. Until you vouch for them, a conversation that reads one is treated as "
+            "if a stranger wrote in it, and asks you before any lasting change:",
             *lines,
             *more,
-            "If they are yours, say yes, then /new; for single ones run `supaclaw files vouch PATH`.",
+            "If they're yours, say yes, then /new; to pick single files, run `supaclaw files vouch PATH`.",
         ]
     )
 

@@ -18,6 +18,11 @@ class Wakeup:
         """From here on a call counts."""
         self._called.clear()
 
+    @property
+    def called(self) -> bool:
+        """Whether a call has come since."""
+        return self._called.is_set()
+
     async def wait(self, seconds: float) -> None:
         """Returns when called, or after so many seconds."""
         with suppress(TimeoutError):

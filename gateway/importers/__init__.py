@@ -58,7 +58,7 @@ def parts_of(name: str, path: Path, sources: dict[str, Source]) -> Iterator[Part
         names = [each for each, source in sources.items() if source.matches(path)]
         if not names:
             known = "; ".join(f"{each}: {source.expects}" for each, source in sources.items())
-            raise OwnerMustAct(f"nothing known was found in {path}. Sources are {known}")
+            raise OwnerMustAct(f"nothing to import was found in {path}. Sources are {known}")
     else:
         names = [name]
     seen: set[Part] = set()

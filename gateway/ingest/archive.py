@@ -44,7 +44,7 @@ def checked(source: Path, *, office: bool = False) -> Iterator[zipfile.ZipFile]:
         entries = archive.infolist()
         unpacked = sum(entry.file_size for entry in entries)
         if any(entry.flag_bits & _LOCKED for entry in entries):
-            raise Unreadable("the file is locked with a password")
+            raise Unreadable("the file is password-protected")
         if len(entries) > ENTRIES or unpacked > UNPACKED or unpacked > max(_HARMLESS, RATIO * source.stat().st_size):
             raise Unreadable(f"the file would unpack to {len(entries)} files of {unpacked >> 20} MB, more than is read")
         parts = (entry for entry in entries if office and entry.filename.lower().endswith(_XML))

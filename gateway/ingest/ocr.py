@@ -49,7 +49,7 @@ class Ocr:
             return self._engine.read(image)
         except Exception as exc:
             if isinstance(exc, MemoryError) or _NO_MEMORY.search(str(exc)):
-                raise MemoryError("recognising a page takes more memory than there is") from exc
+                raise MemoryError("there isn't enough memory to recognise a page") from exc
             # The page itself can still be looked at, and the others read.
             log.exception("ocr.failed")
             reason = (str(exc).strip().splitlines() or [""])[-1]

@@ -25,7 +25,7 @@ def read_pdf(source: Path, out: Output) -> str:
         document = pypdfium2.PdfDocument(source)
     except pypdfium2.PdfiumError as exc:
         locked = "password" in str(exc).lower()
-        raise Unreadable("the PDF is locked with a password" if locked else "the PDF is damaged") from None
+        raise Unreadable("the PDF is password-protected" if locked else "the PDF is damaged") from None
     with closing(document):
         count, pages = len(document), _Pages(out)
         for index in range(min(count, PAGES)):

@@ -44,7 +44,7 @@ def _opened(source: Path) -> "Image":
     except Image.DecompressionBombError:
         raise Unreadable("the picture has too many pixels to be opened") from None
     except UnidentifiedImageError:
-        raise Unreadable("the picture is damaged, or of a kind that is not read") from None
+        raise Unreadable("the picture is damaged or in an unsupported format") from None
 
 
 def _decoded(image: "Image") -> "Image":
@@ -52,7 +52,7 @@ def _decoded(image: "Image") -> "Image":
     from PIL import Image, ImageOps
 
     if image.width * image.height > PIXELS:
-        raise Unreadable(f"the picture has {image.width} × {image.height} pixels, more than is opened")
+        raise Unreadable(f"the picture has {image.width} × {image.height} pixels, more than allowed")
     image.draft("RGB", (SCAN_SIDE, SCAN_SIDE))
     alpha = "A" in image.getbands() or "transparency" in image.info
     small = image.convert("RGBA" if alpha else "RGB")

@@ -42,12 +42,12 @@ _BY_KIND: Mapping[Kind, Reader] = {
     "table": read_text,
 }
 _REFUSED = {
-    "application/x-ole-storage": "it is locked with a password, or from before 2007; save it as .docx, .xlsx or PDF",
-    "application/rtf": "rich text is not read; save it as .docx or PDF",
-    "image/heic": "HEIC pictures are not read; send it as JPEG",
-    "archive": "archives of this kind are not opened; send it as .zip",
-    "audio": "to have its words read, a transcription model must be configured",
-    "video": "to have its words read, a transcription model must be configured",
+    "application/x-ole-storage": "it's password-protected or older than 2007; save it as .docx, .xlsx or PDF",
+    "application/rtf": "rich text isn't supported; save it as .docx or PDF",
+    "image/heic": "HEIC pictures aren't supported; send it as JPEG",
+    "archive": "this kind of archive isn't supported; send it as .zip",
+    "audio": "transcribing it needs a transcription model",
+    "video": "transcribing it needs a transcription model",
 }
 """By MIME type, else by kind."""
 
@@ -79,7 +79,7 @@ def _read(type: Type, path: Path, out: Output) -> str:
         raise Unreadable(refused)
     reader = _BY_MIME.get(type.mime) or _BY_KIND.get(type.kind)
     if reader is None:
-        raise Unreadable(_REFUSED.get(type.kind, "this kind of file is not read"))
+        raise Unreadable(_REFUSED.get(type.kind, "this kind of file isn't supported"))
     try:
         return reader(path, out)
     except (Unreadable, MemoryError):

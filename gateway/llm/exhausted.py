@@ -36,15 +36,13 @@ def _advice(model: str, last: ModelError) -> str:
         case ErrorKind.UNKNOWN_MODEL:
             return "Check the model's name: `/model` shows what is configured, `models.primary` changes it."
         case ErrorKind.CONTEXT_LENGTH:
-            return "This conversation is too long for the model: start afresh with `/new`, or pick a larger model."
+            return "This conversation is too long for the model: start over with `/new`, or choose a larger model."
         case ErrorKind.BAD_REQUEST:
-            return (
-                "The request was refused; trying again will not help. `/new` starts afresh, `/model` shows the model."
-            )
+            return "The request was refused; trying again will not help. `/new` starts over, `/model` shows the model."
         case ErrorKind.NETWORK if entry.base_url and not entry.keys:
             return f"Check that {name} is running, then send your message again."
         case ErrorKind.ENDLESS:
-            return "Send your message again in other words, or pick another model: `/model` shows what is configured."
+            return "Send your message again in other words, or choose another model: `/model` shows what is configured."
         case ErrorKind.SERVER | ErrorKind.NETWORK | ErrorKind.SILENCE:
             return "Wait a little and send your message again; `/model` shows the models and `/status` the connections."
 

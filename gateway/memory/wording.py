@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from gateway.domain.memory import Found, Hit, Kind, Memory
+from gateway.domain.memory import Found, Kind, Memory
 from gateway.domain.principals import Label
 from gateway.domain.texts import one_line
 
@@ -59,11 +59,11 @@ def bootstrap(last: LastSession | None, memories: Iterable[Memory], now: datetim
     return Bootstrap("\n\n".join(filter(None, sections)), max(labels, default=Label.OWNER), shown)
 
 
-def recalled(hits: Sequence[Hit], max_tokens: int) -> str:
+def recalled(memories: Sequence[Memory], max_tokens: int) -> str:
     """What a turn is reminded of, the best first, quoted under a mark of its own; "" if there is nothing."""
     room, lines = max_tokens * CHARS_PER_TOKEN - len(RECALLED), list[str]()
-    for hit in hits:
-        line = f"> {day(hit.memory)} {told(hit.memory)}"
+    for memory in memories:
+        line = f"> {day(memory)} {told(memory)}"
         room -= len(line) + 1
         if room < 0:
             break

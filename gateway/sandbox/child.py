@@ -140,7 +140,7 @@ def _received(answers: int, jail: Jail) -> Iterator[bytes]:
     poll.register(answers, select.POLLIN)
     while left:
         if time.monotonic() > deadline:
-            raise Ended(f"took longer than {jail.seconds:g} seconds and was ended")
+            raise Ended(f"took longer than {jail.seconds:g} seconds and was stopped")
         if _size(jail.folder) > jail.space:
             raise Ended("wrote more than it may")
         if poll.poll(_LOOK_SECONDS * 1000):

@@ -58,8 +58,8 @@ def translated(*, denying: bool = False) -> Iterator[None]:
 
 def _refused(error: Exception) -> DatabaseDown:
     """It may be mended there without us, so it is no reason to end, or to give anything up."""
-    cure = "check database.url, and on its server the role, what it may do and its limits"
-    return DatabaseDown(f"The database refuses us: {_line(error)}; {cure}")
+    cure = "check database.url, and the role, its rights and its limits on that server"
+    return DatabaseDown(f"The database refuses the request: {_line(error)}; {cure}")
 
 
 def _translate(error: Exception) -> SupaclawError | None:
@@ -85,7 +85,9 @@ def _translate_state(error: PostgresError) -> SupaclawError | None:
     if state == OWNER_MUST_ACT:
         return OwnerMustAct(str(error))
     if "unsupported startup parameter" in str(error):
-        return OwnerMustAct("A pooler stands before the database: add ?pool_mode=transaction to the database URL")
+        return OwnerMustAct(
+            "There is a pooler in front of the database: add ?pool_mode=transaction to the database URL"
+        )
     if state.startswith(_OWN):
         return None
     if state.startswith(_CONFLICT):

@@ -10,7 +10,7 @@ from gateway.domain.ids import AddressId
 from gateway.store.dump import LONGEST, Table, speak_plainly
 from gateway.store.pool import Connection, Database
 
-IN_DOUBT = "restored from a backup: the gateway before may have sent it"
+IN_DOUBT = "restored from a backup: the previous gateway may have sent it"
 
 _LET_GO = """
 update supaclaw.tasks set status = 'pending', worker = null, lease_until = null, run_at = now(),

@@ -7,6 +7,7 @@ from uuid import uuid4
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
+from gateway.domain.tasks import Claim
 from gateway.store.pool import Connection
 
 
@@ -33,6 +34,19 @@ async def start(conn: Connection, principal: PrincipalId, label: Label) -> Sessi
 async def lock(conn: Connection, session: SessionId) -> Label:
     """Hold the session: messages, ends and answers of one session happen one after another. Answers its label."""
     return Label(await conn.fetchval("select label from sessions where id = $1 for no key update", session))
+
+
+async def lock_for(conn: Connection, session: SessionId, run: Claim) -> Label:
+    """`lock`, then the fence of a run in it, as `tasks.hold`; raises `RunLost`."""
+    return Label(
+        await conn.fetchval(
+            """select label, hold($2, $3) is null
+               from (select label from sessions where id = $1 for no key update) held""",
+            session,
+            run.id,
+            run.token,
+        )
+    )
 
 
 async def end(conn: Connection, session: SessionId) -> None:

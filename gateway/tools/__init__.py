@@ -102,7 +102,7 @@ def _family(name: str) -> Family:
         module = importlib.import_module(name)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise OwnerMustAct(f"The tool file {name} cannot be loaded; correct or remove it. {reason}") from error
+        raise OwnerMustAct(f"The tool file {name} cannot be loaded; fix or remove it. {reason}") from error
     family: Family | None = getattr(module, "tools", None)
     if not callable(family):
         raise OwnerMustAct(f"The tool file {name} has no function tools(services); add it or remove the file.")

@@ -42,7 +42,7 @@ class CronArguments(ToolArguments):
     run_at: str | None = Field(None, description="once: ISO 8601")
     cron_expr: str | None = Field(None, description="recurring: 5 fields")
     timezone: str | None = Field(None, description="IANA; default: the user's")
-    prompt: str | None = Field(None, description="What you are fields to do then")
+    prompt: str | None = Field(None, description="What you are to do then")
     misfire: Literal["run_once", "skip", "catch_up"] | None = None
     include_session_history: bool | None = None
     enabled: bool | None = Field(None, description="false: paused")

@@ -1,6 +1,6 @@
 """Everything the web uses of the gateway; the composition root fills this in."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -52,6 +52,8 @@ class Backend:
     maps a slash command to its summary. `on_shed` registers a callback that frees caches when memory runs low,
     `on_people_changed` one for when somebody's rights change. `files` is the owner's file root. `channels` describes
     the state of each configured channel in words; `logins` are the channels that a person has to log in to.
+    `variable_of` names the environment variable that sets a key of config.json.
+    `tools` are the names of the owner's agent's tools. `allowed_hosts` are further names of this gateway.
     `unsettled` is what the owner has to settle about their own ids. `jobs` says when each is due.
     """
 
@@ -73,6 +75,8 @@ class Backend:
     beat: Callable[[], Awaitable[Beat]]
     triggers: Triggers
     embedder: Callable[[], Embedder | None] = lambda: None
+    tools: Callable[[], Collection[str]] = tuple
+    allowed_hosts: Callable[[], Collection[str]] = tuple
     models: Callable[[], Sequence[str]] = lambda: ("default",)
     commands: Mapping[str, str] = field(default_factory=dict)
     public_url: str | None = None
@@ -82,6 +86,7 @@ class Backend:
     unsettled: Callable[[], Sequence[str]] = tuple
     logins: Callable[[], Mapping[str, LoginChannel]] = dict
     jobs: Callable[[], Mapping[str, datetime | None]] = dict
+    variable_of: Callable[[str], str | None] = lambda _key: None
     links: LoginLinks = field(default_factory=LoginLinks)
 
     def sign_in_link(self, base: str) -> str:

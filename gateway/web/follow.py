@@ -10,6 +10,7 @@ from gateway.domain.ids import SessionId
 from gateway.domain.inbound import Address
 from gateway.flow.live import Live, LiveEvent, Overrun, SessionReplaced, Subscription
 from gateway.store import sessions
+from gateway.store.memory import used
 from gateway.store.pool import Database
 from gateway.store.transcript import attachments, messages
 from gateway.store.transcript.messages import MessageRow
@@ -61,7 +62,8 @@ class Conversations:
     async def snapshot(self, session: SessionId) -> Snapshot:
         """The stored session, and its answer as written so far."""
         async with self._database.connection() as conn:
-            rows = await attachments.joined(conn, await messages.shown(conn, session, limit=SHOWN))
+            rows = await messages.shown(conn, session, limit=SHOWN)
+            rows = await used.joined(conn, await attachments.joined(conn, rows))
         written = self._live.written(session)
         if written and any(row.kind == "assistant" and row.text == written for row in rows[-2:]):
             written = ""

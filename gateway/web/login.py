@@ -38,7 +38,7 @@ async def state(request: Request) -> dict[str, bool]:
 async def redeem(request: Request, site: AtSite, link: Link) -> Response:
     """Exchange a link for a browser session."""
     if not at_page(request):
-        raise Refused(403, "wrong_address", "Open the link as it was printed: the page has an address of its own.")
+        raise Refused(403, "wrong_address", "Open the link exactly as printed: the page has its own address.")
     now = site.backend.clock.now()
     if not site.backend.links.redeem(link.secret, now):
         message = "This link was already used, or is older than ten minutes. Print a new one."

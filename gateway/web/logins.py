@@ -18,7 +18,7 @@ def find(site: Site, name: str) -> LoginChannel:
     """The channel of that name; raises `Refused` if it does not exist or has no login."""
     channel = site.backend.logins().get(name)
     if channel is None:
-        raise Refused(404, "not_found", f"{name} is no channel with a login; see channels in config.json.")
+        raise Refused(404, "not_found", f"{name} has no login; see channels in config.json.")
     return channel
 
 

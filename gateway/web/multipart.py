@@ -74,7 +74,7 @@ class _Reader:
         except (FormParserError, ClientDisconnect):
             raise _invalid("The upload is not valid multipart/form-data; send the file again.") from None
         if not chunk and not self._whole:
-            raise _invalid("The upload broke off; send the file again.")
+            raise _invalid("The upload was interrupted; send the file again.")
         return bool(chunk)
 
     def _on_header_field(self, data: bytes, start: int, end: int) -> None:

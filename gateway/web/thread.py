@@ -143,7 +143,7 @@ class Thread:
                 waiting = row.seq is None and row.closed_at is None
                 return self._pages.part("user", id, row.text, _note(row), waiting, chips)
             case "assistant":
-                return self._pages.part("assistant", id, self._markdown.html(_words(row)), chips)
+                return self._pages.part("assistant", id, self._markdown.html(_words(row)), chips, row.remembered)
             case "notice":
                 return self._pages.part("notice", id, row.text, chips)
             case "summary":

@@ -163,7 +163,7 @@ class TestEnds:
         job = asyncio.create_task(cpu.run(cpu_jobs.hang, str(tmp_path / "mark"), seconds=SECONDS))
         pid = await written(tmp_path / "mark")
         await cpu.close()
-        with pytest.raises(TryAgainLater, match="the gateway stops"):
+        with pytest.raises(TryAgainLater, match="the gateway is stopping"):
             await job
         assert not psutil.pid_exists(pid)
 

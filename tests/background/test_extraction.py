@@ -204,7 +204,7 @@ class TestSounds:
 
         path = await ask(Reads(self.VOICE), name="voice.ogg", hear=hear)
         [(*_, problem)] = await path.rows(FOUND)
-        assert problem == "what is said in it could not be written down: no credit"
+        assert problem == "it couldn't be transcribed: no credit"
 
     async def test_silence_is_told(self, ask: Ask) -> None:
         async def hear(name: str, audio: bytes) -> str:
@@ -212,7 +212,7 @@ class TestSounds:
 
         path = await ask(Reads(self.VOICE), name="voice.ogg", hear=hear)
         [(*_, problem)] = await path.rows(FOUND)
-        assert problem == "nothing is said in it"
+        assert problem == "no speech was found in it"
 
     async def test_what_is_too_long_for_it_is_told(self, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         async def hear(name: str, audio: bytes) -> str:
@@ -221,7 +221,7 @@ class TestSounds:
         monkeypatch.setattr(reading_module, "HEARD", 3)
         path = await ask(Reads(self.VOICE), b"sound", "voice.ogg", hear=hear)
         [(*_, problem)] = await path.rows(FOUND)
-        assert "only up to" in problem
+        assert "only files up to" in problem
 
 
 async def test_files_that_are_read_at_the_same_time_do_not_clear_each_other_away(

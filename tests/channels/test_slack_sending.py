@@ -103,7 +103,7 @@ async def test_a_chat_too_busy_to_look_through_leaves_it_in_doubt(platform: Fake
     platform.page = 1
     for number in range(12):
         platform.say(str(number))
-    with pytest.raises(SendUncertain, match="too much"):
+    with pytest.raises(SendUncertain, match="too many messages"):
         await channel.send(answer("once", again=True))
 
 

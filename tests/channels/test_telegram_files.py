@@ -68,7 +68,7 @@ async def test_no_more_is_read_than_any_file_may_have(
 async def test_a_file_that_is_gone_cannot_be_fetched(platform: FakeTelegram, channel: Telegram) -> None:
     attachment = told_of(platform, b"x")
     platform.fault("file", 404, "Not Found")
-    with pytest.raises(FetchFailed, match=r"^Telegram does not hand out notes\.txt any more[^\n]*$"):
+    with pytest.raises(FetchFailed, match=r"^Telegram no longer provides notes\.txt[^\n]*$"):
         await fetched(channel, attachment)
     platform.lose_files()
     with pytest.raises(FetchFailed, match="send it again"):

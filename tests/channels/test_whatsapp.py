@@ -110,7 +110,7 @@ async def test_a_number_that_is_none_is_said_to_be_none(whatsapp: FakeWhatsApp, 
 
 async def test_a_linked_device_needs_no_code(whatsapp: FakeWhatsApp, tmp_path: Path) -> None:
     async with linked(tmp_path) as channel:
-        with pytest.raises(OwnerMustAct, match="linked already"):
+        with pytest.raises(OwnerMustAct, match="already linked"):
             await channel.request_code("4915550001")
 
 

@@ -123,5 +123,5 @@ def test_a_damaged_session_is_one_clear_line(folder: Path, tmp_path: Path) -> No
     Store(tmp_path).remember(Us("4915550001"))
     (tmp_path / "session.sqlite").write_bytes(b"no database" * 100)
 
-    with pytest.raises(OwnerMustAct, match=r"cannot be copied \(file is not a database\): link WhatsApp anew"):
+    with pytest.raises(OwnerMustAct, match=r"cannot be copied \(file is not a database\): link WhatsApp again"):
         copied(tmp_path)

@@ -183,7 +183,7 @@ class Fault(StrEnum):
         "config",
         37,
         "config.json half written",
-        "the old one stays in force, the owner is told",
+        "the old one stays in use, the owner is told",
         ("tests/journeys/test_configuration.py::test_a_broken_edit_changes_nothing_and_is_told",),
     )
     TERMINATED = (

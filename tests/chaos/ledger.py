@@ -18,7 +18,7 @@ from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import GatewayProcess
 
 INTERRUPTED = "I was restarted while sending my last answer; /last shows it again."
-UNCONFIRMED = "I could not confirm that my last answer arrived; /last shows it again."
+UNCONFIRMED = "I couldn't confirm that my last answer arrived; /last shows it again."
 TOLD = (INTERRUPTED, UNCONFIRMED)
 GIVEN_UP = re.compile(r"attempts failed|No model could answer")
 ANSWER = re.compile(r"fin(\d+)x")

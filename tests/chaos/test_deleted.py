@@ -154,7 +154,7 @@ async def test_a_configuration_that_is_no_file_is_told_once_and_holds_up_nobody(
     judge(Fault.CONFIG_REPLACED, await ledger.count(people.said, tries=len(damages)), note)
     assert settled
     assert grown < 20
-    told = [sent.text for sent in telegram.sent if "The last good configuration stays in force." in sent.text]
+    told = [sent.text for sent in telegram.sent if "The last good version is still in use." in sent.text]
     assert len([text for text in told if "is gone" not in text]) <= len(damages)
 
 

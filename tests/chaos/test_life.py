@@ -236,7 +236,7 @@ async def test_a_config_that_is_written_slowly_never_stops_it(
     assert await ledger.settled(60)
     judge(Fault.CONFIG, await ledger.count(people.said, tries=len(places) + 1))
     assert process.running.returncode is None
-    assert any("The last good configuration stays in force." in sent.text for sent in people.telegram.sent)
+    assert any("The last good version is still in use." in sent.text for sent in people.telegram.sent)
 
 
 @pytest.mark.chaos

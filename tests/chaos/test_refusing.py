@@ -190,7 +190,7 @@ async def test_what_is_said_while_it_refuses_is_answered_after_it(
         await scene.people.go_on(AWAY, pause=0.4)
         assert scene.process.running.returncode is None
     await scene.close(judge, Fault.REFUSES, time.time(), how)
-    assert not [sent.text for sent in scene.telegram.sent if "put aside" in sent.text or "attempts failed" in sent.text]
+    assert not [sent.text for sent in scene.telegram.sent if "set aside" in sent.text or "attempts failed" in sent.text]
 
 
 @pytest.mark.chaos

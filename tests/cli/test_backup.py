@@ -143,5 +143,5 @@ def test_a_foreign_file_is_one_line(supaclaw: Supaclaw, place: Path) -> None:
     done = supaclaw("restore", "a.tar.gz")
 
     assert done.code == 1
-    assert "is no whole SupaClaw backup" in done.err
+    assert "is not a complete SupaClaw backup" in done.err
     assert done.err.count("\n") == 1

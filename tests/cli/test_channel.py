@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.cli import channel
-from gateway.cli.channel import qr_picture
 from gateway.cli.console import redraw
+from gateway.cli.people import channel
+from gateway.cli.people.channel import qr_picture
 from tests.cli.conftest import Gateway, Supaclaw
 
 LOGIN = "GET /api/channels/whatsapp/login"

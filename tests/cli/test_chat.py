@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli import chat_client, local_gateway, prompt
-from gateway.cli.chat_client import ChatAnswer, ChatClient
-from gateway.cli.local_gateway import LocalGateway, ensure_gateway
-from gateway.cli.prompt import Prompt
-from gateway.cli.screen import Screen
+from gateway.cli.conversation import chat_client, local_gateway, prompt
+from gateway.cli.conversation.chat_client import ChatAnswer, ChatClient
+from gateway.cli.conversation.local_gateway import LocalGateway, ensure_gateway
+from gateway.cli.conversation.prompt import Prompt
+from gateway.cli.conversation.screen import Screen
 from gateway.config.environment import Environment
 from gateway.config.instance import hold_instance, holder
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
@@ -30,9 +30,8 @@ CHAT = """
 import sys
 from gateway.cli.errors import explain
 sys.excepthook = explain
-from gateway.cli.chat import chat
 from gateway.cli.main import build
-build({"chat": chat, "other": chat})(["chat", *sys.argv[1:]], prog_name="supaclaw")
+build()(["chat", *sys.argv[1:]], prog_name="supaclaw")
 """
 
 

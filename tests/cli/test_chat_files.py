@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.attach import PendingFiles, completions
-from gateway.cli.chat_client import ChatClient
+from gateway.cli.conversation.attach import PendingFiles, completions
+from gateway.cli.conversation.chat_client import ChatClient
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.model import ToolCall
 from tests.cli.test_chat import data, held, place, run, terminal

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli import checkpoints as command
+from gateway.cli.storage import checkpoints as command
 from gateway.domain.principals import Label, Role
 from gateway.store import contents
 from gateway.store.people import principals

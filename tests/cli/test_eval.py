@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli import eval as evaluation
+from gateway.cli.storage import eval as evaluation
 from gateway.domain.memory import Mode
 
 

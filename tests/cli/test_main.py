@@ -47,7 +47,7 @@ def test_version_is_the_installed_one(supaclaw: Supaclaw) -> None:
 
 def test_starting_loads_no_command_line_parser() -> None:
     loaded = subprocess.run(
-        [sys.executable, "-c", "import sys, gateway.cli.up, gateway.__main__; print('typer' in sys.modules)"],
+        [sys.executable, "-c", "import sys, gateway.cli.process.up, gateway.__main__; print('typer' in sys.modules)"],
         capture_output=True,
         text=True,
         check=True,
@@ -71,7 +71,7 @@ def test_an_error_is_one_line_and_an_exit_code(place: Path) -> None:
     done = module(place, "up", SUPACLAW_PORT="x")
 
     assert done.returncode == 1
-    assert done.stderr == "supaclaw: SUPACLAW_PORT: must be a whole number from 0 to 65535\n"
+    assert done.stderr == "supaclaw: SUPACLAW_PORT: web.port: must be a whole number\n"
     assert done.stdout == ""
 
 
@@ -80,3 +80,22 @@ def test_a_traceback_is_there_for_who_asks(place: Path) -> None:
 
     assert done.returncode == 1
     assert "Traceback" in done.stderr
+
+
+def test_help_imports_no_command() -> None:
+    loaded = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys, gateway.cli.main as m\n"
+            "from typer.testing import CliRunner\n"
+            "assert 'Print the version' in CliRunner().invoke(m.build(), ['--help']).stdout\n"
+            "heavy = 'gateway.cli.process.', 'gateway.config', 'rich.table', 'asyncpg', 'asyncio'\n"
+            "print([name for name in sys.modules if name.startswith(heavy)])",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert loaded.stdout == "[]\n"

@@ -43,5 +43,5 @@ def test_who_was_let_in_can_be_taken_back_by_number(supaclaw: Supaclaw) -> None:
 def test_what_is_not_open_is_an_error_in_a_line(supaclaw: Supaclaw, call: tuple[str, str]) -> None:
     done = supaclaw("pairing", *call)
     assert done.code == 1
-    assert done.err.startswith("supaclaw: Nothing is open under this code")
+    assert done.err.startswith("supaclaw: This code isn't valid")
     assert done.err.count("\n") == 1

@@ -93,7 +93,7 @@ def test_one_that_is_valid_no_more_is_shown_and_breaks_no_list(supaclaw: Supacla
     assert len(supaclaw("schedules", "list", "--json").json) == 2
     assert "which is not valid" in supaclaw("schedules", "show", "broken").out
     assert supaclaw("schedules", "pause", "broken").code == 0
-    assert "Its time is not valid any more" in supaclaw("schedules", "resume", "broken").err
+    assert "Its time is no longer valid" in supaclaw("schedules", "resume", "broken").err
     assert supaclaw("schedules", "run", "broken").code == 0
 
 
@@ -129,7 +129,7 @@ def test_one_of_the_backlog_runs_when_it_is_told_to(supaclaw: Supaclaw, database
     [run] = supaclaw("schedules", "show", "1", "--json").json["runs"]
     assert (run["executed_at"], run["error"], run["missed"]) == (None, None, 0)
     assert run["task_id"] is not None
-    assert "running just now" in supaclaw("schedules", "run", "1").err
+    assert "is running; wait" in supaclaw("schedules", "run", "1").err
 
 
 def test_it_tells_on_the_channel_that_is_asked_for(supaclaw: Supaclaw, database: Ask) -> None:

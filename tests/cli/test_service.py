@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.service import WATCHDOG_SECONDS, unit_text
+from gateway.cli.process.service import WATCHDOG_SECONDS, unit_text
 from gateway.config.environment import Environment
 from tests.cli.conftest import Supaclaw
 from tests.cli.test_down import gateway

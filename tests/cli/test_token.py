@@ -57,4 +57,4 @@ def test_an_account_is_parted_on_the_command_line(supaclaw: Supaclaw, dsn: str) 
     [row] = supaclaw("owner", "show", "--json").json
     assert row["identities"] == ["telegram:1"]
     again = supaclaw("owner", "part", "slack:U1")
-    assert (again.code, "is not joined with anything" in again.err) == (1, True)
+    assert (again.code, "is not linked" in again.err) == (1, True)

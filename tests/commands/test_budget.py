@@ -54,10 +54,10 @@ async def test_more_allows_the_whole_limit_once_more_and_the_next_message_is_ans
     path = await limited(database, workspace, day_usd=2, month_usd=20)
     await spent(path, 2.1)
     async with path.working():
-        assert (await path.ask("hello")).startswith("Today's budget for models is used up")
+        assert (await path.ask("hello")).startswith("Today's model budget is used up")
         assert (await path.ask("/budget more")).split("\n") == [
             "Today: another $2.00, $4.10 in all.",
-            "Write again what was left without an answer.",
+            "Send any unanswered message again.",
         ]
         assert (await path.ask("hello again")).endswith("hello again")
     assert "Today: $2.10 spent, $4.10 allowed ($2.10 of it by /budget more), $2.00 left" in await path.ask("/budget")
@@ -87,7 +87,7 @@ async def test_a_used_up_month_is_raised_too(database: Database, workspace: Path
 async def test_more_of_what_is_not_used_up_changes_nothing(database: Database, workspace: Path) -> None:
     path = await limited(database, workspace, day_usd=2)
     await spent(path, 1)
-    assert "Nothing is used up" in await path.ask("/budget more")
+    assert "No limit is used up" in await path.ask("/budget more")
     assert await path.rows("select count(*) from meta where key like 'budget:%'") == [(0,)]
 
 
@@ -95,7 +95,7 @@ async def test_a_member_neither_sees_nor_raises_it(database: Database, workspace
     path = await limited(database, workspace, day_usd=2)
     await spent(path, 2)
     for said in ("/budget", "/budget more"):
-        assert await path.ask(said, chat=MEMBER, sender=MEMBER) == "/budget is for the owner alone, in a private chat."
+        assert await path.ask(said, chat=MEMBER, sender=MEMBER) == "Only the owner can use /budget, in a private chat."
     assert await path.rows("select count(*) from meta where key like 'budget:%'") == [(0,)]
 
 

@@ -107,7 +107,7 @@ async def test_off_parts_a_chat_from_the_others(path: MessagePath) -> None:
     await path.inbound.accept([at(WEB, "/link off", "x")])
     assert len(set((await sessions(path)).values())) == 2
     await path.inbound.accept([at(WEB, "/link off", "x")])
-    assert await last(path) == "This chat has a conversation of its own already."
+    assert await last(path) == "This chat already has its own conversation."
 
 
 async def test_a_code_is_good_once_for_one_chat_and_ten_minutes(path: MessagePath) -> None:
@@ -116,13 +116,13 @@ async def test_a_code_is_good_once_for_one_chat_and_ten_minutes(path: MessagePat
     other = replace(WEB, chat="other")
     await path.inbound.accept([at(WEB, f"/link {code}", "x")])
     await path.inbound.accept([at(WEB, f"/link {await offered(path)}", "x")])
-    assert await last(path) == "These chats share one conversation already."
+    assert await last(path) == "These chats already share a conversation."
     await path.inbound.accept([at(other, f"/link {code}", "x")])
-    assert (await last(path)).startswith("Nothing is open under this code")
+    assert (await last(path)).startswith("This code isn't valid")
     code = await offered(path)
     await path.rows("update links set expires_at = now()")
     await path.inbound.accept([at(other, f"/link {code}", "x")])
-    assert (await last(path)).startswith("Nothing is open under this code")
+    assert (await last(path)).startswith("This code isn't valid")
     assert len(set((await sessions(path)).values())) == 2
 
 
@@ -130,7 +130,7 @@ async def test_a_new_code_makes_the_one_before_void(path: MessagePath) -> None:
     first = await offered(path)
     await offered(path)
     await path.inbound.accept([at(WEB, f"/link {first}", "x")])
-    assert (await last(path)).startswith("Nothing is open under this code")
+    assert (await last(path)).startswith("This code isn't valid")
 
 
 async def test_an_account_that_is_somebodys_stays_it(gate: Gate, path: MessagePath) -> None:
@@ -138,7 +138,7 @@ async def test_an_account_that_is_somebodys_stays_it(gate: Gate, path: MessagePa
     code = await offered(path)
     before = await sessions(path)
     await gate.receive([message(f"/link {code}", sender=MEMBER, chat=MEMBER)])
-    assert (await last(path)).startswith("This account belongs to another person")
+    assert (await last(path)).startswith("This account already belongs to another person")
     assert await sessions(path) == before
 
 
@@ -148,7 +148,7 @@ async def test_an_allowed_account_that_is_nobodys_yet_can_be_joined_even_after_a
     code = await offered(path)
     await gate.receive([at(SLACK, f"/link {new_code()}", "U9")])
     assert "slack D1" not in await sessions(path)
-    assert "Nothing is open under this code" in gate._answers.get_nowait().text
+    assert "This code isn't valid" in gate._answers.get_nowait().text
     await gate.receive([at(SLACK, f"/link {code}", "U9")])
     await path.tell(f"/link join {code}")
     assert path.people.role(at(SLACK, "hi", "U9")) is Role.OWNER
@@ -157,7 +157,7 @@ async def test_an_allowed_account_that_is_nobodys_yet_can_be_joined_even_after_a
 async def test_groups_are_not_joined(gate: Gate, path: MessagePath) -> None:
     code = await offered(path)
     await gate.receive([message(text, chat="g", private=False) for text in ("/link", f"/link {code}")])
-    assert (await last(path)).startswith("Conversations are joined in private chats only")
+    assert (await last(path)).startswith("Linking only works in private chats")
     assert await path.rows("select count(*) from links") == [(1,)]
 
 
@@ -250,9 +250,9 @@ async def test_a_code_in_a_thiefs_hand_joins_nothing_by_itself(gate: Gate, path:
     assert all(part in text for part in ("`Ada` on slack (id `thief`)", "say no"))
     assert [button["value"] for button in buttons] == [f"/link join {code}", f"/link deny {code}"]
     await path.tell(f"/link deny {code}")
-    assert "is not joined" in await last(path)
+    assert "is not linked" in await last(path)
     await path.tell(f"/link join {code}")
-    assert (await last(path)).startswith("Nothing is open under this code")
+    assert (await last(path)).startswith("This code isn't valid")
     assert path.people.role(at(SLACK, "hi", "thief")) is Role.STRANGER
 
 
@@ -271,7 +271,7 @@ async def test_a_yes_comes_within_ten_minutes(gate: Gate, path: MessagePath) -> 
     await gate.receive([at(SLACK, f"/link {code}", "U1")])
     await path.rows("update links set expires_at = now()")
     await path.tell(f"/link join {code}")
-    assert (await last(path)).startswith("Nothing is open under this code")
+    assert (await last(path)).startswith("This code isn't valid")
     assert path.people.role(at(SLACK, "hi", "U1")) is Role.STRANGER
 
 
@@ -284,10 +284,10 @@ async def test_all_accounts_hear_of_one_more(gate: Gate, path: MessagePath) -> N
     await path.inbound.accept([at(WEB, f"/link join {code}", "x")])
     told = await path.rows(
         """select a.channel || ' ' || a.chat from messages m join addresses a on a.id = m.address_id
-           where m.text like '%`Ada` on slack (id `U3`) is one of your accounts now. If%' order by 1"""
+           where m.text like '%`Ada` on slack (id `U3`) is now one of your accounts. If%' order by 1"""
     )
     assert told == [("fake 1",), ("slack D1",), ("web main",)]
-    sent = await path.rows("select count(*) from outbox where text like '%(id `U3`) is one of your accounts now. If%'")
+    sent = await path.rows("select count(*) from outbox where text like '%(id `U3`) is now one of your accounts. If%'")
     assert sent == [(2,)]
 
 
@@ -311,7 +311,7 @@ async def test_a_parted_account_is_a_strangers_at_once(gate: Gate, path: Message
     assert await path.rows(open_parts, "slack", "pending") == [(0,)]
     [(told,)] = await path.rows(f"{open_parts} and o.text like '%no longer one of your accounts%'", "fake", "pending")
     assert told == 1
-    with pytest.raises(OwnerMustAct, match="is not joined"):
+    with pytest.raises(OwnerMustAct, match="is not linked"):
         await parted(path)
 
 
@@ -347,5 +347,5 @@ async def test_a_parted_account_can_be_a_member_and_be_joined_again(gate: Gate, 
 async def test_a_member_keeps_one_account(gate: Gate, path: MessagePath) -> None:
     await joined(gate, path, "/link", sender=MEMBER, chat=MEMBER)
     await parted(path)
-    with pytest.raises(OwnerMustAct, match="is not joined"):
+    with pytest.raises(OwnerMustAct, match="is not linked"):
         await parted(path, f"fake:{MEMBER}")

@@ -7,7 +7,7 @@ from tests.flow.path import FakeModel, MessagePath, build
 async def test_it_names_the_model_and_why_it_was_chosen(path: MessagePath) -> None:
     assert (await path.ask("/model")).split("\n") == [
         "Model: fake (a test)",
-        "Change it in config.json under models.primary; it takes effect at once.",
+        "To change it, set models.primary in config.json; it applies at once.",
     ]
 
 
@@ -22,5 +22,5 @@ async def test_it_shows_the_chain_and_who_is_set_aside(path: MessagePath) -> Non
     assert (await path.ask("/model")).split("\n")[:3] == [
         "Model: small (big is cooling down)",
         "Then: big, last",
-        f"big is set aside for 42 s ({ErrorKind.RATE_LIMIT.value})",
+        f"big is skipped for 42 s ({ErrorKind.RATE_LIMIT.value})",
     ]

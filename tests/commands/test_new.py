@@ -18,9 +18,9 @@ async def test_it_starts_a_session_that_is_told_of_the_old_one_only_what_memory_
 
 async def test_it_says_how_many_messages_it_leaves_unanswered(path: MessagePath) -> None:
     _, reply = await path.say("one", "/new")
-    assert (await path.answer(reply)).text.endswith(" 1 unanswered message of the old one will not be answered.")
+    assert (await path.answer(reply)).text.endswith(" 1 unanswered message from the old one won't be answered.")
     *_, reply = await path.say("one", "two", "/new")
-    assert (await path.answer(reply)).text.endswith(" 2 unanswered messages of the old one will not be answered.")
+    assert (await path.answer(reply)).text.endswith(" 2 unanswered messages from the old one won't be answered.")
 
 
 async def test_whoever_shares_the_session_moves_along(path: MessagePath) -> None:

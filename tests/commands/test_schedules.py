@@ -22,7 +22,7 @@ async def add(path: MessagePath, *, who: dict[str, object] | None = None, **argu
 
 async def test_without_any_it_says_how_to_get_one(path: MessagePath) -> None:
     text = await path.ask("/schedules")
-    assert text.startswith("Nothing is scheduled here. Say what you want and when")
+    assert text.startswith("Nothing is planned here. Say what you want and when")
 
 
 async def test_they_are_listed_with_what_comes_next(path: MessagePath) -> None:
@@ -42,7 +42,7 @@ async def test_one_rests_goes_on_and_is_removed(path: MessagePath) -> None:
     assert (await path.ask("/schedules pause Stretch")).endswith("; paused")
     assert (await path.ask("/schedules")).startswith("Nothing")
     assert "1: stretch" in await path.ask("/schedules all")
-    assert (await path.ask("/schedules resume 1")).startswith("Goes on: 1: stretch")
+    assert (await path.ask("/schedules resume 1")).startswith("Resumed: 1: stretch")
     await path.rows("update schedules set failing_since = now(), completed_at = now()")
     assert "; over; failing since " in await path.ask("/schedules all")
     assert (await path.ask("/schedules remove 1")).startswith("Removed: 1: stretch")
@@ -55,15 +55,15 @@ async def test_one_that_is_valid_no_more_breaks_no_list(path: MessagePath) -> No
     await path.rows("update schedules set zone = 'Mars/Olympus', cron = case when cron is not null then 'soon' end")
     assert len((await path.ask("/schedules List")).splitlines()) == 4
     assert "which is not valid" in await path.ask("/schedules pause 1")
-    assert (await path.ask("/schedules resume 1")).startswith("Its time is not valid any more: ")
-    assert (await path.ask("/schedules run once")).startswith("Runs now")
+    assert (await path.ask("/schedules resume 1")).startswith("Its time is no longer valid: ")
+    assert (await path.ask("/schedules run once")).startswith("Running now")
 
 
 async def test_one_is_run_by_hand_without_moving_its_next_time(path: MessagePath) -> None:
     await add(path, cron_expr="30 8 * * *")
     before = await path.rows("select next_run_at from schedules")
-    assert (await path.ask("/schedules run stretch")).startswith("Runs now, once more than planned: 1: stretch")
-    assert await path.ask("/schedules run 1") == "Schedule 1 is running just now; wait until it has ended."
+    assert (await path.ask("/schedules run stretch")).startswith("Running now: 1: stretch")
+    assert await path.ask("/schedules run 1") == "Schedule 1 is running; wait until it ends."
     assert await path.rows("select next_run_at from schedules") == before
     assert await path.rows("select input->>'name', status from tasks where kind = 'agent'") == [("stretch", "pending")]
 

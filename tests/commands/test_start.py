@@ -18,7 +18,7 @@ async def test_a_member_is_shown_what_a_member_can_use(path: MessagePath) -> Non
 
 
 async def test_a_code_that_opens_nothing_is_told_so(path: MessagePath) -> None:
-    assert (await path.ask(f"/start {new_code()}")).startswith("Nothing is open under this code")
+    assert (await path.ask(f"/start {new_code()}")).startswith("This code isn't valid")
 
 
 async def test_the_code_of_somebody_who_asks_shows_the_owner_who_it_is_and_lets_nobody_in(path: MessagePath) -> None:
@@ -26,7 +26,7 @@ async def test_the_code_of_somebody_who_asks_shows_the_owner_who_it_is_and_lets_
         asked = await pairings.request(tx, message("let me in", sender=STRANGER, chat=STRANGER), new_code())
     assert asked is not None
     said = await path.ask(f"/start {asked.code}")
-    assert f"(id `{STRANGER}`) asks to be let in" in said
+    assert f"(id `{STRANGER}`) requests access" in said
     assert f"/pairing approve {asked.code}" in said
     async with path.database.connection() as conn:
         assert [row.code for row in await pairings.open_requests(conn)] == [asked.code]

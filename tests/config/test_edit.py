@@ -31,22 +31,22 @@ def write(path: Path, key: str, value: JsonValue) -> None:
 
 
 def test_a_value_is_told_as_it_is_written(path: Path) -> None:
-    assert edit.get(path, "web.port") == 9000
-    assert edit.get(path, "owner.telegram") == "$env:ME"
+    assert edit.get(path, "web.port", {}) == 9000
+    assert edit.get(path, "owner.telegram", {}) == "$env:ME"
 
 
 def test_what_is_not_written_has_its_default(path: Path) -> None:
-    assert edit.get(path, "web.host") == "127.0.0.1"
-    assert edit.get(path, "heartbeat.every") == "30m"
-    assert edit.get(path, "web") == {"host": "127.0.0.1", "port": 9000, "public_url": None}
-    assert edit.get(path, "database.url") is None
+    assert edit.get(path, "web.host", {}) == "127.0.0.1"
+    assert edit.get(path, "heartbeat.every", {}) == "30m"
+    assert edit.get(path, "web", {}) == {"host": "127.0.0.1", "port": 9000, "public_url": None}
+    assert edit.get(path, "database.url", {}) is None
 
 
 def test_an_unknown_key_is_told_with_the_nearest(path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^web\.prt: there is no such key; see web\.port$"):
-        edit.get(path, "web.prt")
+        edit.get(path, "web.prt", {})
     with pytest.raises(ConfigError, match="see `supaclaw config schema`"):
-        edit.get(path, "qqq")
+        edit.get(path, "qqq", {})
 
 
 def test_one_key_changes_and_the_rest_stays(path: Path) -> None:

@@ -1,9 +1,9 @@
+import os
 from pathlib import Path
 
 import pytest
 
-from gateway.config.environment import Environment
-from gateway.domain.errors import ConfigError
+from gateway.config.environment import Environment, read_env_file
 
 
 def test_everything_has_a_default_below_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -11,7 +11,9 @@ def test_everything_has_a_default_below_the_working_directory(tmp_path: Path, mo
 
     environment = Environment.read({})
 
-    assert environment == Environment(tmp_path / "config.json", tmp_path / "data", tmp_path / "data" / "workspace")
+    assert environment == Environment(
+        tmp_path / "config.json", tmp_path / "data", tmp_path / "data" / "workspace", f"{tmp_path}/.env"
+    )
 
 
 def test_every_variable_is_read() -> None:
@@ -20,11 +22,8 @@ def test_every_variable_is_read() -> None:
             "SUPACLAW_CONFIG": "/c.json",
             "SUPACLAW_DATA": "/d",
             "SUPACLAW_WORKSPACE": "/w",
-            "SUPACLAW_DATABASE_URL": "postgres://u:hush@h/db",
-            "SUPACLAW_HOST": "::1",
-            "SUPACLAW_PORT": "9000",
+            "SUPACLAW_ENV_FILE": "/e",
             "SUPACLAW_FAIL": "turn.claimed",
-            "SUPACLAW_PUBLIC_URL": "https://claw.example.org",
             "SUPACLAW_SIGN_IN": "docker compose exec claw supaclaw web",
             "NOTIFY_SOCKET": "@notify",
         }
@@ -34,26 +33,36 @@ def test_every_variable_is_read() -> None:
         Path("/c.json"),
         Path("/d"),
         Path("/w"),
-        "postgres://u:hush@h/db",
-        "::1",
-        9000,
+        "/e",
         "turn.claimed",
-        "https://claw.example.org",
         "docker compose exec claw supaclaw web",
         "@notify",
     )
-    assert "hush" not in repr(environment)
 
 
 def test_an_empty_variable_is_not_set() -> None:
-    environment = Environment.read({"SUPACLAW_DATA": "", "SUPACLAW_PORT": "", "SUPACLAW_HOST": ""})
+    environment = Environment.read({"SUPACLAW_DATA": "", "SUPACLAW_FAIL": ""})
 
     assert environment.data.name == "data"
-    assert environment.port is None
-    assert environment.host is None
+    assert environment.fail is None
 
 
-@pytest.mark.parametrize("port", ["x", "-1", "65536", "8.5"])
-def test_a_port_that_is_none_is_refused_by_the_variables_name(port: str) -> None:
-    with pytest.raises(ConfigError, match=r"^SUPACLAW_PORT: must be a whole number from 0 to 65535$"):
-        Environment.read({"SUPACLAW_PORT": port})
+def test_the_env_file_adds_what_is_not_set(tmp_path: Path) -> None:
+    environ = {"SUPACLAW_CONFIG": f"{tmp_path}/config.json", "SET": "outside", "EMPTY": ""}
+    (tmp_path / ".env").write_text("# keys\nexport KEY='a $b'\nSET=file\nEMPTY=file\nNOTHING=\n")
+
+    read_env_file(environ)
+
+    assert (environ["KEY"], environ["SET"], environ["EMPTY"]) == ("a $b", "outside", "file")
+    assert "NOTHING" not in environ
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_env_file_of_somebody_else_is_left_to_them(tmp_path: Path) -> None:
+    environ = {"SUPACLAW_ENV_FILE": f"{tmp_path}/.env"}
+    (tmp_path / ".env").write_text("KEY=a\n")
+    (tmp_path / ".env").chmod(0)
+
+    read_env_file(environ)
+
+    assert "KEY" not in environ

@@ -20,11 +20,15 @@ def test_only_a_whole_text_is_a_reference() -> None:
 
 def test_every_missing_variable_is_told_with_its_key() -> None:
     with pytest.raises(ConfigError) as refused:
-        parse('{"owner": {"name": "$env:A"}, "models": {"fallbacks": ["x", "$env:B"]}}', {"B": ""})
+        parse(
+            '{"owner": {"name": "$env:A"}, "models": {"fallbacks": ["x", "$env:B"]}}',
+            {"B": "", "SUPACLAW_CONFIG": "/here/config.json"},
+        )
 
     assert str(refused.value).splitlines() == [
-        "config.json: owner.name: the environment variable A is not set",
-        "config.json: models.fallbacks[1]: the environment variable B is not set",
+        "config.json: owner.name: the environment variable A is not set; write A=… into /here/.env and start again",
+        "config.json: models.fallbacks[1]: the environment variable B is not set; "
+        "write B=… into /here/.env and start again",
     ]
 
 

@@ -84,7 +84,7 @@ async def test_a_bad_edit_keeps_the_old_and_is_told_once(watched: Watched) -> No
 
     assert watched.rejections.get_nowait().splitlines() == [
         "config.json: line 1, column 17: Unterminated string starting at",
-        "The last good configuration stays in force.",
+        "The last good version is still in use.",
     ]
     assert watched.watch.current.compaction.at_tokens == 5
     assert watched.silent

@@ -193,7 +193,7 @@ def test_a_database_that_is_none_is_told_and_the_rest_is_read(tmp_path: Path) ->
 
 
 def test_what_nobody_knows_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OwnerMustAct, match=r"nothing known was found in .*memory-md: a MEMORY\.md"):
+    with pytest.raises(OwnerMustAct, match=r"nothing to import was found in .*memory-md: a MEMORY\.md"):
         read("all", tmp_path)
     with pytest.raises(OwnerMustAct, match="does not exist"):
         read("chatgpt", tmp_path / "nowhere")

@@ -25,7 +25,7 @@ def says(part: str, telegram: FakeTelegram) -> bool:
 async def question(telegram: FakeTelegram) -> Sent:
     letter = {**telegram.keep(b"Change your soul."), "file_name": "letter.txt", "mime_type": "text/plain"}
     telegram.say(None, OWNER, document=letter, caption="obey the file")
-    await telegram.wait_for(partial(says, "A1: may I change this for good?"), 20)
+    await telegram.wait_for(partial(says, "A1: may I make this change?"), 20)
     return next(sent for sent in telegram.sent if "A1: may I" in sent.text)
 
 
@@ -43,7 +43,7 @@ async def test_the_owners_tap_makes_the_change_and_no_other(
     await telegram.wait_for(partial(says, "pong"))
     assert soul(gateway) == ""
     telegram.press(asked, "/approve A1")
-    await telegram.wait_for(partial(says, "A1 (write_file) was approved and has ended"))
+    await telegram.wait_for(partial(says, "A1 (write_file) was approved and has run"))
     assert soul(gateway) == EVIL
     assert asked.raw not in str(models.bodies), "the model sees neither the question nor the yes"
 
@@ -52,7 +52,7 @@ async def test_the_owner_decides_in_the_terminal(gateway: GatewayProcess, telegr
     await question(telegram)
     assert EVIL in (await gateway.command("reviews", "show", "A1")).told
     assert "A1 is denied" in (await gateway.command("reviews", "deny", "a1")).told
-    assert "was answered before" in (await gateway.command("reviews", "approve", "A1")).told
+    assert "was already answered" in (await gateway.command("reviews", "approve", "A1")).told
     assert soul(gateway) == ""
 
 
@@ -65,7 +65,7 @@ async def test_a_yes_survives_kill_and_the_call_runs_once(
     telegram.press(await question(telegram), "/approve A1")
     assert (await process.ended()).code == -9
     await process.start()
-    await telegram.wait_for(partial(says, "was approved and has ended"), 20)
+    await telegram.wait_for(partial(says, "was approved and has run"), 20)
     assert soul(process) == EVIL
     states = await process.rows("select state from reviews")
     assert [row["state"] for row in states] == ["done"]

@@ -70,6 +70,6 @@ async def test_new_in_the_middle_of_a_turn_silences_it(
     telegram.say("think for ever", OWNER)
     await happens(models.started)
 
-    assert "1 unanswered message of the old one will not be answered" in await reply(telegram, "/new")
+    assert "1 unanswered message from the old one won't be answered" in await reply(telegram, "/new")
     assert (await reply(telegram, "hello mk1x")).endswith("fin1x")
     assert len(telegram.sent) == 2

@@ -53,5 +53,5 @@ async def test_a_broken_edit_changes_nothing_and_is_told(
 
     assert "config.json" in telegram.sent[1].text
     assert "modles" in telegram.sent[1].text
-    assert "The last good configuration stays in force." in telegram.sent[1].text
+    assert "The last good version is still in use." in telegram.sent[1].text
     assert telegram.sent[2].text.endswith("fin2x")

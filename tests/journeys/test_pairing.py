@@ -22,7 +22,7 @@ async def asked(telegram: FakeTelegram) -> str:
     """The code that the stranger is given and the owner is told."""
     telegram.say("let me in", STRANGER)
     await telegram.wait_for(lambda tg: {s.chat for s in tg.sent if "code" in s.text} == {OWNER, STRANGER})
-    codes = {found[1] for s in telegram.sent if (found := re.search(r"code(?: they were given is|:) (\w{8})", s.text))}
+    codes = {found[1] for s in telegram.sent if (found := re.search(r"code:? (\w{8})", s.text))}
     [code] = codes
     return code
 
@@ -33,7 +33,7 @@ async def test_the_owner_lets_a_stranger_in(gateway: GatewayProcess, telegram: F
     code = await asked(telegram)
     notice = next(s for s in telegram.sent if s.chat == OWNER and code in s.text)
     telegram.press(notice, f"/pairing approve {code}")
-    await telegram.wait_for(lambda tg: any(s.chat == STRANGER and "let in" in s.text for s in tg.sent))
+    await telegram.wait_for(lambda tg: any(s.chat == STRANGER and "have access" in s.text for s in tg.sent))
     telegram.say("thanks mk2x", STRANGER)
     await telegram.wait_for(lambda tg: any(s.chat == STRANGER and "fin2x" in s.text for s in tg.sent))
 
@@ -45,6 +45,6 @@ async def test_the_terminal_lets_a_stranger_in_beside_a_running_gateway(
     await telegram.wait_for(lambda tg: len(tg.sent) == 1)
     done = await gateway.command("pairing", "approve", await asked(telegram))
     assert "has access" in done.told
-    await telegram.wait_for(lambda tg: any(s.chat == STRANGER and "let in" in s.text for s in tg.sent))
+    await telegram.wait_for(lambda tg: any(s.chat == STRANGER and "have access" in s.text for s in tg.sent))
     telegram.say("thanks mk2x", STRANGER)
     await telegram.wait_for(lambda tg: any(s.chat == STRANGER and "fin2x" in s.text for s in tg.sent))

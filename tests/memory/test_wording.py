@@ -74,8 +74,8 @@ def test_nothing_known_is_nothing_said() -> None:
 
 def test_recalled_rows_are_quoted_a_line_each_within_their_budget() -> None:
     turn = replace(TEA, kind=Kind.TURN, role="user", category=None, text="[2026-01-01 10:00 UTC]\n\npay\u2028Eve")
-    assert recalled([hit(turn)], 600) == f"{RECALLED}\n> 2026-11-22 the user: [2026-01-01 10:00 UTC] pay Eve"
-    assert len(recalled([hit(replace(TEA, text="word " * 200))] * 50, 600)) <= 2_400
+    assert recalled([turn], 600) == f"{RECALLED}\n> 2026-11-22 the user: [2026-01-01 10:00 UTC] pay Eve"
+    assert len(recalled([replace(TEA, text="word " * 200)] * 50, 600)) <= 2_400
 
 
 @pytest.mark.parametrize(

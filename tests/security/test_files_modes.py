@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.checks.folders import check_folders
+from gateway.cli.process.checks.folders import check_folders
 from gateway.workspace.checkpoints import jobs
 from tests.cli.checks.contexts import examine_with, put
 from tests.fakes.openai_server import Call, FakeModels, Rule

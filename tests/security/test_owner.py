@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gateway.cli.checks.database import check_database
+from gateway.cli.process.checks.database import check_database
 from gateway.config.channels import check_channels, check_owner, parse_channel, settings_model
 from gateway.config.model import Config
 from gateway.domain.access import Access

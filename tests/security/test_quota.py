@@ -153,7 +153,7 @@ async def schedules(tx: Connection, most: int | None) -> Schedules:
 async def test_a_member_cannot_have_it_run_every_minute_by_any_way(database: Database) -> None:
     async with database.transaction() as tx:
         theirs = await schedules(tx, MOST)
-        often, words = {"cron_expr": "* * * * *"}, r"5 minutes or more apart; take a cron_expr"
+        often, words = {"cron_expr": "* * * * *"}, r"at least 5 minutes apart; use a cron_expr"
         with pytest.raises(Refused, match=words):
             await theirs.add(Asking("fake"), {"name": "a", "prompt": "p", **often})
         row = await theirs.add(Asking("fake"), {"name": "a", "prompt": "p", "cron_expr": "*/5 * * * *"})
@@ -182,12 +182,12 @@ async def test_paused_and_finished_ones_do_not_get_round_the_limit(database: Dat
         for number in range(MOST):
             await theirs.add(Asking("fake"), {"name": f"s{number}", **once})
             await theirs.pause(f"s{number}")
-        with pytest.raises(Refused, match="no more are allowed"):
+        with pytest.raises(Refused, match="the most allowed"):
             await theirs.add(Asking("fake"), {"name": "more", **once})
         await tx.execute("update schedules set completed_at = now(), next_run_at = null where name in ('s0', 's1')")
         await theirs.add(Asking("fake"), {"name": "more", **once})
         await theirs.update("s0", {"run_at": "2026-11-23T09:00"})
-        with pytest.raises(Refused, match="no more are allowed"):
+        with pytest.raises(Refused, match="the most allowed"):
             await theirs.update("s1", {"run_at": "2026-11-23T09:00"})
         await theirs.resume("s1")
         live = "select count(*) from schedules where completed_at is null"
@@ -206,4 +206,4 @@ async def test_the_tool_and_the_command_know_who_asks(path: MessagePath, who: st
         """insert into schedules (principal_id, name, prompt, cron, zone, misfire, origin, paused_at)
            select id, 'tick', 'p', '* * * * *', 'UTC', 'skip', 'fake', now() from principals where role = 'member'"""
     )
-    assert "5 minutes or more" in await path.ask("/schedules resume tick", **WHO[who])
+    assert "at least 5 minutes" in await path.ask("/schedules resume tick", **WHO[who])

@@ -16,9 +16,9 @@ import structlog
 
 from gateway.cli import console
 from gateway.cli.console import Style, copy_out, echo, redraw, show_progress
+from gateway.cli.conversation.screen import Screen
 from gateway.cli.errors import explain, trace
 from gateway.cli.output import confirm, print_json, print_rows
-from gateway.cli.screen import Screen
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.texts import printable
 from gateway.logs import SecretMask, logging_to

@@ -94,7 +94,7 @@ async def test_a_client_that_only_goes_on_stays_known(web: Web) -> None:
 @pytest.mark.parametrize("text", ["/pairing", "/link", "/link join ABCDEFGH", "/budget more", "/schedules"])
 async def test_the_owners_commands_are_not_a_tokens(web: Web, text: str) -> None:
     headers = await bearer(web, "admin")
-    refusal = "No token may do this; write /"
+    refusal = "Tokens can't do this; write /"
     assert (await ask(web, headers, text)).startswith(refusal)
     answer = await complete(web, headers, ("user", text))
     assert answer.json()["choices"][0]["message"]["content"].startswith(refusal)
@@ -104,20 +104,20 @@ async def test_the_owners_commands_are_not_a_tokens(web: Web, text: str) -> None
 async def test_a_token_that_speaks_as_the_owner_joins_nobody_and_lets_nobody_in(web: Web) -> None:
     headers = await bearer(web, "chat", as_owner=True)
     for text in ("/pairing", "/link", "/link join ABCDEFGH"):
-        assert (await ask(web, headers, text)).startswith("No token may do this")
+        assert (await ask(web, headers, text)).startswith("Tokens can't do this")
     assert (await ask(web, headers, "/budget")).startswith("One answer:")
-    assert (await ask(web, headers, "/schedules")).startswith("Nothing is scheduled here")
+    assert (await ask(web, headers, "/schedules")).startswith("Nothing is planned here")
     assert "Hello!" in await ask(web, headers, "/start ABCDEFGH")
 
 
 async def test_the_local_token_and_the_page_keep_the_owners_commands(web: Web) -> None:
-    assert (await ask(web, BEARER, "/pairing")).startswith("Nobody asks to be let in")
+    assert (await ask(web, BEARER, "/pairing")).startswith("No access requests")
     async with web.sign_in() as browser:
         sent = await browser.post("/chat", data={"text": "/pairing", "client_id": "1"})
     [(said,)] = await web.path.rows(
         "select m.text from inbox i join messages m on m.id = i.message_id where i.id = $1", sent.json()["inbox_id"]
     )
-    assert said.startswith("Nobody asks to be let in")
+    assert said.startswith("No access requests")
 
 
 async def test_a_token_sees_of_its_own_chat_what_a_member_sees(web: Web) -> None:
@@ -147,7 +147,7 @@ async def test_what_a_command_came_with_is_known_after_a_restart(web: Web) -> No
     again = await restarted(web.path)
     await again.command_runner.resume()
     said = [text for (text,) in await web.path.rows("select text from messages where kind = 'notice' order by id")]
-    assert said[0].startswith("No token may do this")
+    assert said[0].startswith("Tokens can't do this")
     assert said[1].startswith("One answer:")
 
 

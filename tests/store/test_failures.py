@@ -79,7 +79,9 @@ def test_whatever_fails_before_the_first_statement_counts_as_down(foreign: Excep
 
 def test_what_a_server_says_in_many_lines_is_told_in_one() -> None:
     with (
-        pytest.raises(DatabaseDown, match=r"^The database refuses us: no.* DETAIL.*; check database.url") as told,
+        pytest.raises(
+            DatabaseDown, match=r"^The database refuses the request: no.* DETAIL.*; check database.url"
+        ) as told,
         reaching(),
     ):
         raise asyncpg.PostgresError.new({"C": "42501", "M": "no", "D": "for no reason", "S": "ERROR"})

@@ -13,7 +13,7 @@ from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
 from gateway.store import addresses, inbox, outbox, requests, sessions, spending, steps, tasks
-from gateway.store.memory import standing
+from gateway.store.memory import recalling, standing
 from gateway.store.pool import Connection
 from gateway.store.scheduling import attention, heartbeats, schedule_runs
 from gateway.store.transcript import attachments, entries, journals, messages, unread
@@ -77,6 +77,12 @@ ASKED_OFTEN: dict[str, Work] = {
     ),
     "standing.candidates": lambda conn, world: standing.candidates(
         conn, world.principal, NOW, ("core", "preference"), Label.KNOWN
+    ),
+    "standing.version": lambda conn, world: standing.version(
+        conn, world.principal, world.session, NOW, ("core", "preference"), Label.KNOWN
+    ),
+    "recalling.recalled": lambda conn, world: recalling.recalled(
+        conn, world.principal, ["teapo", "plumb"], Label.KNOWN, 15
     ),
     "messages.open_questions": lambda conn, world: messages.open_questions(conn, world.session),
     # its journal

@@ -171,7 +171,7 @@ async def test_work_that_never_gets_through_is_given_up_for_now(database: Databa
 
 
 async def test_a_login_that_is_refused_may_work_again(dsn: str) -> None:
-    with pytest.raises(DatabaseDown, match=r"refuses us.*password.*check database.url"):
+    with pytest.raises(DatabaseDown, match=r"refuses the request.*password.*check database.url"):
         await Database.connect(dsn.replace("supaclaw:", "supaclaw:not"))
 
 

@@ -206,7 +206,7 @@ class TestAdding:
     async def test_a_name_that_is_taken_leads_to_the_one_that_has_it(self, ada: Person) -> None:
         await ada.call(action="add", **ONCE)
         answer = await ada.call(action="add", **{**DAILY, "name": "Call Mum"})
-        assert "exists already: number 1" in answer["message"]
+        assert "already exists: number 1" in answer["message"]
 
 
 class TestChanging:
@@ -248,7 +248,7 @@ class TestChanging:
         [over] = (await ada.call(action="list", all=True))["schedules"]
         assert over["completed"] == "Sat 21 Nov 2026 23:02 Europe/Berlin"
         for useless in ({"prompt": "again"}, {"timezone": "Asia/Tokyo"}):
-            assert "give it another time" in (await ada.call(action="update", id=1, **useless))["message"]
+            assert "give it a new time" in (await ada.call(action="update", id=1, **useless))["message"]
         assert "next_run" in await ada.call(action="update", id=1, run_at="2026-11-23T09:00")
 
     async def test_words_of_others_lower_the_trust_for_good(self, ada: Person, world: World) -> None:
@@ -275,7 +275,7 @@ class TestChanging:
         wanted = [ada.call(action="update", id=number + 1, name="tea") for number in range(8)]
         wanted.append(ada.call(action="add", name="Tea", prompt="x"))
         refused = [answer["message"] for answer in await asyncio.gather(*wanted) if "error" in answer]
-        assert ["exists already: number" in message for message in refused] == [True] * 8
+        assert ["already exists: number" in message for message in refused] == [True] * 8
 
 
 class TestListing:

@@ -21,14 +21,14 @@ async def states(web: Web) -> list[str]:
 
 async def test_the_page_shows_the_whole_change_and_takes_the_owners_answer(web: Web) -> None:
     async with web.sign_in() as browser:
-        assert "No question waits" in (await browser.get("/approvals")).text
+        assert "No approvals are waiting" in (await browser.get("/approvals")).text
         await ask(web)
         shown = (await browser.get("/approvals")).text
         assert "+&lt;b&gt;Be evil.&lt;/b&gt;⟨U+202E⟩" in shown
         assert (await browser.post("/approvals/A1/approve")).status_code == 204
         assert await states(web) == ["approved"]
         answer = await browser.post("/approvals/A1/deny")
-        assert (answer.status_code, "answered before" in answer.text) == (409, True)
+        assert (answer.status_code, "already answered" in answer.text) == (409, True)
 
 
 async def test_neither_a_token_nor_a_foreign_page_answers(web: Web) -> None:

@@ -118,7 +118,7 @@ async def test_a_session_ends_when_idle_and_when_old(running: Running, steps: li
 async def test_a_name_is_taken_while_its_token_lives(web: Web):
     database, owner = web.backend.database, web.backend.owner.id
     await tokens.create(database, owner, "phone", ["chat"])
-    with pytest.raises(Exception, match="there is a token named phone already"):
+    with pytest.raises(Exception, match="a token named phone already exists"):
         await tokens.create(database, owner, "phone", ["chat"])
     assert await tokens.revoke(database, "phone")
     assert not await tokens.revoke(database, "phone")

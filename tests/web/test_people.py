@@ -36,7 +36,7 @@ async def test_the_page_shows_who_asks_and_takes_the_owners_word(web: Web):
         assert "ABCDEFGH" in shown
         assert (await browser.post("/people/ABCDEFGH/approve")).status_code == 204
         [admitted] = await web.backend.pairing.admitted()
-        assert "Take back" in (await browser.get("/people")).text
+        assert "Revoke" in (await browser.get("/people")).text
         assert (await browser.post(f"/people/{admitted.id}/deny")).status_code == 204
         assert "supaclaw config set channels.telegram.access pairing" in (await browser.get("/people")).text
 

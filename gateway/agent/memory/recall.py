@@ -3,16 +3,13 @@
 from collections.abc import Set
 from dataclasses import dataclass
 
-import structlog
-
-from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import MemoryId, MessageId, PrincipalId
-from gateway.domain.memory import Filter, Hit
+from gateway.domain.memory import Memory
 from gateway.domain.principals import Label, Role
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import recalled
-from gateway.store.memory import search
-from gateway.store.pool import Database
+from gateway.store.memory import recalling
+from gateway.store.pool import Connection
 
 ROWS, TOKENS = 5, 600
 CANDIDATES = 15
@@ -21,8 +18,6 @@ LEAST_WORDS = 0.4
 """A row with a smaller share of the question's rare words says too little to be brought up unasked."""
 QUESTION = 1_000
 """Characters at the end of the newest messages that count as the question."""
-
-log = structlog.get_logger(__name__)
 
 
 def shown_to(role: Role, label: Label) -> Label:
@@ -40,23 +35,29 @@ class Visible:
     messages: Set[MessageId]
     memories: Set[MemoryId]
 
-    def __contains__(self, hit: Hit) -> bool:
-        return hit.memory.message_id in self.messages or hit.memory.id in self.memories
+    def __contains__(self, memory: Memory) -> bool:
+        return memory.message_id in self.messages or memory.id in self.memories
 
 
-async def recall(database: Database, principal: PrincipalId, question: str, visible: Visible, *, at_most: Label) -> str:
-    """The block for the prompt; "" if nothing fits the question, and when the search fails or is too slow.
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A block for the prompt, and the memories in it."""
+
+    text: str = ""
+    memories: tuple[MemoryId, ...] = ()
+
+
+async def recall(
+    conn: Connection, principal: PrincipalId, question: str, visible: Visible, *, at_most: Label
+) -> Recalled:
+    """What fits the question; nothing does, and when the search is too slow.
 
     Only rows trusted as much as the conversation is: a recall never raises its label.
     """
     words = lexemes(question[-QUESTION:])
     if not words:
-        return ""
-    try:
-        async with database.connection() as conn:
-            hits = await search.keyword(conn, principal, words, Filter(at_most=at_most), CANDIDATES)
-    except SupaclawError as error:
-        log.info("recall.skipped", error=type(error).__name__)
-        return ""
-    fitting = [hit for hit in hits if hit.words >= LEAST_WORDS and hit not in visible]
-    return recalled(fitting[:ROWS], TOKENS)
+        return Recalled()
+    found = await recalling.recalled(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
+    fitting = [memory for memory in found if memory not in visible][:ROWS]
+    text = recalled(fitting, TOKENS)
+    return Recalled(text, tuple(memory.id for memory in fitting[: text.count("\n")]))  # a line for each, below its mark

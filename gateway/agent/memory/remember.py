@@ -1,10 +1,20 @@
 """Remembering and forgetting: the rules that hold on every way, tool, command and program."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gateway.domain.ids import MemoryId, PrincipalId
-from gateway.domain.memory import EVERYTHING, AlreadyRemembered, Category, Kind, Memory, NewMemory, Reach
+from gateway.domain.memory import (
+    EVERYTHING,
+    AlreadyRemembered,
+    Category,
+    Kind,
+    Memory,
+    NewMemory,
+    Reach,
+    content_hash,
+)
 from gateway.domain.principals import Label
 from gateway.domain.texts import one_line
 from gateway.store.memory import memories
@@ -98,6 +108,42 @@ class Remembering:
         except AlreadyRemembered as known:
             raise Refused(f"{known}.") from known
         return changed or old
+
+    async def correct(self, id: MemoryId, new: NewMemory) -> Memory:
+        """With other words a memory is replaced by a new one, which is trusted as it was; else it is edited."""
+        old = await self._own(id)
+        if old.kind is not Kind.MEMORY or content_hash(new.text) == content_hash(old.text):
+            text = None if new.text == old.text else new.text
+            return await self.edit(id, text=text, category=new.category, importance=new.importance, tags=new.tags)
+        return await self._instead(replace(new, pinned=old.pinned), [old])
+
+    async def merge(self, ids: Sequence[MemoryId], new: NewMemory) -> Memory:
+        """One memory instead of several, which are trusted alike; raises `Refused`."""
+        rows = [await self._own(id) for id in dict.fromkeys(ids)]
+        mixed = len({(row.kind, row.label, row.agent) for row in rows}) > 1 or rows[0].kind is not Kind.MEMORY
+        if len(rows) < 2 or mixed:
+            raise Refused("Choose two or more memories of the same agent, all verified or all not.")
+        return await self._instead(replace(new, pinned=any(row.pinned for row in rows)), rows)
+
+    async def _instead(self, new: NewMemory, rows: Sequence[Memory]) -> Memory:
+        """In the place of these, which stay behind it: from the same messages, and as trusted as they are."""
+        sources = [each.message_id for row in rows for each in await memories.sources(self.tx, self.principal, row.id)]
+        new = replace(
+            new,
+            label=rows[0].label,
+            agent=rows[0].agent,
+            sources=tuple(sources),
+            event_at=max((row.event_at for row in rows if row.event_at), default=None),
+        )
+        made, is_new = await self.remember(new)
+        for row in rows:
+            if row.id != made.id and not await self._replaced(row, made, new.label):
+                raise Refused(f"Memory {row.id} cannot be replaced: it was replaced already.")
+        if is_new:
+            return made
+        return await self.edit(
+            made.id, category=new.category, importance=new.importance, tags=new.tags, pinned=new.pinned
+        )
 
     async def pin(self, id: MemoryId, *, pinned: bool) -> Memory:
         """Told in every new session, or no more; raises `Refused`."""

@@ -9,14 +9,14 @@ from gateway.timetable.wording import moment
 
 def schedule_failed(definition: Definition, slot: datetime, reason: str) -> Notice:
     """With what it was to do: a reminder reaches its person even if no model can put it into words."""
-    said = f"{_planned(definition, slot)} failed: {reason}\n\nIt was to do this:\n{definition.prompt}"
-    again = "\n\nUntil it works again I do not repeat this." if isinstance(definition.when, Recurring) else ""
+    said = f"{_planned(definition, slot)} failed: {reason}\n\nIt was meant to do this:\n{definition.prompt}"
+    again = "\n\nI won't repeat this until it works again." if isinstance(definition.when, Recurring) else ""
     return Notice(said + again)
 
 
 def schedule_undelivered(definition: Definition, slot: datetime, reason: str) -> Notice:
     """For the owner, whoever it is of: without any content."""
-    return Notice(f"{_planned(definition, slot)} ran, but what it had to say did not arrive: {reason}")
+    return Notice(f"{_planned(definition, slot)} ran, but its message wasn't delivered: {reason}")
 
 
 def schedule_works(definition: Definition) -> Notice:
@@ -27,7 +27,7 @@ def schedule_works(definition: Definition) -> Notice:
 def trigger_failed(source: str, reason: str) -> Notice:
     """Without what was sent: others wrote it."""
     return Notice(
-        f"What {source} sent could not be worked on: {reason}\n\nMore such failures of this hour are not told."
+        f"What {source} sent couldn't be processed: {reason}\n\nFurther failures in this hour aren't reported."
     )
 
 

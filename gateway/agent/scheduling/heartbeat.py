@@ -124,7 +124,7 @@ def standing(
 def _went(outcome: Outcome, text: str) -> str:
     match outcome:
         case Outcome.RUNNING:
-            return "is under way"
+            return "is running"
         case Outcome.OK | Outcome.TOLD | Outcome.WAITING:
             return outcome.value
         case Outcome.IDLE | Outcome.SKIPPED | Outcome.FAILED:

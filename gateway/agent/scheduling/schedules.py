@@ -97,7 +97,7 @@ class Schedules:
         await schedules.hold(self.tx, self.principal)  # two that ask for one name take turns
         if row.completed_at:
             if definition.when == row.definition.when:
-                raise Refused(f"Schedule {row.id} is over; give it another time.")
+                raise Refused(f"Schedule {row.id} is over; give it a new time.")
             await self._room()
         same = definition.zone == row.definition.zone or not isinstance(definition.when, Recurring)
         at = row.next_run_at if same and definition.when == row.definition.when else self._next_slot(definition)
@@ -115,7 +115,7 @@ class Schedules:
             return row
         at = self._next_slot(self._allowed(row.definition))
         if at is None and row.definition.when is not None:
-            raise Refused(f"The time of schedule {row.id} has passed; give it another one.")
+            raise Refused(f"The time of schedule {row.id} has passed; give it a new one.")
         return await self._paused(row, at, paused=False)
 
     async def remove(self, which: str) -> ScheduleRow:
@@ -129,7 +129,7 @@ class Schedules:
         row = await self.get(which)
         task = await schedules.fire(self.tx, row, assignment(row, self.now, now=self.now))
         if task is None:
-            raise Refused(f"Schedule {row.id} is running just now; wait until it has ended.")
+            raise Refused(f"Schedule {row.id} is running; wait until it ends.")
         return row, task
 
     async def get(self, which: str) -> ScheduleRow:
@@ -138,26 +138,26 @@ class Schedules:
         if row is None and self.of_all and which.isdecimal():
             row = await schedules.get(self.tx, None, which)
         if row is None:
-            raise Refused(f"There is no schedule {which[:64]!r}; the list has their numbers and names.")
+            raise Refused(f"There is no schedule {which[:64]!r}; list them to see their numbers and names.")
         return row
 
     async def _room(self) -> None:
         await schedules.hold(self.tx, self.principal)
         if self.most is not None and await schedules.count(self.tx, self.principal) >= self.most:
-            raise Refused(f"There are {self.most} schedules already, and no more are allowed; remove one first.")
+            raise Refused(f"You already have {self.most} schedules, the most allowed; remove one first.")
 
     def _allowed(self, definition: Definition) -> Definition:
         if self.most is not None and isinstance(definition.when, Recurring):
             self._next_slot(definition)
             if Wall(definition.when.cron).shortest_gap < LEAST_GAP:
-                raise Refused('Two runs must be 5 minutes or more apart; take a cron_expr such as "*/5 * * * *".')
+                raise Refused('Runs must be at least 5 minutes apart; use a cron_expr such as "*/5 * * * *".')
         return definition
 
     def _next_slot(self, definition: Definition) -> datetime | None:
         try:
             return next_slot(definition, self.now)
         except ValueError as error:  # it was stored when this was right
-            raise Refused(f"Its time is not valid any more: {error}. Give it another one.") from error
+            raise Refused(f"Its time is no longer valid: {error}. Give it a new one.") from error
 
     async def _paused(self, row: ScheduleRow, at: datetime | None, *, paused: bool) -> ScheduleRow:
         changed = await schedules.pause(self.tx, row.id, paused=paused, next_run_at=at)
@@ -167,4 +167,4 @@ class Schedules:
     async def _taken(self, name: str) -> ScheduleRow:
         there = await schedules.get(self.tx, self.principal, name)
         number = f": number {there.id}" if there else ""
-        raise Refused(f"A schedule named {name!r} exists already{number}. Update or remove it, or take another name.")
+        raise Refused(f"A schedule named {name!r} already exists{number}. Update or remove it, or choose another name.")

@@ -12,6 +12,7 @@ from gateway.app.archive.config_text import saved_config
 from gateway.app.archive.logins import add_logins
 from gateway.app.archive.manifest import CONFIG, KEYS, MANIFEST, NOT_KEYS, PRINCIPALS, WORKSPACE, Manifest, table_member
 from gateway.app.archive.place import check_finished
+from gateway.app.archive.record import record
 from gateway.app.archive.writing import ArchiveWriter, writing
 from gateway.config.environment import Environment
 from gateway.config.load import read
@@ -56,18 +57,19 @@ async def back_up(
             )
             told = io.BytesIO(manifest.model_dump_json(indent=1).encode())
             await asyncio.to_thread(writer.add, MANIFEST, told)
+    record(environment.data, path, manifest.created)
     return manifest
 
 
 def _checked(environment: Environment, config: Config, path: Path, *, force: bool) -> Path:
     path = path.resolve()
     if path.exists() and not force:
-        raise OwnerMustAct(f"{path} is there already: choose another name, or replace it with --force")
+        raise OwnerMustAct(f"{path} already exists: choose another name, or replace it with --force")
     if path.is_dir() or not path.parent.is_dir():
         raise OwnerMustAct(f"{path} cannot be written: name a file in a folder that exists")
     for root in (environment.workspace, environment.data / PRINCIPALS):
         if path.is_relative_to(root.resolve()):
-            raise OwnerMustAct(f"{path} lies in what is backed up: choose a place outside {root}")
+            raise OwnerMustAct(f"{path} is inside what is backed up: choose a place outside {root}")
     if config.database.url is None and not (environment.data / "postgres").is_dir():
         raise OwnerMustAct(f"there is no gateway in {environment.data} to back up; is SUPACLAW_DATA right?")
     check_finished(environment.data)

@@ -18,7 +18,7 @@ _HARMLESS = frozenset({"gateway.pid", "lost+found"})
 def check_finished(data: Path) -> None:
     """Raise `OwnerMustAct` if a restore into this data folder broke off: a gateway must not work on half of it."""
     if (data / _STAGING).exists():
-        raise OwnerMustAct(f"a restore into {data} broke off: finish it with the same `supaclaw restore FILE`")
+        raise OwnerMustAct(f"a restore into {data} was interrupted: finish it with the same `supaclaw restore FILE`")
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ def staging(environment: Environment) -> Iterator[Staging]:
         if not (stage.resumed or stage.begun):
             shutil.rmtree(mark, ignore_errors=True)
         if isinstance(error, OSError):
-            raise OwnerMustAct(f"the restore broke off ({error}); mend that and restore again") from error
+            raise OwnerMustAct(f"the restore failed ({error}); fix that and restore again") from error
         raise
     os.sync()
     shutil.rmtree(mark)

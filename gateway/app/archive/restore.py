@@ -70,7 +70,7 @@ async def _tell_about_doubts(tx: Connection) -> None:
 def unpack(path: Path, into: Path | None) -> Manifest:
     """Read all of an archive, into an empty folder or only to check it.
 
-    Raises `OwnerMustAct` if it is not as it was saved; what is in `into` then must not be used.
+    Raises `OwnerMustAct` if it has changed since it was saved; what is in `into` then must not be used.
     """
     try:
         with gzip.open(path) as plain, Tar.open(fileobj=plain, mode="r|", bufsize=PIECE) as tar:
@@ -78,7 +78,7 @@ def unpack(path: Path, into: Path | None) -> Manifest:
             while plain.read(PIECE):  # at the end gzip compares its own sum
                 pass
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, ValueError) as error:
-        raise OwnerMustAct(f"{path} is no whole SupaClaw backup ({error}); use another copy of it") from error
+        raise OwnerMustAct(f"{path} is not a complete SupaClaw backup ({error}); use another copy of it") from error
     except OSError as error:
         raise OwnerMustAct(f"{error.filename or path} cannot be read or written: {error.strerror}") from error
     return manifest
@@ -92,7 +92,7 @@ def _unpack(tar: Tar, into: Path | None) -> Manifest:
         if info.name == MANIFEST and (content := tar.extractfile(info)) is not None:
             manifest = Manifest.read(content.read())
             if changed := {*manifest.members} ^ {*found}:
-                raise ValueError(f"{min(member.name for member in changed)!r} is not as it was saved")
+                raise ValueError(f"{min(member.name for member in changed)!r} has changed since it was saved")
             if into is not None:
                 _link(links, into)
             return manifest

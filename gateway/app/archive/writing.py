@@ -112,7 +112,7 @@ def writing(path: Path) -> Iterator[ArchiveWriter]:
         sync(path.parent)
     except OSError as error:
         what = ": ".join(str(part) for part in (error.strerror, error.filename) if part)
-        raise error_type(error)(f"the backup to {path} broke off ({what}); nothing was written") from error
+        raise error_type(error)(f"the backup to {path} failed ({what}); nothing was written") from error
     finally:
         with suppress(OSError):
             os.unlink(draft)

@@ -69,5 +69,5 @@ def discover(services: Services) -> dict[str, Runner]:
         try:
             found[module.name] = importlib.import_module(f"{__name__}.{module.name}").runner(services)
         except Exception as exc:
-            raise OwnerMustAct(f"The job {module.name} cannot be loaded; correct or remove its file. {exc}") from exc
+            raise OwnerMustAct(f"The job {module.name} cannot be loaded; fix or remove its file. {exc}") from exc
     return found

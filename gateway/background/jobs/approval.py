@@ -98,7 +98,7 @@ class Approval:
         now = self._services.clock.now()
         result = outcome.text if outcome else await OWN_CALLS[review.tool](tx, review, own, now)
         await reviews.mark_done(tx, review.id)
-        return f"{review.name} ({review.tool}) was approved and has ended:\n```\n{legible(result[:LONGEST])}\n```"
+        return f"{review.name} ({review.tool}) was approved and has run:\n```\n{legible(result[:LONGEST])}\n```"
 
 
 async def _start(tx: Connection, run: Claim) -> tuple[ReviewRow, bool]:

@@ -51,7 +51,7 @@ class ChatTurns:
         """Out of attempts: one message says so, and the next one starts afresh."""
         opened = await self._database.run(lambda tx: open_turn(tx, run))
         if opened is not None:
-            text = f"I could not answer: {run.max_attempts} attempts failed. Write again and I start afresh."
+            text = f"I could not answer: {run.max_attempts} attempts failed. Write again and I'll start fresh."
             async with seen_reaction(self._outbound.channel(opened.at), opened.at, opened.asked):
                 await self._commit(run, opened, TurnResult(Notice(text), status=Status.FAILED, error="out of attempts"))
 
@@ -84,10 +84,13 @@ class ChatTurns:
         """Keep the digest by which a client that sends the whole conversation finds this session again."""
         heard = await sessions.digest(tx, opened.session)
         for row in opened.asked:
-            heard = digest.extend(heard, "user", row.text)
+            if row.text or row.attached:
+                heard = digest.extend(heard, "user", row.text)
         if isinstance(result.entry, AssistantText):
-            texts = await messages.said_since(tx, opened.session, opened.asked[0].seq or 0)
-            await sessions.set_digest(tx, opened.session, digest.extend(heard, "assistant", digest.spoken(texts)))
+            since = opened.asked[0].seq or 0
+            texts = await messages.said_since(tx, opened.session, since)
+            said = digest.said(digest.spoken(texts), await messages.handed_since(tx, opened.session, since))
+            await sessions.set_digest(tx, opened.session, digest.extend(heard, "assistant", said))
 
 
 runner = ChatTurns

@@ -44,8 +44,8 @@ class Verdict:
     def notice(self) -> str:
         """For the owner, when it failed."""
         if self.stops:
-            return f"The heartbeat has stopped: {self.text}. `supaclaw heartbeat` tries one now."
-        return f"The heartbeat failed: {self.text}. The next one tries again; /status tells how that goes."
+            return f"The heartbeat has stopped: {self.text}. `supaclaw heartbeat` runs one now."
+        return f"The heartbeat failed: {self.text}. The next one will retry; /status shows how it goes."
 
 
 class HeartbeatRun:

@@ -68,8 +68,7 @@ class Ingest:
         message, _ = await self._left(run)
 
         async def end(tx: Connection) -> None:
-            await sessions.lock(tx, message.session_id)
-            await tasks.hold(tx, run)
+            await sessions.lock_for(tx, message.session_id, run)
             for each in await attachments.incomplete(tx, message.id):
                 if each.file_id is not None:
                     await files.derived(tx, each.file_id, problem="it could not be read")
@@ -146,8 +145,7 @@ class Ingest:
 
 async def _end(tx: Connection, run: Claim, message: MessageRow, wait: float) -> None:
     """The next part of an album may have come meanwhile; whoever stores one holds the session, too."""
-    await sessions.lock(tx, message.session_id)
-    await tasks.hold(tx, run)
+    await sessions.lock_for(tx, message.session_id, run)
     if await attachments.incomplete(tx, message.id):
         await tasks.requeue(tx, run, delay=wait, failed=False)
     else:

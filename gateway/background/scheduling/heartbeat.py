@@ -31,7 +31,7 @@ LONGEST_LOOK = timedelta(days=1)
 """What is older is no news, although nobody has looked since."""
 
 NOTHING = "nothing to do"
-NO_MONEY = "the budget for models is used up; /budget shows it, /budget more allows more"
+NO_MONEY = "the model budget is used up; /budget shows it, /budget more raises it"
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +56,7 @@ class Heartbeat:
     state: str | None = None
 
     async def beat(self) -> Beat:
-        """One now, whatever is configured; one that is under way is joined."""
+        """One now, whatever is configured; one that is running is joined."""
         async with self.database.connection() as conn:
             pulse = await heartbeats.begin(conn, self.clock.now())
         return await self._beat(pulse)
@@ -100,7 +100,7 @@ class Heartbeat:
             self.woken()
         self.state = self._told(after, self._due(after, now), now)
         if after.broke != pulse.broke:
-            await self.tell_owner(f"The heartbeat rests: {after.text}.")
+            await self.tell_owner(f"The heartbeat is paused: {after.text}.")
         return after.beat
 
     async def _after(self, pulse: Pulse, now: datetime, idle: str | None) -> Pulse:
@@ -124,7 +124,7 @@ class Heartbeat:
             spent = await heartbeats.spent(conn, Period.DAY.start(now))
         if used_up(spent, limit):
             allowed = f"heartbeat.day_usd allows {dollars(limit or 0.0)}"
-            return f"heartbeats cost {dollars(spent)} today, and {allowed}; it goes on tomorrow (UTC)"
+            return f"heartbeats cost {dollars(spent)} today, and {allowed}; it resumes tomorrow (UTC)"
         return None if (await self.budgets.allow(Role.OWNER)).refusal is None else NO_MONEY
 
     def _due(self, pulse: Pulse, now: datetime) -> datetime | None:

@@ -26,14 +26,14 @@ async def resume_schedule(tx: Connection, review: ReviewRow, own: Label, now: da
     except Refused as refusal:
         return str(refusal)
     await schedules.trust(tx, row.id, own)
-    return f"Goes on: {line(row)}"
+    return f"Resumed: {line(row)}"
 
 
 async def vouch_files(tx: Connection, review: ReviewRow, own: Label, _now: datetime) -> str:
     """{"paths": hashes by path}: exactly these contents are the person's own words from now on."""
     paths = TypeAdapter(dict[str, str]).validate_python(review.arguments["paths"])
     await vouch(tx, review.principal_id, paths, own)
-    return f"Vouched for {len(paths)} file{'s' * (len(paths) != 1)}; /new begins a conversation that trusts them."
+    return f"Vouched for {len(paths)} file{'s' * (len(paths) != 1)}; /new starts a conversation that trusts them."
 
 
 async def embed(_tx: Connection, review: ReviewRow, _own: Label, _now: datetime) -> str:

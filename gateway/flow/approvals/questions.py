@@ -102,9 +102,9 @@ class Questions:
         waiting = [row.name for row in await reviews.list_open(tx, asked, now) if row.task_id is not None]
         if len(waiting) >= MOST:
             names = ", ".join(waiting)
-            raise ToolFailed("too_many_questions", f"{names} wait for an answer already; nothing was changed.")
+            raise ToolFailed("too_many_questions", f"{names} are already waiting for an answer; nothing was changed.")
         if for_chat(change.preview)[1] and not self.people.is_owner(asked):
-            raise ToolFailed("too_long", "The user has to allow this, and it is too long to be shown; make it shorter.")
+            raise ToolFailed("too_long", "The user has to approve this, and it is too long to show; make it shorter.")
         return await reviews.ask(tx, question, now)
 
     async def _person(self, tx: Connection, principal: PrincipalId, caller: Caller) -> PrincipalId:
@@ -132,9 +132,9 @@ def _rendered(review: ReviewRow) -> tuple[str, str, tuple[Button, ...]]:
     """The question without what the agent wrote, and as a chat shows it: in a block, between the gateway's words."""
     shown, left = for_chat(review.preview)
     name, whole = review.name, where_whole(review)
-    head = f"**{name}: may I change this for good?** ({review.tool})\n"
+    head = f"**{name}: may I make this change?** ({review.tool})\n"
     until = "" if review.expires_at is None else f" It expires at {review.expires_at:%H:%M} UTC."
     buttons = Button("Approve", f"/approve {name}"), Button("Deny", f"/deny {name}")
-    answer = f"{left} more lines are not shown. {whole}" if left else f"/approve {name} or /deny {name}."
+    answer = f"{left} more lines not shown. {whole}" if left else f"/approve {name} or /deny {name}."
     sent = f"{head}```\n{shown}\n```\n{answer}{until}"
     return f"{head}{whole}{until}", sent, buttons[1:] if left else buttons

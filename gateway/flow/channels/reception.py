@@ -41,7 +41,7 @@ class Reception:
             self._limit = None
 
     def break_off(self) -> None:
-        """End the reception, if it is under way."""
+        """End the reception, if it is running."""
         if self._limit is not None:
             self._silent_for = self.silence
             self._limit.reschedule(0.0)
@@ -63,7 +63,7 @@ class Reception:
 
     @property
     def hears(self) -> bool:
-        """Whether it is under way and has heard something."""
+        """Whether it is running and has heard something."""
         return self._limit is not None and self.heard_at is not None
 
     @property

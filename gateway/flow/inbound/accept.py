@@ -96,7 +96,7 @@ class InboundFlow:
     async def requeue(self) -> int:
         """Take up again what was put aside; returns how many that is. Raises `TryAgainLater` while others wait."""
         if self._spool.waiting:
-            raise TryAgainLater("messages wait for the database already, and are stored as soon as it takes them")
+            raise TryAgainLater("messages are already waiting for the database and will be stored when it is back")
         found = await self.journal.unstored()
         await self.restore(found)
         return len(found)
@@ -159,8 +159,8 @@ class InboundFlow:
         log.error("inbound.quarantined", entry=str(arrival.id), channel=channel, error=f"{type(exc).__name__}: {exc}")
         try:
             await self.notices.tell_owner(
-                f"A message on {channel} could not be stored and is put aside: {type(exc).__name__}. "
-                "Its text is in sessions/, the reason in the log."
+                f"A message on {channel} couldn't be stored and was set aside: {type(exc).__name__}. "
+                "Its text is in sessions/; the log says why."
             )
         except Exception:  # what keeps a message from being stored may keep a notice from it as well
             log.exception("inbound.owner_not_told")

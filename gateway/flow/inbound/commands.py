@@ -31,7 +31,7 @@ from gateway.store.transcript import messages
 Events: TypeAlias = tuple[tuple[SessionId, LiveEvent], ...]
 Effect: TypeAlias = Callable[[Connection, AddressRow, InboxRow], Awaitable[CommandReply]]
 
-NOT_TAKEN = "A command takes no files, so what came with it was not stored; send it again without the command."
+NOT_TAKEN = "Commands don't take files, so the attachment wasn't stored; send it again without the command."
 
 log = structlog.get_logger(__name__)
 
@@ -164,8 +164,10 @@ class CommandRunner:
         if command.allows(context):
             return await command.run(context)
         if at.address.by_token:
-            return CommandReply(f"No token may do this; write /{name} on your messenger, the page or in the terminal.")
-        return CommandReply(f"/{name} is for the owner alone, in a private chat.")
+            return CommandReply(
+                f"Tokens can't do this; write /{name} in your messenger, on the page or in the terminal."
+            )
+        return CommandReply(f"Only the owner can use /{name}, in a private chat.")
 
 
 async def _failure(_tx: Connection, _at: AddressRow, _row: InboxRow) -> CommandReply:

@@ -34,7 +34,7 @@ WAITING = 100
 AT_ONCE = 20
 """Answers on their way: a platform that hangs leaves some to the others."""
 ASKED = (
-    f"I do not know you yet. If my owner expects you, tell them this code: {{code}}. It is good for {MINUTES} minutes."
+    f"I don't know you yet. If my owner expects you, give them this code: {{code}}. It's valid for {MINUTES} minutes."
 )
 
 CLAIMED = (
@@ -151,8 +151,8 @@ class Gate:
         log.info("gate.asked", channel=asked.channel, request=asked.id)
         self._say(asked.address, ASKED.format(code=asked.code), f"pairing-{asked.id}-{asked.code}")
         await self.notices.tell_owner(
-            f"{asked} asks to be let in. The code they were given is {asked.code}; it is good for {MINUTES} minutes. "
-            f"/pairing approve {asked.code} lets them in, /pairing deny {asked.code} turns them away.",
+            f"{asked} requests access with the code {asked.code}, which is valid for {MINUTES} minutes. "
+            f"/pairing approve {asked.code} allows it, /pairing deny {asked.code} refuses it.",
             (Button("Let in", f"/pairing approve {asked.code}"), Button("No", f"/pairing deny {asked.code}")),
         )
 

@@ -11,7 +11,7 @@ from gateway.domain.errors import SupaclawError
 from gateway.domain.inbound import Address
 from gateway.flow.outbound.sender import Outbound
 
-KEPT = "I have kept your message, but my database does not answer. I will reply as soon as it is back."
+KEPT = "Your message is saved, but my database is unavailable. I'll reply as soon as it's back."
 PATIENCE = 5.0
 """Seconds: a restart of the database is not worth a word."""
 TELL_WITHIN = 10.0

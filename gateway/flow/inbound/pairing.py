@@ -60,7 +60,7 @@ class Pairing:
     async def part(self, identity: str) -> None:
         """Take an account from its person; raises `OwnerMustAct` if there is none to take."""
         if not await self._database.run(lambda tx: accounts.part(tx, identity)):
-            raise OwnerMustAct(f"{identity} is not joined with anything; `supaclaw owner show` lists your accounts")
+            raise OwnerMustAct(f"{identity} is not linked; `supaclaw owner show` lists your accounts")
         await self._decided()
 
     async def approve(self, code: str) -> PairingRow:

@@ -56,7 +56,7 @@ class Spool(Generic[Stored]):
     async def add(self, arrival: Arrival, place: Place | None) -> "asyncio.Future[Stored]":
         """On disk when this returns; the future tells what became of it. Raises `TryAgainLater` when it is not."""
         if place is None or len(self._waiting) >= LIMIT:
-            raise TryAgainLater("the database does not answer, and this message cannot be kept without it")
+            raise TryAgainLater("the database is unavailable, and this message can't be stored without it")
         await self.journal.sync(place)
         entry: _Waiting[Stored] = _Waiting(arrival, place)
         self._waiting.append(entry)

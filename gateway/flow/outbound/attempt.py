@@ -32,8 +32,8 @@ RECORD_TRIES = 3
 SEND_WITHIN, SEND_FILE_WITHIN = 120.0, 1800.0
 """Seconds: a send that hangs holds a lane that others need."""
 INTERRUPTED = "I was restarted while sending my last answer; /last shows it again."
-UNCONFIRMED = "I could not confirm that my last answer arrived; /last shows it again."
-POST_IN_DOUBT = "I could not confirm that my last message here arrived; ask me for it if you do not see it."
+UNCONFIRMED = "I couldn't confirm that my last answer arrived; /last shows it again."
+POST_IN_DOUBT = "I couldn't confirm that my last message here arrived; ask me for it if you don't see it."
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +52,7 @@ class Delivery:
         """Send one part; whether the next may follow at once. One that is `sending` lost its receipt to a defect."""
         if row.state == "sending":
             settle = self.resume if row.attempts < TRIES else self._doubt
-            await settle(channel, row, "its receipt could not be written", UNCONFIRMED)
+            await settle(channel, row, "its delivery couldn't be recorded", UNCONFIRMED)
             return False
         file = await self._file_of(row)
         try:

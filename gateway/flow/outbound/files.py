@@ -38,8 +38,8 @@ async def outgoing_file(root: Path, file: FileRow, most: int) -> OutgoingFile:
         now = await asyncio.to_thread(measure, root, file.path, most)
     except WorkspaceError as exc:
         if exc.code == "too_large":
-            raise NotAttachable(f"{file.name} is too large to be sent here. {whereabouts(file)}") from exc
-        raise NotAttachable(f"{file.name} could not be sent: it is gone from {file.path}.") from exc
+            raise NotAttachable(f"{file.name} is too large to send here. {whereabouts(file)}") from exc
+        raise NotAttachable(f"{file.name} couldn't be sent: it's no longer at {file.path}.") from exc
     if now.sha256 != file.sha256:
         raise NotAttachable(f"{file.name} was not sent: it has changed since. {whereabouts(file)}")
     return OutgoingFile(str(root / file.path), file.name, file.mime, now.size)
@@ -54,4 +54,4 @@ async def recorded(tx: Connection, principal: PrincipalId, file: Written, label:
 
 def whereabouts(file: FileRow) -> str:
     """Where people find it instead."""
-    return f"It is in my files: {file.path}"
+    return f"It's in my files: {file.path}"

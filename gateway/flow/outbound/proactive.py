@@ -86,7 +86,7 @@ class ProactiveMessages:
         """
         held = await addresses.lock_by_id(tx, at.id)
         if held.principal_id != principal:
-            raise HandedOver("That chat belongs to somebody else now; nothing was sent.")
+            raise HandedOver("That chat now belongs to someone else; nothing was sent.")
         await sessions.lock(tx, held.session_id)
         said: AssistantText | Notice = entry
         shown = entry.text if sent is None else sent

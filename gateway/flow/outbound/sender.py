@@ -132,7 +132,7 @@ class Outbound:
         busy = list(self._busy)  # one that ends meanwhile may leave more to send
         async with self.database.connection() as conn:
             due = await outbox.due(conn, list(self._channels), busy, LANES - len(busy), list(self._left))
-        if not due and not busy:
+        if not due and not busy and not self._awake.called:  # else more was committed since the look
             self._idle.set()
         for row in due:
             self._busy[row.address_id] = group.create_task(self._send_all(row), name=f"send {row.address_id}")

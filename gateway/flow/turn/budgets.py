@@ -84,19 +84,17 @@ class Budgets:
         gone = self._exhausted(limits)
         if gone is None:
             return None
-        return Stop(
-            f"{gone.value}_usd", self._explain(gone, limits, role, "I stopped early; what I did so far is kept")
-        )
+        return Stop(f"{gone.value}_usd", self._explain(gone, limits, role, "I stopped early; my work so far is kept"))
 
     def _explain(self, period: Period, limits: Limits, role: Role, meaning: str) -> str:
         whose, when = WORDS[period]
         if role is not Role.OWNER:
-            return f"The budget for models is used up. {meaning}. Ask the owner to allow more, then write again."
+            return f"The model budget is used up. {meaning}. Ask the owner to raise it, then write again."
         limit, account = _limit(limits, period) or 0.0, self._account(period)
         spent = f"{dollars(account.spent)} spent, {dollars(limit + account.extra)} allowed"
         more = f"/budget more allows another {dollars(limit)} {when}" if limit else "Nothing is allowed"
         return (
-            f"{whose} budget for models is used up ({spent}). {meaning}. {more}; budgets.{period.value}_usd in "
+            f"{whose} model budget is used up ({spent}). {meaning}. {more}; budgets.{period.value}_usd in "
             "config.json changes the limit for good. Then write again."
         )
 

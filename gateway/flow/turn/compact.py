@@ -21,7 +21,7 @@ from gateway.flow.live import Live, MessageStored, TurnStarted
 from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.sinks import Sink
 from gateway.flow.turn.wiring import LEAST, SizedModel, reply_of
-from gateway.store import sessions, steps, tasks
+from gateway.store import sessions, steps
 from gateway.store.memory import memories
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import journals, messages
@@ -108,8 +108,7 @@ class Compactor:
     async def _store(self, tx: Connection, run: Claim, session: SessionId, summary: NewSummary) -> MessageId | None:
         """One transaction: the facts, the summary that hides what they came from, the end of the journal's file."""
         what = summary.what
-        await sessions.lock(tx, session)
-        await tasks.hold(tx, run)
+        await sessions.lock_for(tx, session, run)
         if summary.reply is not None:
             await steps.model_called(tx, run.id, run.principal_id, summary.reply)
         if await messages.newest_summary(tx, session) != (what.previous.id if what.previous else None):

@@ -68,8 +68,7 @@ class RunFinisher:
 
         async def work(tx: Connection) -> tuple[MessageRow, Finished]:
             to = await destination(tx)
-            label = await sessions.lock(tx, session)
-            await tasks.hold(tx, run)
+            label = await sessions.lock_for(tx, session, run)
             answer = await result.store(tx, run, session, label=label, address=at.id if at else None)
             finished = await store(tx, answer, to)
             await _end(tx, run, finished)

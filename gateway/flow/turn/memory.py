@@ -1,19 +1,34 @@
 """Memory in a turn: what its prompt is told unasked, and whether its run may use memory at all."""
 
-from dataclasses import dataclass, replace
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import structlog
 
-from gateway.agent.memory.bootstrap import bootstrap_context
+from gateway.agent.memory.bootstrap import ALWAYS, bootstrap_context
 from gateway.agent.memory.recall import Visible, recall, shown_to
+from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim
 from gateway.flow.turn.open import OpenedTurn, Reminder
 from gateway.memory.wording import Bootstrap
-from gateway.store import sessions, tasks
+from gateway.store import sessions
+from gateway.store.memory import standing
 from gateway.store.pool import Connection, Database
 
+KEPT = 256
+"""Sessions whose beginnings are kept."""
+
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a session was told, as long as its version is `version`."""
+
+    version: str
+    bootstrap: Bootstrap
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +36,7 @@ class TurnMemory:
     """Reads what a turn is reminded of; nothing of it is stored in the transcript."""
 
     database: Database
+    _told: OrderedDict[tuple[SessionId, datetime, Label], _Told] = field(default_factory=OrderedDict)
 
     async def reminded(self, run: Claim, opened: OpenedTurn) -> OpenedTurn:
         """The turn with its reminder, and with the label of what is in it, to which its session rises.
@@ -29,35 +45,39 @@ class TurnMemory:
         """
         if not opened.private or opened.heartbeat:
             return opened
-        told = await self._bootstrap(opened)
-        if told.label > opened.label:
-            await self.database.run(lambda tx: _taint(tx, run, opened, told.label))
-            opened = replace(opened, label=told.label)
-        question = "\n".join(row.text for row in opened.asked)
-        rows = (*opened.history, *opened.transcript)
-        visible = Visible({row.id for row in rows}, {memory.id for memory in told.shown})
-        at_most = min(opened.label, shown_to(opened.principal.role, opened.label))
-        recalled = await recall(self.database, run.principal_id, question, visible, at_most=at_most)
-        return replace(opened, reminder=Reminder(told.text, recalled))
+        async with self.database.connection() as conn:
+            told = await self._bootstrap(conn, opened)
+            label = max(told.label, opened.label)
+            question = "\n".join(row.text for row in opened.asked)
+            rows = (*opened.history, *opened.transcript)
+            visible = Visible({row.id for row in rows}, {memory.id for memory in told.shown})
+            at_most = min(label, shown_to(opened.principal.role, label))
+            recalled = await recall(conn, run.principal_id, question, visible, at_most=at_most)
+        if label > opened.label:
+            await self.database.run(lambda tx: _taint(tx, run, opened, label))
+        return replace(opened, label=label, reminder=Reminder(told.text, recalled))
 
-    async def _bootstrap(self, opened: OpenedTurn) -> Bootstrap:
+    async def _bootstrap(self, conn: Connection, opened: OpenedTurn) -> Bootstrap:
         """As of the conversation's first message, or of the summary in its place: the same in every turn from there.
 
-        The notice before it is as old as the end of the last conversation, whose summary was made after that.
+        The notice before it is as old as the end of the last conversation, whose summary was made after that. It is
+        made again only when something of it was changed or forgotten.
         """
         first = next(row for row in opened.transcript if row.kind in ("user", "summary"))
-        async with self.database.connection() as conn:
-            return await bootstrap_context(
-                conn,
-                opened.principal.id,
-                first.created_at,
-                session=opened.session,
-                at_most=shown_to(opened.principal.role, first.label),
-            )
+        whose, session, as_of = opened.principal.id, opened.session, first.created_at
+        at_most = shown_to(opened.principal.role, first.label)
+        version = await standing.version(conn, whose, session, as_of, ALWAYS, at_most)
+        told = self._told.pop((session, as_of, at_most), None)
+        if told is None or told.version != version:
+            made = await bootstrap_context(conn, whose, as_of, session=session, at_most=at_most)
+            told = _Told(version, made)
+        self._told[session, as_of, at_most] = told
+        if len(self._told) > KEPT:
+            self._told.popitem(last=False)
+        return told.bootstrap
 
 
 async def _taint(tx: Connection, run: Claim, opened: OpenedTurn, label: Label) -> None:
-    await sessions.lock(tx, opened.session)
-    await tasks.hold(tx, run)
+    await sessions.lock_for(tx, opened.session, run)
     await sessions.taint(tx, opened.session, label)
     log.info("turn.told_by_memory", label=label.name)

@@ -1,19 +1,22 @@
 """Open a turn: take the unread messages, and learn from the rows where an interrupted one stopped."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gateway.agent.compaction import own_turn, turn_after
 from gateway.agent.files import LISTED
 from gateway.agent.limits import Spent
+from gateway.agent.memory.recall import Recalled
 from gateway.domain.attachments import Attached
+from gateway.domain.client import NOTHING, ClientOptions
 from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.inbound import PROGRAMS
 from gateway.domain.principals import Label, Principal
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.tools import Caller
 from gateway.domain.transcript import ToolIntent, UserText
-from gateway.store import addresses, sessions, steps, tasks
+from gateway.store import addresses, inbox, sessions, steps, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.people import principals
 from gateway.store.pool import Connection
@@ -26,7 +29,7 @@ class Reminder:
     """What memory tells a turn unasked: `standing` for the whole session, `recalled` before the newest messages."""
 
     standing: str = ""
-    recalled: str = ""
+    recalled: Recalled = field(default_factory=Recalled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,9 @@ class OpenedTurn:
     heartbeat: bool = False
     private: bool = True
     """Whether it may use memory: not where another program asks, by a token or a trigger."""
-    reminder: Reminder = Reminder()
+    reminder: Reminder = field(default_factory=Reminder)
+    client: ClientOptions = NOTHING
+    """What the program that asks brought along."""
 
     @property
     def solo(self) -> bool:
@@ -86,8 +91,7 @@ class OpenedChat(OpenedTurn):
 async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
     """Take the unread messages whose files are in; None if there are none: the task ends or waits. Raises `RunLost`."""
     assert run.session_id is not None, "a chat task has a session"
-    label = await sessions.lock(tx, run.session_id)
-    await tasks.hold(tx, run)
+    label = await sessions.lock_for(tx, run.session_id, run)
     rows = await messages.transcript(tx, run.session_id) if run.suspect else []
     if not any(row.open for row in rows):  # what came later is not given up together with a message that kills
         await unread.take(tx, run.session_id, joining=False)
@@ -104,6 +108,10 @@ async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
     last = asked[-1]
     assert last.address_id is not None, "what a person said came from somewhere"
     at = await addresses.get(tx, last.address_id)
+    private, client = True, None
+    if at.channel in PROGRAMS:
+        as_owner, client = await inbox.brought(tx, at.address, [row.platform_id for row in asked])
+        private = as_owner or not at.address.by_token
     return OpenedChat(
         session=run.session_id,
         principal=await principals.get(tx, run.principal_id),
@@ -113,10 +121,11 @@ async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
         asked=asked,
         again=lambda tx: open_turn(tx, run),
         spent=await _spent(tx, run, run.session_id, transcript),
-        first_ordinal=await messages.next_ordinal(tx, run.id),
+        first_ordinal=await _first_ordinal(tx, run, transcript),
         files=files,
         all_files=all_files,
-        private=not at.address.by_token or all(row.label is Label.OWNER for row in asked),
+        private=private,
+        client=ClientOptions.of(client),
     )
 
 
@@ -137,8 +146,7 @@ async def open_unattended(
     None if the prompt has been answered or closed: the task ends. What an earlier task left open is closed.
     """
     assert run.session_id is not None, "a task that asks a model has a session"
-    await sessions.lock(tx, run.session_id)
-    await tasks.hold(tx, run)
+    await sessions.lock_for(tx, run.session_id, run)
     await sessions.taint(tx, run.session_id, label)
     if not await messages.was_asked(tx, run.session_id, run.id):
         await messages.close(tx, run.session_id)
@@ -161,13 +169,20 @@ async def open_unattended(
             tx, run, prompt, label=label, origin=origin, at=at, history=history, heartbeat=heartbeat, private=private
         ),
         spent=await _spent(tx, run, run.session_id, transcript),
-        first_ordinal=await messages.next_ordinal(tx, run.id),
+        first_ordinal=await _first_ordinal(tx, run, transcript),
         files=files,
         all_files=all_files,
         history=history,
         heartbeat=heartbeat,
         private=private,
     )
+
+
+async def _first_ordinal(tx: Connection, run: Claim, transcript: Sequence[MessageRow]) -> int:
+    """The first free key for a tool call; the database is asked only where a summary may hide some."""
+    if any(row.kind == "summary" for row in transcript[:1]):
+        return await messages.next_ordinal(tx, run.id)
+    return max((row.ordinal + 1 for row in transcript if row.task_id == run.id and row.ordinal is not None), default=0)
 
 
 async def _spent(tx: Connection, run: Claim, session: SessionId, transcript: Sequence[MessageRow]) -> Spent:

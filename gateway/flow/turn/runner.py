@@ -10,7 +10,7 @@ from gateway.agent.limits import Limits
 from gateway.config.failpoints import Failpoints
 from gateway.domain.clock import Clock
 from gateway.domain.events import Answered, ModelReplied
-from gateway.domain.ids import AddressId, SessionId
+from gateway.domain.ids import AddressId, MemoryId, SessionId
 from gateway.domain.model import ModelsExhausted, Reply
 from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Claim, Status
@@ -20,11 +20,12 @@ from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.compact import Compactor
 from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
 from gateway.flow.turn.memory import TurnMemory
-from gateway.flow.turn.open import OpenedTurn
+from gateway.flow.turn.open import OpenedChat, OpenedTurn
 from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
 from gateway.flow.turn.wiring import LoopWiring, SizedModel
 from gateway.flow.vouching import ask as ask_to_vouch
-from gateway.store import sessions, steps, tasks
+from gateway.store import sessions, steps
+from gateway.store.memory import used
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
@@ -32,7 +33,7 @@ from gateway.workspace.prompts import PersonaText
 
 AFTER_OVERFLOW = 0.6
 """What of a prompt that was too long for its model the next one may have."""
-NO_MODEL = "No model could answer. Wait a little and write again; if it goes on, tell the owner."
+NO_MODEL = "No model could answer. Wait a little and try again; if it keeps happening, tell the owner."
 """For everybody else: what providers say may be about the owner's accounts."""
 
 log = structlog.get_logger(__name__)
@@ -50,6 +51,8 @@ class TurnResult:
     """Why no model answered."""
     label: Label = Label.UNTRUSTED
     """Of all that the run had read."""
+    reminded: tuple[MemoryId, ...] = ()
+    """The memories it was reminded of."""
 
     async def store(
         self, tx: Connection, run: Claim, session: SessionId, *, label: Label, address: AddressId | None = None
@@ -60,6 +63,8 @@ class TurnResult:
             tx, session, run.principal_id, self.entry, label=label, origin=origin, address=address, task=run.id
         )
         await messages.answer(tx, session, answer.id)
+        if self.reminded:
+            await used.note(tx, run.id, run.principal_id, answer.id, self.reminded)
         if self.reply is not None:
             await steps.model_called(tx, run.id, run.principal_id, self.reply)
         return answer
@@ -103,7 +108,8 @@ class TurnRunner:
             stored.label = max(stored.label, conversation.opened.label)
             try:
                 result = await self._follow(conversation, sinks)
-                return replace(result, label=stored.label)
+                reminded = conversation.opened.reminder.recalled.memories
+                return replace(result, label=stored.label, reminded=reminded)
             except ModelsExhausted as exc:
                 if not exc.overflow or budget is not None:
                     log.warning("turn.no_model", attempts=len(exc.attempts))
@@ -123,8 +129,7 @@ class TurnRunner:
         doubtful = [file for file, label in labels.items() if label > opened.label]
 
         async def taint(tx: Connection) -> None:
-            await sessions.lock(tx, opened.session)
-            await tasks.hold(tx, run)
+            await sessions.lock_for(tx, opened.session, run)
             await sessions.taint(tx, opened.session, label)
             for file in doubtful:
                 whose = run.principal_id if file is persona.own else self.environments.people.owner.id
@@ -155,7 +160,9 @@ class TurnRunner:
 
     def _environment(self, run: Claim, opened: OpenedTurn) -> AgentEnvironment:
         environment = self.environments.of(run.principal_id)
-        return environment if opened.private else environment.for_programs
+        if opened.private:
+            return environment
+        return environment.for_tokens if isinstance(opened, OpenedChat) else environment.for_programs
 
     async def _follow(self, conversation: LoopWiring, sinks: Sequence[Sink]) -> TurnResult:
         """The loop, each event in its sinks before the next one is made; raises `ModelsExhausted`."""

@@ -116,10 +116,10 @@ class Triggers:
             await triggers.reserve(tx, request.source, request.key)
             if before := await triggers.by_key(tx, request.source, request.key):
                 if before.digest != request.digest:
-                    raise KeyReused("This idempotency key came with something else before; choose another one.")
+                    raise KeyReused("This idempotency key was already used with different content; choose another one.")
                 return AcceptedTrigger(before.task_id, before.status)
         if await triggers.live(tx, MOST_LIVE) >= MOST_LIVE:
-            raise QueueFull(f"{MOST_LIVE:,} triggers are waiting already")
+            raise QueueFull(f"{MOST_LIVE:,} triggers are already waiting")
         task = await self._created(tx, request, assignment)
         await triggers.add(
             tx, self.owner, request.source, task, account=request.account, key=request.key, digest=request.digest

@@ -8,6 +8,7 @@ import fcntl
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,8 @@ from gateway.store.embedded.serverlog import ServerLog, failure, reason
 from gateway.store.embedded.sockets import SOCKET
 
 _PID_FILE = "postmaster.pid"
+_WRITTEN_WITHIN = 1.0
+"""Seconds. A server makes its pid file and writes it in two steps."""
 _SIGNALS: Mapping[str, int] = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 """https://www.postgresql.org/docs/current/server-shutdown.html"""
 
@@ -48,14 +51,17 @@ class Postmaster:
     def says_ready(self) -> bool:
         """What the server wrote into its pid file, perhaps long ago: it spares logins that cannot work yet.
 
-        A file that is not of its making says nothing against a login.
+        A file that is not of its making says nothing against a login; an empty one is of it until it is written.
         """
+        path = self._folder / _PID_FILE
         try:
-            said = read_regular(self._folder / _PID_FILE)
+            said, age = read_regular(path), time.time() - path.stat().st_mtime
         except FileNotFoundError:
             return False
         except OSError:
             return True
+        if not said:
+            return abs(age) > _WRITTEN_WITHIN
         return said.rstrip().endswith(b"ready") or not said[:1].isdigit()
 
     def programs(self) -> Programs:

@@ -69,12 +69,11 @@ async def near(conn: Connection, principal: PrincipalId, rows: Sequence[Memory],
     which = Filter(kinds=(Kind.MEMORY,), agent=DEFAULT_AGENT, at_most=at_most)
     found = {row.id: row for row in rows}
     for row in rows:
-        words, vector = lexemes(row.text), vectors.get(row.id)
-        if row.kind is Kind.TURN:
-            hits = await search.keyword(conn, principal, words, which, NEAR)
-        else:
-            hits = (await search.hybrid(conn, principal, words, which, NEAR + 1, vector=vector, model=model)).hits
-        found |= {hit.memory.id: hit.memory for hit in hits}
+        vector = None if row.kind is Kind.TURN else vectors.get(row.id)
+        hits = await search.hybrid(
+            conn, principal, lexemes(row.text), which, NEAR + 1, vector=vector, model=model if vector else None
+        )
+        found |= {hit.memory.id: hit.memory for hit in hits.hits}
     return [found[id] for id in sorted(found)]
 
 

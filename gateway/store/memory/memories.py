@@ -21,7 +21,8 @@ where principal_id = $1 and forgotten_at is null and (valid_to is null or valid_
   and (cardinality($5::text[]) = 0 or tags @> $5) and ($6::uuid is null or session_id = $6)
   and ($7::text is null or agent = $7) and ($8::timestamptz is null or created_at >= $8)
   and ($9::timestamptz is null or created_at < $9) and label <= $10 and ($11::boolean is null or pinned = $11)
-order by {order} limit $12 offset $13"""
+  and ($12::double precision is null or importance >= $12)
+order by {order} limit $13 offset $14"""
 _NEWEST = _LISTED.format(order="id desc")
 _WEIGHTIEST = _LISTED.format(order="pinned desc, importance desc, id desc")
 
@@ -190,7 +191,7 @@ async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) ->
 
 
 def filtering(principal: PrincipalId, which: Filter) -> tuple[object, ...]:
-    """The parameters $1 to $11 of a filter."""
+    """The parameters $1 to $12 of a filter."""
     return (
         principal,
         which.superseded,
@@ -203,6 +204,7 @@ def filtering(principal: PrincipalId, which: Filter) -> tuple[object, ...]:
         which.until,
         which.at_most,
         which.pinned,
+        which.min_importance,
     )
 
 

@@ -12,18 +12,12 @@ from gateway.store.memory.memories import memory_of
 from gateway.store.pool import Connection
 
 MAX_HITS = 200
-KEYWORD_TIMEOUT_MS = 20
-"""What a turn waits for rows of its words at most: it goes on without them."""
 _WEAK_SCORE, _WEAK_WORDS = 5.4, 0.5
 _WEAK_WORDS_ALONE = 0.08
 _HYBRID = """
-select * from hybrid_search($11, $12, $13, $14,
+select * from hybrid_search($12, $13, $14, $15,
   row($1::text[], $2::text[], $3::text[], $4::uuid, $5::text, $6::timestamptz, $7::timestamptz, $8::smallint,
-      $9::boolean, $10::boolean)::memory_filter, $15, $16, $17)"""
-_KEYWORD = """
-select id, score, score as words, null::real as cosine from keyword_search($11, $12,
-  row($1::text[], $2::text[], $3::text[], $4::uuid, $5::text, $6::timestamptz, $7::timestamptz, $8::smallint,
-      $9::boolean, $10::boolean)::memory_filter, $13)"""
+      $9::boolean, $10::boolean, $11::double precision)::memory_filter, $16, $17, $18)"""
 
 
 class WrongDimension(SupaclawError):
@@ -87,28 +81,6 @@ async def hybrid(
     return Ranked(await _hits(conn, shown), min(k, len(rows) - len(shown)))
 
 
-async def keyword(
-    conn: Connection, principal: PrincipalId, words: Sequence[str], which: Filter, k: int
-) -> tuple[Hit, ...]:
-    """The rows with the greatest share of the query's words; none if that takes too long."""
-    if k < 1 or not words:
-        return ()
-    try:
-        async with conn.transaction():
-            await conn.execute(f"set local statement_timeout to {KEYWORD_TIMEOUT_MS}")
-            rows = await conn.fetch(
-                _KEYWORD,
-                *_filter(which),
-                principal,
-                list(words),
-                min(k, MAX_HITS),
-            )
-            await conn.execute("set local statement_timeout to default")
-    except asyncpg.QueryCanceledError:
-        return ()
-    return await _hits(conn, rows)
-
-
 async def _model(conn: Connection, name: str, dimensions: int) -> int | None:
     """The number under which the vectors of a model are stored; None if none are."""
     if await conn.fetchval("select to_regclass('memory_vectors') is null"):
@@ -126,7 +98,7 @@ def _literal(vector: Sequence[float]) -> str:
 
 
 def _filter(which: Filter) -> tuple[object, ...]:
-    """The parameters $1 to $10. Kinds that the rest implies are named, for an index serves them."""
+    """The parameters $1 to $11. Kinds that the rest implies are named, for an index serves them."""
     kinds = which.kinds
     if which.categories and not kinds:
         kinds = (Kind.MEMORY,)
@@ -143,6 +115,7 @@ def _filter(which: Filter) -> tuple[object, ...]:
         which.at_most,
         which.pinned,
         which.superseded,
+        which.min_importance,
     )
 
 

@@ -14,7 +14,7 @@ from gateway.store.pool import Connection, take_long
 
 MAX_DIMENSIONS = 4_000
 """Of what the index takes."""
-INDEXED_FROM = 20_000
+INDEXED_FROM = 5_000
 """Rows of a model; fewer are compared one by one as fast."""
 LONGEST = 3600.0
 MAX_TEXT = 8_000

@@ -14,14 +14,17 @@ from gateway.store.pool import Connection
 from gateway.store.transcript import messages
 
 QUESTION = (
-    "{0} typed your /link code and wants to be one of your accounts: whoever writes there would be you to me and would "
-    "read this conversation. If that is not you, say no.\n/link join {0.code} joins it, /link deny {0.code} does not."
+    "{0} entered your /link code to become one of your accounts. Anyone who writes there would be treated as you "
+    "and could read this conversation. If it isn't you, say no.\n"
+    "/link join {0.code} links it, /link deny {0.code} refuses it."
 )
 JOINED = (
-    "This account is one of yours here now, and this chat goes on in the conversation of the other one. "
-    "/link off parts them again."
+    "This account is now one of yours, and this chat continues the other one's conversation. "
+    "/link off separates them again."
 )
-ANNOUNCED = "{} is one of your accounts now. If that was not you, part it on the page People: `supaclaw web` opens it."
+ANNOUNCED = (
+    "{} is now one of your accounts. If that wasn't you, disconnect it on the People page: `supaclaw web` opens it."
+)
 PARTED = "`{}` is no longer one of your accounts."
 
 

@@ -22,7 +22,7 @@ NAME = 64
 """Characters of a name."""
 AT_ONCE = 10
 """Open requests on one channel; who comes then gets no answer."""
-WELCOME = "You are let in: write to me as you like, /help lists the commands."
+WELCOME = "You now have access: just write to me. /help lists the commands."
 
 
 @dataclass(frozen=True, slots=True)

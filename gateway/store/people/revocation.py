@@ -9,7 +9,7 @@ from gateway.store.pool import Connection
 from gateway.store.scheduling import schedule_runs
 
 WHY = "its token was revoked"
-PAUSED = "The token {} was revoked. What it had scheduled is paused: {}. /schedules resume NAME lets one go on."
+PAUSED = "The token {} was revoked. Its schedules are paused: {}. /schedules resume NAME resumes one."
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ async def _insert(
             shared,
         )
     if row is None:
-        raise OwnerMustAct(f"there is a token named {name} already; choose another name or revoke it first")
+        raise OwnerMustAct(f"a token named {name} already exists; choose another name or revoke it first")
     return _token(row)
 
 

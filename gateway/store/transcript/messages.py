@@ -8,7 +8,7 @@ from typing import Literal, Self, assert_never
 from asyncpg import Record
 
 from gateway.domain.attachments import Attached
-from gateway.domain.ids import AddressId, EntryId, JournalId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.ids import AddressId, EntryId, JournalId, MemoryId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.imports import ORIGIN
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
@@ -19,6 +19,8 @@ from gateway.store.pool import Connection
 
 EARLIER = "earlier"
 """Where texts come from that were said before the conversation reached us."""
+CLIENT = "client"
+"""Where calls and results come from whose tools a program runs that asks over the API."""
 
 REFERENCE_TOKENS, TEXT_TOKENS = 100, 1_000
 """What a file takes of a prompt at most: what is said of it, with its text where that is short."""
@@ -60,6 +62,8 @@ class MessageRow:
     album: str | None
     attached: tuple[Attached, ...] = ()
     """Its files, where they were asked for: they are rows of their own."""
+    remembered: tuple[MemoryId, ...] = ()
+    """What an answer used of the memory, where that was asked for."""
 
     @classmethod
     def of(cls, row: Record) -> Self:
@@ -86,6 +90,11 @@ class MessageRow:
         return self.kind == "user" and self.closed_at is not None and not elsewhere
 
     @property
+    def handed_back(self) -> bool:
+        """Whether a client brought it: the result of its own tool, for the message behind it."""
+        return self.kind == "tool_result" and self.origin == CLIENT
+
+    @property
     def ends_turn(self) -> bool:
         """Whether its task answered with it."""
         return self.task_id is not None and (self.kind == "notice" or (self.kind == "assistant" and self.final))
@@ -96,11 +105,13 @@ class MessageRow:
         match self.kind:
             case "user":
                 text = f"{self.text}\n{STOPPED}" if self.stopped else self.text
-                return UserText(text, self.sent_at, self.sender, self.id, self.attached)
+                wordless = self.origin == "api" and not text and not self.attached
+                return UserText(text, self.sent_at, self.sender, self.id, self.attached, wordless=wordless)
             case "assistant":
                 return AssistantText(self.text, self.final)
             case "tool_intent":
-                return ToolIntent(ToolCall(self.call_id or "", self.tool or "", self.text), self.ordinal or 0)
+                call = ToolCall(self.call_id or "", self.tool or "", self.text)
+                return ToolIntent(call, self.ordinal or 0, self.origin == CLIENT)
             case "tool_result":
                 return ToolResult(self.call_id or "", self.text)
             case "summary":
@@ -194,11 +205,11 @@ async def intend(
     conn: Connection,
     session: SessionId,
     principal: PrincipalId,
-    task: TaskId,
+    task: TaskId | None,
     intents: Sequence[ToolIntent],
     label: Label,
 ) -> None:
-    """Store calls before they run, in order."""
+    """Store calls before they run, in order; those without a task were made before the conversation reached us."""
     await conn.execute(
         """with place as (
              update sessions set next_seq = next_seq + cardinality($4::int[]) where id = $1
@@ -206,9 +217,9 @@ async def intend(
            insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
                                  origin, tokens, journal_id)
            select $1, $2, $3, place.first + i.place - 1, 'tool_intent', i.ordinal, i.call_id, i.tool, i.arguments, $8,
-                  'agent', i.tokens, (select id from journals where session_id = $1 and closed_at is null)
-           from place, unnest($4::int[], $5::text[], $6::text[], $7::text[], $9::int[]) with ordinality
-             as i (ordinal, call_id, tool, arguments, tokens, place)""",
+                  i.origin, i.tokens, (select id from journals where session_id = $1 and closed_at is null)
+           from place, unnest($4::int[], $5::text[], $6::text[], $7::text[], $9::int[], $10::text[]) with ordinality
+             as i (ordinal, call_id, tool, arguments, tokens, origin, place)""",
         session,
         principal,
         task,
@@ -218,6 +229,7 @@ async def intend(
         [storable(intent.call.arguments) for intent in intents],
         label,
         [estimate(intent.call.arguments) for intent in intents],
+        [CLIENT if intent.handed else "agent" for intent in intents],
     )
 
 
@@ -225,7 +237,7 @@ async def conclude(
     conn: Connection,
     session: SessionId,
     principal: PrincipalId,
-    task: TaskId,
+    task: TaskId | None,
     intent: ToolIntent,
     result: ToolResult,
     label: Label,
@@ -236,7 +248,7 @@ async def conclude(
         """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
            insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
                                  origin, tokens, journal_id)
-           select $1, $2, $3, place.seq, 'tool_result', $4, $5, $6, $7, $8, 'tool', $9,
+           select $1, $2, $3, place.seq, 'tool_result', $4, $5, $6, $7, $8, $10, $9,
                   (select id from journals where session_id = $1 and closed_at is null)
            from place
            on conflict (task_id, ordinal, kind) where ordinal is not null do nothing""",
@@ -249,6 +261,7 @@ async def conclude(
         text,
         label,
         estimate(text),
+        CLIENT if intent.handed else "tool",
     )
 
 
@@ -329,6 +342,25 @@ async def shown(conn: Connection, session: SessionId, *, limit: int = 200) -> li
     return [MessageRow.of(row) for row in rows]
 
 
+async def around(conn: Connection, principal: PrincipalId, message: MessageId, *, each_way: int) -> list[MessageRow]:
+    """A message of this principal's with what was said before and after it; none if there is none such."""
+    rows = await conn.fetch(
+        """with that as (select session_id, coalesce(seq, 2147483647) as seq from messages
+                         where id = $2 and principal_id = $1)
+           select * from (
+             (select m.* from messages m join that on m.session_id = that.session_id and m.seq <= that.seq
+              order by m.seq desc limit $3 + 1)
+             union all
+             (select m.* from messages m join that on m.session_id = that.session_id and m.seq > that.seq
+              order by m.seq limit $3)) m
+           order by seq""",
+        principal,
+        message,
+        each_way,
+    )
+    return [MessageRow.of(row) for row in rows]
+
+
 async def said_since(conn: Connection, session: SessionId, seq: int, until: int = 2**31 - 1) -> list[str]:
     """What the agent said after a place in the transcript and up to another, in order."""
     rows = await conn.fetch(
@@ -339,6 +371,30 @@ async def said_since(conn: Connection, session: SessionId, seq: int, until: int 
         until,
     )
     return [row["text"] for row in rows]
+
+
+async def handed_since(conn: Connection, session: SessionId, seq: int, until: int = 2**31 - 1) -> list[ToolCall]:
+    """The calls between the same places that the client is to run, in order."""
+    rows = await conn.fetch(
+        """select call_id, tool, text from messages
+           where session_id = $1 and kind = 'tool_intent' and origin = 'client' and seq > $2 and seq <= $3
+           order by seq""",
+        session,
+        seq,
+        until,
+    )
+    return [ToolCall(row["call_id"], row["tool"], row["text"]) for row in rows]
+
+
+async def handed(conn: Connection, session: SessionId, call_id: str) -> MessageRow | None:
+    """The latest call with this id that a client was to run."""
+    row = await conn.fetchrow(
+        """select * from messages where session_id = $1 and kind = 'tool_intent' and origin = 'client' and call_id = $2
+           order by seq desc limit 1""",
+        session,
+        storable(call_id),
+    )
+    return MessageRow.of(row) if row else None
 
 
 async def last_answer(conn: Connection, session: SessionId) -> MessageRow | None:

@@ -1,8 +1,7 @@
 """The memory for other programs: what each of them may see and change is its token's reach."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Path, Query
@@ -10,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.agent.memory.bootstrap import ALWAYS, bootstrap_context
 from gateway.agent.memory.recall import LEAST_WORDS, ROWS, TOKENS
-from gateway.agent.memory.remember import Refused as NotDone
-from gateway.agent.memory.remember import Remembering, Unknown
+from gateway.agent.memory.remember import Remembering
 from gateway.agent.memory.search import MemorySearch
 from gateway.domain.ids import MemoryId, SessionId
 from gateway.domain.memory import Category, Filter, Hit, Kind, Mode, NewMemory
@@ -25,9 +23,8 @@ from gateway.store.memory.memories import Source
 from gateway.web.access import Caller, needs
 from gateway.web.errors import Refused
 from gateway.web.fields import Moment, Name, Text
-from gateway.web.site import AtSite, Site
-
-Result = TypeVar("Result")
+from gateway.web.memory.changes import in_memory
+from gateway.web.site import AtSite
 
 router = APIRouter()
 Client = Annotated[Caller, Depends(needs(Scope.MEMORY))]
@@ -52,6 +49,7 @@ class Search(_Body):
     agent: Name | None = None
     since: Moment | None = None
     until: Moment | None = None
+    min_importance: float | None = Field(None, ge=0, le=1)
     max_results: int = Field(8, ge=1, le=200)
     include_untrusted: bool = False
     superseded: bool = False
@@ -203,7 +201,7 @@ async def remember(site: AtSite, caller: Client, new: New) -> Stored:
         event_at=new.event_at,
         supersedes=None if new.supersedes is None else MemoryId(new.supersedes),
     )
-    stored, is_new = await _do(site, caller, lambda memory_: memory_.remember(memory))
+    stored, is_new = await in_memory(site, lambda own: own.remember(memory), caller.reach)
     return Stored(row_of(stored), is_new)
 
 
@@ -217,15 +215,14 @@ async def get(site: AtSite, caller: Client, id: Id) -> Learned:
         sources = await memories.sources(own.tx, own.principal, memory.id) if own_row else []
         return Learned(row_of(memory), sources)
 
-    return await _do(site, caller, read)
+    return await in_memory(site, read, caller.reach)
 
 
 @router.patch("/api/memory/{id}")
 async def edit(site: AtSite, caller: Client, id: Id, change: Edit) -> Row:
     """Change a memory or a summary. A correction is better remembered with `supersedes`."""
-    changed = await _do(
+    changed = await in_memory(
         site,
-        caller,
         lambda own: own.edit(
             MemoryId(id),
             text=change.text,
@@ -234,6 +231,7 @@ async def edit(site: AtSite, caller: Client, id: Id, change: Edit) -> Row:
             tags=change.tags,
             pinned=change.pinned,
         ),
+        caller.reach,
     )
     return row_of(changed)
 
@@ -241,13 +239,13 @@ async def edit(site: AtSite, caller: Client, id: Id, change: Edit) -> Row:
 @router.delete("/api/memory/{id}")
 async def forget(site: AtSite, caller: Client, id: Id) -> Row:
     """Leave a row out from now on."""
-    return row_of(await _do(site, caller, lambda own: own.forget(MemoryId(id))))
+    return row_of(await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach))
 
 
 @router.post("/api/memory/{id}/restore")
 async def restore(site: AtSite, caller: Client, id: Id) -> Row:
     """Undo a forget."""
-    return row_of(await _do(site, caller, lambda own: own.restore(MemoryId(id))))
+    return row_of(await in_memory(site, lambda own: own.restore(MemoryId(id)), caller.reach))
 
 
 @router.get("/api/bootstrap")
@@ -291,17 +289,8 @@ async def context(site: AtSite, caller: Client, said: Said) -> Context:
     searching = MemorySearch(site.backend.database, site.backend.embedder)
     found = await searching.find(owner, said.message, scope=Where.ALL, k=ROWS + len(shown), reach=caller.reach)
     fitting = [hit for hit in found.hits if hit.memory.id not in shown and (hit.cosine or hit.words >= LEAST_WORDS)]
-    return Context(told.text, "" if found.weak else recalled(fitting[:ROWS], TOKENS))
-
-
-async def _do(site: Site, caller: Caller, work: Callable[[Remembering], Awaitable[Result]]) -> Result:
-    """Work on what the caller may reach, in one transaction; raises `Refused`."""
-    try:
-        return await site.backend.database.run(lambda tx: work(Remembering(tx, site.backend.owner.id, caller.reach)))
-    except Unknown as reason:
-        raise Refused(404, "not_found", str(reason)) from None
-    except NotDone as reason:
-        raise Refused(400, "not_done", str(reason)) from None
+    near = [hit.memory for hit in fitting[:ROWS]]
+    return Context(told.text, "" if found.weak else recalled(near, TOKENS))
 
 
 def _filter(caller: Caller, asked: Search) -> Filter:
@@ -317,6 +306,7 @@ def _filter(caller: Caller, asked: Search) -> Filter:
         until=asked.until,
         at_most=Label.UNTRUSTED if asked.include_untrusted else Label.KNOWN,
         superseded=asked.superseded,
+        min_importance=asked.min_importance,
     )
 
 

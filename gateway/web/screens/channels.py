@@ -31,7 +31,9 @@ async def logout(site: AtSite, name: str) -> None:
 async def _pieces(site: Site) -> Mapping[str, str]:
     made: dict[str, str] = {"empty": site.pages.part("no_channels")}
     for name, state in site.backend.channels().items():
-        made[f"channel-{name}"] = site.pages.part("channel", f"channel-{name}", name, state)
+        made[f"channel-{name}"] = site.pages.part(
+            "channel", f"channel-{name}", name, state, site.backend.variable_of(f"channels.{name}")
+        )
         if (channel := site.backend.logins().get(name)) is not None:
             made |= await asyncio.to_thread(_login, site, name, channel.login())
     return made

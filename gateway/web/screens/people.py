@@ -46,7 +46,7 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     for number, line in enumerate(site.backend.unsettled()):
         made[f"unsettled{number}"] = part("unsettled", f"unsettled{number}", line)
     if claims:
-        made["joining"] = part("heading", "joining", "Wants to be one of your accounts")
+        made["joining"] = part("heading", "joining", "Asks to be one of your accounts")
         made |= {f"joins{row.code}": part("joins", f"joins{row.code}", row) for row in claims}
     if asking:
         made["asking"] = part("heading", "asking", "Waiting for your answer")
@@ -60,7 +60,7 @@ async def _pieces(site: Site) -> Mapping[str, str]:
             accounts = ((f"at{sha256(each.encode()).hexdigest()}", each) for each in row.identities)
             made |= {id: part("account", id, each) for id, each in accounts}
     if programs := [row for row in await tokens.list_all(site.backend.database) if row.as_owner]:
-        made["programs"] = part("heading", "programs", "Programs that speak as you")
+        made["programs"] = part("heading", "programs", "Programs that act as you")
         made |= {f"token{row.id}": part("program", f"token{row.id}", row) for row in programs}
     return made
 

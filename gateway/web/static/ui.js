@@ -215,7 +215,6 @@ function suggest() {
   for (const li of list.children) li.hidden = !found.includes(li);
   found.forEach((li, at) => { li.setAttribute("aria-selected", at === chosen); if (at === chosen) li.scrollIntoView({ block: "nearest" }) });
   list.hidden = !found.length;
-  box.setAttribute("aria-expanded", !list.hidden);
   if (list.hidden) box.removeAttribute("aria-activedescendant"); else box.setAttribute("aria-activedescendant", found[chosen].id);
 }
 function complete(name) { box.value = `/${name} `; changed(); box.focus() }
@@ -272,19 +271,61 @@ if (form) {
 }
 if (stream) connect();
 
-// ---- forms whose effect comes back through the connection
+// ---- pieces of a page that are fetched: what is found while it is typed, panels when they are opened
+const find = by("find");
+let typing, look = 0;
+async function piece(url) {
+  try {
+    const answer = await fetch(url);
+    if (answer.status === 401) location.assign("/login");
+    else if (answer.ok) return element(await answer.text());
+    else say((await answer.json()).error.message);
+  } catch { say("The gateway cannot be reached; try again.") }
+}
+async function search() {
+  const mine = ++look, query = new URLSearchParams([...new FormData(find)].filter(([, value]) => value));
+  const rows = await piece(`/memory/rows?${query}`);
+  if (!rows || mine !== look) return;                                    // a later one is under way
+  history.replaceState(null, "", `/memory?${query}`);
+  by("rows").replaceChildren(rows); count();
+}
+function count() {
+  const chosen = document.querySelectorAll(".pick :checked").length;
+  by("choosing").hidden = chosen < 2; by("chosen").textContent = `${chosen} chosen`;
+}
+find?.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 250) });
+find?.addEventListener("submit", event => { event.preventDefault(); clearTimeout(typing); search() });
+document.addEventListener("change", event => event.target.form === by("choosing") && find && count());
+document.addEventListener("toggle", async ({ target }) => {
+  if (!target.open || !target.dataset.load) return;
+  const loaded = await piece(target.dataset.load);
+  if (loaded) target.lastElementChild.replaceChildren(loaded);
+}, true);
 document.addEventListener("submit", async event => {
-  const sent = event.target, { quiet, sure } = sent.dataset;
-  if (quiet === undefined) return;
+  const sent = event.target, into = by(sent.dataset.into);
+  if (!into) return;
+  event.preventDefault();
+  const loaded = await piece(`${sent.getAttribute("action")}?${new URLSearchParams(new FormData(sent, event.submitter))}`);
+  if (loaded) { into.replaceChildren(loaded); count(); into.scrollIntoView({ block: "center" }); $("textarea", into)?.focus() }
+});
+
+// ---- forms whose effect comes back through the connection, or as the row in its new state
+document.addEventListener("submit", async event => {
+  const sent = event.target, { quiet, sure, swap, refresh } = sent.dataset;
+  if (quiet === undefined && swap === undefined) return;
   event.preventDefault();
   if (sure && !confirm(sure)) return;
-  const button = $("button", sent);
+  const button = $("button", sent), row = sent.closest(".row");
   button.disabled = true;
   try {
     const answer = await fetch(sent.action, { method: "POST", body: new URLSearchParams(new FormData(sent)) });
     if (answer.status === 401) location.assign("/login");
     else if (!answer.ok) say((await answer.json()).error.message);
-    else by("toast").hidden = true;
+    else {
+      by("toast").hidden = true;
+      if (swap !== undefined) { const fresh = element(await answer.text()), first = $("button", fresh); row.replaceWith(fresh); first?.focus(); count() }
+      if (refresh !== undefined) { by("merging").replaceChildren(); search() }
+    }
   } catch { say("The gateway cannot be reached; try again.") }
   button.disabled = false;
 });
@@ -293,6 +334,7 @@ const copied = text => navigator.clipboard.writeText(text).then(     // told in 
 document.addEventListener("click", event => {
   const { say: command, copy, fill } = event.target.closest("[data-say], [data-copy], [data-fill]")?.dataset ?? {};
   if (command) submit(command);
+  if (event.target.closest("[data-close]")) by("merging").replaceChildren();
   if (fill) { box.value = fill; changed(); box.focus() }
   if (copy !== undefined) copied($("code", event.target.closest("figure")).textContent);
 });

@@ -134,7 +134,7 @@ class TestStanding:
             (Outcome.FAILED, "it was cancelled", "last 14:30 failed (it was cancelled), "),
             (Outcome.OK, "", "last 14:30 ok, "),
             (Outcome.TOLD, "the rent is due", "last 14:30 told, "),
-            (Outcome.RUNNING, "", "last 14:30 is under way, "),
+            (Outcome.RUNNING, "", "last 14:30 is running, "),
             (Outcome.WAITING, "", ""),
         ],
     )

@@ -45,7 +45,7 @@ async def test_a_run_by_hand_is_for_this_moment_and_moves_nothing(mine: Mine, wo
     assert await world.column("select slot from schedule_runs where task_id = $1", task) == [NOW]
     assert (ran.id, await world.value("select next_run_at from schedules")) == (row.id, row.next_run_at)
     async with mine() as schedules:
-        with pytest.raises(Refused, match="running just now"):
+        with pytest.raises(Refused, match="is running; wait"):
             await schedules.run("1")
 
 
@@ -61,7 +61,7 @@ async def test_a_single_time_that_passed_while_it_rested_needs_another(mine: Min
         await schedules.add(Asking("cli"), Changes(name="x", prompt="y", run_at="2026-11-22T09:00"))
         await schedules.pause("x")
         later = replace(schedules, now=NOW + timedelta(days=3))
-        with pytest.raises(Refused, match="give it another one"):
+        with pytest.raises(Refused, match="give it a new one"):
             await later.resume("x")
         await later.update("x", Changes(run_at="2026-11-25T09:00"))
         assert (await later.resume("x")).next_run_at == datetime(2026, 11, 25, 9, tzinfo=UTC)
@@ -93,7 +93,7 @@ async def test_what_is_valid_no_more_breaks_nothing_and_can_be_mended(mine: Mine
     async with mine() as schedules:
         rows, _ = await schedules.shown(everything=True)
         assert len([line(row) for row in rows]) == 2
-        with pytest.raises(Refused, match=r"Its time is not valid any more: .+ Give it another one\."):
+        with pytest.raises(Refused, match=r"Its time is no longer valid: .+ Give it a new one\."):
             await schedules.resume("stretch")
         assert (await schedules.update("stretch", Changes(prompt="z"))).definition.prompt == "z"
         assert (await schedules.run("stretch"))[0].definition.name == "stretch"

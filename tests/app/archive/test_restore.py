@@ -140,7 +140,7 @@ async def test_what_cannot_be_restored_changes_nothing(saved: Path, other: House
     with hold_instance(other.home / "data"), pytest.raises(OwnerMustAct, match="a gateway already runs"):
         await put_back(other, saved)
     flip_a_bit(saved)
-    with pytest.raises(OwnerMustAct, match="no whole SupaClaw backup"):
+    with pytest.raises(OwnerMustAct, match="not a complete SupaClaw backup"):
         await put_back(other, saved)
 
     assert sorted(path.name for path in other.home.rglob("*")) == ["data", "gateway.pid", "workspace"]
@@ -186,7 +186,7 @@ async def test_one_that_broke_off_is_finished_by_the_same_command(
         with pytest.raises(Crash):
             await put_back(other, saved)
 
-    with pytest.raises(OwnerMustAct, match=r"broke off: finish it with the same `supaclaw restore FILE`"):
+    with pytest.raises(OwnerMustAct, match=r"was interrupted: finish it with the same `supaclaw restore FILE`"):
         check_finished(other.home / "data")
     await put_back(other, saved)
 
@@ -213,7 +213,7 @@ async def test_another_archive_does_not_go_on_where_one_broke_off(
 
     with pytest.raises(OwnerMustAct, match="the database is not empty"):
         await put_back(other, tmp_path / "second.tar.gz")
-    with pytest.raises(OwnerMustAct, match="broke off"):
+    with pytest.raises(OwnerMustAct, match="was interrupted"):
         await House(other.home, house.dsn).back_up(tmp_path / "third.tar.gz")
     await put_back(other, saved)
     assert is_whole(other)
@@ -221,7 +221,7 @@ async def test_another_archive_does_not_go_on_where_one_broke_off(
 
 async def test_one_that_was_killed_while_it_unpacked_is_done_again(saved: Path, other: House) -> None:
     other.put("restore.unfinished/unpacked/workspace/half.md", "ha")
-    with pytest.raises(OwnerMustAct, match="broke off"):
+    with pytest.raises(OwnerMustAct, match="was interrupted"):
         check_finished(other.home / "data")
 
     await put_back(other, saved)

@@ -85,7 +85,7 @@ def test_one_that_is_cut_anywhere_is_refused(whole: Path, tmp_path: Path) -> Non
     raw = whole.read_bytes()
     for length in range(0, len(raw), 11):
         (tmp_path / "cut.tar.gz").write_bytes(raw[:length])
-        refused(tmp_path / "cut.tar.gz", "is no whole SupaClaw backup")
+        refused(tmp_path / "cut.tar.gz", "is not a complete SupaClaw backup")
 
 
 def test_a_flipped_bit_is_refused_wherever_it_is(whole: Path, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_flipped_bit_is_refused_wherever_it_is(whole: Path, tmp_path: Path) ->
         flipped[place] ^= 1 << place % 8
         (tmp_path / "damaged.tar.gz").write_bytes(flipped)
         if not unpacks_to(flipped, gzip.decompress(raw)):  # a packed stream has bits to spare
-            refused(tmp_path / "damaged.tar.gz", "is no whole SupaClaw backup")
+            refused(tmp_path / "damaged.tar.gz", "is not a complete SupaClaw backup")
 
 
 def unpacks_to(raw: bytes, plain: bytes) -> bool:
@@ -110,7 +110,7 @@ def unpacks_to(raw: bytes, plain: bytes) -> bool:
 )
 def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.tar.gz").write_bytes(content)
-    refused(tmp_path / "a.tar.gz", "is no whole SupaClaw backup")
+    refused(tmp_path / "a.tar.gz", "is not a complete SupaClaw backup")
 
 
 def test_what_is_not_there_or_no_file_is_refused(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_what_is_not_there_or_no_file_is_refused(tmp_path: Path) -> None:
     ids=lambda bad: f"{bad[0].name} {bad[0].linkname}",
 )
 def test_an_entry_that_would_get_out_is_refused(tmp_path: Path, into: Path, bad: Entry) -> None:
-    refused(packed(tmp_path / "a.tar.gz", bad, told(bad)), "no whole SupaClaw backup", into)
+    refused(packed(tmp_path / "a.tar.gz", bad, told(bad)), "not a complete SupaClaw backup", into)
     assert list(into.parent.iterdir()) == [into]
 
 
@@ -158,9 +158,9 @@ def test_nothing_is_put_through_a_link(tmp_path: Path, into: Path, kind: bytes) 
 @pytest.mark.parametrize(
     ("manifest", "why"),
     [
-        (told(*GOOD[:-1]), "'database/meta.copy' is not as it was saved"),
-        (told(*GOOD, entry("workspace/more")), "'workspace/more' is not as it was saved"),
-        (told(*GOOD[1:], entry("workspace/d", b"x")), "'workspace/d' is not as it was saved"),
+        (told(*GOOD[:-1]), "'database/meta.copy' has changed since it was saved"),
+        (told(*GOOD, entry("workspace/more")), "'workspace/more' has changed since it was saved"),
+        (told(*GOOD[1:], entry("workspace/d", b"x")), "'workspace/d' has changed since it was saved"),
         (told(*GOOD, tables=None), "its manifest cannot be read"),
         (entry("other.json"), "it has no manifest"),
     ],
@@ -172,7 +172,7 @@ def test_a_manifest_that_does_not_fit_is_refused(tmp_path: Path, manifest: Entry
 def test_what_follows_is_not_read_and_damage_in_it_is_noticed(whole: Path, into: Path) -> None:
     raw = whole.read_bytes()
     whole.write_bytes(raw + b"more")
-    refused(whole, "is no whole SupaClaw backup")
+    refused(whole, "is not a complete SupaClaw backup")
     packed(whole, *GOOD, told(*GOOD), entry("workspace/late", b"x"))
     unpack(whole, into)
     assert not (into / "workspace/late").exists()

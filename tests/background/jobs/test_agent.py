@@ -197,7 +197,7 @@ class TestResult:
         row = await plan(path)
         await fire(path, row)
         await work(path)
-        assert "I stopped before I was done" in (await chat(path))[-1][1]
+        assert "I stopped early" in (await chat(path))[-1][1]
         assert (await last_run(path, row)).executed_at
 
     async def test_a_long_answer_goes_as_its_beginning_and_a_file(self, database: Database, workspace: Path) -> None:
@@ -296,8 +296,8 @@ class TestFailure:
         told = [text for kind, text in await chat(path) if kind == "notice"]
         assert told == [
             'The schedule "Stand-up", planned for Mon 23 Nov 2026 08:30 Europe/Berlin, failed: '
-            "No model answered: 1. gpt: 401 bad key\n\nIt was to do this:\nStretch!\n\n"
-            "Until it works again I do not repeat this."
+            "No model answered: 1. gpt: 401 bad key\n\nIt was meant to do this:\nStretch!\n\n"
+            "I won't repeat this until it works again."
         ]
         run = await last_run(path, row)
         assert run.error == "No model answered: 1. gpt: 401 bad key"
@@ -324,7 +324,7 @@ class TestFailure:
             await work(path)
         told = [text for kind, text in await chat(path) if kind == "notice"]
         assert len(told) == 2
-        assert told[0].endswith("It was to do this:\nStretch!")
+        assert told[0].endswith("It was meant to do this:\nStretch!")
 
     async def test_no_answer_is_a_failure_and_no_silence(self, path: MessagePath) -> None:
         await greet(path)
@@ -439,7 +439,7 @@ class TestWanted:
         await work(path)
         assert await status(path, task) == "cancelled"
         assert len(path.model.prompts) == 1
-        assert (await last_run(path, row)).error == "its person is not let in any more"
+        assert (await last_run(path, row)).error == "its person no longer has access"
 
     async def test_what_a_crash_left_of_one_that_nobody_wants_any_more_is_over(self, path: MessagePath) -> None:
         row = await plan(path)

@@ -82,7 +82,7 @@ class TestAnswers:
         model = FakeModel(lambda _: said("", call("look", text="x")))
         path = await build(database, path.workspace, model, limits=Limits(model_calls=2))
         async with path.working():
-            assert (await path.ask("go")).startswith("I stopped before I was done")
+            assert (await path.ask("go")).startswith("I stopped early")
         assert len(model.prompts) == 2
 
     async def test_an_answer_is_shown_while_it_is_written(self, path: MessagePath) -> None:
@@ -347,7 +347,7 @@ class TestResuming:
         await again.turns.run(await crashed.claim())
         assert again.model.prompts == []
         [(text,)] = await path.rows("select text from messages where kind = 'assistant' and final")
-        assert text.startswith("I stopped before I was done")
+        assert text.startswith("I stopped early")
 
     async def test_the_next_turn_of_a_task_starts_with_nothing_used(self, path: MessagePath) -> None:
         model = FakeModel(in_turn(said("", call("look", text="x")), said("one"), said("two")))

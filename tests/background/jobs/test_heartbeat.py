@@ -245,8 +245,8 @@ class TestFailures:
         assert await beating.path.rows(f"{HEARD} limit 1") == [
             (
                 "notice",
-                "The heartbeat failed: no model answered (the last was b: rate_limit). The next one tries again; "
-                "/status tells how that goes.",
+                "The heartbeat failed: no model answered (the last was b: rate_limit). The next one will retry; "
+                "/status shows how it goes.",
                 "heartbeat",
                 Label.OWNER,
             )
@@ -273,7 +273,7 @@ class TestFailures:
         assert await beat(REFUSED) is Outcome.FAILED
         assert beating.halt.why == "the key for a, b was refused; set a good one and save config.json, or restart"
         assert [notice for _, notice, *_ in await beating.path.rows(HEARD)] == [
-            f"The heartbeat has stopped: {beating.halt.why}. `supaclaw heartbeat` tries one now."
+            f"The heartbeat has stopped: {beating.halt.why}. `supaclaw heartbeat` runs one now."
         ]
 
     async def test_that_it_stops_is_said_although_it_was_failing(self, beating: Heart, beat: Beat) -> None:

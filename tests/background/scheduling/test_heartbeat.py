@@ -181,7 +181,7 @@ class TestAsking:
         await beating.look(30)
         await beating.look(30)
         assert beating.timer.state is not None
-        assert "is under way" in beating.timer.state
+        assert "is running" in beating.timer.state
         assert (await beating.timer.beat()).outcome is Outcome.RUNNING
         assert await beating.asked() == [("pending",)]
 
@@ -241,7 +241,7 @@ class TestMoney:
         await beating.spend(5, kind="agent")
         await beating.live(1.25)
         assert beating.told == [
-            "The heartbeat rests: heartbeats cost $0.0600 today, and heartbeat.day_usd allows $0.0500; it goes on "
+            "The heartbeat is paused: heartbeats cost $0.0600 today, and heartbeat.day_usd allows $0.0500; it resumes "
             "tomorrow (UTC)."
         ]
         assert await beating.asked() == [("completed",)]
@@ -256,7 +256,7 @@ class TestMoney:
         beats = [await beating.timer.beat(), await beating.timer.beat()]
 
         assert [beat.outcome for beat in beats] == [Outcome.SKIPPED] * 2
-        assert beats[0].text == "the budget for models is used up; /budget shows it, /budget more allows more"
+        assert beats[0].text == "the model budget is used up; /budget shows it, /budget more raises it"
         assert len(beating.told) == 1
 
     async def test_the_next_day_without_money_is_told_again(self, beating: Heart) -> None:

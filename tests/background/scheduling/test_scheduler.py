@@ -193,7 +193,7 @@ class TestDefects:
         timeline.clock.at = START + HOUR
         assert await scheduler_on(world.database, timeline.clock, may_run=may_run).tick() == 1
         assert await timeline.ran(mine) == [START + HOUR]
-        assert await errors(timeline, theirs) == ["paused: its person is not let in any more"]
+        assert await errors(timeline, theirs) == ["paused: its person no longer has access"]
 
 
 class Unconfirmed(Database):

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from gateway.cli.checks.finding import Check, CheckContext, Finding, load_context
+from gateway.cli.process.checks.finding import Check, CheckContext, Finding, load_context
 from gateway.config.environment import Environment
 
 Fake = TypeVar("Fake", bound=AbstractAsyncContextManager[object])

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.cli.checks.channels import check_channels
+from gateway.cli.process.checks.channels import check_channels
 from tests.cli.checks.contexts import Examine, served, told
 from tests.fakes.telegram import FakeTelegram
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.checks.config import check_config, check_failpoint
+from gateway.cli.process.checks.config import check_config, check_failpoint
 from tests.cli.checks.contexts import Examine, told
 
 

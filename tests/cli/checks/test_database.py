@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.checks.database import check_database, judge
+from gateway.cli.process.checks.database import check_database, judge
 from gateway.store.embedded.cluster import opened
 from gateway.store.migrate import read_migrations
 from gateway.store.pool import Connection, Database

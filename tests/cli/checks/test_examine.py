@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.cli.checks import run_checks
-from gateway.cli.checks.finding import CheckContext, Finding, Level
+from gateway.cli.process.checks import run_checks
+from gateway.cli.process.checks.finding import CheckContext, Finding, Level
 from tests.cli.checks.contexts import context
 
 FINE = Finding(Level.OK, "is well")

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.checks.folders import check_disk, check_folders, check_keys
+from gateway.cli.process.checks.folders import check_disk, check_folders, check_keys
 from tests.cli.checks.contexts import Examine, put, told
 
 GIB = 1024**3

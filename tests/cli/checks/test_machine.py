@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.checks.machine import (
+from gateway.cli.process.checks.machine import (
     check_clock,
     check_jail,
     check_memory,

@@ -2,7 +2,7 @@ import socket
 
 import pytest
 
-from gateway.cli.checks.model import check_model
+from gateway.cli.process.checks.model import check_model
 from tests.cli.checks.contexts import Examine, served, told
 from tests.fakes.openai_server import FakeModels
 

@@ -168,7 +168,7 @@ async def test_what_is_the_owners_alone_is_not_listed_for_others_nor_in_groups(
 ) -> None:
     for who in ({"sender": MEMBER, "chat": MEMBER}, {"chat": "g", "private": False}):
         assert f"/{name}" not in await lived_in.ask("/help", **who)
-        assert await lived_in.ask(f"/{name}", **who) == f"/{name} is for the owner alone, in a private chat."
+        assert await lived_in.ask(f"/{name}", **who) == f"Only the owner can use /{name}, in a private chat."
     assert f"/{name}" in await lived_in.ask("/help")
 
 
@@ -245,7 +245,6 @@ async def everything_of(path: MessagePath) -> list[str]:
 
 SEARCHING = {
     "hybrid_search",
-    "keyword_search",
     "memory_corrections",
     "memory_cosines",
     "memory_matches",

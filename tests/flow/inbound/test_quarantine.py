@@ -44,7 +44,7 @@ async def test_it_is_put_aside_after_three_tries_and_the_owner_is_told(
     assert after.message_id is not None
     assert await path.rows("select text from messages where kind = 'user' order by id") == [("hello",), ("after it",)]
     [(notice,)] = await path.rows("select text from messages where kind = 'notice'")
-    assert "put aside: ValueError" in notice
+    assert "set aside: ValueError" in notice
 
 
 async def test_what_the_database_refuses_for_this_one_only_waits_and_lets_the_others_pass(

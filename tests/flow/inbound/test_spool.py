@@ -123,7 +123,7 @@ class TestAway:
         monkeypatch.setattr(spool_module, "LIMIT", 1)
         away.away = True
         await path.tell("one")
-        with pytest.raises(TryAgainLater, match="does not answer"):
+        with pytest.raises(TryAgainLater, match="is unavailable"):
             await path.tell("two")
 
     async def test_a_disk_that_refuses_is_no_acknowledgement(self, path: MessagePath, away: AwayAtTimes) -> None:

@@ -97,25 +97,25 @@ class TestFiles:
         (path.workspace / "big.bin").write_bytes(bytes(1001))
         await put(path, "Here it is.", files=["big.bin"])
         [shown] = await sent(path, count=1)
-        assert shown == "Here it is.\n\nbig.bin is too large to be sent here. It is in my files: big.bin"
+        assert shown == "Here it is.\n\nbig.bin is too large to send here. It's in my files: big.bin"
 
     async def test_a_channel_without_files_gets_words(self, database: Database, path: MessagePath) -> None:
         plain = FakeChannel(capabilities=Capabilities(max_text=4096))
         path = await build(database, path.workspace, FakeModel(), channel=plain)
         await put(path, "", files=["a.txt"])
-        assert await sent(path, count=1) == ["Files cannot be sent here. It is in my files: a.txt"]
+        assert await sent(path, count=1) == ["Files cannot be sent here. It's in my files: a.txt"]
 
     async def test_a_file_that_is_gone_is_told_of_and_the_rest_goes_on(self, path: MessagePath) -> None:
         await put(path, "", files=["a.txt", "b.txt"])
         (path.workspace / "a.txt").unlink()
-        assert await sent(path, count=2) == ["a.txt could not be sent: it is gone from a.txt.", ""]
+        assert await sent(path, count=2) == ["a.txt couldn't be sent: it's no longer at a.txt.", ""]
         assert path.channel.taken == [b"content of b.txt"]
 
     async def test_a_file_that_was_changed_by_somebody_is_not_sent(self, path: MessagePath) -> None:
         await put(path, "", files=["a.txt"])
         (path.workspace / "a.txt").write_text("something else")
         [shown] = await sent(path, count=1)
-        assert shown == "a.txt was not sent: it has changed since. It is in my files: a.txt"
+        assert shown == "a.txt was not sent: it has changed since. It's in my files: a.txt"
 
     async def test_a_file_replaced_by_a_link_is_not_followed(self, path: MessagePath) -> None:
         await put(path, "", files=["a.txt"])
@@ -129,7 +129,7 @@ class TestFiles:
         path.channel.faults = [SendFailed("Telegram refused it.")]
         await put(path, "Here it is.", files=["a.txt"])
         [shown] = await sent(path, count=1)
-        assert shown == "Here it is.\n\na.txt was refused: Telegram refused it. It is in my files: a.txt"
+        assert shown == "Here it is.\n\na.txt was refused: Telegram refused it. It's in my files: a.txt"
         assert [state for _, state in await path.rows(STATES)] == ["sent"]
 
     async def test_someone_who_cannot_be_reached_gets_neither(self, path: MessagePath) -> None:

@@ -9,21 +9,21 @@ async def test_the_owner_is_told_where_the_owner_wrote_last(path: MessagePath) -
     await path.say("hello", chat="g", private=False)
     assert here.session_id is not None
     with path.live.subscribe(here.session_id) as events:
-        await path.notices.tell_owner("config.json was not taken over.")
+        await path.notices.tell_owner("config.json wasn't applied.")
         [stored] = events.ready()
     assert isinstance(stored, MessageStored)
     assert await path.rows("select kind, text from messages where id = $1", stored.id) == [
-        ("notice", "config.json was not taken over.")
+        ("notice", "config.json wasn't applied.")
     ]
     async with path.working():
-        await path.channel.until(lambda texts: "config.json was not taken over." in texts)
+        await path.channel.until(lambda texts: "config.json wasn't applied." in texts)
     [shown] = [m for m in path.channel.shown if m.text.startswith("config")]
     assert shown.address.chat == "phone"
 
 
 async def test_an_owner_who_never_wrote_is_told_by_the_log_alone(path: MessagePath) -> None:
     await path.say("hello", chat=MEMBER, sender=MEMBER)
-    await path.notices.tell_owner("config.json was not taken over.")
+    await path.notices.tell_owner("config.json wasn't applied.")
     assert await path.rows("select count(*) from messages where kind = 'notice'") == [(0,)]
 
 

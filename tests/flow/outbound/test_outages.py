@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.checks.database import check_database
+from gateway.cli.process.checks.database import check_database
 from gateway.domain.channel import SendDelayed, SendFailed, SendUncertain
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.flow.outbound import attempt as attempt_module

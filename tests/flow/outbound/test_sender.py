@@ -1,12 +1,14 @@
 """What was committed is sent: in order, retried, receipted, never blindly repeated."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from gateway.domain.channel import Capabilities, SendDelayed, SendFailed, SendUncertain
 from gateway.flow.outbound import attempt as attempt_module
 from gateway.flow.outbound.attempt import INTERRUPTED, TRIES, UNCONFIRMED
+from gateway.store import outbox
 from gateway.store.pool import Database
 from tests.fakes.channel import FakeChannel
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, in_turn, restarted, said
@@ -392,3 +394,24 @@ async def test_two_senders_on_one_database_send_everything_once(path: MessagePat
     for each in both:
         await stop(each)
     assert sorted(path.channel.texts + other.channel.texts) == sorted(f"answer {n}" for n in range(10))
+
+
+async def test_what_is_committed_during_a_look_is_drained_as_well(
+    path: MessagePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, committed = outbox.due, list[bool]()
+
+    async def overtaken(*args: Any) -> list[outbox.OutboxRow]:
+        found = await look(*args)
+        if not committed:
+            await path.turns.run(await path.claim())
+            committed.append(True)
+        return found
+
+    monkeypatch.setattr(outbox, "due", overtaken)
+    await path.tell("hello")
+    async with asyncio.TaskGroup() as group:
+        sending = group.create_task(path.outbound.run())
+        await path.outbound.drain(5)
+        sending.cancel()
+    assert path.channel.texts == ["re: hello"]

@@ -75,7 +75,7 @@ class TestBooks:
         await spent(world, 2.03)
         allowed = await Budgets(database, lambda: Limits(day_usd=2, month_usd=20), Clock()).allow(Role.OWNER)
         assert allowed.refusal == (
-            "Today's budget for models is used up ($2.03 spent, $2.00 allowed). I did not ask a model. "
+            "Today's model budget is used up ($2.03 spent, $2.00 allowed). I did not ask a model. "
             "/budget more allows another $2.00 today; budgets.day_usd in config.json changes the limit for good. "
             "Then write again."
         )
@@ -92,7 +92,7 @@ class TestBooks:
         budgets = Budgets(database, lambda: Limits(month_usd=20), Clock())
         refusal = (await budgets.allow(Role.OWNER)).refusal
         assert refusal is not None
-        assert refusal.startswith("This month's budget for models is used up ($20.00 spent, $20.00 allowed).")
+        assert refusal.startswith("This month's model budget is used up ($20.00 spent, $20.00 allowed).")
 
     async def test_what_the_owner_allowed_more_counts_at_once(self, world: World, database: Database) -> None:
         budgets = Budgets(database, lambda: Limits(day_usd=2), Clock())
@@ -124,7 +124,7 @@ class TestBooks:
             stop = limits.stop(UNSPENT)
             assert stop is not None
             assert stop.limit == "day_usd"
-            assert stop.text.startswith("Today's budget for models is used up ($2.10 spent, $2.00 allowed).")
+            assert stop.text.startswith("Today's model budget is used up ($2.10 spent, $2.00 allowed).")
 
     async def test_models_that_cost_nothing_need_no_money(self, database: Database) -> None:
         budgets = Budgets(database, lambda: Limits(day_usd=0, month_usd=0), Clock())
@@ -154,7 +154,7 @@ class TestTurns:
             assert await path.ask("first") == "re: first"
             refused = await path.answer(await path.tell("second"))
             assert refused.notice
-            assert refused.text.startswith("Today's budget for models is used up ($0.0010 spent")
+            assert refused.text.startswith("Today's model budget is used up ($0.0010 spent")
             told = await path.channel.until(lambda texts: len(texts) == 2)
         assert told[1] == refused.text
         assert path.model.answered == ["first"]
@@ -169,7 +169,7 @@ class TestTurns:
         async with path.working():
             await path.ask("mine")
             told = await path.ask("theirs", chat=MEMBER, sender=MEMBER)
-        assert told.startswith("The budget for models is used up.")
+        assert told.startswith("The model budget is used up.")
 
     async def test_a_run_stops_before_the_call_that_has_no_money_left(
         self, database: Database, path: MessagePath
@@ -198,7 +198,7 @@ class TestTurns:
             await reached.wait()
             assert await path.ask("quick", chat=MEMBER, sender=MEMBER) == "quick"
             go.set()
-            assert (await path.answer(slow)).text.startswith("Today's budget")
+            assert (await path.answer(slow)).text.startswith("Today's model budget")
         assert len(model.prompts) == 2
 
     async def test_calls_of_a_run_that_failed_count(self, database: Database, path: MessagePath) -> None:
@@ -211,5 +211,5 @@ class TestTurns:
         again = await build(database, path.workspace, FakeModel(), path.instance, limits=Limits(day_usd=CALL))
         async with again.working():
             [told] = await again.channel.until(bool)
-        assert told.startswith("Today's budget")
+        assert told.startswith("Today's model budget")
         assert again.model.prompts == []

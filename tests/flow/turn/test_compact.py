@@ -118,7 +118,7 @@ class TestSummary:
         async with path.working():
             await path.ask(words(400))
             path.model.answer = in_turn(said("", call("look", text="x")))
-            assert (await path.ask("look")).startswith("I stopped before I was done")
+            assert (await path.ask("look")).startswith("I stopped early")
         assert await path.rows("select count(*) from task_steps where kind = 'model'") == [(3,)]
 
     async def test_no_summary_is_asked_for_once_the_run_may_not_go_on(self, paths: Paths) -> None:

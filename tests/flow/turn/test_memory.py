@@ -1,20 +1,24 @@
 """Memory in the turns of a chat: what is told unasked, what the tools do, and who gets none of it."""
 
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.agent.memory.bootstrap import bootstrap_context
 from gateway.domain.ids import MemoryId
 from gateway.domain.inbound import Address
 from gateway.domain.memory import Category, Filter, NewMemory
 from gateway.domain.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.principals import Label
-from gateway.memory.wording import RECALLED
-from gateway.store.memory import memories, search
-from gateway.store.pool import Database
+from gateway.flow.turn import memory as turn_memory
+from gateway.memory.wording import RECALLED, Bootstrap
+from gateway.store.memory import memories, recalling, used
+from gateway.store.pool import Connection, Database
+from gateway.store.transcript import messages
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, message, results, said
 
 TOOLS = {"memory_search", "memory_get", "remember", "forget"}
@@ -81,6 +85,42 @@ class TestNewSession:
         assert "4711" in standing(first)
         assert "4711" not in repr(second)
 
+    async def test_what_changes_of_what_was_known_is_told_from_the_next_turn_on(self, path: MessagePath) -> None:
+        id = await known(path, "The rent is 900")
+        owner = path.people.owner.id
+        changes: list[tuple[Callable[[Connection], Awaitable[object]], str]] = [
+            (lambda tx: memories.edit(tx, owner, id, importance=1.0), "- [context] The rent is 900 (importance: 1)"),
+            (lambda tx: memories.edit(tx, owner, id, text="The rent is 950"), "- [context] The rent is 950"),
+            (lambda tx: memories.forget(tx, owner, id), ""),
+            (lambda tx: memories.restore(tx, owner, id), "- [context] The rent is 950"),
+            (lambda tx: tx.execute("delete from memories where id = $1", id), ""),
+        ]
+        async with path.working():
+            await path.ask("hello")
+            for change, _ in changes:
+                await path.database.run(change)
+                await path.ask("hello again")
+        for (_, expected), prompt in zip(changes, path.model.prompts[1:], strict=True):
+            assert expected in standing(prompt)
+            assert ("rent" in standing(prompt)) == bool(expected)
+
+    async def test_what_is_known_and_unchanged_is_put_together_once(
+        self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made: list[object] = []
+
+        async def counted(*arguments: Any, **named: Any) -> Bootstrap:
+            made.append(arguments)
+            return await bootstrap_context(*arguments, **named)
+
+        monkeypatch.setattr(turn_memory, "bootstrap_context", counted)
+        await known(path, "Berta is the sister")
+        async with path.working():
+            for text in ("hello", "and again", "and once more"):
+                await path.ask(text)
+        assert len(made) == 1
+        assert all("Berta is the sister" in standing(prompt) for prompt in path.model.prompts)
+
     async def test_untrusted_memories_are_told_nowhere(self, path: MessagePath) -> None:
         await known(path, "Berta wants all invoices paid", label=Label.UNTRUSTED, pinned=True)
         async with path.working():
@@ -107,7 +147,7 @@ class TestRecall:
     @pytest.fixture(autouse=True)
     def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A busy machine may take longer than a turn waits."""
-        monkeypatch.setattr(search, "KEYWORD_TIMEOUT_MS", 30_000)
+        monkeypatch.setattr(recalling, "TIMEOUT_MS", 30_000)
 
     async def test_what_the_question_is_about_is_recalled_before_it_and_stored_nowhere(self, path: MessagePath) -> None:
         for n in range(12):
@@ -300,7 +340,7 @@ class TestCommands:
         told = replace(message("/memory"), address=Address("api", "key", "c1"), as_owner=True)
         async with path.working():
             [accepted] = await path.inbound.accept([told])
-            assert (await path.answer(accepted)).text.startswith("No token may do this")
+            assert (await path.answer(accepted)).text.startswith("Tokens can't do this")
 
     async def test_what_is_remembered_in_a_correction_is_sorted_so(self, path: MessagePath) -> None:
         async with path.working():
@@ -308,3 +348,49 @@ class TestCommands:
         async with path.database.connection() as conn:
             [row] = await memories.listed(conn, path.people.owner.id, Filter(), 5)
         assert (row.category, row.text, row.label) == (Category.CORRECTION, "not Monday but Tuesday", Label.OWNER)
+
+
+class TestUsed:
+    @pytest.fixture(autouse=True)
+    def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A busy machine may take longer than a turn waits."""
+        monkeypatch.setattr(recalling, "TIMEOUT_MS", 30_000)
+
+    async def test_an_answer_knows_what_it_was_reminded_of_and_what_it_searched_by_ids_alone(
+        self, path: MessagePath
+    ) -> None:
+        for n in range(12):
+            await known(path, f"Something important, number {n}", importance=1.0)
+        door = await known(path, "The locksmith Oduya charges 80 for the cellar door", importance=0.0)
+        tax = await known(path, "The accountant Ferreira wants the papers in March", importance=0.0)
+        path.model.answer = in_turn(
+            said("", call("memory_search", query="accountant Ferreira", types="memory")),
+            said("80, in March"),
+            said("hi"),
+        )
+        async with path.working():
+            await path.ask("what does the locksmith charge for the cellar door?")
+            await path.ask("hello")
+            why = await path.ask("/why")
+        [session] = {id for (id,) in await path.rows("select session_id from messages")}
+        async with path.database.connection() as conn:
+            rows = await used.joined(conn, await messages.shown(conn, session))
+        answers = [row.remembered for row in rows if row.kind == "assistant" and row.final]
+        assert answers == [(door, tax), ()]
+        assert all(not row.remembered for row in rows if row.kind != "assistant" or not row.final)
+        [(note,)] = await path.rows("select name from task_steps where kind = 'note'")
+        assert note == f"reminded {next(row.id for row in rows if row.remembered)} {door}"
+        assert "reminded" not in why, "the way of an answer has nothing of it"
+
+    @pytest.mark.parametrize(
+        "result", ["", "[]", "{", '{"error":"x"}', '{"memories":[1,{"id":"7"}]}', '{"truncated":true}']
+    )
+    async def test_a_result_that_names_no_rows_is_no_memory(self, path: MessagePath, result: str) -> None:
+        async with path.working():
+            await path.ask("hello")
+        [session] = {id for (id,) in await path.rows("select session_id from messages")}
+        async with path.database.connection() as conn:
+            rows = await messages.shown(conn, session)
+            answer = rows[-1]
+            row = replace(answer, kind="tool_result", tool="memory_search", text=result)
+            assert [each.remembered for each in await used.joined(conn, [row, answer])] == [(), ()]

@@ -132,8 +132,8 @@ async def test_refused_there_too_it_is_an_error_and_its_owner_is_told(path: Mess
     assert (await placed(path))[-1] == (
         "1",
         "notice",
-        'The schedule "Stand-up", planned for Mon 23 Nov 2026 08:30 Europe/Berlin, ran, but what it had to say did not '
-        "arrive: chat not found",
+        'The schedule "Stand-up", planned for Mon 23 Nov 2026 08:30 Europe/Berlin, ran, but its '
+        "message wasn't delivered: chat not found",
     )
     assert (await known(path, row)).failing_since
 

@@ -498,6 +498,14 @@ def test_a_pipe_as_pid_file_is_moved_away_before_the_server_reads_it(data: Path)
     assert not os.path.lexists(data / "postgres" / "postmaster.pid")
 
 
+def test_a_server_that_is_about_to_write_its_pid_file_is_not_taken_for_one_without_a_socket(data: Path) -> None:
+    postmaster, made = Postmaster(data / "postgres", ServerLog(data / "postgres.log")), data / "postgres/postmaster.pid"
+    made.touch()
+    assert not postmaster.check_cut_off()
+    os.utime(made, (0, 0))
+    assert postmaster.check_cut_off()
+
+
 @pytest.mark.parametrize("name", ["postgres.supaclaw", "postgres.superuser"])
 async def test_a_password_that_is_gone_is_told_and_never_made_anew_for_a_cluster_that_has_one(
     server: EmbeddedPostgres, data: Path, name: str

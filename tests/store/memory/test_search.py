@@ -82,8 +82,6 @@ async def test_words_find_what_has_most_of_them(database: Database, owner: Princ
 
         for query in ("Which plumber did the boiler?", "trevelyan", "boilers"):
             assert (await found(tx, owner, query, by_vector=False))[0].startswith("The plumber")
-        (hit, *_) = await search.keyword(tx, owner, lexemes("plumber Trevelyan"), Filter(), 5)
-        assert hit.words == pytest.approx(1)
 
 
 async def test_meaning_finds_what_shares_no_word(database: Database, owner: PrincipalId) -> None:
@@ -218,10 +216,8 @@ class TestFilters:
     ) -> None:
         async with database.transaction() as tx:
             ranked = await search.hybrid(tx, owner, lexemes("kitten"), which, 50, vector=vector("kitten"), model=MODEL)
-            by_words = await search.keyword(tx, owner, lexemes("car"), which, 50)
 
         assert {many.index(hit.memory.id) for hit in ranked.hits} == expected
-        assert {many.index(hit.memory.id) for hit in by_words} == expected
 
     async def test_counts_what_is_trusted_too_little(
         self, database: Database, owner: PrincipalId, many: list[MemoryId]
@@ -245,14 +241,12 @@ class TestFilters:
         async with database.bound(member).transaction() as tx:
             assert await found(tx, member, "Which car?") == ["My own car is green"]
             assert await found(tx, owner, "Which car?") == []
-            assert await search.keyword(tx, owner, lexemes("car"), Filter(), 5) == ()
 
 
 async def test_a_search_without_anything_to_go_by_is_empty(database: Database, owner: PrincipalId) -> None:
     async with database.transaction() as tx:
         assert (await search.hybrid(tx, owner, [], Filter(), 5)).hits == ()
         assert (await search.hybrid(tx, owner, ["car"], Filter(), 0)).hits == ()
-        assert await search.keyword(tx, owner, [], Filter(), 5) == ()
         nothing = await search.hybrid(tx, owner, ["car"], Filter(), 5, vector=vector("car"), model=MODEL)
         assert (nothing.hits, nothing.weak, nothing.left_out) == ((), True, 0)
 

@@ -1,0 +1,1 @@
+"""Talk with the agent, and what was said."""

@@ -1,0 +1,1 @@
+"""Who may talk to it: the owner, guests, programs, linked accounts."""

@@ -1,0 +1,1 @@
+"""The gateway's process: start, stop, look, configure."""

@@ -1,0 +1,65 @@
+"""`supaclaw config`."""
+
+import json
+import os
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+
+from gateway.cli.console import echo
+from gateway.cli.output import print_json
+from gateway.config import edit
+from gateway.config.channels import check_channels
+from gateway.config.environment import Environment
+from gateway.config.load import load, parse
+from gateway.config.schema import schema as json_schema
+from gateway.config.variables import variable_of
+from gateway.domain.errors import OwnerMustAct
+from gateway.logs import SecretMask
+
+Key = Annotated[str, typer.Argument(help="A dotted key, such as models.primary.")]
+
+
+def schema() -> None:
+    """Print the JSON Schema of config.json."""
+    print_json(json_schema())
+
+
+def validate() -> None:
+    """Check config.json."""
+    environment = Environment.read(os.environ)
+    check_channels(load(environment.config, os.environ))
+    echo(f"{environment.config}: {'valid' if environment.config.exists() else 'not there; the defaults are used'}")
+
+
+def get(key: Key) -> None:
+    """Print one setting, or its default. Keys and passwords written in the file are masked."""
+    value = edit.masked(key, edit.get(Environment.read(os.environ).config, key, os.environ))
+    if isinstance(value, str):
+        echo(SecretMask().text(value))
+    else:
+        print_json(value)
+    if variable := variable_of(key, os.environ):
+        echo(f"(set by {variable} in the environment)", error=True)
+
+
+def set(key: Key, value: Annotated[str, typer.Argument(help="JSON; anything else is taken as text.")]) -> None:
+    """Change one setting. A running gateway applies it at once. An invalid value is refused and not written."""
+    path = Environment.read(os.environ).config
+    if variable := variable_of(key, os.environ):
+        raise OwnerMustAct(f"{key} is set by {variable} in the environment, which beats {path.name}; change it there")
+
+    def check(text: str) -> None:
+        check_channels(parse(text, os.environ, source=path.name))
+
+    edit.set(path, key, _json(value), check)
+    echo(f"{key} is set")
+
+
+def _json(text: str) -> JsonValue:
+    try:
+        value: JsonValue = json.loads(text)
+    except json.JSONDecodeError:
+        return text
+    return value

@@ -1,0 +1,81 @@
+"""`supaclaw doctor`."""
+
+import logging
+import os
+import shutil
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from gateway.cli.console import Style, echo, show_progress
+from gateway.cli.output import AsJson, print_json
+from gateway.cli.process.checks import Finding, Level, load_context, run_checks
+from gateway.cli.running import ask
+from gateway.config.environment import Environment
+from gateway.config.failpoints import Step
+from gateway.logs import SecretMask, logging_to
+
+_WIDEST = 110
+_REQUEUE_WITHIN = 120.0
+_COLOURS = {Level.OK: Style.GREEN, Level.WARN: Style.YELLOW, Level.FAIL: Style.RED}
+
+
+def doctor(
+    failpoints: Annotated[bool, typer.Option("--failpoints", help="List where SUPACLAW_FAIL can kill it.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Also call the model (costs a few tokens) and the messengers.")
+    ] = False,
+    requeue: Annotated[
+        bool, typer.Option("--requeue", help="Let the running gateway store what it could not store before.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find what keeps the gateway from working, and how to fix it. The exit code is 1 if a check fails.
+
+    It starts, changes and sends nothing, unless told to with --requeue.
+    """
+    if requeue:
+        told = ask("/api/requeue", method="POST", timeout=_REQUEUE_WITHIN)
+        print_json(told) if as_json else echo(f"messages taken up again: {told['requeued']}")
+        return
+    if failpoints:
+        _print_failpoints(as_json=as_json)
+        return
+    context = load_context(Environment.read(os.environ), os.environ, live=live)
+    with logging_to(None, SecretMask(), level=logging.CRITICAL):
+        findings = list(run_checks(context, _progress))
+    _progress("")
+    if as_json:
+        print_json([{"check": name, **asdict(finding)} for name, finding in findings])
+    else:
+        _print_findings(findings)
+    if any(finding.level is Level.FAIL for _, finding in findings):
+        raise typer.Exit(1)
+
+
+def _progress(check: str) -> None:
+    """Show the current check on a terminal, in one line that is overwritten."""
+    show_progress(f"checking {check} …" if check else "")
+
+
+def _print_findings(findings: Sequence[tuple[str, Finding]]) -> None:
+    """Print the level, the check and the finding; below it the fix."""
+    mask, width = SecretMask(), min(shutil.get_terminal_size().columns, _WIDEST)
+    wrap = textwrap.TextWrapper(max(width, 50), "", " " * 16, break_long_words=False, break_on_hyphens=False)
+    for name, finding in findings:
+        fix = [] if not finding.fix else wrap.wrap(f"{'':16}→ {finding.fix}")
+        text = "\n".join([*wrap.wrap(f"{finding.level:4}  {name:9} {finding.text}"), *fix])
+        echo(mask.text(text[4:]), lead=text[:4], style=_COLOURS[finding.level])
+    counts = Counter(finding.level for _, finding in findings)
+    echo(f"\n{counts[Level.FAIL]} failed, {counts[Level.WARN]} warnings, {counts[Level.OK]} ok")
+
+
+def _print_failpoints(*, as_json: bool) -> None:
+    if as_json:
+        print_json({step.value: step.about for step in Step})
+    else:
+        echo("\n".join(f"{step.value:18} {step.about}" for step in Step))

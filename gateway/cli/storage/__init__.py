@@ -1,0 +1,1 @@
+"""What it keeps: memories, files, versions, backups."""

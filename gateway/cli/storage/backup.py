@@ -1,0 +1,81 @@
+"""`supaclaw backup` and `supaclaw restore`."""
+
+import asyncio
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.cli.console import echo
+from gateway.config.environment import Environment
+from gateway.config.load import load, parse, parse_json, read
+from gateway.config.model import Config
+from gateway.logs import SecretMask, logging_to
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup, such as supaclaw.tar.gz.")]
+
+
+def backup(
+    file: File,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
+    with_secrets: Annotated[
+        bool,
+        typer.Option("--with-secrets", help="Include the keys in config.json, the gateway's own keys, and logins."),
+    ] = False,
+) -> None:
+    """Save everything to one file. The gateway may keep running."""
+    from gateway.app.archive.backup import back_up
+    from gateway.app.database import reach
+
+    environment = Environment.read(os.environ)
+    config = load(environment.config, os.environ)
+    with logging_to(None, SecretMask(), level=logging.WARNING):
+        reached = reach(environment, config, mine=False)
+        saved = asyncio.run(back_up(environment, config, file, reached, force=force, with_secrets=with_secrets))
+    echo(f"{file}: {saved}, {file.stat().st_size / 1e6:.1f} MB")
+    if saved.skipped:
+        kinds = "links that point outside their folder, pipes, sockets and files that are mostly holes"
+        echo(f"{saved.skipped} entries were skipped: {kinds}")
+    if saved.left_out:
+        echo(f"secrets not included: {', '.join(saved.left_out)}")
+    if with_secrets:
+        echo("it contains secrets: keep it where only you can read it")
+
+
+def restore(
+    file: File,
+    verify: Annotated[
+        bool, typer.Option("--verify", "--dry-run", help="Only check that FILE is intact; change nothing.")
+    ] = False,
+) -> None:
+    """Restore a backup to an empty place."""
+    from gateway.app.archive.record import record
+    from gateway.app.archive.restore import restore as put_back
+    from gateway.app.archive.restore import unpack
+    from gateway.app.database import reach
+
+    environment = Environment.read(os.environ)
+    if verify:
+        echo(f"{file} is intact: {unpack(file, None)}")
+        return
+    config = _only_database(environment.config)
+    with logging_to(None, SecretMask(), level=logging.WARNING):
+        saved, path = asyncio.run(put_back(environment, config, file, reach(environment, config, mine=True)))
+    record(environment.data, file.resolve(), saved.created)
+    echo(f"restored {saved}")
+    if path not in {None, environment.config}:
+        echo(f"{environment.config} already exists and was kept; the saved one is {path}")
+    if saved.left_out:
+        echo(f"put these into {path} before you start: {', '.join(saved.left_out)}")
+    for name in saved.logins:
+        anew = f"`supaclaw channel logout {name}`, then `supaclaw channel login {name}`"
+        echo(f"{name} is linked by the keys in the backup; if the old gateway ran after it, link it anew: {anew}")
+
+
+def _only_database(path: Path) -> Config:
+    """The database settings alone: the rest of config.json may refer to things that are not restored yet."""
+    raw = parse_json(read(path) or "{}", path.name)
+    return parse(json.dumps({"database": raw.get("database") or {}}), os.environ, source=path.name)

@@ -1,0 +1,242 @@
+"""`supaclaw memories`: what is remembered, and changing it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, TypeVar
+
+import typer
+from pydantic import TypeAdapter
+
+from gateway.agent.memory.remember import Refused, Remembering, checked
+from gateway.cli.console import echo
+from gateway.cli.database import require_owner, with_connection
+from gateway.cli.output import AsJson, Limit, print_json, print_rows
+from gateway.cli.storage.erase import erase_for_good
+from gateway.cli.storage.remember import CATEGORIES, MinImportance, separated
+from gateway.cli.storage.search import facts, whereabouts
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import MemoryId
+from gateway.domain.memory import Category, Filter, Kind, Memory, NewMemory
+from gateway.domain.principals import Label
+from gateway.domain.texts import json_text, one_line
+from gateway.memory.wording import described, kind, who
+from gateway.store.memory import memories
+from gateway.store.memory.memories import Source
+from gateway.store.pool import Connection
+from gateway.store.transcript import imports
+from gateway.store.transcript.imports import Whence
+
+COLUMNS = ("id", "category", "text", "importance", "tags", "pinned", "learned_at")
+PAGE = 1_000
+LONGEST_LISTED, LONGEST_SOURCE = 200, 300
+NONE = 'Nothing is remembered yet; `supaclaw remember "…"` does, and so does your agent.'
+KEPT = (Kind.MEMORY, Kind.SUMMARY)
+
+Result = TypeVar("Result")
+Id = Annotated[int, typer.Argument(metavar="ID", help="Its number in the list.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A line of the list."""
+
+    id: MemoryId
+    category: str
+    text: str
+    importance: float
+    tags: tuple[str, ...]
+    pinned: str
+    learned_at: datetime
+    replaced_by: MemoryId | None
+
+
+def show_all(
+    category: Annotated[Category | None, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = None,
+    tags: Annotated[str, typer.Option(metavar="TAG,…", help="With all of these tags.")] = "",
+    min_importance: MinImportance = None,
+    superseded: Annotated[bool, typer.Option("--all", help="Include what was replaced.")] = False,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List memories and summaries, the newest first."""
+    which = Filter(
+        kinds=KEPT,
+        categories=(category,) if category else (),
+        tags=separated(tags.casefold()),
+        at_most=Label.UNTRUSTED,
+        superseded=superseded,
+        min_importance=min_importance,
+    )
+    rows = _with_own(lambda own: memories.listed(own.tx, own.principal, which, limit))
+    if as_json:
+        print_json([facts(row) for row in rows])
+    elif rows:
+        columns = (*COLUMNS, "replaced_by") if superseded else COLUMNS
+        print_rows([_listed(row) for row in rows], columns, as_json=False)
+    else:
+        echo(NONE)
+
+
+def show(id: Id, as_json: AsJson = False) -> None:
+    """Show one, and where it was learned."""
+
+    async def read(own: Remembering) -> tuple[Memory, list[Source], Whence | None]:
+        memory = await memories.get(own.tx, own.principal, MemoryId(id))
+        if memory is None:
+            raise Refused(f"There is no memory {id}; `supaclaw memories list` and `supaclaw search` show them.")
+        learned = await memories.sources(own.tx, own.principal, memory.id)
+        return memory, learned, await imports.whence(own.tx, own.principal, memory.id)
+
+    memory, learned, whence = _with_own(read)
+    if as_json:
+        print_json({**facts(memory), **_times(memory), "learned_from": _provenance(learned, whence)})
+    else:
+        _print(memory, learned, whence)
+
+
+def edit(
+    id: Id,
+    text: Annotated[str | None, typer.Option(metavar="TEXT", help="Its new words.")] = None,
+    category: Annotated[Category | None, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = None,
+    importance: Annotated[float | None, typer.Option(min=0, max=1, metavar="0–1", help="How much it matters.")] = None,
+    tags: Annotated[
+        str | None, typer.Option(metavar="TAG,…", help='Its tags instead of those before; "": none.')
+    ] = None,
+) -> None:
+    """Change a memory."""
+    if text is None and category is None and importance is None and tags is None:
+        raise OwnerMustAct("say what to change: --text, --category, --importance or --tags")
+
+    async def change(own: Remembering) -> Memory:
+        before = await own.get(MemoryId(id))
+        new = checked(NewMemory(before.text if text is None else text, tags=separated(tags or "")))
+        changed = await memories.edit(
+            own.tx,
+            own.principal,
+            before.id,
+            text=None if text is None else new.text,
+            category=category,
+            importance=importance,
+            tags=None if tags is None else new.tags,
+        )
+        return _there(changed, id)
+
+    echo(f"changed: {id} {described(_with_own(change))}")
+
+
+def pin(id: Id, undo: Annotated[bool, typer.Option("--undo", help="Unpin it.")] = False) -> None:
+    """Pin a memory: your agent looks at it first."""
+
+    async def change(own: Remembering) -> Memory:
+        return _there(await memories.edit(own.tx, own.principal, MemoryId(id), pinned=not undo), id)
+
+    echo(f"{'unpinned' if undo else 'pinned'}: {id} {described(_with_own(change))}")
+
+
+def forget(
+    id: Id,
+    undo: Annotated[bool, typer.Option("--undo", help="Remember it again.")] = False,
+    erase: Annotated[bool, typer.Option("--erase", help="Remove for good what was said, wherever it is.")] = False,
+    also: Annotated[list[str] | None, typer.Option(metavar="WORDS", help="Erase sentences with these, too.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
+) -> None:
+    """Forget a memory: nothing finds it any more."""
+    if undo and erase:
+        raise OwnerMustAct("what is erased cannot be brought back: --undo or --erase, not both")
+    if (also or yes) and not erase:
+        raise OwnerMustAct("--also and --yes belong to --erase")
+    if erase:
+        erase_for_good(MemoryId(id), also or [], yes=yes)
+        return
+
+    async def change(own: Remembering) -> Memory:
+        return await (own.restore(MemoryId(id)) if undo else own.forget(MemoryId(id)))
+
+    said = described(_with_own(change))
+    echo(f"remembered again: {id} {said}" if undo else f"forgotten: {id} {said}; --undo takes it back")
+
+
+def export() -> None:
+    """Print them all, replaced ones too, one JSON object a line."""
+    which = Filter(kinds=KEPT, at_most=Label.UNTRUSTED, superseded=True)
+
+    async def read(own: Remembering) -> list[Memory]:
+        rows: list[Memory] = []
+        while page := await memories.listed(own.tx, own.principal, which, PAGE, len(rows)):
+            rows += page
+        return rows
+
+    for row in reversed(_with_own(read)):
+        echo(json_text({**facts(row), **_times(row)}))
+
+
+def _with_own(work: Callable[[Remembering], Awaitable[Result]]) -> Result:
+    """Run `work` on the owner's memories."""
+
+    async def run_work(tx: Connection) -> Result:
+        return await work(Remembering(tx, (await require_owner(tx)).id))
+
+    try:
+        return with_connection(run_work)
+    except Refused as refusal:
+        raise OwnerMustAct(str(refusal)) from refusal
+
+
+def _there(memory: Memory | None, id: int) -> Memory:
+    if memory is None:
+        raise Refused(f"There is no memory {id}; `supaclaw memories list` shows them.")
+    return memory
+
+
+def _listed(memory: Memory) -> Listed:
+    text, pinned = one_line(memory.text, LONGEST_LISTED), "yes" if memory.pinned else ""
+    rest = (memory.importance, memory.tags, pinned, memory.created_at, memory.superseded_by)
+    return Listed(memory.id, kind(memory), text, *rest)
+
+
+def _times(memory: Memory) -> dict[str, object]:
+    names = ("created_at", "event_at", "valid_to", "superseded_at", "forgotten_at")
+    times: dict[str, object] = TypeAdapter(dict[str, datetime | None]).dump_python(
+        {name: getattr(memory, name) for name in names}, mode="json"
+    )
+    return times
+
+
+def _provenance(learned: Sequence[Source], whence: Whence | None) -> dict[str, object]:
+    messages = [
+        {
+            "message": source.message_id,
+            "session": str(source.session_id),
+            "who": source.kind,
+            "at": source.sent_at.isoformat(),
+            "text": source.text,
+        }
+        for source in learned
+    ]
+    imported = whence and {"source": whence.source, "place": whence.place, "at": whence.imported_at.isoformat()}
+    return {"messages": messages, "import": imported}
+
+
+def _print(memory: Memory, learned: Sequence[Source], whence: Whence | None) -> None:
+    echo(memory.text)
+    echo()
+    shown = {
+        "kind": kind(memory),
+        "importance": f"{memory.importance:g}",
+        "tags": ", ".join(memory.tags),
+        "pinned": "yes" if memory.pinned else "",
+        "trust": memory.label.name.lower(),
+        "from": who(memory),
+        "agent": memory.agent if memory.agent != "default" else "",
+        "where": whereabouts(memory),
+        "said": f"{memory.seen_count} times" if memory.seen_count > 1 else "",
+        "replaced by": memory.superseded_by,
+        **{name.removesuffix("_at").replace("_", " "): at for name, at in _times(memory).items()},
+        "imported": whence and f"from {whence.place} ({whence.source}), {whence.imported_at:%Y-%m-%d}",
+    }
+    for name, value in shown.items():
+        if value:
+            echo(f"{name}: {one_line(str(value), LONGEST_SOURCE)}")
+    for source in learned:
+        echo(f"learned: {source.sent_at:%Y-%m-%d %H:%M} UTC, {source.kind}: {one_line(source.text, LONGEST_SOURCE)}")

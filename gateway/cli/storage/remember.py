@@ -1,0 +1,53 @@
+"""`supaclaw remember`."""
+
+from typing import Annotated
+
+import typer
+
+from gateway.agent.memory.remember import Refused, Remembering
+from gateway.cli.console import echo
+from gateway.cli.database import require_owner, with_connection
+from gateway.cli.output import AsJson, print_json
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.memory import Category, Memory, NewMemory
+from gateway.domain.principals import Label
+from gateway.store.pool import Connection
+
+ORIGIN = "user"
+CATEGORIES = ", ".join(Category)
+
+Importance = Annotated[float, typer.Option(min=0, max=1, metavar="0–1", help="How much it matters.")]
+MinImportance = Annotated[
+    float | None, typer.Option(min=0, max=1, metavar="0–1", help="Only what matters at least as much.")
+]
+Tags = Annotated[str, typer.Option(metavar="TAG,…", help="Tags, separated by commas.")]
+
+
+def remember(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence that is clear by itself.")],
+    category: Annotated[Category, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = Category.CONTEXT,
+    importance: Importance = 0.5,
+    tags: Tags = "",
+    as_json: AsJson = False,
+) -> None:
+    """Remember something, in your name."""
+    new = NewMemory(text, category, importance, separated(tags), label=Label.OWNER, origin=ORIGIN)
+
+    async def store(tx: Connection) -> tuple[Memory, bool]:
+        return await Remembering(tx, (await require_owner(tx)).id).remember(new)
+
+    try:
+        memory, is_new = with_connection(store)
+    except Refused as refusal:
+        raise OwnerMustAct(str(refusal)) from refusal
+    if as_json:
+        print_json({"id": memory.id, "new": is_new, "seen_count": memory.seen_count})
+    elif is_new:
+        echo(f"Stored memory {memory.id} [{memory.category}] (importance: {memory.importance:g})")
+    else:
+        echo(f"Memory {memory.id} says so already, {memory.seen_count} times by now; `memories edit` changes it")
+
+
+def separated(tags: str) -> tuple[str, ...]:
+    """The tags of a list with commas."""
+    return tuple(tag for each in tags.split(",") if (tag := each.strip()))

@@ -1,0 +1,128 @@
+"""`supaclaw search`."""
+
+from typing import Annotated
+from uuid import UUID
+
+import typer
+from pydantic import TypeAdapter
+
+from gateway.agent.memory.search import MemorySearch
+from gateway.cli.console import Style, echo
+from gateway.cli.database import require_owner, with_database
+from gateway.cli.output import AsJson, Limit, print_json
+from gateway.cli.storage.embedder import query_embedder
+from gateway.cli.storage.remember import MinImportance, separated
+from gateway.cli.zone import own_moment
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import SessionId
+from gateway.domain.memory import KIND_NAMES, Category, Filter, Found, Hit, Kind, Memory, Mode, Scope
+from gateway.domain.principals import Label
+from gateway.domain.texts import one_line
+from gateway.memory.rows import Row, row_of
+from gateway.memory.wording import kind, who
+from gateway.store.pool import Database
+
+LONGEST_HIT = 1_000
+"""Characters of one row's text."""
+
+
+def search(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
+    mode: Annotated[
+        Mode, typer.Option(help="Compare words, meaning, or both; auto: both if a model is there.")
+    ] = Mode.AUTO,
+    scope: Annotated[Scope, typer.Option(help="Everything, or with --session that conversation.")] = Scope.AUTO,
+    session: Annotated[UUID | None, typer.Option(metavar="ID", help="The conversation of --scope current.")] = None,
+    types: Annotated[str, typer.Option(metavar="TYPE,…", help=f"Only these: {', '.join(KIND_NAMES)}.")] = "",
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Not before, such as 2026-03-01.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Not after.")] = None,
+    tags: Annotated[str, typer.Option(metavar="TAG,…", help="With all of these tags.")] = "",
+    category: Annotated[
+        Category | None, typer.Option(metavar="CATEGORY", help="Only memories of this category.")
+    ] = None,
+    min_importance: MinImportance = None,
+    untrusted: Annotated[bool, typer.Option("--include-untrusted", help="Show what nobody vouches for, too.")] = False,
+    limit: Limit = 8,
+    as_json: AsJson = False,
+) -> None:
+    """Search chats, memories and files, as your agent does."""
+    if not query.strip():
+        raise OwnerMustAct('say what to look for, such as `supaclaw search "Anna\'s birthday"`')
+    if scope is Scope.CURRENT and session is None:
+        raise OwnerMustAct("a terminal is in no conversation; add --session ID, `supaclaw sessions` shows them")
+    which = Filter(
+        kinds=_kinds(types),
+        categories=(category,) if category else (),
+        tags=separated(tags.casefold()),
+        since=own_moment(since),
+        until=own_moment(until, end=True),
+        at_most=Label.UNTRUSTED if untrusted else Label.KNOWN,
+        min_importance=min_importance,
+    )
+
+    async def work(database: Database) -> Found:
+        async with database.connection() as conn:
+            owner = (await require_owner(conn)).id
+        async with query_embedder(mode) as embedder:
+            searching = MemorySearch(database, lambda: embedder)
+            of = SessionId(session) if session else None
+            return await searching.find(owner, query, mode=mode, scope=scope, filter=which, k=limit, session=of)
+
+    found = with_database(work)
+    if as_json:
+        print_json(_facts(found))
+    else:
+        _print(found)
+
+
+def facts(memory: Memory) -> dict[str, object]:
+    """A row as JSON shows it."""
+    shown: dict[str, object] = TypeAdapter(Row).dump_python(row_of(memory), mode="json")
+    return shown
+
+
+def whereabouts(memory: Memory) -> str:
+    """The file and page, or the conversation; "" if it has neither."""
+    if memory.path:
+        return f"{memory.path}, page {memory.page}" if memory.page else memory.path
+    return f"conversation {memory.session_id}" if memory.session_id else ""
+
+
+def _facts(found: Found) -> dict[str, object]:
+    hits = [{"score": hit.score, "words": hit.words, "cosine": hit.cosine, **facts(hit.memory)} for hit in found.hits]
+    return {
+        "mode": found.mode.value,
+        "weak": found.weak,
+        "left_out": found.left_out,
+        "note": found.note,
+        "hits": hits,
+    }
+
+
+def _print(found: Found) -> None:
+    for hit in found.hits:
+        memory = hit.memory
+        at = memory.event_at or memory.created_at
+        whose = f"{who(memory)}:" if memory.kind is Kind.TURN else f"[{kind(memory)}]"
+        echo(f"{at.astimezone():%Y-%m-%d %H:%M} {whose} {one_line(memory.text, LONGEST_HIT)}")
+        echo(lead=f"    {_why(hit)}", style=Style.DIM)
+    notes = [found.note]
+    if found.weak:
+        notes.append("Only something weak was found." if found.hits else "Nothing was found.")
+    if found.left_out:
+        notes.append(f"{found.left_out} untrusted rows were left out; --include-untrusted shows them.")
+    for note in filter(None, notes):
+        echo(note, error=True)
+
+
+def _why(hit: Hit) -> str:
+    cosine = "" if hit.cosine is None else f", meaning {hit.cosine:.2f}"
+    where = whereabouts(hit.memory)
+    return f"{hit.memory.id}: score {hit.score:.2f}, words {hit.words:.0%}{cosine}" + (f"; {where}" if where else "")
+
+
+def _kinds(types: str) -> tuple[Kind, ...]:
+    try:
+        return tuple(KIND_NAMES[each] for each in separated(types))
+    except KeyError as error:
+        raise OwnerMustAct(f"{error} is not a valid Type; --types takes {', '.join(KIND_NAMES)}") from None

@@ -1,0 +1,1 @@
+"""What it does by itself or for other programs."""

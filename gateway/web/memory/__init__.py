@@ -1,0 +1,1 @@
+"""The memory on the page: what is asked, what is found, what is changed."""
