@@ -30,7 +30,7 @@ from gateway.store.memory import erasing
 from gateway.store.memory.erasing import Origins
 from gateway.store.migrate import check_schema
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
+from gateway.store.pool import Database
 from gateway.workspace.checkpoints.rewriting import rewrite
 from gateway.workspace.erasing import Fate, Traces
 
@@ -63,8 +63,8 @@ async def erase(
         raise OwnerMustAct(f'--also "{short[0]}" would be in everything; give at least {SHORTEST} letters')
     async with _alone(environment, config) as database:
         async with database.connection() as conn:
-            owner = await principals.owner(conn)
-            assert owner is not None, "a gateway that has started has one"
+            if (owner := await principals.owner(conn)) is None:
+                raise OwnerMustAct("there is no owner yet, and nothing to erase")
             origins = await erasing.origins(conn, owner.id, memory)
         _check(erasures.unfinished(data), memory, len(also), origins)
         erasure = Erasure([*also, *origins.memories.values()], [*origins.memories.values(), *origins.messages.values()])
@@ -122,23 +122,23 @@ async def _rows(database: Database, erasure: Erasure, origins: Origins) -> Count
 
 
 async def _clean(database: Database, traces: Traces, owner: PrincipalId, path: Path, fate: Fate) -> None:
-    """A file and what the database knows of it: what is in the file tells that it is not done yet, so it comes last."""
-    if (root := traces.root_of(path)) is not None and fate in (Fate.REMOVED, Fate.CLEANED):
-        principal = owner if root == traces.workspace else PrincipalId(UUID(root.name))
-        inside, change = str(path.relative_to(root)), _change(traces, path) if fate is Fate.CLEANED else None
-
-        async def work(tx: Connection) -> None:
-            if change is None:
-                await erasing.forget_file(tx, principal, inside)
-            else:
-                await erasing.relabel(tx, principal, inside, *change)
-
-        await database.run(work)
+    """A file, after what the database knows of it: that it has the words tells that it is not done yet."""
+    root = traces.root_of(path)
+    if root is None or fate not in (Fate.REMOVED, Fate.CLEANED):
+        traces.carry_out(path, fate)
+        return
+    principal = owner if root == traces.workspace else PrincipalId(UUID(root.name))
+    inside, (before, after, size) = str(path.relative_to(root)), _change(traces, path)
+    if fate is Fate.REMOVED:
+        await database.run(lambda tx: erasing.forget_file(tx, principal, inside))
+    else:
+        await database.run(lambda tx: erasing.relabel(tx, principal, inside, before, after, size))
     traces.carry_out(path, fate)
+    await database.run(lambda tx: erasing.forget_content(tx, principal, before))
 
 
 def _change(traces: Traces, path: Path) -> tuple[str, str, int]:
     """The hash of what a file is and of what it will be, and its size then."""
-    before = path.read_bytes()
+    before = bytes(path.readlink()) if path.is_symlink() else path.read_bytes()
     after = traces.cleaned(before) or b""
     return sha256(before).hexdigest(), sha256(after).hexdigest(), len(after)

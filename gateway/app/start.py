@@ -5,7 +5,7 @@ import faulthandler
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from gateway.config.failpoints import Failpoints
 from gateway.config.instance import Hold, hold_instance, instance_id
 from gateway.config.load import load
 from gateway.config.model import Config
+from gateway.config.places import record
 from gateway.config.starts import Starts, record_start, record_stop
 from gateway.domain.ids import InstanceId
 from gateway.flow.channels.manager import preload
@@ -56,6 +57,9 @@ def run(environment: Environment) -> int:
     mask = SecretMask()
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
         check_finished(environment.data)
+        record(os.environ, environment.place)
+        with suppress(OSError):  # so that a file put there later is seen at once
+            environment.config.parent.mkdir(parents=True, exist_ok=True)
         _look_for_another(environment.config)
         if why := reminder(environment.data):
             log.warning("erasure.unfinished", problem=why)

@@ -26,7 +26,7 @@ GATHER_SECONDS = 120.0
 ENOUGH = 64
 """Rows that do not wait for others: until then, or for so long, they gather, for a model takes memory to load."""
 RETRY_SECONDS = 300.0
-PAUSE_SECONDS, PAUSES = 0.05, 5
+PAUSE_SECONDS, PAUSES = 0.05, 3
 """Between batches, and how many times what a batch took: others have most of the machine, however much is left."""
 
 Allowed = Callable[[Embedder, int], Awaitable[bool]]

@@ -66,8 +66,8 @@ class Erasure:
 
     def _found(self, text: str) -> Iterator[tuple[int, int]]:
         """Where in the text the passages begin and end."""
-        lower = text.lower()
-        if not any(word in lower for word in self._longest):
+        plain = _plain(text) if "\\" not in text else text.casefold()
+        if not any(word in plain for word in self._longest):
             return
         spans = [match.span() for match in _WORD.finditer(_ESCAPE.sub("  ", text))]
         words = [_plain(text[start:end]) for start, end in spans]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
-from gateway.domain.embedding import Embedder
+from gateway.domain.embedding import Embedders, no_embedder
 from gateway.domain.principals import Principal
 from gateway.domain.vitals import Beat, Vitals
 from gateway.flow.inbound.accept import InboundFlow
@@ -76,7 +76,7 @@ class Backend:
     pairing: Pairing
     beat: Callable[[], Awaitable[Beat]]
     triggers: Triggers
-    embedder: Callable[[], Embedder | None] = lambda: None
+    embedder: Embedders = no_embedder
     tools: Callable[[], Collection[str]] = tuple
     allowed_hosts: Callable[[], Collection[str]] = tuple
     models: Callable[[], Sequence[str]] = lambda: ("default",)

@@ -41,7 +41,7 @@ class Forked:
         self._ended = asyncio.create_task(self._hear(told))
 
     async def _hear(self, told: StreamReader) -> int:
-        self.returncode = int(await told.readline())
+        self.returncode = int(await told.read())
         return self.returncode
 
     async def wait(self) -> int:

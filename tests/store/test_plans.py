@@ -13,7 +13,7 @@ from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
 from gateway.store import addresses, inbox, outbox, requests, sessions, spending, steps, tasks
-from gateway.store.memory import recalling, standing
+from gateway.store.memory import recalling, standing, used
 from gateway.store.pool import Connection
 from gateway.store.scheduling import attention, heartbeats, schedule_runs
 from gateway.store.transcript import attachments, entries, journals, messages, unread
@@ -44,6 +44,12 @@ async def _lines(conn: Connection, world: World) -> None:
 
 NOW = datetime.now(UTC)
 TASK = TaskId(uuid4())
+
+
+async def _used(conn: Connection, world: World) -> None:
+    await used.joined(conn, await messages.shown(conn, world.session))
+
+
 ASKED_OFTEN: dict[str, Work] = {
     # storing what arrives
     "inbox.enter": _enter,
@@ -65,9 +71,8 @@ ASKED_OFTEN: dict[str, Work] = {
     "messages.next_ordinal": lambda conn, world: messages.next_ordinal(conn, TASK),
     "messages.was_asked": lambda conn, world: messages.was_asked(conn, world.session, TASK),
     "messages.say": lambda conn, world: messages.say(
-        conn, world.session, world.principal, AssistantText("hi"), label=Label.OWNER
+        conn, world.session, world.principal, AssistantText("hi"), label=Label.OWNER, answers=True
     ),
-    "messages.answer": lambda conn, world: messages.answer(conn, world.session, MessageId(1)),
     "messages.close": lambda conn, world: messages.close(conn, world.session),
     "steps.spent_on": lambda conn, world: steps.spent_on(conn, TASK, NOW),
     "spending.accounts": lambda conn, world: spending.accounts(conn, NOW, 0.0),
@@ -111,6 +116,8 @@ ASKED_OFTEN: dict[str, Work] = {
     "heartbeats.spent": lambda conn, world: heartbeats.spent(conn, NOW - timedelta(hours=12)),
     # what screens and commands show
     "messages.shown": lambda conn, world: messages.shown(conn, world.session),
+    "messages.around": lambda conn, world: messages.around(conn, world.principal, MessageId(500), each_way=20),
+    "used.joined": _used,
     "messages.last_answer": lambda conn, world: messages.last_answer(conn, world.session),
     "messages.newest_summary": lambda conn, world: messages.newest_summary(conn, world.session),
     "messages.asked_at": lambda conn, world: messages.asked_at(conn, MessageId(5)),

@@ -50,7 +50,7 @@ class Recalled:
 async def recall(
     conn: Connection, principal: PrincipalId, question: str, visible: Visible, *, at_most: Label
 ) -> Recalled:
-    """What fits the question; nothing does, and when the search is too slow.
+    """What fits the question; nothing if the search is too slow.
 
     Only rows trusted as much as the conversation is: a recall never raises its label.
     """
@@ -60,4 +60,5 @@ async def recall(
     found = await recalling.recalled(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
     fitting = [memory for memory in found if memory not in visible][:ROWS]
     text = recalled(fitting, TOKENS)
-    return Recalled(text, tuple(memory.id for memory in fitting[: text.count("\n")]))  # a line for each, below its mark
+    lines = text.count("\n")  # one for each memory, below the mark
+    return Recalled(text, tuple(memory.id for memory in fitting[:lines]))

@@ -139,7 +139,7 @@ class Remembering:
         for row in rows:
             if row.id != made.id and not await self._replaced(row, made, new.label):
                 raise Refused(f"Memory {row.id} cannot be replaced: it was replaced already.")
-        if is_new:
+        if is_new or made.label < new.label:  # what is trusted more takes nothing from a form about what is not
             return made
         return await self.edit(
             made.id, category=new.category, importance=new.importance, tags=new.tags, pinned=new.pinned

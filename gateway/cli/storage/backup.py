@@ -72,7 +72,7 @@ def restore(
         echo(f"put these into {path} before you start: {', '.join(saved.left_out)}")
     for name in saved.logins:
         anew = f"`supaclaw channel logout {name}`, then `supaclaw channel login {name}`"
-        echo(f"{name} is linked by the keys in the backup; if the old gateway ran after it, link it anew: {anew}")
+        echo(f"{name} is linked by the keys in the backup; if the old gateway ran after it, link it again: {anew}")
 
 
 def _only_database(path: Path) -> Config:

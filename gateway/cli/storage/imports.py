@@ -48,7 +48,7 @@ def run(
     """Import memories, conversations and tasks. What was imported before is left out."""
     sources = discover()
     if source not in {*sources, ALL}:
-        raise OwnerMustAct(f'there is no source "{one_line(source, 40)}"; choose of {", ".join([*sources, ALL])}')
+        raise OwnerMustAct(f'there is no source "{one_line(source, 40)}"; choose one of {", ".join([*sources, ALL])}')
     name = one_line(agent, MAX_AGENT)
     if not name:
         raise OwnerMustAct("the agent needs a name; leave --agent out for your own agent")

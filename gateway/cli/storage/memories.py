@@ -101,7 +101,7 @@ def edit(
     category: Annotated[Category | None, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = None,
     importance: Annotated[float | None, typer.Option(min=0, max=1, metavar="0–1", help="How much it matters.")] = None,
     tags: Annotated[
-        str | None, typer.Option(metavar="TAG,…", help='Its tags instead of those before; "": none.')
+        str | None, typer.Option(metavar="TAG,…", help='New tags instead of the old ones; "" removes all.')
     ] = None,
 ) -> None:
     """Change a memory."""

@@ -41,7 +41,7 @@ def search(
         Category | None, typer.Option(metavar="CATEGORY", help="Only memories of this category.")
     ] = None,
     min_importance: MinImportance = None,
-    untrusted: Annotated[bool, typer.Option("--include-untrusted", help="Show what nobody vouches for, too.")] = False,
+    untrusted: Annotated[bool, typer.Option("--include-untrusted", help="Include what nobody vouches for.")] = False,
     limit: Limit = 8,
     as_json: AsJson = False,
 ) -> None:
@@ -64,7 +64,7 @@ def search(
         async with database.connection() as conn:
             owner = (await require_owner(conn)).id
         async with query_embedder(mode) as embedder:
-            searching = MemorySearch(database, lambda: embedder)
+            searching = MemorySearch(database, lambda _name=None: embedder)
             of = SessionId(session) if session else None
             return await searching.find(owner, query, mode=mode, scope=scope, filter=which, k=limit, session=of)
 

@@ -91,8 +91,9 @@ class InboundWriter:
         said = arrival.inbound
         message = await unread.join(tx, at.id, said.album, said.text, label) if said.album else None
         if message is None:
-            message = await unread.receive(tx, at.session_id, at.principal_id, at.id, said, label, arrival.id)
-        await inbox.became(tx, arrived, message)
+            message = await unread.receive(tx, at.session_id, at.principal_id, at.id, said, label, arrival.id, arrived)
+        else:
+            await inbox.became(tx, arrived, message)
         if said.attachments:
             await self._attach(tx, at, message, said.attachments)
         delay = ALBUM_SECONDS if said.album else 0.0
@@ -215,7 +216,7 @@ def _entry(said: Earlier, inbound: Inbound) -> UserText | AssistantText:
         case "assistant":
             return AssistantText(said.text, final=not said.calls)
         case "system":
-            return UserText(f"(Instructions from the client)\n{said.text}", inbound.sent_at)
+            return UserText(f"{messages.INSTRUCTIONS}{said.text}", inbound.sent_at)
         case "user" | "tool":
             return UserText(marks.without_marks(said.text), inbound.sent_at)
         case _:

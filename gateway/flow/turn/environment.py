@@ -11,7 +11,7 @@ from gateway.agent.policy import Policy
 from gateway.agent.toolbox import Spill, Toolbox
 from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
-from gateway.domain.embedding import Embedder
+from gateway.domain.embedding import Embedders, no_embedder
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label, Role
 from gateway.flow.approvals.questions import Questions
@@ -87,7 +87,7 @@ class AgentEnvironments:
     member_mb: Callable[[], int | None] = lambda: None
     """How much the files of one other than the owner may take."""
     questions: Questions | None = None
-    embedder: Callable[[], Embedder | None] = lambda: None
+    embedder: Embedders = no_embedder
     unverified: Callable[[Place], bool] = lambda _place: False
     """Whether a journal's file may not be right."""
 

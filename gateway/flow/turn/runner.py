@@ -60,9 +60,16 @@ class TurnResult:
         """Add it to the session, which the caller has locked, as the answer to its open messages; record the costs."""
         origin = "agent" if isinstance(self.entry, AssistantText) else "gateway"
         answer = await messages.say(
-            tx, session, run.principal_id, self.entry, label=label, origin=origin, address=address, task=run.id
+            tx,
+            session,
+            run.principal_id,
+            self.entry,
+            label=label,
+            origin=origin,
+            address=address,
+            task=run.id,
+            answers=True,
         )
-        await messages.answer(tx, session, answer.id)
         if self.reminded:
             await used.note(tx, run.id, run.principal_id, answer.id, self.reminded)
         if self.reply is not None:

@@ -146,13 +146,16 @@ class LoopWiring:
     def _reminded(self, entries: Sequence[Entry]) -> list[Entry]:
         """With what memory recalls before the first message of the turn."""
         first, recalled = self.opened.asked[0].id, self.opened.reminder.recalled.text
+        if not recalled:
+            return list(entries)
         return [
             replace(entry, recalled=recalled) if isinstance(entry, UserText) and entry.id == first else entry
             for entry in entries
         ]
 
     async def _shown(self, rows: Sequence[MessageRow], asked: Set[MessageId]) -> list[Entry]:
-        entries = await shortened(rows, self.environment.workspace)
+        reads = bool(self.environment.toolbox.specs)  # whoever has no tools cannot look into a file
+        entries = await shortened(rows, self.environment.workspace) if reads else [row.entry for row in rows]
         return await with_files(entries, self.environment.workspace, asked)
 
     async def _take(self, tx: Connection) -> list[MessageRow]:

@@ -106,10 +106,7 @@ async def erase(tx: Connection, erasure: Erasure, origins: Origins) -> Counter[s
 async def forget_file(tx: Connection, principal: PrincipalId, path: str) -> None:
     """Nothing is known any more of a file and what was read out of it, but that there was one."""
     await tx.execute(
-        """with labels as (
-             delete from contents c using files f where c.principal_id = f.principal_id and c.sha256 = f.sha256
-               and f.principal_id = $1 and $2 in (f.path, f.text_path)),
-           gone as (
+        """with gone as (
              update files set path = 'erased/' || id, mime = '', size = 0, sha256 = '', description = '',
                text_path = '', view_path = '', pages = 0, problem = 'it was erased', derived_at = now()
              where principal_id = $1 and $2 in (path, text_path) returning id)
@@ -123,11 +120,10 @@ async def forget_file(tx: Connection, principal: PrincipalId, path: str) -> None
 
 
 async def relabel(tx: Connection, principal: PrincipalId, path: str, before: str, after: str, size: int) -> None:
-    """A file has lost a passage, and is trusted as before; the hash of what it was would tell who guesses."""
+    """A file that is about to lose a passage will be trusted as it was."""
     await tx.execute(
-        """with was as (delete from contents where principal_id = $1 and sha256 = $2 returning *)
-           insert into contents (principal_id, sha256, label, source) select $1, $3, label, source from was
-           on conflict do nothing""",
+        """insert into contents (principal_id, sha256, label, source)
+           select $1, $3, label, source from contents where principal_id = $1 and sha256 = $2 on conflict do nothing""",
         principal,
         before,
         after,
@@ -135,6 +131,11 @@ async def relabel(tx: Connection, principal: PrincipalId, path: str, before: str
     await tx.execute(
         "update files set sha256 = $3, size = $4 where principal_id = $1 and path = $2", principal, path, after, size
     )
+
+
+async def forget_content(tx: Connection, principal: PrincipalId, before: str) -> None:
+    """The hash of what is gone would tell whoever guesses it."""
+    await tx.execute("delete from contents where principal_id = $1 and sha256 = $2", principal, before)
 
 
 async def vacuum(database: Database) -> None:

@@ -74,8 +74,11 @@ end $$;
 create or replace function memory_cosines(p_model smallint, p_ids bigint[], p_moved text, p_vector text)
 returns table (id bigint, moved real, cosine real) language plpgsql stable as $$
 begin
+  if p_model is null then
+    return;
+  end if;
   return query
-    with asked as materialized (select p_moved::halfvec as moved, p_vector::halfvec as whole where p_model is not null)
+    with asked as materialized (select p_moved::halfvec as moved, p_vector::halfvec as whole)
     select v.memory_id, (1 - (v.embedding <=> a.moved))::real, (1 - (v.embedding <=> a.whole))::real
     from asked a, memory_vectors v where v.model = p_model and v.memory_id = any(p_ids);
 end $$;
@@ -83,6 +86,9 @@ end $$;
 create or replace function memory_corrections(p_model smallint, p_ids bigint[], p_at_least real)
 returns table (id bigint, correction bigint) language plpgsql stable as $$
 begin
+  if p_model is null then
+    return;
+  end if;
   return query
     select distinct on (o.id) o.id, n.id
     from memories o join memory_vectors ov on ov.memory_id = o.id and ov.model = p_model

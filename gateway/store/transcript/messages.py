@@ -19,6 +19,8 @@ from gateway.store.pool import Connection
 
 EARLIER = "earlier"
 """Where texts come from that were said before the conversation reached us."""
+INSTRUCTIONS = "(Instructions from the client)\n"
+"""What stands before a system message that came from there."""
 CLIENT = "client"
 """Where calls and results come from whose tools a program runs that asks over the API."""
 
@@ -86,8 +88,13 @@ class MessageRow:
     @property
     def stopped(self) -> bool:
         """Whether it was given up without an answer."""
-        elsewhere = self.origin == EARLIER or self.origin.startswith(ORIGIN)
-        return self.kind == "user" and self.closed_at is not None and not elsewhere
+        closed = self.kind == "user" and self.closed_at is not None
+        return closed and self.origin != EARLIER and not self.origin.startswith(ORIGIN)
+
+    @property
+    def said_earlier(self) -> bool:
+        """Whether a person said it before the conversation reached us; instructions of a client are no such words."""
+        return self.kind == "user" and self.origin == EARLIER and not self.text.startswith(INSTRUCTIONS)
 
     @property
     def handed_back(self) -> bool:
@@ -139,6 +146,23 @@ async def transcript(conn: Connection, session: SessionId) -> list[MessageRow]:
     return [MessageRow.of(row) for row in rows]
 
 
+_SAID = """
+with place as (
+  update sessions set next_seq = next_seq + 1, spoken_at = now() where id = $1 returning next_seq - 1 as seq
+), said as (
+  insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final, task_id, closed_at,
+                        covers, tokens, journal_id)
+  select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9, case when $4 = 'user' and $9::uuid is null then now() end, $10,
+         $11, (select id from journals where session_id = $1 and closed_at is null)
+  from place returning *
+){} select * from said"""
+_SAY = _SAID.format("")
+_ANSWER = _SAID.format(""", answered as (
+  update messages set answered_by = (select id from said)
+  where session_id = $1 and kind = 'user' and seq is not null and answered_by is null and closed_at is null
+)""")
+
+
 async def say(
     conn: Connection,
     session: SessionId,
@@ -150,22 +174,16 @@ async def say(
     address: AddressId | None = None,
     task: TaskId | None = None,
     covers: int | None = None,
+    answers: bool = False,
 ) -> MessageRow:
     """Append one text to the transcript; the caller holds the session. A summary says up to which place it `covers`.
 
-    What a user said waits for an answer if it was said for a `task`.
+    What a user said waits for an answer if it was said for a `task`. What `answers` does so for every message that the
+    turn took.
     """
     text = storable(entry.text)
     row = await conn.fetchrow(
-        """with place as (update sessions set next_seq = next_seq + 1, spoken_at = now() where id = $1
-                             returning next_seq - 1 as seq)
-               insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final,
-                                     task_id, closed_at, covers, tokens, journal_id)
-               select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9,
-                      case when $4 = 'user' and $9::uuid is null then now() end, $10, $11,
-                      (select id from journals where session_id = $1 and closed_at is null)
-               from place
-               returning *""",
+        _ANSWER if answers else _SAY,
         session,
         principal,
         address,
@@ -289,16 +307,6 @@ async def newest_summary(conn: Connection, session: SessionId) -> MessageId | No
     return MessageId(found) if found else None
 
 
-async def answer(conn: Connection, session: SessionId, by: MessageId) -> None:
-    """Mark every message the turn took as answered."""
-    await conn.execute(
-        """update messages set answered_by = $2
-           where session_id = $1 and kind = 'user' and seq is not null and answered_by is null and closed_at is null""",
-        session,
-        by,
-    )
-
-
 async def waits(conn: Connection, session: SessionId, address: AddressId) -> bool:
     """Whether something that was said there has no answer yet."""
     return bool(
@@ -395,6 +403,17 @@ async def handed(conn: Connection, session: SessionId, call_id: str) -> MessageR
         storable(call_id),
     )
     return MessageRow.of(row) if row else None
+
+
+async def told_until(conn: Connection, session: SessionId, seq: int) -> list[MessageRow]:
+    """All that was said and called up to a place, whatever a summary hides of it."""
+    rows = await conn.fetch(
+        """select * from messages where session_id = $1 and seq <= $2
+             and kind in ('user', 'assistant', 'tool_intent', 'tool_result') order by seq""",
+        session,
+        seq,
+    )
+    return [MessageRow.of(row) for row in rows]
 
 
 async def last_answer(conn: Connection, session: SessionId) -> MessageRow | None:

@@ -19,7 +19,7 @@ from gateway.web.memory.asked import Asked
 from gateway.web.site import Site
 
 PAGE, BEST = 50, 30
-LONGEST, BEFORE = 500, 120
+LONGEST, BEFORE = 320, 120
 """Characters of a row's text, and of them before the first word that matched."""
 NO_INDEX = "Only words were compared: search by meaning is not ready, and `supaclaw doctor` says why."
 

@@ -39,7 +39,7 @@ ONLY: Mapping[str, Sequence[JsonValue]] = {
 class Asked:
     """A request that can be served: what is said now, and what was said before; only what is new brings files.
 
-    `results` are those of the client's own tools, `previous` is the response that this one goes on from.
+    `results` are those of the client's own tools.
     """
 
     model: str
@@ -50,7 +50,6 @@ class Asked:
     results: tuple[ToolResult, ...] = ()
     stream: bool = False
     include_usage: bool = False
-    previous: str | None = None
 
 
 def parse(body: bytes, models: Sequence[str]) -> Asked:
@@ -70,6 +69,16 @@ def parse(body: bytes, models: Sequence[str]) -> Asked:
         stream=flag(fields.get("stream"), "stream"),
         include_usage=flag(usage, "stream_options.include_usage"),
     )
+
+
+def parse_prompt(body: bytes, models: Sequence[str]) -> Asked:
+    """A completion in the old form: a prompt that is one message. Raises `Refused`, naming the field."""
+    fields = fields_of(body, models, but="prompt")
+    match fields.get("prompt"):
+        case str(prompt) | [str(prompt)] if prompt.strip():
+            return Asked(str(fields["model"]), prompt, stream=flag(fields.get("stream"), "stream"))
+        case _:
+            raise invalid("prompt", "'prompt' must be one text.")
 
 
 def fields_of(body: bytes, models: Sequence[str], *, but: str = "") -> dict[str, JsonValue]:

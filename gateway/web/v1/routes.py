@@ -10,11 +10,11 @@ from gateway.web.access import needs
 from gateway.web.bodies import parsed
 from gateway.web.errors import Refused
 from gateway.web.site import AtSite
-from gateway.web.v1 import completions, wire
-from gateway.web.v1.completions import TextCompletion
-from gateway.web.v1.request import parse
+from gateway.web.v1 import history, responses, wire
+from gateway.web.v1.request import parse, parse_prompt
+from gateway.web.v1.response_wire import ResponseObject
 from gateway.web.v1.serving import Chatter, Named, serve
-from gateway.web.v1.wire import Completion
+from gateway.web.v1.wire import Completion, TextCompletion
 
 router = APIRouter()
 Headers = Annotated[Named, Depends()]
@@ -46,7 +46,7 @@ async def complete(request: Request, site: AtSite, caller: Chatter, named: Heade
         named,
         body,
         asked,
-        lambda id, at: Completion(f"chatcmpl-{id}", asked.model, at, asked.include_usage),
+        lambda id, at: Completion(f"chatcmpl-{id or 0}", asked.model, at, asked.include_usage),
     )
 
 
@@ -54,5 +54,24 @@ async def complete(request: Request, site: AtSite, caller: Chatter, named: Heade
 async def complete_text(request: Request, site: AtSite, caller: Chatter, named: Headers) -> Response:
     """Answer a prompt in the old form."""
     names, body = site.backend.models(), await request.body()
-    asked = await parsed(body, lambda body: completions.parse(body, names))
-    return await serve(site, caller, named, body, asked, lambda id, at: TextCompletion(f"cmpl-{id}", asked.model, at))
+    asked = await parsed(body, lambda body: parse_prompt(body, names))
+    return await serve(
+        site, caller, named, body, asked, lambda id, at: TextCompletion(f"cmpl-{id or 0}", asked.model, at)
+    )
+
+
+@router.post("/v1/responses", responses={404: {}, 424: {}})
+async def respond(request: Request, site: AtSite, caller: Chatter, named: Headers) -> Response:
+    """The same in the form of the Responses API; it goes on from any response of the same token."""
+    names, body = site.backend.models(), await request.body()
+    sent = await parsed(body, lambda body: responses.parse(body, names))
+    before = await history.until(site, caller, sent.previous) if sent.previous else ()
+    asked = sent.resolved(before, await history.items(site, caller, sent.references))
+    return await serve(
+        site,
+        caller,
+        named,
+        body,
+        asked,
+        lambda id, at: ResponseObject(f"resp_{id or 0}", asked.model, at, sent.previous),
+    )

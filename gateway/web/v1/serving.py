@@ -1,10 +1,10 @@
 """Serves one request of any of the APIs: its session is found or started, its turn made once, its answer told."""
 
 import hashlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeAlias
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from fastapi import Depends, Header
@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from gateway.domain import digest
 from gateway.domain.client import NOTHING, Brought
+from gateway.domain.ids import InboxId
 from gateway.domain.inbound import Address, Inbound
 from gateway.domain.json import JsonObject
 from gateway.domain.routing import Ignore
@@ -32,14 +33,19 @@ from gateway.web.v1.answer_format import check
 from gateway.web.v1.chores import chore
 from gateway.web.v1.keep_alive import json_response
 from gateway.web.v1.request import Asked
+from gateway.web.v1.response_wire import ResponseObject
 from gateway.web.v1.tools import refuse_clash
 from gateway.web.v1.turn import Spoken
-from gateway.web.v1.wire import Shape, Shaped
+from gateway.web.v1.wire import Completion
 
 CHANNEL = "api"
 MAX_INLINE = 24 * 1024 * 1024
 """Bytes of a request, which is held in memory as a whole, with the files in it."""
 
+Shape: TypeAlias = Completion | ResponseObject
+"""How one API tells an answer: in one piece, or as a stream of frames."""
+Shaped: TypeAlias = Callable[[InboxId | None, int], Shape]
+"""Makes the shape of the answer to one arrival at a Unix time."""
 Chatter = Annotated[Caller, Depends(needs(Scope.CHAT, body=MAX_INLINE))]
 Name = Annotated[str | None, Header(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 

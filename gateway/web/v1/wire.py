@@ -1,44 +1,14 @@
 """The shapes of OpenAI's answers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
 
-from gateway.domain.ids import InboxId
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.model import ToolCall
 from gateway.store.steps import Spent
 from gateway.web.errors import Refused
 from gateway.web.sse import Frame, to_json
 from gateway.web.v1.turn import Spoken
-
-
-class Shape(Protocol):
-    """How one API tells an answer: in one piece, or as a stream of frames."""
-
-    def whole(self, spoken: Spoken) -> JsonObject:
-        """The answer in one piece."""
-        ...
-
-    def opening(self) -> Iterator[Frame]:
-        """What a stream begins with."""
-        ...
-
-    def piece(self, text: str) -> Iterator[Frame]:
-        """More text."""
-        ...
-
-    def closing(self, spoken: Spoken) -> Iterator[Frame]:
-        """The end of a stream, with the calls that nobody has seen yet."""
-        ...
-
-    def failed(self, refused: Refused) -> Iterator[Frame]:
-        """The end of a stream that cannot go on."""
-        ...
-
-
-Shaped: TypeAlias = Callable[[InboxId | None, int], Shape]
-"""Makes the shape of the answer to one arrival at a Unix time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +62,21 @@ class Completion:
             "model": self.model,
             "system_fingerprint": None,
         }
+
+
+class TextCompletion(Completion):
+    """The thin old form, whose chunks look like the whole."""
+
+    def whole(self, spoken: Spoken) -> JsonObject:
+        """The answer in one piece."""
+        return {**self._told(spoken.text, "stop"), "usage": usage(spoken.spent)}
+
+    def _chunk(self, delta: dict[str, Json], finish_reason: str | None = None) -> Frame:
+        return Frame(to_json(self._told(delta.get("content", ""), finish_reason)))
+
+    def _told(self, text: Json, finish_reason: str | None) -> dict[str, Json]:
+        choice: Json = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
+        return {**self._head("text_completion"), "choices": [choice]}
 
 
 def model(name: str, created: int) -> dict[str, Json]:

@@ -79,10 +79,9 @@ class Store:
             self._replace(small, {id for path in small for id in packs[path]})
 
     def keep_only(self, ids: set[ObjectID]) -> None:
-        """Remove all other objects."""
-        for path, pack in self._packs().items():
-            if not ids.issuperset(pack):
-                self._replace([path], ids.intersection(pack))
+        """Remove all other objects; whoever reads on opens the store again."""
+        mixed = {path: pack for path, pack in self._packs().items() if not ids.issuperset(pack)}
+        self._replace([*mixed], {id for pack in mixed.values() for id in pack if id in ids})
 
     def _packs(self) -> dict[Path, Pack]:
         return {self.folder / "objects" / "pack" / f"pack-{p.name().decode()}.pack": p for p in self.objects.packs}
