@@ -39,6 +39,8 @@ class StatusReport:
     """What the owner has to settle about their own ids on the messengers."""
     undelivered: Mapping[str, str] = field(default_factory=dict)
     """What cannot be delivered at the moment, by channel, in words."""
+    embedding: str = ""
+    """How far the vectors of memory are, or why there are none."""
     database_problem: str | None = None
     """Why the database does not let it work; queue and costs are then not known."""
 
