@@ -2,6 +2,8 @@
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 BIN := .venv/bin
 WHEEL := build/wheel
+# Where people's own programs are, for `supaclaw` to be found from any folder.
+LINK := $(HOME)/.local/bin/supaclaw
 # Tests that run the gateway as a process of its own; a tracer in it would double its CPU, and kill points shift.
 OUTSIDE := tests/chaos tests/journeys tests/upgrades
 
@@ -10,10 +12,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # A virtual environment that happens to be active is not ours to fill.
 unexport VIRTUAL_ENV
 
-.PHONY: run dev test setup fmt check wheel bounds check-image bench chaos soak live
+.PHONY: run dev test setup fmt check wheel bounds check-image bench chaos soak live clients
 .DEFAULT_GOAL := run
 
 run: setup  ## Set up and start the gateway.
+	@if [ ! -e "$(LINK)" ] || readlink "$(LINK)" | grep -q '/\.venv/bin/supaclaw$$'; then \
+	  mkdir -p "$(dir $(LINK))" && ln -sfn "$(CURDIR)/$(BIN)/supaclaw" "$(LINK)"; fi 2>/dev/null || true
+	@command -v supaclaw >/dev/null || echo "\`supaclaw\` is $(CURDIR)/$(BIN)/supaclaw here"
 	@exec $(BIN)/supaclaw up
 
 dev: setup  ## The same, started again whenever the code changes.
@@ -81,6 +86,9 @@ bench: setup  ## Measure the budgets.
 
 live: setup  ## Ask the real providers and messengers whose keys are in the environment.
 	$(BIN)/pytest -m live tests/live
+
+clients: setup  ## Drive real client libraries of the OpenAI API against the gateway; installs them in build/.
+	$(BIN)/python -m tests.clients $(ONLY)
 
 .uv/bin/uv:
 	@python3 -m venv .uv

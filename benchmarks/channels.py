@@ -45,7 +45,7 @@ class Burst:
 
 async def measure(home: Path, people: People, model: MockModel) -> tuple[Crowd, Burst]:
     """About a minute."""
-    gateway = GatewayProcess(home)
+    gateway = GatewayProcess(home, fresh=True)
     config = configured(people.telegram)
     config["channels"]["telegram"]["access"] = "open"
     providers = {"openai": {"api_key": "sk-of-the-owner", "base_url": model.base_url}}

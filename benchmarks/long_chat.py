@@ -124,7 +124,7 @@ async def _statistics(gateway: GatewayProcess) -> tuple[float, float]:
 @asynccontextmanager
 async def _chatting(home: Path, people: People, model: MockModel, years: bool) -> AsyncIterator[GatewayProcess]:
     """The gateway, and a chat of a few turns."""
-    gateway = GatewayProcess(home)
+    gateway = GatewayProcess(home, fresh=True)
     config = configured(people.telegram)
     providers = {"openai": {"api_key": "sk-of-the-owner", "base_url": model.base_url}}
     gateway.configure(config | {"models": {"primary": "openai/mock-model", "providers": providers}})

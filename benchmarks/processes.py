@@ -14,6 +14,11 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def cpu_ns(pid: int) -> int:
+    """Nanoseconds that the first thread has computed so far."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+
+
 def pss_mb(*pids: int) -> float:
     """Memory of these processes, each page shared out among all that map it; in MB of 1024² bytes."""
     return sum(map(_pss_kb, pids)) / 1024

@@ -76,7 +76,7 @@ class Measured:
 async def measure(home: Path, people: People, model: MockModel) -> Measured:
     """About two minutes."""
     chats = [OWNER + number for number in range(CHATS * LOADS + 2)]
-    gateway = GatewayProcess(home)
+    gateway = GatewayProcess(home, fresh=True)
     async with _closing(gateway):
         _configure(gateway, people.telegram, model, chats, "auto")
         ready = await _starts(gateway, people.telegram)

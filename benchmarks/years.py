@@ -144,7 +144,7 @@ async def _start(gateway: GatewayProcess, people: People) -> Start:
 async def made(people: People) -> AsyncIterator[GatewayProcess]:
     """A gateway that was started once, and stopped."""
     with tempfile.TemporaryDirectory(prefix="supaclaw-bench-") as home:
-        gateway = GatewayProcess(Path(home))
+        gateway = GatewayProcess(Path(home), fresh=True)
         gateway.configure(configured(people.telegram))
         try:
             await gateway.start()

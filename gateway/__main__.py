@@ -4,14 +4,12 @@ import os
 import sys
 
 from gateway.cli.errors import explain, trace
-from gateway.config.environment import read_env_file
 
 
 def main() -> None:
     """Run one command; `up` starts without loading the command-line parser. What it creates is private."""
     os.umask(0o077)
     sys.excepthook = trace if os.environ.get("SUPACLAW_DEBUG") else explain
-    read_env_file(os.environ)
     if sys.argv[1:] == ["up"]:
         from gateway.cli.process.up import up
 

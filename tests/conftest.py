@@ -4,17 +4,23 @@ import asyncio
 import fcntl
 import os
 import shutil
+import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partialmethod
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import asyncpg
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from jinja2 import BytecodeCache, Environment
+from jinja2.bccache import Bucket
 from structlog.dev import ConsoleRenderer, plain_traceback
 
 from gateway.store.embedded.cluster import opened
@@ -29,6 +35,17 @@ HOMES = "supaclaw-pytest-"
 MEMORY = Path("/dev/shm")
 """Where Linux keeps files in memory: a database is made and dropped four times as fast there."""
 ENOUGH = 2 * 2**30
+SETTINGS = ("fsync = off", "full_page_writes = off", "autovacuum = off", "deadlock_timeout = '20ms'")
+"""Nothing is worth keeping, and no database lives long enough to be tidied up."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes the record, the settings or the data of whoever runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in ("CONFIG", "DATA", "STATE"):
+            patch.setenv(f"XDG_{kind}_HOME", str(tmp_path_factory.mktemp(kind.lower())))
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +53,54 @@ def plain_logs() -> None:
     """What a test makes fail is told without pictures of every frame, which take a second each."""
     *processors, _ = structlog.get_config()["processors"]
     structlog.configure(processors=[*processors, ConsoleRenderer(exception_formatter=plain_traceback)])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates_read_once() -> Iterator[None]:
+    """Reading all authorities takes 20 ms, and most tests make a client: those of one file share one context."""
+    make, read = ssl.create_default_context, ssl.SSLContext.load_verify_locations
+    made: dict[object, ssl.SSLContext] = {}
+    known: WeakKeyDictionary[ssl.SSLContext, set[object]] = WeakKeyDictionary()
+
+    def made_once(purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH, **files: Any) -> ssl.SSLContext:
+        environ = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+        key = purpose, *sorted(files.items()), environ
+        if key not in made:
+            made[key] = make(purpose, **files)
+        return made[key]
+
+    def read_once(context: ssl.SSLContext, cafile: Any = None, capath: Any = None, cadata: Any = None) -> None:
+        if (cafile, capath, cadata) not in known.setdefault(context, set()):
+            read(context, cafile, capath, cadata)
+            known[context].add((cafile, capath, cadata))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", made_once)
+        patch.setattr(ssl.SSLContext, "load_verify_locations", read_once)
+        yield
+
+
+class CompiledTemplates(BytecodeCache):
+    """Templates as Python's code, which holds for every app of the process."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if code := self._codes.get(bucket.key):
+            bucket.bytecode_from_string(code)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._codes[bucket.key] = bucket.bytecode_to_string()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def templates_compiled_once() -> Iterator[None]:
+    """Nearly every test of the web builds the app, and what its pages share takes 25 ms to compile."""
+    made = partialmethod(Environment.__init__, bytecode_cache=CompiledTemplates())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Environment, "__init__", made)
+        yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +134,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """The session's Postgres; it forgoes fsync, for nothing in it is worth keeping."""
+    """The session's Postgres."""
     _clear_after_killed_sessions()
     data = Path(tempfile.mkdtemp(prefix=HOMES, dir=_environments()))
     postgres = EmbeddedPostgres(data)
@@ -121,9 +186,7 @@ def _environments() -> Path:
 async def _serve(postgres: EmbeddedPostgres) -> Server:
     dsn = await postgres.start()
     server = Server(dsn, postgres.superuser_dsn("postgres"), postgres.member_password)
-    await server.maintain(
-        "alter system set fsync = off", "alter system set deadlock_timeout = '20ms'", "select pg_reload_conf()"
-    )
+    await server.maintain(*(f"alter system set {setting}" for setting in SETTINGS), "select pg_reload_conf()")
     async with await Database.connect(dsn) as database:
         await migrate(database)
     return server

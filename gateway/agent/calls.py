@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence, Set
 from dataclasses import replace
 from itertools import count
 from time import perf_counter
@@ -22,8 +22,13 @@ MAY_HAVE_RUN = json.dumps(
 )
 
 
-def number(calls: Sequence[ToolCall], first: int, transcript: Iterable[Entry]) -> tuple[ToolIntent, ...]:
-    """Calls as intents from ordinal `first` on, each with an id that occurs nowhere else in the transcript."""
+def number(
+    calls: Sequence[ToolCall], first: int, transcript: Iterable[Entry], handed: Set[str] = frozenset()
+) -> tuple[ToolIntent, ...]:
+    """Calls as intents from ordinal `first` on, each with an id that occurs nowhere else in the transcript.
+
+    `handed` are the names of the tools that the client runs.
+    """
     used = {entry.call.id for entry in transcript if isinstance(entry, ToolIntent)}
     intents: list[ToolIntent] = []
     for ordinal, call in enumerate(calls, start=first):
@@ -32,7 +37,7 @@ def number(calls: Sequence[ToolCall], first: int, transcript: Iterable[Entry]) -
         if id in used:
             id = next(free for n in count(ordinal) if (free := f"call{n:05d}") not in used)
         used.add(id)
-        intents.append(ToolIntent(ToolCall(id, call.name, call.arguments), ordinal))
+        intents.append(ToolIntent(ToolCall(id, call.name, call.arguments), ordinal, call.name in handed))
     return tuple(intents)
 
 

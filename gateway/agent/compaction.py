@@ -78,7 +78,10 @@ def _shown(row: MessageRow) -> int:
 
 def _turn_starts(body: Sequence[MessageRow], task: TaskId) -> int:
     running = {row.id for row in own_turn(body, task)}
-    return next((place for place, row in enumerate(body) if row.open or row.id in running), len(body))
+    start = next((place for place, row in enumerate(body) if row.open or row.id in running), len(body))
+    while start < len(body) and start and body[start - 1].handed_back:
+        start -= 1
+    return start
 
 
 def _kept_from(past: Sequence[MessageRow], keep: int) -> int:

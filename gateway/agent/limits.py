@@ -1,13 +1,12 @@
 """When a run has to end although the model would go on."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.domain.events import ToolFinished
-from gateway.domain.model import ToolCall, Usage
+from gateway.domain.model import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Repeats:
 
     def note(self, finished: Iterable[ToolFinished]) -> None:
         """Count one round of calls; equal calls within a round count once."""
-        calls = {(event.intent.call.name, _canonical(event.intent.call), event.result.text) for event in finished}
+        calls = {(event.intent.call.name, event.intent.call.canonical, event.result.text) for event in finished}
         self._same.update(calls)
         self._changing.update({(name, arguments) for name, arguments, _ in calls})
 
@@ -116,13 +115,6 @@ def used_up(spent: float, limit: float | None) -> bool:
 def dollars(amount: float) -> str:
     """For people: in cents, and a few of them in their fractions."""
     return f"${amount:.4f}" if 0 < amount < 0.1 else f"${amount:.2f}"
-
-
-def _canonical(call: ToolCall) -> str:
-    try:
-        return json.dumps(json.loads(call.arguments), sort_keys=True)
-    except (ValueError, RecursionError):
-        return call.arguments
 
 
 def _stop(limit: str, reason: str) -> Stop:

@@ -1,6 +1,6 @@
 """The agent loop: model, tools, model, until there is an answer. It knows no database, no channel and no clock."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence, Set
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -33,6 +33,7 @@ class _Turn:
     limits: Limits
     spent: Spent
     next_ordinal: int
+    handed: Set[str]
     repeats: Repeats = field(default_factory=Repeats)
 
     def stop(self) -> Stop | None:
@@ -41,7 +42,7 @@ class _Turn:
     def accept(self, reply: Reply) -> tuple[ToolIntent, ...]:
         """Account for a reply and number the calls it asks for."""
         self.spent = self.spent.plus(reply.usage)
-        intents = number(reply.calls, self.next_ordinal, self.transcript)
+        intents = number(reply.calls, self.next_ordinal, self.transcript, self.handed)
         self.next_ordinal += len(intents)
         if intents and reply.text.strip():
             self.transcript.append(AssistantText(reply.text, final=False))
@@ -71,17 +72,22 @@ async def run_turn(
     limits: Limits,
     pending: Sequence[ToolIntent] = (),
     spent: Spent = UNSPENT,
+    handed: Set[str] = frozenset(),
 ) -> AsyncGenerator[TurnEvent, None]:
     """One turn over a transcript; ends with exactly one `Answered`, or raises `ModelsExhausted`.
 
     The caller stores each event before it asks for the next one: calls run only after their `ModelReplied` was taken.
     `pending` are the intents at the end of `entries` that a crash left without a result; the ordinal of `caller` is
     the first free one of the task. Closing the generator closes the model's stream and cancels running tools.
+    A call of a tool in `handed` ends the turn, once the others of its round have run: its client runs it.
     """
-    turn = _Turn(list(entries), toolbox, caller, limits, spent, caller.ordinal)
+    turn = _Turn(list(entries), toolbox, caller, limits, spent, caller.ordinal, handed)
     async with aclosing(_tools(turn, pending, resumed=True)) as results:
         async for result in results:
             yield result
+    if any(intent.handed for intent in pending):
+        yield Answered("")
+        return
     while not (stop := turn.stop()):
         if (steered := await steer()).messages:
             turn.transcript.extend(steered.messages)
@@ -113,13 +119,16 @@ async def _round(turn: _Turn, model: Model, render: Render) -> AsyncGenerator[Tu
     async with aclosing(_tools(turn, intents)) as results:
         async for result in results:
             yield result
+    if any(intent.handed for intent in intents):
+        yield Answered("")
 
 
 async def _tools(
     turn: _Turn, intents: Sequence[ToolIntent], *, resumed: bool = False
 ) -> AsyncGenerator[ToolFinished, None]:
     finished: list[ToolFinished] = []
-    calls = run_calls(intents, turn.toolbox, turn.caller, turn.limits.parallel_tools, resumed=resumed)
+    own = [intent for intent in intents if not intent.handed]
+    calls = run_calls(own, turn.toolbox, turn.caller, turn.limits.parallel_tools, resumed=resumed)
     async with aclosing(calls) as events:
         async for event in events:
             finished.append(event)

@@ -10,7 +10,10 @@ from gateway.domain.json import JsonObject
 
 
 def parameters_of(arguments: type[BaseModel]) -> JsonObject:
-    """Without titles, class docstrings and references; an optional field is shown as its plain type."""
+    """Without titles, class docstrings and references; an optional field is shown as its plain type.
+
+    That no other fields are allowed is checked, not told: every prompt would pay for it.
+    """
     return _made_once(arguments)
 
 
@@ -23,6 +26,8 @@ def _made_once(arguments: type[BaseModel]) -> JsonObject:
 def _compact(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     schema = _resolved(schema, definitions)
     small = {key: _value(key, value, definitions) for key, value in schema.items() if key not in {"title", "$defs"}}
+    if small.get("additionalProperties") is False:
+        del small["additionalProperties"]
     if "properties" in small:
         small.pop("description", None)
     if small.get("default", ...) is None:

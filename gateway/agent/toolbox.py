@@ -48,6 +48,10 @@ class Toolbox:
         """Without the private ones."""
         return Toolbox([tool for tool in self._tools.values() if not tool.private], self._spill, self._policy)
 
+    def for_tokens(self) -> "Toolbox":
+        """None: each of them reads what is private, or acts."""
+        return Toolbox((), self._spill, self._policy)
+
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
         """What the model is shown; always in the same order, so that provider caches hit."""

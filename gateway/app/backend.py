@@ -17,6 +17,7 @@ from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.unattended.triggers import Triggers
 from gateway.store import outbox, steps, tasks
+from gateway.store.memory import vectors
 from gateway.store.migrate import outdated
 from gateway.store.steps import Spent
 from gateway.workspace.tree import Workspace
@@ -60,6 +61,8 @@ def build_backend(parts: Parts, local_token: str) -> "Backend":
         pairing=Pairing(database, decided),
         unsettled=unsettled,
         embedder=parts.embedders.embedder,
+        tools=lambda: [spec.name for spec in parts.environments.of(parts.people.owner.id).toolbox.specs],
+        allowed_hosts=lambda: parts.current.config.web.allowed_hosts,
         beat=parts.heartbeat.beat,
         triggers=Triggers(
             database,
@@ -82,13 +85,14 @@ async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) 
     from gateway.web.backend import StatusReport
 
     now, problem = parts.clock.now(), parts.condition.health.database_problem
-    older, queue, today, undelivered = "", dict[Status, int](), Spent(), dict[str, str]()
+    older, embedding, queue, today, undelivered = "", "", dict[Status, int](), Spent(), dict[str, str]()
     try:
         async with parts.database.connection() as conn:
             older = await outdated(conn)
             queue = await tasks.queue(conn)
             today = await steps.spent_since(conn, now.replace(hour=0, minute=0, second=0, microsecond=0))
             undelivered = await outbox.waiting(conn)
+            embedding = await vectors.state(conn)
     except DatabaseDown as exc:
         problem = str(exc)
     return StatusReport(
@@ -102,5 +106,6 @@ async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) 
         outdated=older or None,
         unsettled=unsettled,
         undelivered=undelivered,
+        embedding=embedding,
         database_problem=problem or None,
     )

@@ -19,6 +19,7 @@ from gateway.app.backend import build_backend
 from gateway.app.local import announce, is_secret, url
 from gateway.app.wiring import Parts
 from gateway.background.upkeep import kept_up
+from gateway.background.watch.footprint import trim
 from gateway.background.watch.systemd import notify
 from gateway.config.channels import check_channels, check_owner
 from gateway.config.load import parse
@@ -174,6 +175,7 @@ class Gateway:
         await self._parts.current.model.warm()
         gc.collect()
         gc.freeze()
+        await asyncio.to_thread(trim)
 
     def _watch(self, group: asyncio.TaskGroup) -> ConfigWatch:
         def parsed(text: str) -> Config:

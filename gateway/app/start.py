@@ -5,7 +5,7 @@ import faulthandler
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -25,10 +25,12 @@ from gateway.background.upkeep import Periodic, kept_up
 from gateway.config.channels import enabled_channels
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
+from gateway.config.erasures import reminder
 from gateway.config.failpoints import Failpoints
 from gateway.config.instance import Hold, hold_instance, instance_id
 from gateway.config.load import load
 from gateway.config.model import Config
+from gateway.config.places import record
 from gateway.config.starts import Starts, record_start, record_stop
 from gateway.domain.ids import InstanceId
 from gateway.flow.channels.manager import preload
@@ -55,7 +57,12 @@ def run(environment: Environment) -> int:
     mask = SecretMask()
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
         check_finished(environment.data)
+        record(os.environ, environment.place)
+        with suppress(OSError):  # so that a file put there later is seen at once
+            environment.config.parent.mkdir(parents=True, exist_ok=True)
         _look_for_another(environment.config)
+        if why := reminder(environment.data):
+            log.warning("erasure.unfinished", problem=why)
         starts = record_start(environment.data, SystemClock())
         uvloop.run(_serve(environment, config, failpoints, mask, starts, hold))
         record_stop(environment.data)

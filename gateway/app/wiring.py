@@ -14,10 +14,11 @@ from gateway.background.cpu import Cpu
 from gateway.background.indexing import Indexing
 from gateway.background.paid_embedding import PaidEmbedding
 from gateway.background.passages import FilePassages
+from gateway.background.scheduling.consolidation import LOOK_EVERY, Consolidation
 from gateway.background.scheduling.halt import Halt
 from gateway.background.scheduling.heartbeat import Heartbeat
 from gateway.background.scheduling.scheduler import Scheduler
-from gateway.background.scheduling.table import JobTable
+from gateway.background.scheduling.table import Interval, JobTable
 from gateway.background.worker import Runner, Worker
 from gateway.commands import Command
 from gateway.config.channels import enabled_channels
@@ -304,6 +305,7 @@ class Parts:
             "heartbeat": self.heartbeat.look,
             "approvals": self.questions.look,
             "embed": self.indexing.look,
+            "consolidation": Interval(lambda: LOOK_EVERY, self.consolidation.look, self.clock).look,
             **self.condition.jobs,
         }
         return JobTable(looks, self.clock)
@@ -320,6 +322,11 @@ class Parts:
             self.clock,
             self.failpoints,
         )
+
+    @cached_property
+    def consolidation(self) -> Consolidation:
+        """Has memories tidied once a day."""
+        return Consolidation(self.database, self.worker.wake)
 
     @cached_property
     def halt(self) -> Halt:

@@ -18,7 +18,7 @@ from gateway.store.memory.vectors import Lacking, Model
 from gateway.store.memory.waiting import Waiting, waiting
 from gateway.store.pool import Connection, Database
 
-BATCH = 200
+BATCH = 100
 """Messages that become rows, and rows that are counted, in one transaction."""
 EMBEDDED = 32
 """Rows whose vectors are made, and stored, at once."""
@@ -26,8 +26,8 @@ GATHER_SECONDS = 120.0
 ENOUGH = 64
 """Rows that do not wait for others: until then, or for so long, they gather, for a model takes memory to load."""
 RETRY_SECONDS = 300.0
-PAUSE_SECONDS = 0.05
-"""Between batches, for others to have the database."""
+PAUSE_SECONDS, PAUSES = 0.05, 3
+"""Between batches, and how many times what a batch took: others have most of the machine, however much is left."""
 
 Allowed = Callable[[Embedder, int], Awaitable[bool]]
 """Whether so many rows may be embedded now, which a provider may want money for."""
@@ -58,7 +58,7 @@ class Indexing:
             await self._index(found.newest)
             found = await self._waiting()
         if found.uncounted:
-            await self._count()
+            await self._paced(self._count_batch)
         if not (embedder := self.embedder()) or not (found.unembedded or embedder.name != self._complete):
             return None
         due = await self._embed(embedder)
@@ -70,18 +70,31 @@ class Indexing:
 
     async def _index(self, newest: MessageId | None) -> None:
         """Turns of conversations."""
-        while await self.database.run(lambda tx: turns.index_new(tx, None, BATCH)):
-            self.failpoints.reach(Step.MEMORY_INDEXED)
-            await self._count()
-            await self.clock.sleep(PAUSE_SECONDS)
+        await self._paced(self._index_batch)
         async with self.database.connection() as conn:
             if not await turns.behind(conn):  # else a search indexes them at this moment
                 self._looked_at = newest
 
-    async def _count(self) -> None:
-        while await self.database.run(lambda tx: frequencies.count(tx, BATCH)):
-            self.failpoints.reach(Step.MEMORY_COUNTED)
-            await self.clock.sleep(PAUSE_SECONDS)
+    async def _index_batch(self) -> bool:
+        if not await self.database.run(lambda tx: turns.index_new(tx, None, BATCH)):
+            return False
+        self.failpoints.reach(Step.MEMORY_INDEXED)
+        await self._count_batch()
+        return True
+
+    async def _count_batch(self) -> bool:
+        if not await self.database.run(lambda tx: frequencies.count(tx, BATCH)):
+            return False
+        self.failpoints.reach(Step.MEMORY_COUNTED)
+        return True
+
+    async def _paced(self, batch: Callable[[], Awaitable[bool]]) -> None:
+        """Until none is left."""
+        while True:
+            began = self.clock.monotonic()
+            if not await batch():
+                return
+            await self.clock.sleep(PAUSE_SECONDS + PAUSES * (self.clock.monotonic() - began))
 
     async def _embed(self, embedder: Embedder) -> float | None:
         """Make the vectors that are lacking; returns in how many seconds to look again."""

@@ -9,6 +9,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.flow.approvals.own_calls import EMBED
+from gateway.llm.prices import Prices
 from gateway.store import reviews
 from gateway.store.memory import vectors
 from gateway.store.pool import Connection, Database
@@ -18,6 +19,13 @@ PAID = "litellm:"
 """How the names of embedders begin that run at a provider."""
 FREE_ROWS = 2_000
 CHARACTERS_PER_TOKEN = 4
+
+
+def estimate(model: str, rows: int, characters: int) -> str:
+    """What embedding them takes: rows, tokens and dollars by litellm's table."""
+    tokens, price = characters // CHARACTERS_PER_TOKEN, Prices().of(model.removeprefix(PAID)).per_input
+    dollars = f"${tokens * price:,.2f}" if price else "the price is unknown"
+    return f"{rows:,} pieces of memory, about {tokens:,} tokens ({dollars}),"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +47,10 @@ class PaidEmbedding:
         if rows <= most.allowed:
             return True
         if rows > most.asked:
-            tokens = await vectors.characters_left(tx) // CHARACTERS_PER_TOKEN
+            cost = estimate(model, rows, await vectors.characters_left(tx))
             preview = (
-                f"{rows:,} pieces of memory, about {tokens:,} tokens, are to be embedded by {model}; its provider "
-                f"charges for that. A yes holds for up to {2 * rows:,}; until then memory is searched by words."
+                f"{cost} are to be embedded by {model}; its provider charges for that. "
+                f"A yes holds for up to {2 * rows:,}; until then memory is searched by words."
             )
             owner = self.owner()
             arguments: dict[str, Json] = {"model": model, "rows": 2 * rows}

@@ -4,8 +4,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import TypeVar
 
+from gateway.cli.progress import slow
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct
@@ -25,7 +27,9 @@ def with_database(work: Callable[[Database], Awaitable[Result]]) -> Result:
     config = load(environment.config, os.environ)
 
     async def run_work() -> Result:
-        async with open_database(environment, config) as database:
+        async with AsyncExitStack() as stack:
+            with slow("opening the database …"):
+                database = await stack.enter_async_context(open_database(environment, config))
             return await work(database)
 
     with logging_to(None, SecretMask(), level=logging.WARNING):

@@ -1,24 +1,27 @@
 """Commands that are imported when they run, so that `--help` and completion need none of what they need."""
 
 import ast
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from importlib.abc import SourceLoader
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
 Run = Callable[..., object]
+_OPTION = re.compile(r"--?[A-Za-z][^\s=]*(=.*)?", re.DOTALL)
 
 
-def parser(about: str) -> typer.Typer:
+def parser(about: str, *, completion: bool = False) -> typer.Typer:
     """A command line without commands."""
     return typer.Typer(
         help=about,
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=completion,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -28,12 +31,32 @@ def parser(about: str) -> typer.Typer:
 class LazyCommand(TyperCommand):
     """A command whose callback returns the function that it stands for."""
 
-    def make_context(self, *arguments: Any, **extra: Any) -> Any:
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
         """The context of the function's own command, which takes this one's place."""
         assert self.callback is not None, "each command has one"
         app = parser("")
         app.command(self.name)(self.callback())
-        return typer.main.get_command(app).make_context(*arguments, **extra)
+        command = typer.main.get_command(app)
+        valued = {name for each in command.params if not getattr(each, "is_flag", True) for name in each.opts}
+        return command.make_context(info_name, texts_last(args, valued), *rest, **extra)
+
+
+def texts_last(arguments: Sequence[str], valued: Collection[str]) -> list[str]:
+    """The arguments with `--` before texts such as `-5 °C` or `- milk`, which are no options.
+
+    `valued` are the options that take the argument after them.
+    """
+    options: list[str] = []
+    texts: list[str] = []
+    remaining = iter(arguments)
+    for argument in remaining:
+        if argument == "--":
+            texts += remaining
+        elif _OPTION.fullmatch(argument) or argument[:2] in valued:
+            options += [argument, *(islice(remaining, 1) if argument in valued else ())]
+        else:
+            texts.append(argument)
+    return [*options, "--", *texts] if any(text.startswith("-") and text != "-" for text in texts) else list(arguments)
 
 
 def deferred(target: str) -> Callable[[], Run]:

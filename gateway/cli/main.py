@@ -1,7 +1,9 @@
 """Every command and its name, on one screen."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 
@@ -50,7 +52,7 @@ COMMANDS: Mapping[str, str | Group] = {
         {"register": "work.webhooks:register", "list": "work.webhooks:show", "revoke": "work.webhooks:revoke"},
     ),
     "schedules": Group(
-        "Manage one-time and recurring work of the agent.",
+        "Manage reminders and recurring tasks.",
         {
             "list": "work.schedules:show_all",
             "add": "work.schedules:add",
@@ -62,7 +64,7 @@ COMMANDS: Mapping[str, str | Group] = {
         },
     ),
     "reviews": Group(
-        "Read and answer the agent's questions.",
+        "Approve or deny what the agent asks for.",
         {
             "list": "work.reviews:show_all",
             "show": "work.reviews:show",
@@ -125,7 +127,9 @@ COMMANDS: Mapping[str, str | Group] = {
 
 def build(commands: Mapping[str, str | Group] = COMMANDS) -> typer.Typer:
     """The command line, ready to be called."""
-    app = parser("One AI agent of your own, behind the messengers you already use. `supaclaw up` starts it.")
+    about = "One AI agent of your own, behind the messengers you already use. `supaclaw up` starts it."
+    app = parser(about, completion=True)
+    app.callback()(_begin)
     for name, entry in commands.items():
         if isinstance(entry, Group):
             group = parser(entry.about)
@@ -135,6 +139,23 @@ def build(commands: Mapping[str, str | Group] = COMMANDS) -> typer.Typer:
         else:
             _add(app, name, entry)
     return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        deferred("process.version:version")()()
+        raise typer.Exit
+
+
+def _begin(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Read `.env` before a command runs; help and completion do without."""
+    from gateway.config.environment import read_env_file
+
+    read_env_file(os.environ)
 
 
 def _add(app: typer.Typer, name: str, target: str) -> None:

@@ -28,11 +28,15 @@ def print_json(value: object) -> None:
     echo(json_text(SecretMask().value(value), indent=2))
 
 
-def print_rows(rows: Sequence["DataclassInstance"], columns: Sequence[str], *, as_json: bool) -> None:
-    """Print rows: all fields as JSON, or the named columns as a table."""
+def print_rows(
+    rows: Sequence["DataclassInstance"], columns: Sequence[str], *, as_json: bool, none: str = "Nothing here yet."
+) -> None:
+    """Print rows: all fields as JSON, or the named columns as a table; to people `none` if there are no rows."""
     facts = [{field.name: getattr(row, field.name) for field in fields(row)} for row in rows]
     if as_json:
         print_json(facts)
+    elif not facts:
+        echo(none)
     else:
         _print_table(facts, columns)
 

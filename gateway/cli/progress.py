@@ -4,6 +4,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event, Timer
+
+from gateway.cli.console import show_progress
 
 QUIET_FOR = 1.0
 """Seconds before it is shown."""
@@ -11,6 +14,26 @@ REDRAWN_EVERY = 0.1
 """Seconds."""
 
 Advance = Callable[[int], None]
+
+
+@contextmanager
+def slow(text: str) -> Iterator[None]:
+    """Show the text on a terminal once the block has taken a second, until it ends."""
+    shown = Event()
+
+    def show() -> None:
+        shown.set()
+        show_progress(text)
+
+    timer = Timer(QUIET_FOR, show)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        if shown.is_set():
+            show_progress("")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from urllib.request import Request, urlopen
 
 from pydantic import JsonValue, TypeAdapter
 
+from gateway.cli.progress import slow
 from gateway.config.environment import Environment
 from gateway.config.files import read_regular
 from gateway.config.instance import address as address_on_record
@@ -29,7 +30,8 @@ def ask(
     headers = {"Authorization": f"Bearer {local_token(environment)}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
     try:
-        with urlopen(Request(f"{address}{path}", data, headers, method=method), timeout=timeout) as answer:
+        request = Request(f"{address}{path}", data, headers, method=method)
+        with slow("waiting for the gateway …"), urlopen(request, timeout=timeout) as answer:
             return _OBJECT.validate_json(answer.read() or b"{}")
     except HTTPError as error:
         with error:

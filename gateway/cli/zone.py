@@ -1,12 +1,12 @@
 """The owner's time zone, and times in it."""
 
 import os
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.zones import zone
+from gateway.domain.zones import moment
 from gateway.workspace.prompts import Persona
 from gateway.workspace.tree import Workspace
 from gateway.workspace.zone import zone_in
@@ -19,17 +19,9 @@ def own_zone() -> str | None:
     return owner.timezone or zone_in(Persona(workspace).user(workspace))
 
 
-def moment(text: str | None, *, end: bool = False) -> datetime | None:
-    """A date or time as somebody types it, in their zone; a date is its first moment, with `end` that of the next day.
-
-    Raises `OwnerMustAct`.
-    """
-    if text is None:
-        return None
+def own_moment(text: str | None, *, end: bool = False) -> datetime | None:
+    """A date or time as somebody types it, in their zone, by `zones.moment`; raises `OwnerMustAct`."""
     try:
-        at = datetime.fromisoformat(text)
-        if end and len(text) == len("2026-03-01"):
-            at += timedelta(days=1)
-    except (ValueError, OverflowError):
+        return None if text is None else moment(text, own_zone(), end=end)
+    except ValueError:
         raise OwnerMustAct(f'"{text}" is not a date or time; write it like 2026-03-01 or 2026-03-01T09:30') from None
-    return at if at.tzinfo else at.replace(tzinfo=zone(own_zone() or "UTC"))

@@ -6,17 +6,17 @@ from gateway.agent.memory.remember import Refused, Remembering
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory import Filter, Kind, Memory
-from gateway.domain.principals import Label
+from gateway.domain.principals import Label, label_of
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import LONGEST, listed
-from gateway.store.memory import memories, search, turns
+from gateway.store.memory import consolidation, memories, search, turns
 
 SHOWN = 10
 NEWEST = 100
 """Messages that a search makes findable before it looks."""
 USAGE = (
     "Write /memory WORDS to search, /memory NUMBER to read one, "
-    "/memory pin, unpin, forget or restore with a number, /remember TEXT to add one."
+    "/memory pin, unpin, forget, restore or keep with a number, /remember TEXT to add one."
 )
 NONE = "Nothing is remembered yet."
 
@@ -29,6 +29,9 @@ async def run(ctx: CommandContext) -> CommandReply:
     own = Remembering(ctx.tx, ctx.at.principal_id)
     action, _, which = ctx.argument.partition(" ")
     try:
+        if action.casefold() == "keep" and which.strip().isdecimal():
+            label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
+            return CommandReply(await _keep(own, _number(which.strip()), label))
         return CommandReply(await _done(own, ctx.argument, action.casefold(), which.strip()))
     except Refused as refusal:
         return CommandReply(str(refusal))
@@ -36,7 +39,7 @@ async def run(ctx: CommandContext) -> CommandReply:
 
 async def _done(own: Remembering, argument: str, action: str, which: str) -> str:
     if not argument:
-        return _lines(await _standing(own), NONE)
+        return "\n".join([*await _proposed(own), _lines(await _standing(own), NONE)])
     if argument.isdecimal():
         return listed(await own.get(_number(argument)), limit=10 * LONGEST)
     if not which.isdecimal():
@@ -52,6 +55,24 @@ async def _done(own: Remembering, argument: str, action: str, which: str) -> str
             return f"Remembered again: {listed(await own.restore(_number(which)))}"
         case _:
             return _lines(await _found(own, argument), "Nothing like that is remembered.")
+
+
+async def _keep(own: Remembering, id: MemoryId, label: Label) -> str:
+    """Accept what was proposed: to remember this, or to have it replace others."""
+    replaced = [old for old, new in await consolidation.doubts(own.tx, own.principal) if new.id == id]
+    for old in replaced:
+        await memories.supersede(own.tx, own.principal, old.id, id, label)
+    memory = await (own.get(id) if replaced else own.restore(id))
+    instead = f", instead of {', '.join(str(old.id) for old in replaced)}" if replaced else ""
+    return f"Kept{instead}: {listed(memory)}"
+
+
+async def _proposed(own: Remembering) -> list[str]:
+    """What waits for a yes; without one it is dropped."""
+    lines = [listed(memory) for memory in await consolidation.proposals(own.tx, own.principal)]
+    for old, new in await consolidation.doubts(own.tx, own.principal):
+        lines.append(f"{listed(new)}\n  instead of {listed(old)}")
+    return ["Proposed; /memory keep NUMBER accepts one:", *lines, ""] if lines else []
 
 
 async def _standing(own: Remembering) -> list[Memory]:
@@ -78,4 +99,4 @@ def _lines(rows: Sequence[Memory], nothing: str) -> str:
     return "\n".join([*map(listed, rows), *([] if rows else [nothing]), "", USAGE])
 
 
-command = Command("memory", "what is remembered; WORDS search it; pin, forget, restore NUMBER", run)
+command = Command("memory", "what is remembered; WORDS search it; pin, forget, restore, keep NUMBER", run)

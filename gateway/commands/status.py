@@ -8,6 +8,7 @@ from gateway.domain.principals import Role
 from gateway.domain.tasks import Status
 from gateway.domain.vitals import Vitals
 from gateway.store import outbox, steps, tasks
+from gateway.store.memory import vectors
 from gateway.store.migrate import outdated
 
 
@@ -18,7 +19,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     if ctx.role is Role.OWNER:
         lines += [await _queue(ctx), await _today(ctx), *_condition(ctx.vitals)]
         lines += [f"For {name} {text}" for name, text in (await outbox.waiting(ctx.tx)).items()]
-        lines.append(await outdated(ctx.tx))
+        lines += [f"Search by meaning: {await vectors.state(ctx.tx)}", await outdated(ctx.tx)]
     return CommandReply("\n".join(filter(None, lines)))
 
 

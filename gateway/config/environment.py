@@ -5,6 +5,8 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.config.places import Place, find
+
 
 @dataclass(frozen=True, slots=True)
 class Environment:
@@ -19,27 +21,34 @@ class Environment:
     notify_socket: str | None = None
 
     @classmethod
-    def read(cls, environ: Mapping[str, str]) -> "Environment":
-        """Read the variables."""
-        config = Path(environ.get("SUPACLAW_CONFIG") or "config.json").absolute()
-        data = Path(environ.get("SUPACLAW_DATA") or "data").absolute()
+    def read(cls, environ: Mapping[str, str], *, starting: bool = False) -> "Environment":
+        """Read the variables; `starting` a gateway may be meant by more folders than using one."""
+        place = find(environ, starting=starting)
+        config = Path(environ.get("SUPACLAW_CONFIG") or place.config).absolute()
+        data = Path(environ.get("SUPACLAW_DATA") or place.data).absolute()
+        workspace = place.workspace if data == place.data else data / "workspace"
         return cls(
             config=config,
             data=data,
             env_file=environ.get("SUPACLAW_ENV_FILE") or str(config.with_name(".env")),
-            workspace=Path(environ.get("SUPACLAW_WORKSPACE") or data / "workspace").absolute(),
+            workspace=Path(environ.get("SUPACLAW_WORKSPACE") or workspace).absolute(),
             fail=environ.get("SUPACLAW_FAIL") or None,
             sign_in=environ.get("SUPACLAW_SIGN_IN") or None,
             notify_socket=environ.get("NOTIFY_SOCKET") or None,
         )
 
+    @property
+    def place(self) -> Place:
+        """Where its files are."""
+        return Place(self.config, self.data, self.workspace)
 
-def read_env_file(environ: MutableMapping[str, str]) -> None:
+
+def read_env_file(environ: MutableMapping[str, str], *, starting: bool = False) -> None:
     """Add the variables of the `.env` file to `environ`; those already there stay.
 
     A file that only root or another user may read is left to systemd or compose, which have read it by then.
     """
-    file = Path(Environment.read(environ).env_file)
+    file = Path(Environment.read(environ, starting=starting).env_file)
     if os.path.isfile(file) and os.access(file, os.R_OK):
         from dotenv import dotenv_values
 

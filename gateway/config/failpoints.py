@@ -50,6 +50,12 @@ class Step(StrEnum):
     MEMORY_INDEXED = "memory.indexed", "messages are rows of memory, their words are not counted"
     MEMORY_COUNTED = "memory.counted", "the words of a batch of memory are counted"
     MEMORY_EMBEDDED = "memory.embedded", "a batch of vectors is stored"
+    MEMORY_JUDGED = "memory.judged", "a model has said what is to be merged and replaced, nothing is stored"
+    ERASURE_BEGUN = "erasure.begun", "an erasure is noted as unfinished, nothing is erased"
+    ERASURE_FILE = "erasure.file", "a file is cleaned"
+    ERASURE_CHECKPOINTS = "erasure.checkpoints", "the clean history is in force, the old one is still on disk"
+    ERASURE_COMMITTED = "erasure.committed", "no row has it any more, pages of tables may"
+    ERASURE_VACUUMED = "erasure.vacuumed", "nothing is left, the erasure is noted as unfinished"
     SCHEDULE_ENQUEUED = "schedule.enqueued", "due schedules are queued, and their next slots stored"
 
 

@@ -12,6 +12,7 @@ from gateway.config.public_url import PublicUrl
 from gateway.domain.settings import ModelSettings
 from gateway.domain.zones import zone
 
+HostName = Annotated[str, Field(pattern=r"^[a-z0-9._-]+$")]
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 JsonSection = Mapping[str, JsonValue]
 
@@ -123,6 +124,9 @@ class Web(Section):
     port: int = Field(8787, ge=0, le=65_535, description="Port to listen on (`SUPACLAW_PORT`); needs a restart.")
     public_url: PublicUrl | None = Field(
         None, description="Address of a reverse proxy in front (`SUPACLAW_PUBLIC_URL`); null: none; needs a restart."
+    )
+    allowed_hosts: tuple[HostName, ...] = Field(
+        (), description='More names that programs reach it by, such as "host.docker.internal"; without port.'
     )
 
 

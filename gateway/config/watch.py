@@ -77,9 +77,10 @@ class ConfigWatch:
         return self._parse(text)
 
     async def _apply(self, config: Config) -> None:
-        if (config.web, config.database) != (self.current.web, self.current.database):
+        web = self.current.web.model_copy(update={"allowed_hosts": config.web.allowed_hosts})
+        if (config.web, config.database) != (web, self.current.database):
             log.warning("config.needs_restart", keys="web, database", hint="restart to apply these two")
-        config = config.model_copy(update={"web": self.current.web, "database": self.current.database})
+        config = config.model_copy(update={"web": web, "database": self.current.database})
         if config == self.current:
             return
         self.current = config

@@ -32,3 +32,14 @@ class Embedder(Protocol):
 
     async def passages(self, texts: Sequence[str], /) -> tuple[Vector, ...]:
         """The vectors of texts to be found, in their order. Raises `EmbeddingUnavailable`."""
+
+
+class Embedders(Protocol):
+    """Finds the embedding model of now."""
+
+    def __call__(self, name: str | None = None, /) -> Embedder | None:
+        """The configured model, or with the name of stored vectors the one that made them; None if there is none."""
+
+
+def no_embedder(_name: str | None = None, /) -> None:
+    """Of a place without embedding models."""

@@ -4,10 +4,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from gateway.domain import digest
+from gateway.domain.client import Brought
 from gateway.domain.ids import EntryId
+from gateway.domain.model import ToolCall
 
 LOCAL = "local"
 """The account of the local token, which is the owner's own."""
+PROGRAMS = frozenset({"api", "terminal"})
+"""The channels that are reached with API tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +27,7 @@ class Address:
     @property
     def by_token(self) -> bool:
         """Whether a program writes here with an API token, whatever that is worth; the local token is none."""
-        return self.channel in {"api", "terminal"} and self.account != LOCAL
+        return self.channel in PROGRAMS and self.account != LOCAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +41,20 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A message from before the conversation reached us, as reported by an API client."""
+    """A message from before the conversation reached us, as reported by an API client.
 
-    role: Literal["user", "assistant", "system"]
+    `calls` are the assistant's calls of the client's tools; a tool's text is the result of `call_id`.
+    """
+
+    role: Literal["user", "assistant", "system", "tool"]
     text: str
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+
+    @property
+    def told(self) -> digest.Told:
+        """As it counts for the digest of a conversation."""
+        return self.role, f"{self.call_id} {self.text}" if self.role == "tool" else digest.said(self.text, self.calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +83,7 @@ class Inbound:
     the text of the message replied to, as its sender sees it, and `quoted_id` its platform id ("": of another chat).
     `forwarded` is where a text that its sender only passed on comes from, in words for the agent ("" if they wrote it
     themselves). A button press is its value, sent by whoever pressed it. `as_owner` is false for what a program says
-    with a token: it is trusted as known at most, and no owner's command.
+    with a token: it is trusted as known at most, and no owner's command. `client` is what a program brought along.
     """
 
     address: Address
@@ -88,6 +103,7 @@ class Inbound:
     forwarded: str = ""
     as_owner: bool = True
     fork: str | None = None
+    client: Brought | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,8 @@ class Memory:
 class Filter:
     """Which rows count; an empty tuple or None: any. `tags`: all of them; `until` is exclusive.
 
-    Rows less trusted than `at_most` are left out; `superseded` shows what was replaced, too.
+    Rows less trusted than `at_most`, or less important than `min_importance`, are left out; `superseded` shows what was
+    replaced, too.
     """
 
     kinds: tuple[Kind, ...] = ()
@@ -138,6 +139,7 @@ class Filter:
     at_most: Label = Label.KNOWN
     pinned: bool | None = None
     superseded: bool = False
+    min_importance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,14 @@ class ToolCall:
                 return self.arguments
         return json.dumps({"malformed": self.arguments}) if self.arguments.strip() else "{}"
 
+    @property
+    def canonical(self) -> str:
+        """The arguments, the same text however their JSON is written."""
+        try:
+            return json.dumps(json.loads(self.arguments), sort_keys=True)
+        except (ValueError, RecursionError):
+            return self.arguments
+
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
@@ -80,10 +88,15 @@ PromptMessage: TypeAlias = SystemMessage | UserMessage | AssistantMessage | Tool
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One request to a model; every `ToolMessage` follows the `AssistantMessage` that made its call."""
+    """One request to a model; every `ToolMessage` follows the `AssistantMessage` that made its call.
+
+    `must_call` and `answer_format` are those of `ClientOptions`.
+    """
 
     messages: tuple[PromptMessage, ...]
     tools: tuple[ToolSpec, ...] = ()
+    must_call: str | None = None
+    answer_format: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

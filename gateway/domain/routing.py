@@ -56,7 +56,8 @@ def decide(inbound: Inbound, role: Role, commands: Set[str]) -> Decision:
         return Ignore("unknown command")
     if not inbound.addressed:
         return Ignore("not addressed to the agent")
-    if not inbound.text.strip() and not inbound.attachments:
+    results = inbound.client is not None and inbound.client.results
+    if not inbound.text.strip() and not inbound.attachments and not results:
         return Ignore("empty")
     return StartTurn()
 

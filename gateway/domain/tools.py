@@ -5,13 +5,25 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from gateway.domain.ids import AddressId, SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
+
+
+class ToolArguments(BaseModel):
+    """Arguments as models send them: a blank string counts as not given, but where something must be said."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _blank_to_none(cls, value: object, info: ValidationInfo) -> object:
+        needed = info.field_name is not None and cls.model_fields[info.field_name].is_required()
+        return None if not needed and isinstance(value, str) and not value.strip() else value
 
 
 class Effect(StrEnum):

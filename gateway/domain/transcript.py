@@ -13,7 +13,8 @@ from gateway.domain.model import Image, ToolCall
 class UserText:
     """A person's message. `id` is None for text that is not a stored message.
 
-    `images`, and what memory had to say to it (`recalled`), are for this turn only.
+    `images`, and what memory had to say to it (`recalled`), are for this turn only. A `wordless` one only brought the
+    results of a client's tools.
     """
 
     text: str
@@ -23,6 +24,7 @@ class UserText:
     attachments: tuple[Attached, ...] = ()
     images: tuple[Image, ...] = ()
     recalled: str = ""
+    wordless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,14 @@ class AssistantText:
 
 @dataclass(frozen=True, slots=True)
 class ToolIntent:
-    """A call, stored before it runs. Its key (task, `ordinal`) never changes, so a resumed run can find its result."""
+    """A call, stored before it runs. Its key (task, `ordinal`) never changes, so a resumed run can find its result.
+
+    `handed` ones are never run here: the program that asked runs its own tools.
+    """
 
     call: ToolCall
     ordinal: int
+    handed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
-"""Time zones by their IANA names, as the tzdata package lists them: the same on every machine."""
+"""Time zones by their IANA names, as the tzdata package lists them: the same on every machine; and times in them."""
 
+from contextlib import suppress
+from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.resources import files
@@ -20,6 +22,18 @@ def zone(name: str) -> ZoneInfo:
 def is_zone(name: str) -> bool:
     """Whether a zone of exactly that name exists."""
     return name in _names()
+
+
+def moment(text: str, name: str | None, *, end: bool = False) -> datetime:
+    """An ISO date or time in the zone of that name, or UTC; a date is its first moment, with `end` the next day's.
+
+    Raises `ValueError`.
+    """
+    within = zone(name) if name else UTC
+    with suppress(ValueError, OverflowError):
+        return datetime.combine(date.fromisoformat(text) + timedelta(days=end), time(), within)
+    at = datetime.fromisoformat(text)
+    return at if at.tzinfo else at.replace(tzinfo=within)
 
 
 @lru_cache(maxsize=1)

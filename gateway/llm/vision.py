@@ -17,7 +17,7 @@ def has_images(prompt: Prompt) -> bool:
 def without_images(prompt: Prompt) -> Prompt:
     """The prompt with its text only."""
     messages = (replace(m, images=()) if isinstance(m, UserMessage) else m for m in prompt.messages)
-    return Prompt(tuple(messages), prompt.tools)
+    return replace(prompt, messages=tuple(messages))
 
 
 def refused_images(error: ModelError) -> bool:

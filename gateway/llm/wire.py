@@ -5,7 +5,7 @@ from base64 import b32encode, b64encode
 from hashlib import sha256
 from typing import assert_never
 
-from gateway.domain.json import JsonObject
+from gateway.domain.json import Json, JsonObject
 from gateway.domain.model import (
     AssistantMessage,
     Image,
@@ -27,9 +27,17 @@ def messages_json(prompt: Prompt, *, short_ids: bool = False) -> list[JsonObject
     return [_message(message, short_ids) for message in prompt.messages]
 
 
-def tools_json(prompt: Prompt) -> list[JsonObject]:
-    """The tools on offer."""
-    return [_tool(spec) for spec in prompt.tools]
+def options_json(prompt: Prompt) -> dict[str, Json]:
+    """The tools on offer, whether one has to be called, and the form of the answer; only what is asked for."""
+    options: dict[str, Json] = {}
+    if prompt.tools:
+        options["tools"] = [_tool(spec) for spec in prompt.tools]
+    if prompt.must_call is not None:
+        one: JsonObject = {"type": "function", "function": {"name": prompt.must_call}}
+        options["tool_choice"] = one if prompt.must_call else "required"
+    if prompt.answer_format is not None:
+        options["response_format"] = prompt.answer_format
+    return options
 
 
 def sampling_json(params: Params) -> dict[str, float]:

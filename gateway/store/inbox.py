@@ -1,12 +1,13 @@
 """The ledger of everything that arrived. Its unique key is the de-duplication that survives restarts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, assert_never
 
 from gateway.domain.access import identity_of
 from gateway.domain.ids import AddressId, EntryId, InboxId, JournalId, MessageId, PrincipalId, SessionId
-from gateway.domain.inbound import Inbound
+from gateway.domain.inbound import Address, Inbound
 from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.texts import storable
 from gateway.store.addresses import AddressRow
@@ -40,6 +41,8 @@ class InboxRow:
     """The identity of whoever said it; "" for what counts as nobody's word: sent with a token, or forwarded."""
     as_owner: bool
     """Whether it may act for the owner; false if it came with a token that may not."""
+    client: str | None
+    """What a program brought along, as `ClientOptions` is stored."""
 
 
 def kind_of(decision: Decision) -> Kind:
@@ -67,9 +70,9 @@ async def enter(
     """Enter an arrival; None if it has been seen before. A message's text is kept in its own row only."""
     found = await conn.fetchval(
         """insert into inbox (principal_id, address_id, channel, account, chat, platform_id, kind, text, platform_time,
-                              handled_at, entry_id, journal_id, files, sender, as_owner)
+                              handled_at, entry_id, journal_id, files, sender, as_owner, client)
            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, case when $10 then now() end, $11,
-                   (select id from journals where session_id = $12 and closed_at is null), $13, $14, $15)
+                   (select id from journals where session_id = $12 and closed_at is null), $13, $14, $15, $16)
            on conflict do nothing returning id""",
         at.principal_id,
         at.id,
@@ -86,6 +89,7 @@ async def enter(
         len(inbound.attachments) if kind == "command" else 0,
         identity_of(inbound) if inbound.as_owner and not inbound.forwarded else "",
         inbound.as_owner,
+        inbound.client.options if inbound.client else None,
     )
     return InboxId(found) if found else None
 
@@ -101,6 +105,19 @@ async def seen(conn: Connection, inbound: Inbound) -> InboxRow | None:
         inbound.platform_id,
     )
     return InboxRow(**row) if row else None
+
+
+async def brought(conn: Connection, at: Address, ids: Sequence[str | None]) -> tuple[bool, str | None]:
+    """Whether all these messages, by their platform ids, may act for the owner, and what came with the newest."""
+    row = await conn.fetchrow(
+        """select coalesce(bool_and(as_owner), false) as as_owner, (array_agg(client order by id desc))[1] as client
+           from inbox where (channel, account, chat) = ($1, $2, $3) and platform_id = any($4)""",
+        at.channel,
+        at.account,
+        at.chat,
+        ids,
+    )
+    return (row["as_owner"], row["client"]) if row else (False, None)
 
 
 async def get(conn: Connection, arrival: InboxId) -> InboxRow:

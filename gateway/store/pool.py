@@ -109,6 +109,11 @@ class Database:
                     raise
             await asyncio.sleep(random.uniform(0.0, 0.05))
 
+    async def alone(self, statement: str, within: float) -> None:
+        """Run what must be in no transaction, such as `vacuum`, for so many seconds."""
+        async with self._held() as connection:
+            await connection.execute(statement, timeout=within)
+
     async def close(self) -> None:
         """Let running transactions end, but not for long."""
         try:

@@ -17,6 +17,19 @@ async def address_of(conn: Connection, account: str, key: str) -> Address | None
     return Address(**row) if row else None
 
 
+async def latest_key(conn: Connection, account: str, prefix: str) -> str | None:
+    """The newest key of this account that begins so, if it is not older than an hour; all are of hexadecimal digits."""
+    key: str | None = await conn.fetchval(
+        """select platform_id from inbox
+           where channel = 'api' and account = $1 and platform_id >= $2 and platform_id < $2 || 'g'
+             and received_at > now() - interval '1 hour'
+           order by id desc limit 1""",
+        account,
+        prefix,
+    )
+    return key
+
+
 async def arrival(conn: Connection, channel: str, account: str, id: InboxId) -> InboxRow | None:
     """One arrival, if it came by this channel and account."""
     row = await conn.fetchrow(

@@ -7,13 +7,13 @@ from datetime import timedelta
 from functools import partial
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field
 
 from gateway.agent.scheduling.schedules import MOST, SHOWN, Asking, Schedules
 from gateway.domain.diff import difference
 from gateway.domain.json import Json
 from gateway.domain.principals import Label, Role
-from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolFailed
+from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolArguments, ToolFailed
 from gateway.store import addresses
 from gateway.store.pool import Connection
 from gateway.store.scheduling.schedules import ScheduleRow
@@ -32,10 +32,8 @@ UTC_ASSUMED = (
 _OFFSET = re.compile(r":\d\d\S*(z|[+-]\d\d(:?\d\d)?)$", re.IGNORECASE)
 
 
-class CronArguments(BaseModel):
-    """Arguments of cron; an empty string counts as not given."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True)
+class CronArguments(ToolArguments):
+    """Arguments of cron."""
 
     action: Literal["list", "add", "update", "remove"]
     id: str | None = Field(None, description="Number or name")
@@ -44,16 +42,11 @@ class CronArguments(BaseModel):
     run_at: str | None = Field(None, description="once: ISO 8601")
     cron_expr: str | None = Field(None, description="recurring: 5 fields")
     timezone: str | None = Field(None, description="IANA; default: the user's")
-    prompt: str | None = Field(None, description="What you are fields to do then")
+    prompt: str | None = Field(None, description="What you are to do then")
     misfire: Literal["run_once", "skip", "catch_up"] | None = None
     include_session_history: bool | None = None
     enabled: bool | None = Field(None, description="false: paused")
     all: bool | None = Field(None, description="List paused and completed too")
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _blank_to_none(cls, value: object) -> object:
-        return None if isinstance(value, str) and not value.strip() else value
 
     @property
     def which(self) -> str:

@@ -21,7 +21,7 @@ from gateway.workspace.tree import MAX_WRITE_BYTES
 
 PAGE_BYTES = 20_000
 
-_Path = Annotated[str, Field(description="Relative to the workspace root, e.g. notes/ideas.md")]
+_Path = Annotated[str, Field(description="E.g. notes/ideas.md")]
 
 
 class _Arguments(BaseModel):
@@ -31,29 +31,29 @@ class _Arguments(BaseModel):
 class ListArguments(_Arguments):
     """Arguments of list_files."""
 
-    path: str = Field(default=".", description="Folder, relative to the workspace root; '.' is the root")
+    path: str = Field(default=".", description="E.g. notes")
 
 
 class ReadArguments(_Arguments):
     """Arguments of read_file."""
 
     path: _Path
-    offset: int = Field(default=0, ge=0, description="Byte to start at: next_offset of the page before")
-    limit: int = Field(default=PAGE_BYTES, ge=100, le=PAGE_BYTES, description="Page size in bytes")
+    offset: int = Field(default=0, ge=0, description="Byte: next_offset of the page before")
+    limit: int = Field(default=PAGE_BYTES, ge=100, le=PAGE_BYTES, description="Bytes")
 
 
 class WriteArguments(_Arguments):
     """Arguments of write_file."""
 
     path: _Path
-    content: str = Field(description="The whole new text")
-    mime_type: str | None = Field(default=None, max_length=127, description="Only when the name does not tell it")
+    content: str
+    mime_type: str | None = Field(default=None, max_length=127, description="If the name does not tell it")
 
 
 class Edit(_Arguments):
     """One exact replacement."""
 
-    old_text: str = Field(description="Exact text to find, whitespace included; must occur once unless replace_all")
+    old_text: str = Field(description="Exact; must occur once unless replace_all")
     new_text: str
     replace_all: bool = False
 

@@ -11,7 +11,7 @@ from gateway.tools import Post, Posted, Services
 MAX_MESSAGE = 12_000
 MAX_CAPTION = 900
 
-_TO = Field(default=None, max_length=64, description="Channel, e.g. telegram or web; default: where they wrote last")
+_TO = Field(default=None, max_length=64, description="Channel, e.g. web; default: where they wrote last")
 
 
 class _Arguments(BaseModel):
@@ -28,7 +28,7 @@ class MessageArguments(_Arguments):
 class FileArguments(_Arguments):
     """Arguments of send_file."""
 
-    path: str = Field(description="Relative to the workspace root")
+    path: str
     caption: str = Field(default="", max_length=MAX_CAPTION)
     to: str | None = _TO
 

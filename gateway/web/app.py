@@ -56,7 +56,11 @@ def build_app(backend: Backend) -> FastAPI:
     app.mount("/static", _Files(directory=STATIC), name="static")
     app.add_middleware(GZipMiddleware, minimum_size=1000, exclude_content_types=_SENT_AS_IT_IS)
     app.add_middleware(
-        RequestGuard, allowed_hosts=hosts_of(backend.public_url), page_name=backend.page_name, routes=app.entries
+        RequestGuard,
+        allowed_hosts=hosts_of(backend.public_url),
+        named_hosts=backend.allowed_hosts,
+        page_name=backend.page_name,
+        routes=app.entries,
     )
     app.add_middleware(SecurityHeaders)
     if backend.public_url:

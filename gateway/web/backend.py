@@ -1,13 +1,13 @@
 """Everything the web uses of the gateway; the composition root fills this in."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
-from gateway.domain.embedding import Embedder
+from gateway.domain.embedding import Embedders, no_embedder
 from gateway.domain.principals import Principal
 from gateway.domain.vitals import Beat, Vitals
 from gateway.flow.inbound.accept import InboundFlow
@@ -39,6 +39,8 @@ class StatusReport:
     """What the owner has to settle about their own ids on the messengers."""
     undelivered: Mapping[str, str] = field(default_factory=dict)
     """What cannot be delivered at the moment, by channel, in words."""
+    embedding: str = ""
+    """How far the vectors of memory are, or why there are none."""
     database_problem: str | None = None
     """Why the database does not let it work; queue and costs are then not known."""
 
@@ -53,6 +55,7 @@ class Backend:
     `on_people_changed` one for when somebody's rights change. `files` is the owner's file root. `channels` describes
     the state of each configured channel in words; `logins` are the channels that a person has to log in to.
     `variable_of` names the environment variable that sets a key of config.json.
+    `tools` are the names of the owner's agent's tools. `allowed_hosts` are further names of this gateway.
     `unsettled` is what the owner has to settle about their own ids. `jobs` says when each is due.
     """
 
@@ -73,7 +76,9 @@ class Backend:
     pairing: Pairing
     beat: Callable[[], Awaitable[Beat]]
     triggers: Triggers
-    embedder: Callable[[], Embedder | None] = lambda: None
+    embedder: Embedders = no_embedder
+    tools: Callable[[], Collection[str]] = tuple
+    allowed_hosts: Callable[[], Collection[str]] = tuple
     models: Callable[[], Sequence[str]] = lambda: ("default",)
     commands: Mapping[str, str] = field(default_factory=dict)
     public_url: str | None = None

@@ -1,6 +1,7 @@
 """The security headers of every response."""
 
 from dataclasses import dataclass
+from uuid import uuid4
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -44,6 +45,8 @@ class SecurityHeaders:
                     headers.setdefault(name, value)
                 if scope["scheme"] == "https":
                     headers.setdefault("Strict-Transport-Security", HSTS)
+                if scope["path"].startswith("/v1/"):
+                    headers.setdefault("X-Request-Id", f"req_{uuid4().hex}")
             await send(message)
 
         await self.app(scope, receive, secured)

@@ -1,6 +1,7 @@
 """Checks on every request before a byte of its body is read: host, origin, credential and size."""
 
 import asyncio
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from fastapi import APIRouter
@@ -53,6 +54,7 @@ class RequestGuard:
 
     app: ASGIApp
     allowed_hosts: frozenset[str]
+    named_hosts: Callable[[], Collection[str]]
     page_name: str
     routes: tuple[Entry, ...]
 
@@ -103,7 +105,8 @@ class RequestGuard:
         name, port = split_host(host)
         if port and not port.isdecimal():
             return False
-        return name in LOOPBACK or name == self.page_name or host in self.allowed_hosts
+        ours = name in LOOPBACK or name == self.page_name or host in self.allowed_hosts
+        return ours or name in self.named_hosts()
 
 
 def _too_large(limit: int) -> Refused:

@@ -1,5 +1,6 @@
 import asyncio
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.background.indexing import ENOUGH, GATHER_SECONDS, Indexing
-from gateway.background.paid_embedding import FREE_ROWS, PaidEmbedding
+from gateway.background.paid_embedding import FREE_ROWS, PaidEmbedding, estimate
 from gateway.background.passages import EVERY_SECONDS, FilePassages
 from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
@@ -165,14 +166,16 @@ async def test_another_model_is_made_beside_the_first_and_takes_over_when_it_is_
         rows = await vectors.lacking(tx, 16)
         await vectors.put(tx, model, rows, await other.passages([row.text for row in rows]))
         assert not await vectors.settle(tx, model)
-        progress = await vectors.progress(tx)
-    assert progress == vectors.Progress("litellm:other", "local:fake", 16, 24)
+        state = await vectors.state(tx)
+    assert re.fullmatch(r"pgvector \d\S+, embedding 16 of 40 memories with litellm:other", state)
     job.fresh()
     other.asked.clear()
     assert await job.look() is None
     assert len(other.asked) == 24
     assert await job.vectors() == [("litellm:other", 40)]
     assert await job.world.column("select name from memory_models") == ["litellm:other"]
+    async with job.world.database.connection() as conn:
+        assert (await vectors.state(conn)).endswith(", 40 memories embedded with litellm:other")
 
 
 async def test_vectors_of_a_wrong_length_are_refused_and_words_go_on(job: Job) -> None:
@@ -196,10 +199,17 @@ async def test_a_provider_is_paid_for_much_only_after_a_yes(job: Job) -> None:
         assert await job.look() is not None
     assert job.embedder.asked == []
     [preview] = await job.world.column("select preview from reviews where state = 'open'")
-    assert f"{FREE_ROWS + 1:,} pieces of memory" in preview
+    assert re.match(
+        rf"{FREE_ROWS + 1:,} pieces of memory, about [\d,]+ tokens \(the price is unknown\), are to", preview
+    )
     await job.world.do("update reviews set state = 'done'")
     assert await job.look() is None
     assert len(job.embedder.asked) == FREE_ROWS + 1
+
+
+def test_an_estimate_has_the_price_of_the_table() -> None:
+    told = estimate("litellm:openai/text-embedding-3-small", 10_400, 4 * 50_000_000)
+    assert told == "10,400 pieces of memory, about 50,000,000 tokens ($1.00),"
 
 
 async def test_a_database_without_the_extension_searches_by_words_until_it_is_there(job: Job, server: Server) -> None:
@@ -213,7 +223,7 @@ async def test_a_database_without_the_extension_searches_by_words_until_it_is_th
     job.fresh()
     await add(job.world, "milk")
     async with job.world.database.connection() as conn:
-        assert await extension.problem(conn) == extension.NOT_MADE
+        assert await extension.problem(conn) == await vectors.state(conn) == extension.NOT_MADE
     with capture_logs() as logs:
         for _ in range(3):
             assert await job.look() is not None

@@ -25,7 +25,7 @@ async def test_people_ask_are_let_in_and_sent_away(browser: Browser, web: Web, s
         await expect(page.locator(".row.asks")).to_have_count(2)
         await expect(page.locator("#nobody")).to_be_hidden()
         await watched.show(f"people-asking-{look}")
-        await page.get_by_role("button", name="Let in").first.click()
+        await page.get_by_role("button", name="Approve").first.click()
         await expect(page.locator(".row[id^=in]")).to_contain_text("Grace Hopper")
         await watched.show(f"people-let-in-{look}")
         await page.get_by_role("button", name="Deny").click()

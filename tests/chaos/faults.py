@@ -297,7 +297,7 @@ class Fault(StrEnum):
         "it does nothing more and ends at once",
         ("tests/background/watch/test_health.py",),
     )
-    BYSTANDERS_API = "bystanders.api", 54, "the same, /v1", "each request gets its answer, none a 502"
+    BYSTANDERS_API = "bystanders.api", 54, "the same, /v1", "each request gets its answer, none a failure"
     YEARS = (
         "years",
         62,

@@ -101,11 +101,10 @@ class Programs:
             tries += 1
             with suppress(httpx.TransportError, FileNotFoundError):
                 response = await self._post(text, session, f"key-{number}")
-                if response.status_code == 200:
-                    self.done.append(Completed(number, said(response), tries))
-                    return self.done[-1]
-                if response.status_code == 502 and "turn_failed" in response.text:
-                    self.done.append(Completed(number, response.json()["error"]["message"], tries))
+                # an error that came after the first whitespace stands under a 200
+                error = response.json()["error"] if '"error"' in response.text else None
+                if error is None or error["code"] == "turn_failed":
+                    self.done.append(Completed(number, error["message"] if error else said(response), tries))
                     return self.done[-1]
                 self.errors.append(f"{response.status_code} {response.text[:200]}")
             await asyncio.sleep(0.1)

@@ -36,8 +36,9 @@ Supaclaw = Callable[..., Done]
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in, with an environment that says nothing else."""
     for name in list(os.environ):
-        if name.startswith("SUPACLAW_") or name.endswith("_API_KEY"):
+        if name.startswith(("SUPACLAW_", "TELEGRAM_", "SLACK_")) or name.endswith("_API_KEY"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("SUPACLAW_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
     monkeypatch.chdir(tmp_path)
     return tmp_path

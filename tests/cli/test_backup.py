@@ -87,7 +87,7 @@ def test_a_login_comes_along_with_what_to_do_if_it_is_old(
     request.getfixturevalue("elsewhere")
 
     assert supaclaw("restore", "a.tar.gz").out.splitlines()[1:] == [
-        "whatsapp is linked by the keys in the backup; if the old gateway ran after it, link it anew: "
+        "whatsapp is linked by the keys in the backup; if the old gateway ran after it, link it again: "
         "`supaclaw channel logout whatsapp`, then `supaclaw channel login whatsapp`"
     ]
 

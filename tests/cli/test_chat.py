@@ -2,17 +2,22 @@ import asyncio
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import sys
+import termios
 from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
-from gateway.cli.conversation import chat_client, local_gateway, prompt
+from gateway.cli.conversation import chat_client, local_gateway
 from gateway.cli.conversation.chat_client import ChatAnswer, ChatClient
 from gateway.cli.conversation.local_gateway import LocalGateway, ensure_gateway
 from gateway.cli.conversation.prompt import Prompt
@@ -25,6 +30,10 @@ from tests.web.conftest import LOCAL_TOKEN, Running, Web, running, web
 from tests.web.scripted import Fails, Wait
 
 __all__ = ["running", "web"]
+
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+NO_QUESTIONS = {"PROMPT_TOOLKIT_NO_CPR": "1"}
+"""Nobody here answers where the cursor is."""
 
 CHAT = """
 import sys
@@ -57,7 +66,7 @@ def place(web: Web, data: Path) -> LocalGateway:
 
 def surroundings(web: Web, data: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SUPACLAW_")}
-    return {**kept, "SUPACLAW_DATA": str(data), "SUPACLAW_PORT": str(web.port), "TERM": "dumb"}
+    return {**kept, "SUPACLAW_DATA": str(data), "SUPACLAW_PORT": str(web.port), "TERM": "xterm", **NO_QUESTIONS}
 
 
 async def run(web: Web, data: Path, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
@@ -89,6 +98,7 @@ class Terminal:
     def _read(self) -> None:
         try:
             self.shown += self._decoder.decode(os.read(self._screen, 65536))
+            self.shown = CONTROL.sub("", self.shown)
         except OSError:
             asyncio.get_running_loop().remove_reader(self._screen)
         self._more.set()
@@ -105,7 +115,7 @@ class Terminal:
     async def is_asked(self) -> None:
         """Waits for the next prompt: a key pressed before it is not read as a key."""
         async with asyncio.timeout(20):
-            while not self.shown.endswith("› "):
+            while not self.shown.rstrip("\r\b ").endswith("›"):
                 self._more.clear()
                 await self._more.wait()
 
@@ -123,6 +133,7 @@ class Terminal:
 @asynccontextmanager
 async def terminal(web: Web, data: Path, *arguments: str) -> AsyncIterator[Terminal]:
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (50, 500))
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CHAT, *arguments, env=surroundings(web, data), stdin=theirs, stdout=theirs, stderr=theirs
     )
@@ -153,6 +164,16 @@ async def test_a_message_can_come_from_standard_input(web: Web, held: Path):
     assert (await run(web, held, stdin=b"piped"))[1] == "re: piped\n"
 
 
+async def test_what_is_piped_in_comes_after_the_message(web: Web, held: Path):
+    assert (await run(web, held, "review this:", stdin=b"+ a line\n"))[1] == "re: review this:\n\n+ a line\n"
+
+
+async def test_a_message_may_begin_with_a_dash(web: Web, held: Path):
+    assert (await run(web, held, "- milk\n- flour"))[1] == "re: - milk\n- flour\n"
+    code, _, err = await run(web, held, "--fil", "x")
+    assert (code, "No such option: --fil" in err) == (2, True)
+
+
 async def test_a_command_answers_too(web: Web, held: Path):
     code, out, _ = await run(web, held, "/stop")
     assert (code, out) == (0, "Nothing is running.\n")
@@ -176,14 +197,14 @@ async def test_a_conversation_at_a_terminal(web: Web, held: Path):
     web.model.says("I will look.", ToolCall("c1", "list_files", '{"path": "."}'))
     web.model.says("first half", middle, ", second half")
     async with terminal(web, held) as person:
-        await person.sees("› ")
-        person.types("what is there?\n")
+        await person.is_asked()
+        person.types("what is there?\r")
         await person.sees('I will look.\r\n· list_files {"path": "."}\r\nfirst half')
         middle.over.set()
         await person.sees("first half, second half\r\n")
-        person.types("/nonsense\n")
+        person.types("/nonsense\r")
         await person.sees("supaclaw: not sent: unknown command")
-        person.types("/status\n")
+        person.types("/status\r")
         await person.sees("Model: scripted")
         await person.is_asked()
         person.types("\x04")
@@ -196,15 +217,15 @@ async def test_a_conversation_at_a_terminal(web: Web, held: Path):
 async def test_interrupting_stops_the_answer_and_not_the_conversation(web: Web, held: Path):
     web.model.says("counting", Wait())
     async with terminal(web, held) as person:
-        await person.sees("› ")
-        person.types("count\n")
+        await person.is_asked()
+        person.types("count\r")
         await person.sees("counting")
         person.interrupts()
         await person.sees("Stopped.")
         web.model.says("a fresh answer")
-        person.types("hello\n")
+        person.types("hello\r")
         await person.sees("a fresh answer")
-        person.types("/quit\n")
+        person.types("/quit\r")
         assert await person.leaves() == 0
 
 
@@ -294,21 +315,46 @@ def test_an_answer_that_came_out_differently_is_shown_whole(capsys: pytest.Captu
     assert capsys.readouterr().out == "Maybe\nNo.\n"
 
 
-def test_a_prompt_without_a_place_for_its_history_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    typed = iter(["  one ", "", "two"])
-
-    def read(_sign: str) -> str:
-        try:
-            return next(typed)
-        except StopIteration:
-            raise KeyboardInterrupt from None
-
-    monkeypatch.setattr("builtins.input", read)
-    assert list(Prompt(tmp_path / "missing" / "history").lines()) == ["one", "two"]
-    assert prompt.readline.get_current_history_length() >= 0
+@pytest.mark.parametrize("stored", ["Yes.", "Yes.\n"])
+def test_blank_space_around_an_answer_does_not_show_it_twice(capsys: pytest.CaptureFixture[str], stored: str):
+    screen = Screen(interactive=True)
+    for text in ("\n\nYe", "s.\n"):
+        screen.show({"type": "text", "text": text})
+    screen.finish(stored)
+    assert capsys.readouterr().out == "\n\nYes.\n"
 
 
-def test_a_gateway_that_does_not_answer_is_named(held: Path, monkeypatch: pytest.MonkeyPatch):
+def typed(text: str, history: Path) -> list[str]:
+    """What the prompt yields for these keys; the last of them is Ctrl-D or Ctrl-C."""
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text(text)
+        return list(Prompt(history).messages())
+
+
+def test_messages_are_typed_and_pasted_in_several_lines(tmp_path: Path):
+    history = tmp_path / "history"
+
+    assert typed("  one \r\r\x04", history) == ["one"]
+    assert typed("two\x1b\rlines\rand\\\rmore\r\x04", history) == ["two\nlines", "and\nmore"]
+    assert typed("\x1b[200~pasted\nat once\r\n\x1b[201~\r\x04", history) == ["pasted\nat once"]
+    assert typed("discarded\x03kept\r\x03", history) == ["kept"]
+    assert history.stat().st_mode & 0o777 == 0o600
+    assert "+pasted\n+at once" in history.read_text()
+
+
+def test_a_prompt_without_a_place_for_its_history_works(tmp_path: Path):
+    assert typed("one\r\x04", tmp_path / "missing" / "history") == ["one"]
+
+
+def test_a_gateway_that_does_not_listen_is_named(held: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SUPACLAW_DATA", str(held))
+    monkeypatch.setenv("SUPACLAW_PORT", "1")
+    monkeypatch.setattr(local_gateway, "LISTEN_SECONDS", 0.0)
+    with pytest.raises(TryAgainLater, match=r"does not answer at http://127\.0\.0\.1:1"), ensure_gateway():
+        pass
+
+
+def test_a_gateway_that_starts_for_ever_is_named(held: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SUPACLAW_DATA", str(held))
     monkeypatch.setenv("SUPACLAW_PORT", "1")
     monkeypatch.setattr(local_gateway, "START_SECONDS", 0.0)

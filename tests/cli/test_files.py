@@ -1,5 +1,6 @@
 import asyncio
 import hashlib
+import os
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,7 +20,7 @@ from tests.cli.conftest import Supaclaw
 def report(dsn: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> FileRow:
     """A file of the owner's, and one of somebody else's."""
     monkeypatch.setenv("SUPACLAW_DATABASE_URL", dsn)
-    workspace = Environment.read({}).workspace
+    workspace = Environment.read(os.environ).workspace
     (workspace / "notes").mkdir(parents=True)
     (workspace / "notes" / "report.txt").write_bytes(b"words\n")
 
@@ -70,7 +71,7 @@ def test_a_file_is_fetched_under_another_name_or_printed(supaclaw: Supaclaw, rep
 def test_a_file_that_is_not_there_says_so(supaclaw: Supaclaw, report: FileRow):
     unknown = uuid4()
     assert supaclaw("files", "get", str(unknown)).err.startswith(f"supaclaw: there is no file {unknown}")
-    (Environment.read({}).workspace / report.path).unlink()
+    (Environment.read(os.environ).workspace / report.path).unlink()
     assert "does not exist" in supaclaw("files", "get", str(report.id)).err
 
 
@@ -87,7 +88,7 @@ def test_a_file_of_others_is_vouched_for_as_it_is_now(
     assert (unasked.code, "add --yes" in unasked.err) == (1, True)
     assert supaclaw("files", "vouch", "notes/nothing.md", "--yes").code == 1
 
-    (Environment.read({}).workspace / "esc.md").write_text("\x1b[2Jgone\n")
+    (Environment.read(os.environ).workspace / "esc.md").write_text("\x1b[2Jgone\n")
     done = supaclaw("files", "vouch", "notes/report.txt", "esc.md", "--yes")
 
     assert (done.code, done.out.splitlines()[1]) == (0, "    words")

@@ -82,3 +82,28 @@ def test_what_cannot_be_imported_is_refused_in_a_line(
     assert done.code != 0
     assert done.err.startswith(f"supaclaw: {why}")
     assert done.err.count("\n") == 1
+
+
+def test_a_large_import_with_a_paid_model_asks_first(
+    supaclaw: Supaclaw, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.cli.storage.imports.FREE_ROWS", 1)
+    (place / "config.json").write_text('{"models": {"embedding": "litellm:openai/text-embedding-3-small"}}')
+    talk = chatgpt("a", said("user", "one " * 2000), said("assistant", "two"))
+    (place / "conversations.json").write_text(json.dumps([talk]))
+
+    refused = supaclaw("import", "chatgpt", "conversations.json")
+    dry = supaclaw("import", "chatgpt", "conversations.json", "--dry-run")
+    done = supaclaw("import", "chatgpt", "conversations.json", "--yes")
+
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith("supaclaw: 2 pieces of memory, about 2,")
+    assert "tokens ($0.00), would be embedded by litellm:openai/text-embedding-3-small; add --yes" in refused.err
+    assert dry.out == "Would import: 1 session (2 messages)\n"
+    assert done.out == "Imported: 1 session (2 messages)\n"
+
+
+def test_a_small_import_or_a_free_model_is_not_asked_about(supaclaw: Supaclaw, place: Path) -> None:
+    (place / "config.json").write_text('{"models": {"embedding": "litellm:openai/text-embedding-3-small"}}')
+    (place / "conversations.json").write_text(json.dumps([chatgpt("a", said("user", "one"), said("assistant", "two"))]))
+    assert supaclaw("import", "chatgpt", "conversations.json").code == 0

@@ -1,9 +1,11 @@
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.memory.rows import Row
 from tests.cli.conftest import Supaclaw
 from tests.importers.test_chats import chatgpt, said
 from tests.importers.test_markdown import written
@@ -29,12 +31,15 @@ def test_what_was_imported_and_remembered_is_found_with_why_and_where(supaclaw: 
     shown = supaclaw("search", "boathouse", "--mode", "keyword", "--tags", "HOUSE")
 
     best = found["hits"][0]
-    assert (best["text"], best["who"], best["when"][:16]) == (
+    assert (best["text"], best["who"], best["created_at"][:16]) == (
         "Where is the spare key to the boathouse?",
         "the user",
         "2026-03-01T12:00",
     )
     assert best["session"]
+    assert best.keys() - {"score", "words", "cosine"} == {field.name for field in fields(Row)}
+    on_the_day = supaclaw("search", "boathouse", "--mode", "keyword", "--until", "20260301", "--json").json
+    assert {hit["kind"] for hit in on_the_day["hits"]} == {"turn"}, "a date, however it is written, is a whole day"
     assert best["words"] == pytest.approx(1)
     assert [hit["text"] for hit in memories["hits"]] == ["The boathouse is painted green"]
     assert {hit["kind"] for hit in before["hits"]} == {"turn"}

@@ -162,7 +162,7 @@ def test_paths_are_told_as_systemd_reads_them() -> None:
 
 
 def test_systemd_waits_until_it_is_ready_and_sees_when_it_is_dead() -> None:
-    text = unit_text(Environment.read({}), None, MODERN)
+    text = unit_text(Environment.read(os.environ), None, MODERN)
 
     assert "Type=notify\nTimeoutStartSec=infinity\n" in text
     assert f"WatchdogSec={WATCHDOG_SECONDS}\n" in text
@@ -170,7 +170,7 @@ def test_systemd_waits_until_it_is_ready_and_sees_when_it_is_dead() -> None:
 
 
 def test_only_a_systemd_that_can_waits_longer_each_time() -> None:
-    environment = Environment.read({})
+    environment = Environment.read(os.environ)
 
     assert "RestartSteps" in unit_text(environment, None, MODERN)
     assert "RestartSteps" not in unit_text(environment, None, 252)

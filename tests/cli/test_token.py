@@ -17,7 +17,7 @@ def test_a_token_is_not_the_owner_unless_it_is_made_so(supaclaw: Supaclaw) -> No
     assert supaclaw("token", "create", "script", "--scope", "chat").out.startswith("claw_")
     made = supaclaw("token", "create", "editor", "--scope", "chat", "--as-owner", "--yes")
     assert made.out.startswith("claw_")
-    assert "is you to your agent" in made.err
+    assert "will be treated as you" in made.err
     rows = supaclaw("token", "list", "--json").json
     assert {row["name"]: row["as_owner"] for row in rows} == {"editor": True, "script": False}
     assert "as owner" in supaclaw("token", "list").out
@@ -53,7 +53,7 @@ def test_an_account_is_parted_on_the_command_line(supaclaw: Supaclaw, dsn: str) 
             await principals.add_identity(tx, owner.id, "slack:U1")
 
     asyncio.run(join())
-    assert supaclaw("owner", "part", "slack:U1").out == "slack:U1 is parted\n"
+    assert supaclaw("owner", "part", "slack:U1").out == "slack:U1 is unlinked\n"
     [row] = supaclaw("owner", "show", "--json").json
     assert row["identities"] == ["telegram:1"]
     again = supaclaw("owner", "part", "slack:U1")

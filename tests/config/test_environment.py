@@ -6,8 +6,9 @@ import pytest
 from gateway.config.environment import Environment, read_env_file
 
 
-def test_everything_has_a_default_below_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beside_a_configuration_everything_has_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
 
     environment = Environment.read({})
 

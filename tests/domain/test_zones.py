@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway.domain.zones import is_zone, zone
+from gateway.domain.zones import is_zone, moment, zone
 
 
 def test_a_zone_is_found_by_its_name() -> None:
@@ -57,3 +57,21 @@ def test_a_name_that_is_none_is_refused_with_the_nearest(name: str, told: str) -
 def test_files_that_lie_beside_the_zones_are_none(name: str) -> None:
     with pytest.raises(ValueError, match="is not an IANA time zone"):
         zone(name)
+
+
+@pytest.mark.parametrize("day", ["2026-03-01", "20260301", "2026-W09-7"])
+def test_a_date_is_a_whole_day_however_it_is_written(day: str) -> None:
+    assert moment(day, "Europe/Berlin").isoformat() == "2026-03-01T00:00:00+01:00"
+    assert moment(day, "Europe/Berlin", end=True).isoformat() == "2026-03-02T00:00:00+01:00"
+    assert moment(day, None).tzinfo is UTC
+
+
+@pytest.mark.parametrize("time", ["2026-03-01T09:30", "20260301T0930", "2026-03-01T09:30+01:00"])
+def test_a_time_is_that_time_also_as_an_end(time: str) -> None:
+    assert moment(time, "Europe/Berlin", end=True).isoformat() == "2026-03-01T09:30:00+01:00"
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "1772323200", "2026-02-30"])
+def test_anything_else_is_no_time(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        moment(text, None)

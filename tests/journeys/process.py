@@ -20,6 +20,7 @@ import httpx
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
+from tests.journeys.zygote import Forked, fork
 
 ROOT = Path(__file__).parents[2]
 OWNER = 77
@@ -60,9 +61,12 @@ class GatewayProcess:
     told: list[str] = field(default_factory=list)
     under: tuple[str, ...] = ()
     """The program that starts it, with its arguments: `prlimit`."""
+    fresh: bool = os.environ.get("SUPACLAW_CHAOS") == "full"
+    """Whether it is a Python of its own, as at home; the system counts less memory for a fork, and shows the zygote's
+    command and environment for it."""
 
     def __post_init__(self) -> None:
-        self._process: Process | None = None
+        self._process: Process | Forked | None = None
         self._readers: list[asyncio.Task[None]] = []
         self._heard = asyncio.Event()
 
@@ -75,7 +79,7 @@ class GatewayProcess:
         return self.data / "workspace"
 
     @property
-    def running(self) -> Process:
+    def running(self) -> Process | Forked:
         assert self._process is not None, "it was started"
         return self._process
 
@@ -97,10 +101,7 @@ class GatewayProcess:
         self.home.mkdir(exist_ok=True)
         self.told.clear()
         self.__dict__.pop("url", None)
-        command = (*self.under, sys.executable, "-m", "gateway", "up")
-        self._process = await asyncio.create_subprocess_exec(
-            *command, env=self._environ(environ), cwd=self.home, stdout=PIPE, stderr=PIPE
-        )
+        self._process = await self.run("up", **environ)
         self._readers = [
             asyncio.create_task(self._read(stream)) for stream in (self._process.stdout, self._process.stderr) if stream
         ]
@@ -143,14 +144,7 @@ class GatewayProcess:
 
     async def command(self, *arguments: str) -> Ended:
         """Run another subcommand beside it, told where it listens."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gateway", *arguments),
-            env=self._environ({"SUPACLAW_PORT": self.url.rpartition(":")[2]}),
-            cwd=self.home,
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=PIPE,
-        )
+        process = await self.run(*arguments, SUPACLAW_PORT=self.url.rpartition(":")[2])
         try:
             out, err = await asyncio.wait_for(process.communicate(), SECONDS)
         finally:
@@ -158,6 +152,16 @@ class GatewayProcess:
                 process.kill()
                 await process.wait()
         return Ended(process.returncode or 0, (out + err).decode())
+
+    async def run(self, *arguments: str, **more: str) -> Process | Forked:
+        """Start `supaclaw ARGUMENTS` in its home."""
+        environ = self._environ(more)
+        if not (self.under or self.fresh or "LD_PRELOAD" in environ):
+            return await fork(arguments, environ, self.home)
+        command = (*self.under, sys.executable, "-m", "gateway", *arguments)
+        return await asyncio.create_subprocess_exec(
+            *command, env=environ, cwd=self.home, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+        )
 
     async def hears(self, words: str) -> str:
         """Wait for a line of its output with these words in it."""
@@ -187,9 +191,17 @@ class GatewayProcess:
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if not (name.startswith(("SUPACLAW_", "COVERAGE_")) or name.endswith(("_API_KEY", "_PROXY", "_proxy")))
+            if not name.startswith(("SUPACLAW_", "COVERAGE_", "TELEGRAM_", "SLACK_"))
+            and not name.endswith(("_API_KEY", "_PROXY", "_proxy"))
         }
-        own = {"SUPACLAW_PORT": "0", "OLLAMA_HOST": "127.0.0.1:1", "HOME": str(self.home), "NO_COLOR": "1"}
+        own = {
+            "SUPACLAW_PORT": "0",
+            "SUPACLAW_DATA": str(self.data),
+            "OLLAMA_HOST": "127.0.0.1:1",
+            "HOME": str(self.home),
+            "XDG_STATE_HOME": f"{self.home}.state",
+            "NO_COLOR": "1",
+        }
         database = {"SUPACLAW_DATABASE_URL": self.dsn} if self.dsn else {}
         return inherited | own | database | self.environ | dict(more)
 

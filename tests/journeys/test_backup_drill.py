@@ -2,8 +2,6 @@
 
 import asyncio
 import random
-import sys
-from asyncio.subprocess import DEVNULL, PIPE
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,14 +30,7 @@ SAME = {
 
 async def run(process: GatewayProcess, *arguments: str) -> Ended:
     """A command in the home of a gateway, which need not be running."""
-    command = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway", *arguments),
-        env=process._environ({}),
-        cwd=process.home,
-        stdin=DEVNULL,
-        stdout=PIPE,
-        stderr=PIPE,
-    )
+    command = await process.run(*arguments)
     out, err = await asyncio.wait_for(command.communicate(), 60)
     return Ended(command.returncode or 0, (out + err).decode())
 

@@ -4,6 +4,7 @@ from tests.journeys.process import OWNER, GatewayProcess, configured, said
 
 
 async def test_an_empty_home_is_enough_to_get_an_answer(embedded: GatewayProcess) -> None:
+    embedded.fresh = True
     await embedded.start()
 
     assert any("guide" in line for line in embedded.told if line.startswith("model "))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gateway.config.failpoints import Step
-from tests.fakes.openai_server import FakeModels
+from tests.fakes.openai_server import FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.importers.test_chats import chatgpt, said
 from tests.journeys.process import GatewayProcess, configured, until
@@ -41,3 +41,31 @@ async def test_whoever_is_killed_while_it_indexes_goes_on_where_it_was(
     )
     [otters] = await process.rows("select df from memory_df where lexeme = 'otter'")
     assert (rows["n"], rows["turns"], rows["all"], otters["df"]) == (TEXTS, TEXTS, True, TEXTS)
+
+
+async def test_killed_while_it_consolidates_it_merges_once(
+    process: GatewayProcess, telegram: FakeTelegram, models: FakeModels
+) -> None:
+    models.rules = [Rule("Tidy this memory", text='{"same": [[2, 1]]}')]
+    process.configure(configured(telegram, models))
+    await process.start()
+    for text in ("Tea is drunk by Ada.", "Ada drinks tea."):
+        assert (await process.command("remember", text)).code == 0
+
+    async def counted() -> bool:
+        return not await process.rows("select from memories where not counted")
+
+    await until(counted)
+    await process.terminate()
+    await process.rows("update memory_stats set consolidated_at = now() - interval '2 days'")
+    await process.spawn(SUPACLAW_FAIL=Step.MEMORY_JUDGED)
+    assert (await process.ended()).code == -9
+    assert await process.rows("select from memories where superseded_by is not null") == []
+    await process.start()
+
+    async def done() -> bool:
+        return bool(await process.rows("select from tasks where kind = 'consolidate' and status = 'completed'"))
+
+    await until(done)
+    rows = await process.rows("select id, seen_count, superseded_by from memories where kind = 'memory' order by id")
+    assert [(row["id"], row["seen_count"], row["superseded_by"]) for row in rows] == [(1, 1, 2), (2, 2, None)]

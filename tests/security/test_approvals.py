@@ -386,7 +386,7 @@ async def test_a_yes_is_to_the_time_that_was_shown(path: MessagePath) -> None:
 async def test_a_number_typed_wrong_is_answered_in_one_line(path: MessagePath, typed: str) -> None:
     async with path.working():
         [line] = (await path.ask(f"/deny {typed}")).splitlines()
-    assert "No approval with that number is waiting" in line
+    assert ("waiting" in line, "; " in line) == (True, bool(typed))
 
 
 # --- what it looks like ---

@@ -71,9 +71,8 @@ ASKED_OFTEN: dict[str, Work] = {
     "messages.next_ordinal": lambda conn, world: messages.next_ordinal(conn, TASK),
     "messages.was_asked": lambda conn, world: messages.was_asked(conn, world.session, TASK),
     "messages.say": lambda conn, world: messages.say(
-        conn, world.session, world.principal, AssistantText("hi"), label=Label.OWNER
+        conn, world.session, world.principal, AssistantText("hi"), label=Label.OWNER, answers=True
     ),
-    "messages.answer": lambda conn, world: messages.answer(conn, world.session, MessageId(1)),
     "messages.close": lambda conn, world: messages.close(conn, world.session),
     "steps.spent_on": lambda conn, world: steps.spent_on(conn, TASK, NOW),
     "spending.accounts": lambda conn, world: spending.accounts(conn, NOW, 0.0),

@@ -42,10 +42,10 @@ class World:
     async def answer(self, text: str, task: TaskId | None = None) -> MessageId:
         async with self.database.transaction() as tx:
             said = AssistantText(text)
+            whose, at = self.principal, self.address
             row = await messages.say(
-                tx, self.session, self.principal, said, label=Label.OWNER, address=self.address, task=task
+                tx, self.session, whose, said, label=Label.OWNER, address=at, task=task, answers=True
             )
-            await messages.answer(tx, self.session, row.id)
             return row.id
 
     async def chat(self, instance: InstanceId) -> None:

@@ -59,7 +59,7 @@ async def test_what_is_remembered_is_found_changed_forgotten_and_restored(web: W
     place = f"/api/memory/{memory['id']}"
     changed = await web.client.patch(place, json={"text": "The heron nests at the mill", "pinned": True}, headers=a)
     assert (changed.json()["text"], changed.json()["pinned"]) == ("The heron nests at the mill", True)
-    corrected = await remember(web, a, "The heron moved to the lake", supersedes=memory["id"])
+    corrected = await remember(web, a, "The heron moved to the lake", supersedes=memory["id"], tags=["Birds"])
     read = await web.client.get(place, headers=a)
     assert read.json()["memory"]["superseded_by"] == corrected["id"]
 
@@ -68,7 +68,7 @@ async def test_what_is_remembered_is_found_changed_forgotten_and_restored(web: W
     assert await found(web, a, "heron lake") == []
     assert (await web.client.post(f"{place}/restore", headers=a)).json()["id"] == corrected["id"]
     assert await found(web, a, "heron lake") == ["The heron moved to the lake"]
-    listed = (await web.client.get("/api/memory", params={"category": "context"}, headers=a)).json()
+    listed = (await web.client.get("/api/memory", params={"category": "context", "tag": "BIRDS"}, headers=a)).json()
     assert [row["id"] for row in listed] == [corrected["id"]]
 
 

@@ -5,7 +5,7 @@ from gateway.store.people import tokens
 from gateway.web.access import MESSAGE_BODY
 from gateway.web.app import build_app
 from gateway.web.security import split_host
-from gateway.web.v1.routes import MAX_INLINE
+from gateway.web.v1.serving import MAX_INLINE
 from tests.web.conftest import BEARER, Running, Web
 
 PAGES = {"/", "/approvals", "/channels", "/jobs", "/memory", "/people"}

@@ -125,8 +125,9 @@ async def test_a_retry_with_other_words_is_told_and_the_answer_can_be_had_again(
 
 async def test_a_failed_turn_is_an_error_and_is_not_repeated_by_the_client(web: Web, client: AsyncOpenAI):
     web.model.says(ModelsExhausted("a: no key. Set one.", ()))
-    with pytest.raises(openai.InternalServerError, match=r"a: no key\. Set one\."):
+    with pytest.raises(openai.APIStatusError, match=r"a: no key\. Set one\.") as raised:
         await ask(client, user("hello"))
+    assert raised.value.status_code == 424
     assert len(web.model.prompts) == 1
 
 
@@ -283,8 +284,9 @@ async def test_a_stop_is_told_to_who_waits(web: Web, client: AsyncOpenAI):
     waiting = asyncio.create_task(ask(client, user("go"), extra_headers=headers))
     await writing.reached.wait()
     await ask(client, user("/stop"), extra_headers=headers)
-    with pytest.raises(openai.InternalServerError, match="Stopped"):
+    with pytest.raises(openai.APIStatusError, match="Stopped") as raised:
         await waiting
+    assert raised.value.status_code == 424
 
 
 async def test_who_waits_when_the_gateway_stops_is_told_how_to_go_on(running: Running):
@@ -322,14 +324,12 @@ async def test_a_wrong_key_is_an_authentication_error(web: Web):
 @pytest.mark.parametrize(
     ("change", "param", "status"),
     [
-        ({"tools": [{"type": "function"}]}, "tools", 400),
+        ({"tools": [{"type": "function"}]}, "tools[0].name", 400),
         ({"n": 2}, "n", 400),
         ({"logprobs": True}, "logprobs", 400),
-        ({"response_format": {"type": "json_object"}}, "response_format", 400),
+        ({"response_format": {"type": "xml"}}, "response_format", 400),
         ({"modalities": ["audio"]}, "modalities", 400),
         ({"audio": {"voice": "x"}}, "audio", 400),
-        ({"stop": "."}, "stop", 400),
-        ({"frobnicate": 1}, "frobnicate", 400),
         ({"stream": "yes"}, "stream", 400),
         ({"model": "gpt-9"}, "model", 404),
         ({"model": ""}, "model", 400),
@@ -337,12 +337,13 @@ async def test_a_wrong_key_is_an_authentication_error(web: Web):
         ({"messages": "hi"}, "messages", 400),
         ({"messages": ["hi"]}, "messages[0]", 400),
         ({"messages": [{"role": "assistant", "content": "hi"}]}, "messages", 400),
-        ({"messages": [{"role": "tool", "content": "hi"}]}, "messages[0].role", 400),
+        ({"messages": [{"role": "tool", "content": "hi"}]}, "messages[0].tool_call_id", 400),
+        ({"messages": [{"role": "wizard", "content": "hi"}]}, "messages[0].role", 400),
         ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content", 400),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]", 400),
         ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0].type", 400),
         ({"messages": [{"role": "user", "content": ["x"]}]}, "messages[0].content[0].type", 400),
-        ({"messages": [{"role": "assistant", "tool_calls": [{}]}, {"role": "user"}]}, "messages[0].tool_calls", 400),
+        ({"messages": [{"role": "assistant", "tool_calls": [{}]}, {"role": "user"}]}, "messages[0].tool_calls[0]", 400),
         ({"messages": [{"role": "user", "content": " "}]}, "messages", 400),
     ],
 )
@@ -376,6 +377,8 @@ async def test_fields_without_effect_and_parts_of_text_are_taken(web: Web, clien
         metadata={"a": "b"},
         response_format={"type": "text"},
         tool_choice="none",
+        stop=["."],
+        extra_body={"top_k": 40, "frobnicate": {"deep": [1]}},
     )
     assert answer.choices[0].message.content == "re: one\ntwo"
 

@@ -50,7 +50,7 @@ class Recalled:
 async def recall(
     conn: Connection, principal: PrincipalId, question: str, visible: Visible, *, at_most: Label
 ) -> Recalled:
-    """What fits the question; nothing if nothing does, and when the search is too slow.
+    """What fits the question; nothing if the search is too slow.
 
     Only rows trusted as much as the conversation is: a recall never raises its label.
     """

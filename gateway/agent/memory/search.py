@@ -1,13 +1,13 @@
 """Searches of a person's memory, by words and, where a model turns the question into a vector, by meaning."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gateway.domain.embedding import Embedder, EmbeddingUnavailable, Vector
+from gateway.domain.embedding import Embedders, EmbeddingUnavailable, Vector, no_embedder
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.memory import EVERYTHING, Filter, Found, Kind, Mode, Reach, Scope
 from gateway.memory.lexemes import lexemes
-from gateway.store.memory import search, turns
+from gateway.store.memory import search, turns, vectors
 from gateway.store.memory.search import Ranked, WrongDimension
 from gateway.store.pool import Connection, Database
 
@@ -35,7 +35,7 @@ class MemorySearch:
     """Finds memories in what `database` shows."""
 
     database: Database
-    embedder: Callable[[], Embedder | None] = lambda: None
+    embedder: Embedders = no_embedder
 
     async def find(
         self,
@@ -69,6 +69,10 @@ class MemorySearch:
             return Query(words)
         if (embedder := self.embedder()) is None:
             return Query(words, note=NO_MODEL)
+        async with self.database.connection() as conn:
+            current = await vectors.current(conn)
+        if current and current.name != embedder.name:  # whose vectors are still being made
+            embedder = self.embedder(current.name) or embedder
         try:
             vector = await embedder.query(text)
         except EmbeddingUnavailable as reason:

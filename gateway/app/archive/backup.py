@@ -12,6 +12,7 @@ from gateway.app.archive.config_text import saved_config
 from gateway.app.archive.logins import add_logins
 from gateway.app.archive.manifest import CONFIG, KEYS, MANIFEST, NOT_KEYS, PRINCIPALS, WORKSPACE, Manifest, table_member
 from gateway.app.archive.place import check_finished
+from gateway.app.archive.record import record
 from gateway.app.archive.writing import ArchiveWriter, writing
 from gateway.config.environment import Environment
 from gateway.config.load import read
@@ -56,6 +57,7 @@ async def back_up(
             )
             told = io.BytesIO(manifest.model_dump_json(indent=1).encode())
             await asyncio.to_thread(writer.add, MANIFEST, told)
+    record(environment.data, path, manifest.created)
     return manifest
 
 

@@ -84,10 +84,13 @@ class ChatTurns:
         """Keep the digest by which a client that sends the whole conversation finds this session again."""
         heard = await sessions.digest(tx, opened.session)
         for row in opened.asked:
-            heard = digest.extend(heard, "user", row.text)
+            if row.text or row.attached:
+                heard = digest.extend(heard, "user", row.text)
         if isinstance(result.entry, AssistantText):
-            texts = await messages.said_since(tx, opened.session, opened.asked[0].seq or 0)
-            await sessions.set_digest(tx, opened.session, digest.extend(heard, "assistant", digest.spoken(texts)))
+            since = opened.asked[0].seq or 0
+            texts = await messages.said_since(tx, opened.session, since)
+            said = digest.said(digest.spoken(texts), await messages.handed_since(tx, opened.session, since))
+            await sessions.set_digest(tx, opened.session, digest.extend(heard, "assistant", said))
 
 
 runner = ChatTurns

@@ -9,23 +9,22 @@ import structlog
 from gateway.agent.compaction import LONGEST_SUMMARY, Cut
 from gateway.agent.summary import Sections, lasting, read, recap, without_model
 from gateway.agent.summary_prompt import prompt_for
+from gateway.background.asking import ask
 from gateway.background.jobs import Services
 from gateway.domain.ids import SessionId
 from gateway.domain.memory import Category, Kind, NewMemory
-from gateway.domain.model import ModelsExhausted, Reply
+from gateway.domain.model import Reply
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Status
 from gateway.flow.turn.budgets import Budgets
-from gateway.flow.turn.wiring import LEAST, reply_of
+from gateway.flow.turn.wiring import LEAST
 from gateway.store import sessions, steps, tasks
 from gateway.store.memory import memories
-from gateway.store.people import principals
 from gateway.store.pool import Connection
 from gateway.store.transcript import attachments, messages
 
 FEWEST_QUESTIONS = 2
 """A conversation with fewer is told by its last messages; no summary could be shorter."""
-SECONDS = 120.0
 ORIGIN = "summary"
 
 log = structlog.get_logger(__name__)
@@ -50,7 +49,11 @@ class Summarise:
     async def run(self, run: Claim) -> None:
         """Store the summary and the facts, all or nothing; raises `RunLost`."""
         ended = await self._ended(run)
-        reply = await self._asked(run, ended.what) if ended else None
+        reply = None
+        if ended and (model := self._services.cheap_model()) is not None:
+            limits = max(model.prompt_budget(), LEAST), LONGEST_SUMMARY
+            prompt = await asyncio.to_thread(prompt_for, ended.what, *limits)
+            reply = await ask(model, prompt, self._database, self._budgets, run.principal_id)
         made = await asyncio.to_thread(_made, ended.what, reply) if ended else {}
 
         async def store(tx: Connection) -> None:
@@ -83,20 +86,6 @@ class Summarise:
         if not covered or (previous is None and questions < FEWEST_QUESTIONS):
             return None
         return _Ended(session, agent, label, Cut(previous, covered))
-
-    async def _asked(self, run: Claim, what: Cut) -> Reply | None:
-        model = self._services.cheap_model()
-        async with self._database.connection() as conn:
-            role = (await principals.get(conn, run.principal_id)).role
-        if model is None or (await self._budgets.allow(role)).refusal is not None:
-            return None
-        prompt = await asyncio.to_thread(prompt_for, what, max(model.prompt_budget(), LEAST), LONGEST_SUMMARY)
-        try:
-            async with asyncio.timeout(SECONDS):
-                return await reply_of(model, prompt)
-        except (ModelsExhausted, TimeoutError) as exc:
-            log.info("session.no_model", error=type(exc).__name__)
-        return None
 
 
 def _made(what: Cut, reply: Reply | None) -> Sections:

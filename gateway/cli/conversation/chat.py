@@ -1,7 +1,9 @@
 """`supaclaw chat`: the terminal channel."""
 
 import asyncio
+import os
 import signal
+import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,8 +16,8 @@ from gateway.cli.console import echo
 from gateway.cli.conversation.attach import PendingFiles
 from gateway.cli.conversation.chat_client import ChatAnswer, ChatClient
 from gateway.cli.conversation.local_gateway import ensure_gateway
-from gateway.cli.conversation.prompt import Prompt
 from gateway.cli.conversation.screen import Screen
+from gateway.cli.progress import slow
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.routing import parse_command
 
@@ -23,7 +25,9 @@ QUIT_COMMANDS = frozenset({"/quit", "/exit"})
 
 
 def chat(
-    text: Annotated[str | None, typer.Argument(help="One message; - reads it from standard input.")] = None,
+    text: Annotated[
+        str | None, typer.Argument(help="One message; what is piped in comes after it. - reads all of it there.")
+    ] = None,
     files: Annotated[
         list[Path] | None, typer.Option("--file", "-f", metavar="PATH", help="A file to send with it; one option each.")
     ] = None,
@@ -31,8 +35,7 @@ def chat(
     """Talk to your agent. With TEXT or a file, print its answer and exit."""
     pending = PendingFiles()
     pending.add(files or ())
-    piped = text is None and not files and not sys.stdin.isatty()
-    message = sys.stdin.read() if text == "-" or piped else text or ("" if files else None)
+    message = _message(text, files=bool(files))
     with ensure_gateway() as gateway, asyncio.Runner() as runner:
         if message is not None:
             screen = Screen(interactive=sys.stdout.isatty())
@@ -40,14 +43,31 @@ def chat(
             if answer.failed:
                 raise OwnerMustAct(answer.text)
         else:
-            _converse(runner, ChatClient(gateway), Prompt(gateway.environment.data / "chat-history"))
+            _converse(runner, ChatClient(gateway), gateway.environment.data / "chat-history")
 
 
-def _converse(runner: asyncio.Runner, client: ChatClient, prompt: Prompt) -> None:
+def _message(text: str | None, *, files: bool) -> str | None:
+    """The message of this command, None to ask for messages.
+
+    Beside a text or a file only a pipe or a file is read: nobody ends the standard input of a service.
+    """
+    if text == "-" or (text is None and not files and not sys.stdin.isatty()):
+        return sys.stdin.read()
+    piped, mode = "", os.fstat(sys.stdin.fileno()).st_mode if sys.stdin else 0
+    if stat.S_ISFIFO(mode) or stat.S_ISREG(mode):
+        with slow("reading standard input; Ctrl-D ends it …"):
+            piped = sys.stdin.read()
+    return "\n\n".join(filter(None, (text, piped))) or ("" if files else text)
+
+
+def _converse(runner: asyncio.Runner, client: ChatClient, history: Path) -> None:
     """Run turns until Ctrl-D; an error with one message does not end the session."""
-    echo("Ctrl-C stops an answer, Ctrl-D exits, /help lists the commands, /attach PATH adds a file.", error=True)
+    from gateway.cli.conversation.prompt import Prompt
+
+    keys = "Ctrl-C stops an answer, Ctrl-D exits, Alt-Enter begins a new line"
+    echo(f"{keys}; /help lists the commands, /attach PATH adds a file.", error=True)
     pending = PendingFiles()
-    for text in prompt.lines():
+    for text in Prompt(history).messages():
         if text in QUIT_COMMANDS:
             return
         with suppress(KeyboardInterrupt, asyncio.CancelledError):
@@ -73,6 +93,7 @@ async def _turn(client: ChatClient, screen: Screen, text: str, files: Sequence[P
             stops.append(loop.create_task(client.stop()))
 
     loop.add_signal_handler(signal.SIGINT, interrupted)
+    screen.wait()
     watching = loop.create_task(_watch(client, screen)) if screen.interactive else None
     try:
         answer = await client.ask(text, files)
@@ -84,6 +105,7 @@ async def _turn(client: ChatClient, screen: Screen, text: str, files: Sequence[P
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        screen.stop_waiting()
     if not answer.failed or screen.interactive:
         screen.finish(answer.text)
     for file in answer.files:

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+from gateway.cli.progress import slow
 from gateway.cli.running import gateway_address
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
@@ -18,6 +20,8 @@ from gateway.domain.errors import OwnerMustAct, TryAgainLater
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
+LISTEN_SECONDS = 3.0
+"""A gateway that holds its data folder listens well within that, and answers that it is starting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,14 @@ class LocalGateway:
 
     environment: Environment
     url: str
+
+    def listens(self) -> bool:
+        """Whether anything answers at its address, healthy or not."""
+        try:
+            with urlopen(f"{self.url}/health", timeout=2):
+                return True
+        except URLError as error:
+            return isinstance(error, HTTPError) or not isinstance(error.reason, ConnectionRefusedError)
 
     def healthy(self) -> bool:
         """Whether it reports that it is healthy."""
@@ -38,20 +50,22 @@ class LocalGateway:
 
 @contextmanager
 def ensure_gateway() -> Iterator[LocalGateway]:
-    """The gateway of this data directory; if none runs, starts one and stops it after the block."""
+    """Your gateway; if none runs, starts one and stops it after the block."""
     environment = Environment.read(os.environ)
     gateway = LocalGateway(environment, gateway_address(environment))
     if holder(environment.data) is not None:
-        _wait_for(gateway)
+        with slow("waiting for the gateway …"):
+            _wait_for(gateway)
         yield gateway
         return
-    with tempfile.TemporaryFile() as errors, _started(errors) as process:
-        _wait_for(gateway, process, errors)
+    with tempfile.TemporaryFile() as errors, _started(environment, errors) as process:
+        with slow("starting the gateway …"):
+            _wait_for(gateway, process, errors)
         yield gateway
 
 
 @contextmanager
-def _started(errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def _started(environment: Environment, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     """A gateway in its own session, so that Ctrl-C does not reach it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "gateway", "up"],
@@ -59,6 +73,7 @@ def _started(errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
         stdout=subprocess.DEVNULL,
         stderr=errors,
         start_new_session=True,
+        env=os.environ | {f"SUPACLAW_{name.upper()}": str(path) for name, path in environment.place._asdict().items()},
     )
     try:
         yield process
@@ -70,11 +85,12 @@ def _started(errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
 def _wait_for(
     gateway: LocalGateway, process: subprocess.Popen[bytes] | None = None, errors: IO[bytes] | None = None
 ) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    begun = time.monotonic()
     while not gateway.healthy():
         if process and errors and process.poll() is not None:
             raise OwnerMustAct(f"the gateway did not start: {_last_words(errors)}")
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - begun
+        if waited > START_SECONDS or (process is None and waited > LISTEN_SECONDS and not gateway.listens()):
             raise TryAgainLater(f"the gateway does not answer at {gateway.url}; see `supaclaw doctor`")
         time.sleep(0.05)
 

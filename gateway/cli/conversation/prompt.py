@@ -1,50 +1,86 @@
-"""The input prompt, with a history that outlives the session."""
+"""The input prompt: several lines, pasting, and a history that outlives the session."""
 
 import os
-import readline
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from gateway.cli.console import echo
 from gateway.cli.conversation.attach import completions
 
-HISTORY_LINES = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Reads lines with editing; the history file is readable by its owner only."""
+    """Reads messages with editing; the history file is readable by its owner only."""
 
     history: Path
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines typed, without empty ones, until Ctrl-D, or Ctrl-C at the prompt."""
-        with suppress(OSError):
-            readline.read_history_file(self.history)
-        readline.set_history_length(HISTORY_LINES)
-        readline.set_completer_delims("")
-        readline.set_completer(_completion)
-        # macOS ships another library under the same name
-        readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
+    def messages(self) -> Iterator[str]:
+        """Yield what is typed or pasted, without empty texts, until Ctrl-D, or Ctrl-C at an empty prompt."""
+        session: PromptSession[str] = PromptSession(
+            "› ",
+            history=_private(self.history),
+            completer=_Paths(),
+            complete_while_typing=False,
+            key_bindings=_keys(),
+            prompt_continuation="  ",
+        )
         try:
             while True:
-                if text := input("› ").strip():
+                if text := session.prompt().strip():
                     yield text
         except (EOFError, KeyboardInterrupt):
             echo()
-        finally:
-            self._save_history()
-
-    def _save_history(self) -> None:
-        with suppress(OSError):
-            self.history.touch(mode=0o600)
-            os.chmod(self.history, 0o600)
-            readline.write_history_file(self.history)
 
 
-def _completion(line: str, place: int) -> str | None:
-    """The whole line with its path completed."""
-    found = completions(line)
-    return found[place] if place < len(found) else None
+class _Paths(Completer):
+    """Completes the path of an `/attach` line."""
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Yield the whole line with its path completed."""
+        del complete_event
+        line = document.text_before_cursor
+        yield from (Completion(found, start_position=-len(line)) for found in completions(line))
+
+
+def _keys() -> KeyBindings:
+    """Alt-Enter, or Enter after a backslash, begins a new line; Ctrl-C clears what is typed."""
+    keys = KeyBindings()
+
+    @keys.add("escape", "enter")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.document.text_before_cursor.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("c-c")
+    def _(event: KeyPressEvent) -> None:
+        if event.current_buffer.text:
+            event.current_buffer.reset()
+        else:
+            event.app.exit(exception=KeyboardInterrupt)
+
+    return keys
+
+
+def _private(file: Path) -> History:
+    """The history in the file; in memory where there cannot be one."""
+    try:
+        file.touch(mode=0o600)
+        os.chmod(file, 0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(file)

@@ -1,11 +1,13 @@
 """Streams an answer to the terminal."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
 from gateway.cli.console import Style, echo
+from gateway.cli.progress import slow
 
 _MAX_ARGUMENTS = 100
 
@@ -16,6 +18,15 @@ class Screen:
 
     interactive: bool
     _part: str = ""
+    _thinking: ExitStack = field(default_factory=ExitStack)
+
+    def wait(self) -> None:
+        """Say that the answer is awaited, until its first word."""
+        self._thinking.enter_context(slow("thinking …"))
+
+    def stop_waiting(self) -> None:
+        """Say so no more."""
+        self._thinking.close()
 
     def show(self, event: Mapping[str, JsonValue]) -> None:
         """Show one event of the conversation."""
@@ -38,11 +49,17 @@ class Screen:
         self._end_part()
 
     def _catch_up(self, text: str) -> None:
-        if not text.startswith(self._part):
+        """Write what is missing; models put blank space around an answer that is not stored."""
+        text, shown = text.lstrip(), self._part.lstrip()
+        if text.rstrip() == shown.rstrip():
+            return
+        if not text.startswith(shown):
             self._end_part()
-        self._write(text[len(self._part) :])
+            shown = ""
+        self._write(text[len(shown) :])
 
     def _write(self, text: str) -> None:
+        self.stop_waiting()
         self._part += text
         echo(text.replace("\r", ""), end="")
 
@@ -53,6 +70,7 @@ class Screen:
 
     def note(self, text: str) -> None:
         """Print a note that is not part of the answer."""
+        self.stop_waiting()
         echo(lead=text, style=Style.DIM, error=True)
 
 

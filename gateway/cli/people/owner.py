@@ -20,7 +20,12 @@ from gateway.store.people.principals import PrincipalRow
 def show(as_json: AsJson = False) -> None:
     """Show the owner and the owner's ids."""
     owner = with_connection(principals.owner)
-    print_rows([owner] if owner else [], ("name", "identities"), as_json=as_json)
+    print_rows(
+        [owner] if owner else [],
+        ("name", "identities"),
+        as_json=as_json,
+        none="No owner yet; the first start makes one.",
+    )
     if owner:
         _print_unsettled(owner)
 
@@ -41,7 +46,7 @@ def part(
 ) -> None:
     """Part an account that was joined with /link. Its chats leave your conversations at once."""
     with_database(lambda database: Pairing(database).part(account))
-    echo(f"{account} is parted")
+    echo(f"{account} is unlinked")
 
 
 def _print_unsettled(owner: PrincipalRow) -> None:

@@ -21,7 +21,7 @@ def show(as_json: AsJson = False) -> None:
         pairing = Pairing(database)
         return [*await pairing.open_requests(), *await pairing.admitted()]
 
-    print_rows(with_database(read), COLUMNS, as_json=as_json)
+    print_rows(with_database(read), COLUMNS, as_json=as_json, none="No access requests.")
 
 
 def approve(code: Annotated[str, typer.Argument(help="The code that the stranger received.")]) -> None:

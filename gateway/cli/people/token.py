@@ -15,8 +15,8 @@ from gateway.store.pool import Database
 Scopes = list[Scope]
 COLUMNS = ("name", "scopes", "agent", "shared", "as_owner", "source", "created_at", "last_used_at")
 WARNING = (
-    "Whoever holds this token is you to your agent: what it sends can change its instructions and schedules unasked. "
-    "Without --as-owner a token talks to the agent, too, and what lasts asks you first."
+    "Anyone who has this token will be treated as you: what they send can change instructions and schedules unasked. "
+    "Without --as-owner, a token can talk to the agent too, but lasting changes ask you first."
 )
 Name = Annotated[str, typer.Argument(help="What the token is for; any name.")]
 
@@ -29,7 +29,7 @@ def create(
         str | None, typer.Option(help="Whose memory it finds and changes, and no other; default: NAME's own.")
     ] = None,
     shared: Annotated[bool, typer.Option(help="It may read your memory, too; never change it.")] = False,
-    yes: Annotated[bool, typer.Option(help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option(help="Don't ask.")] = False,
 ) -> None:
     """Create a token and print it. It is not stored and cannot be shown again."""
     if as_owner:
@@ -68,7 +68,8 @@ async def create_token(
 
 def show(as_json: AsJson = False) -> None:
     """List tokens, without their secrets."""
-    print_rows(with_database(tokens.list_all), COLUMNS, as_json=as_json)
+    none = "No tokens; `supaclaw token create NAME` makes one."
+    print_rows(with_database(tokens.list_all), COLUMNS, as_json=as_json, none=none)
 
 
 def revoke(name: Name) -> None:

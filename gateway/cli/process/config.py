@@ -13,6 +13,7 @@ from gateway.config import edit
 from gateway.config.channels import check_channels
 from gateway.config.environment import Environment
 from gateway.config.load import load, parse
+from gateway.config.places import is_chosen
 from gateway.config.schema import schema as json_schema
 from gateway.config.variables import variable_of
 from gateway.domain.errors import OwnerMustAct
@@ -53,6 +54,8 @@ def set(key: Key, value: Annotated[str, typer.Argument(help="JSON; anything else
     def check(text: str) -> None:
         check_channels(parse(text, os.environ, source=path.name))
 
+    if not is_chosen(os.environ):
+        path.parent.mkdir(parents=True, exist_ok=True)
     edit.set(path, key, _json(value), check)
     echo(f"{key} is set")
 

@@ -40,7 +40,7 @@ def doctor(
     """
     if requeue:
         told = ask("/api/requeue", method="POST", timeout=_REQUEUE_WITHIN)
-        print_json(told) if as_json else echo(f"messages taken up again: {told['requeued']}")
+        print_json(told) if as_json else echo(f"messages stored again: {told['requeued']}")
         return
     if failpoints:
         _print_failpoints(as_json=as_json)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gateway.cli.console import echo
 from gateway.cli.output import Timeout
+from gateway.cli.progress import slow
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
 from gateway.domain.errors import OwnerMustAct
@@ -20,7 +21,8 @@ def down(timeout: Timeout = 30) -> None:
     environment = Environment.read(os.environ)
     pid = holder(environment.data)
     if pid is not None:
-        _stop(pid, environment.data, timeout)
+        with slow("stopping …"):
+            _stop(pid, environment.data, timeout)
     if environment.data.exists():
         from gateway.store.embedded.postgres import EmbeddedPostgres
 

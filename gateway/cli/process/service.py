@@ -14,6 +14,7 @@ import typer
 from gateway.cli.console import echo
 from gateway.config.environment import Environment
 from gateway.config.instance import holder
+from gateway.config.places import check_only
 from gateway.domain.errors import OwnerMustAct
 
 UNIT = "supaclaw.service"
@@ -34,7 +35,8 @@ def install(
     show: Annotated[bool, typer.Option("--print", help="Only print the unit.")] = False,
 ) -> None:
     """Start the gateway now and with the machine. Say it again after an update: the unit is written anew."""
-    environment = Environment.read(os.environ)
+    environment = Environment.read(os.environ, starting=True)
+    check_only(os.environ, environment.data)
     systemd = _Systemd(os.geteuid() != 0 if user is None else user)
     account = None if systemd.user else _account(environment.data)
     unit = unit_text(environment, account, systemd.version())

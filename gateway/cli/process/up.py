@@ -4,11 +4,15 @@ import os
 import sys
 from typing import NoReturn
 
-from gateway.config.environment import Environment
+from gateway.config.environment import Environment, read_env_file
+from gateway.config.places import check_only
 
 
 def up() -> NoReturn:
     """Start the gateway. It runs until Ctrl-C or `supaclaw down`."""
     from gateway.app import run
 
-    sys.exit(run(Environment.read(os.environ)))
+    read_env_file(os.environ, starting=True)
+    environment = Environment.read(os.environ, starting=True)
+    check_only(os.environ, environment.data)
+    sys.exit(run(environment))

@@ -52,6 +52,7 @@ def restore(
     ] = False,
 ) -> None:
     """Restore a backup to an empty place."""
+    from gateway.app.archive.record import record
     from gateway.app.archive.restore import restore as put_back
     from gateway.app.archive.restore import unpack
     from gateway.app.database import reach
@@ -63,6 +64,7 @@ def restore(
     config = _only_database(environment.config)
     with logging_to(None, SecretMask(), level=logging.WARNING):
         saved, path = asyncio.run(put_back(environment, config, file, reach(environment, config, mine=True)))
+    record(environment.data, file.resolve(), saved.created)
     echo(f"restored {saved}")
     if path not in {None, environment.config}:
         echo(f"{environment.config} already exists and was kept; the saved one is {path}")
@@ -70,7 +72,7 @@ def restore(
         echo(f"put these into {path} before you start: {', '.join(saved.left_out)}")
     for name in saved.logins:
         anew = f"`supaclaw channel logout {name}`, then `supaclaw channel login {name}`"
-        echo(f"{name} is linked by the keys in the backup; if the old gateway ran after it, link it anew: {anew}")
+        echo(f"{name} is linked by the keys in the backup; if the old gateway ran after it, link it again: {anew}")
 
 
 def _only_database(path: Path) -> Config:

@@ -73,8 +73,8 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """List what changed since a checkpoint. The other side is ID2, or the current workspace."""
-    result = _run_job(jobs.diff, *_paths(), id, other)
-    print_rows(TypeAdapter(list[Difference]).validate_python(result), ("change", "path"), as_json=as_json)
+    rows = TypeAdapter(list[Difference]).validate_python(_run_job(jobs.diff, *_paths(), id, other))
+    print_rows(rows, ("change", "path"), as_json=as_json, none="No changes.")
 
 
 def create(as_json: AsJson = False) -> None:
@@ -89,7 +89,7 @@ def create(as_json: AsJson = False) -> None:
 def restore(
     id: Id,
     path: Annotated[str | None, typer.Option(metavar="PATH", help="Only this file or folder.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Restore the workspace to a checkpoint. The current state is saved as a checkpoint first."""

@@ -146,11 +146,12 @@ class _Embedding:
         """Give every row its vector."""
         model = await database.run(lambda tx: vectors.want(tx, self.name, self._dimensions))
         while True:
+            async with database.connection() as conn:
+                rows = await vectors.lacking(conn, BATCH)
+            if not rows:
+                break
+            found = await asyncio.to_thread(self._e5.vectors, self._e5.PASSAGE, [row.text for row in rows])
             async with database.transaction() as tx:
-                rows = await vectors.lacking(tx, BATCH)
-                if not rows:
-                    break
-                found = await asyncio.to_thread(self._e5.vectors, self._e5.PASSAGE, [row.text for row in rows])
                 await vectors.put(tx, model, rows, found)
         async with database.transaction() as tx:
             await vectors.settle(tx, model)

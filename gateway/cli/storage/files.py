@@ -52,7 +52,7 @@ def show(limit: Limit = 20, as_json: AsJson = False) -> None:
 
 def vouch(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, from the workspace root.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
 ) -> None:
     """Vouch for files as they are now: they count as your own words."""
     workspace = Workspace(Environment.read(os.environ).workspace)

@@ -1,5 +1,7 @@
 """`supaclaw import`: take over what other programs have kept."""
 
+import os
+import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,11 +9,14 @@ from typing import Annotated
 
 import typer
 
+from gateway.background.paid_embedding import FREE_ROWS, PAID, estimate
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
-from gateway.cli.output import AsJson, print_json
+from gateway.cli.output import AsJson, confirm, print_json
 from gateway.cli.progress import progress
 from gateway.cli.zone import own_zone
+from gateway.config.environment import Environment
+from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.texts import one_line
 from gateway.domain.zones import zone
@@ -37,12 +42,13 @@ def run(
     agent: Annotated[
         str, typer.Option(metavar="NAME", help="Whose memory it becomes; default: your agent's.")
     ] = "default",
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask before a paid model embeds much.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Import memories, conversations and tasks. What was imported before is left out."""
     sources = discover()
     if source not in {*sources, ALL}:
-        raise OwnerMustAct(f'there is no source "{one_line(source, 40)}"; choose of {", ".join([*sources, ALL])}')
+        raise OwnerMustAct(f'there is no source "{one_line(source, 40)}"; choose one of {", ".join([*sources, ALL])}')
     name = one_line(agent, MAX_AGENT)
     if not name:
         raise OwnerMustAct("the agent needs a name; leave --agent out for your own agent")
@@ -50,6 +56,10 @@ def run(
     async def work(database: Database) -> Tally:
         async with database.connection() as conn:
             owner = (await require_owner(conn)).id
+        if not (dry_run or yes) and (model := _paid_model()):
+            count = ImportWriter(database, owner, name, datetime.now(UTC), own=own, dry_run=True)
+            await _store(count, source, path, sources, Reader(zone(own_zone() or "UTC"), lambda _: None))
+            _confirm(model, count.tally, path)
         writer = ImportWriter(database, owner, name, datetime.now(UTC), own=own, dry_run=dry_run)
         quiet = as_json or not path.exists()
         with progress("Importing", 0 if quiet else size(path), quiet=quiet) as advance:
@@ -60,6 +70,22 @@ def run(
 
     tally = with_database(work)
     _report(tally, path, source, sources, dry_run=dry_run, as_json=as_json)
+
+
+def _paid_model() -> str | None:
+    """The embedding model, if a provider charges for it."""
+    model = load(Environment.read(os.environ).config, os.environ).models.embedding
+    return model if model.startswith(PAID) else None
+
+
+def _confirm(model: str, found: Tally, path: Path) -> None:
+    """Ask before much is embedded; what the files have is more than what becomes of it."""
+    if (rows := found.messages + found.memories + found.learnings) > FREE_ROWS:
+        if not sys.stdin.isatty():
+            raise OwnerMustAct(
+                f"{estimate(model, rows, size(path))} would be embedded by {model}; add --yes to confirm"
+            )
+        confirm(f"{estimate(model, rows, size(path))} will be embedded by {model}. Import them?")
 
 
 async def _store(writer: ImportWriter, source: str, path: Path, sources: dict[str, Source], reader: Reader) -> None:

@@ -6,12 +6,14 @@ from datetime import datetime
 from typing import Annotated, TypeVar
 
 import typer
+from pydantic import TypeAdapter
 
 from gateway.agent.memory.remember import Refused, Remembering, checked
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
-from gateway.cli.storage.remember import CATEGORIES, separated
+from gateway.cli.storage.erase import erase_for_good
+from gateway.cli.storage.remember import CATEGORIES, MinImportance, separated
 from gateway.cli.storage.search import facts, whereabouts
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
@@ -46,11 +48,13 @@ class Listed:
     tags: tuple[str, ...]
     pinned: str
     learned_at: datetime
+    replaced_by: MemoryId | None
 
 
 def show_all(
     category: Annotated[Category | None, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = None,
     tags: Annotated[str, typer.Option(metavar="TAG,…", help="With all of these tags.")] = "",
+    min_importance: MinImportance = None,
     superseded: Annotated[bool, typer.Option("--all", help="Include what was replaced.")] = False,
     limit: Limit = 50,
     as_json: AsJson = False,
@@ -62,12 +66,14 @@ def show_all(
         tags=separated(tags.casefold()),
         at_most=Label.UNTRUSTED,
         superseded=superseded,
+        min_importance=min_importance,
     )
     rows = _with_own(lambda own: memories.listed(own.tx, own.principal, which, limit))
     if as_json:
         print_json([facts(row) for row in rows])
     elif rows:
-        print_rows([_listed(row) for row in rows], COLUMNS, as_json=False)
+        columns = (*COLUMNS, "replaced_by") if superseded else COLUMNS
+        print_rows([_listed(row) for row in rows], columns, as_json=False)
     else:
         echo(NONE)
 
@@ -95,7 +101,7 @@ def edit(
     category: Annotated[Category | None, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = None,
     importance: Annotated[float | None, typer.Option(min=0, max=1, metavar="0–1", help="How much it matters.")] = None,
     tags: Annotated[
-        str | None, typer.Option(metavar="TAG,…", help='Its tags instead of those before; "": none.')
+        str | None, typer.Option(metavar="TAG,…", help='New tags instead of the old ones; "" removes all.')
     ] = None,
 ) -> None:
     """Change a memory."""
@@ -128,8 +134,21 @@ def pin(id: Id, undo: Annotated[bool, typer.Option("--undo", help="Unpin it.")] 
     echo(f"{'unpinned' if undo else 'pinned'}: {id} {described(_with_own(change))}")
 
 
-def forget(id: Id, undo: Annotated[bool, typer.Option("--undo", help="Remember it again.")] = False) -> None:
+def forget(
+    id: Id,
+    undo: Annotated[bool, typer.Option("--undo", help="Remember it again.")] = False,
+    erase: Annotated[bool, typer.Option("--erase", help="Remove for good what was said, wherever it is.")] = False,
+    also: Annotated[list[str] | None, typer.Option(metavar="WORDS", help="Erase sentences with these, too.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
+) -> None:
     """Forget a memory: nothing finds it any more."""
+    if undo and erase:
+        raise OwnerMustAct("what is erased cannot be brought back: --undo or --erase, not both")
+    if (also or yes) and not erase:
+        raise OwnerMustAct("--also and --yes belong to --erase")
+    if erase:
+        erase_for_good(MemoryId(id), also or [], yes=yes)
+        return
 
     async def change(own: Remembering) -> Memory:
         return await (own.restore(MemoryId(id)) if undo else own.forget(MemoryId(id)))
@@ -171,14 +190,17 @@ def _there(memory: Memory | None, id: int) -> Memory:
 
 
 def _listed(memory: Memory) -> Listed:
-    text = one_line(memory.text, LONGEST_LISTED)
-    pinned = "yes" if memory.pinned else ""
-    return Listed(memory.id, kind(memory), text, memory.importance, memory.tags, pinned, memory.created_at)
+    text, pinned = one_line(memory.text, LONGEST_LISTED), "yes" if memory.pinned else ""
+    rest = (memory.importance, memory.tags, pinned, memory.created_at, memory.superseded_by)
+    return Listed(memory.id, kind(memory), text, *rest)
 
 
 def _times(memory: Memory) -> dict[str, object]:
-    times = ("created_at", "event_at", "valid_to", "superseded_at", "forgotten_at")
-    return {name: at.isoformat() if (at := getattr(memory, name)) else None for name in times}
+    names = ("created_at", "event_at", "valid_to", "superseded_at", "forgotten_at")
+    times: dict[str, object] = TypeAdapter(dict[str, datetime | None]).dump_python(
+        {name: getattr(memory, name) for name in names}, mode="json"
+    )
+    return times
 
 
 def _provenance(learned: Sequence[Source], whence: Whence | None) -> dict[str, object]:

@@ -17,6 +17,9 @@ ORIGIN = "user"
 CATEGORIES = ", ".join(Category)
 
 Importance = Annotated[float, typer.Option(min=0, max=1, metavar="0–1", help="How much it matters.")]
+MinImportance = Annotated[
+    float | None, typer.Option(min=0, max=1, metavar="0–1", help="Only what matters at least as much.")
+]
 Tags = Annotated[str, typer.Option(metavar="TAG,…", help="Tags, separated by commas.")]
 
 

@@ -4,19 +4,21 @@ from typing import Annotated
 from uuid import UUID
 
 import typer
+from pydantic import TypeAdapter
 
 from gateway.agent.memory.search import MemorySearch
 from gateway.cli.console import Style, echo
 from gateway.cli.database import require_owner, with_database
 from gateway.cli.output import AsJson, Limit, print_json
 from gateway.cli.storage.embedder import query_embedder
-from gateway.cli.storage.remember import separated
-from gateway.cli.zone import moment
+from gateway.cli.storage.remember import MinImportance, separated
+from gateway.cli.zone import own_moment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId
 from gateway.domain.memory import KIND_NAMES, Category, Filter, Found, Hit, Kind, Memory, Mode, Scope
 from gateway.domain.principals import Label
 from gateway.domain.texts import one_line
+from gateway.memory.rows import Row, row_of
 from gateway.memory.wording import kind, who
 from gateway.store.pool import Database
 
@@ -38,7 +40,8 @@ def search(
     category: Annotated[
         Category | None, typer.Option(metavar="CATEGORY", help="Only memories of this category.")
     ] = None,
-    untrusted: Annotated[bool, typer.Option("--include-untrusted", help="Show what nobody vouches for, too.")] = False,
+    min_importance: MinImportance = None,
+    untrusted: Annotated[bool, typer.Option("--include-untrusted", help="Include what nobody vouches for.")] = False,
     limit: Limit = 8,
     as_json: AsJson = False,
 ) -> None:
@@ -51,16 +54,17 @@ def search(
         kinds=_kinds(types),
         categories=(category,) if category else (),
         tags=separated(tags.casefold()),
-        since=moment(since),
-        until=moment(until, end=True),
+        since=own_moment(since),
+        until=own_moment(until, end=True),
         at_most=Label.UNTRUSTED if untrusted else Label.KNOWN,
+        min_importance=min_importance,
     )
 
     async def work(database: Database) -> Found:
         async with database.connection() as conn:
             owner = (await require_owner(conn)).id
         async with query_embedder(mode) as embedder:
-            searching = MemorySearch(database, lambda: embedder)
+            searching = MemorySearch(database, lambda _name=None: embedder)
             of = SessionId(session) if session else None
             return await searching.find(owner, query, mode=mode, scope=scope, filter=which, k=limit, session=of)
 
@@ -73,26 +77,8 @@ def search(
 
 def facts(memory: Memory) -> dict[str, object]:
     """A row as JSON shows it."""
-    return {
-        "id": memory.id,
-        "kind": memory.kind.value,
-        "category": memory.category,
-        "text": memory.text,
-        "when": (memory.event_at or memory.created_at).isoformat(),
-        "who": who(memory),
-        "importance": memory.importance,
-        "tags": list(memory.tags),
-        "pinned": memory.pinned,
-        "trust": memory.label.name.lower(),
-        "origin": memory.origin,
-        "agent": memory.agent,
-        "session": str(memory.session_id) if memory.session_id else None,
-        "message": memory.message_id,
-        "path": memory.path,
-        "page": memory.page,
-        "seen_count": memory.seen_count,
-        "superseded_by": memory.superseded_by,
-    }
+    shown: dict[str, object] = TypeAdapter(Row).dump_python(row_of(memory), mode="json")
+    return shown
 
 
 def whereabouts(memory: Memory) -> str:

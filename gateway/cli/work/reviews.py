@@ -42,7 +42,7 @@ def show_all(as_json: AsJson = False) -> None:
     async def read(conn: Connection) -> list[ReviewRow]:
         return await reviews.list_open(conn, (await require_owner(conn)).id, datetime.now(UTC))
 
-    print_rows([Row.of(row) for row in with_connection(read)], COLUMNS, as_json=as_json)
+    print_rows([Row.of(row) for row in with_connection(read)], COLUMNS, as_json=as_json, none="No questions.")
 
 
 def show(number: Number, as_json: AsJson = False) -> None:
@@ -52,7 +52,7 @@ def show(number: Number, as_json: AsJson = False) -> None:
         owner, id = await require_owner(conn), reviews.number(number)
         row = await reviews.get(conn, id) if id is not None else None
         if row is None or row.asked_id != owner.id:
-            raise NotDecided("There is no such question to you; `supaclaw reviews list` shows the open ones.")
+            raise NotDecided("There is no such approval for you; `supaclaw reviews list` shows the open ones.")
         return row
 
     _print(with_connection(read), as_json, "{0.name}: {0.tool}, {0.state}\n\n{0.change}")

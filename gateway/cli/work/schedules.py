@@ -68,10 +68,7 @@ def show_all(
         return await _rows(conn, await store.listed(conn, None, everything=everything, limit=MAX_LISTED))
 
     rows = with_connection(read)
-    if rows or as_json:
-        print_rows(rows, COLUMNS, as_json=as_json)
-    else:
-        echo(NONE)
+    print_rows(rows, COLUMNS, as_json=as_json, none=NONE)
 
 
 def show(which: Which, as_json: AsJson = False) -> None:

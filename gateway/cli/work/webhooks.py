@@ -34,9 +34,9 @@ def register(source: Source) -> None:
 
 def show(as_json: AsJson = False) -> None:
     """List sources and how often each has triggered."""
-    print_rows(
-        with_connection(triggers.registered), ("source", "created_at", "last_used_at", "triggers"), as_json=as_json
-    )
+    columns = ("source", "created_at", "last_used_at", "triggers")
+    none = "No sources; `supaclaw webhooks register NAME` adds one."
+    print_rows(with_connection(triggers.registered), columns, as_json=as_json, none=none)
 
 
 def revoke(source: Source) -> None:

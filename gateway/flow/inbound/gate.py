@@ -153,7 +153,7 @@ class Gate:
         await self.notices.tell_owner(
             f"{asked} requests access with the code {asked.code}, which is valid for {MINUTES} minutes. "
             f"/pairing approve {asked.code} allows it, /pairing deny {asked.code} refuses it.",
-            (Button("Let in", f"/pairing approve {asked.code}"), Button("No", f"/pairing deny {asked.code}")),
+            (Button("Approve", f"/pairing approve {asked.code}"), Button("Deny", f"/pairing deny {asked.code}")),
         )
 
     def _say(self, at: Address, text: str, key: str) -> None:

@@ -11,7 +11,7 @@ from gateway.domain.inbound import Arrival, Attachment, Earlier, Inbound
 from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.tasks import Lane
-from gateway.domain.transcript import AssistantText, UserText
+from gateway.domain.transcript import AssistantText, ToolIntent, ToolResult, UserText
 from gateway.flow.journal.journal import Journal
 from gateway.flow.people import OWN_CHANNELS, People
 from gateway.store import addresses, inbox, sessions, tasks
@@ -72,6 +72,8 @@ class InboundWriter:
         message: MessageId | None
         match decision:
             case StartTurn():
+                if inbound.client is not None and inbound.client.results:
+                    await _conclude(tx, at, inbound.client.results)
                 message = await self._queue(tx, at, arrived, replace(arrival, inbound=said), label)
             case Edit(platform_id):
                 message = await unread.edit(tx, at.id, platform_id, said.text, label)
@@ -89,8 +91,9 @@ class InboundWriter:
         said = arrival.inbound
         message = await unread.join(tx, at.id, said.album, said.text, label) if said.album else None
         if message is None:
-            message = await unread.receive(tx, at.session_id, at.principal_id, at.id, said, label, arrival.id)
-        await inbox.became(tx, arrived, message)
+            message = await unread.receive(tx, at.session_id, at.principal_id, at.id, said, label, arrival.id, arrived)
+        else:
+            await inbox.became(tx, arrived, message)
         if said.attachments:
             await self._attach(tx, at, message, said.attachments)
         delay = ALBUM_SECONDS if said.album else 0.0
@@ -140,10 +143,33 @@ class InboundWriter:
         labels = [_claimed(said, own) for said in inbound.earlier]
         session = await sessions.start(tx, principal, max([own, *labels]))
         await addresses.add(tx, inbound.address, principal, session, private=inbound.private)
+        calls: dict[str, ToolIntent] = {}
         for said, label in zip(inbound.earlier, labels, strict=True):
-            entry = _entry(said, inbound)
-            await messages.say(tx, session, principal, entry, label=label, origin=messages.EARLIER)
-        await sessions.set_digest(tx, session, digest.of([(e.role, e.text) for e in inbound.earlier]))
+            if said.role == "tool":
+                if (intent := calls.get(said.call_id)) is not None:
+                    result = ToolResult(said.call_id, said.text)
+                    await messages.conclude(tx, session, principal, None, intent, result, label)
+                continue
+            if said.text or not said.calls:
+                entry = _entry(said, inbound)
+                await messages.say(tx, session, principal, entry, label=label, origin=messages.EARLIER)
+            intents = [ToolIntent(call, place, handed=True) for place, call in enumerate(said.calls, len(calls))]
+            await messages.intend(tx, session, principal, None, intents, label)
+            calls |= {intent.call.id: intent for intent in intents}
+        await sessions.set_digest(tx, session, digest.of(said.told for said in inbound.earlier))
+
+
+async def _conclude(tx: Connection, at: AddressRow, results: Sequence[ToolResult]) -> None:
+    """Enter what a client's own tools gave, behind its calls. Anybody may have written that."""
+    session, heard = at.session_id, await sessions.digest(tx, at.session_id)
+    for result in results:
+        called = await messages.handed(tx, session, result.call_id)
+        if called is not None and isinstance(called.entry, ToolIntent):
+            task, principal = called.task_id, at.principal_id
+            await messages.conclude(tx, session, principal, task, called.entry, result, Label.UNTRUSTED)
+        heard = digest.extend(heard, *Earlier("tool", result.text, call_id=result.call_id).told)
+    await sessions.set_digest(tx, session, heard)
+    await sessions.taint(tx, session, Label.UNTRUSTED)
 
 
 async def _in_its_place(tx: Connection, inbound: Inbound) -> Inbound:
@@ -153,7 +179,7 @@ async def _in_its_place(tx: Connection, inbound: Inbound) -> Inbound:
     at = await addresses.lock(tx, inbound.address)
     if at is not None:
         await sessions.lock(tx, at.session_id)
-        told = digest.of([(e.role, e.text) for e in inbound.earlier])
+        told = digest.of(said.told for said in inbound.earlier)
         same = await sessions.by_digest(tx, at.principal_id, at.account, told)
         if same == inbound.address or await inbox.seen(tx, inbound) is not None:
             return inbound
@@ -188,10 +214,10 @@ def _claimed(said: Earlier, own: Label) -> Label:
 def _entry(said: Earlier, inbound: Inbound) -> UserText | AssistantText:
     match said.role:
         case "assistant":
-            return AssistantText(said.text)
+            return AssistantText(said.text, final=not said.calls)
         case "system":
-            return UserText(f"(Instructions from the client)\n{said.text}", inbound.sent_at)
-        case "user":
+            return UserText(f"{messages.INSTRUCTIONS}{said.text}", inbound.sent_at)
+        case "user" | "tool":
             return UserText(marks.without_marks(said.text), inbound.sent_at)
         case _:
             assert_never(said.role)

@@ -11,7 +11,7 @@ from gateway.agent.policy import Policy
 from gateway.agent.toolbox import Spill, Toolbox
 from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
-from gateway.domain.embedding import Embedder
+from gateway.domain.embedding import Embedders, no_embedder
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label, Role
 from gateway.flow.approvals.questions import Questions
@@ -42,15 +42,22 @@ class AgentEnvironment:
     personas: Persona
     zone: Callable[[], str | None]
     """The principal's time zone, an IANA name: as configured, else as USER.md says; None while it is not known."""
+    tells_user: bool = True
 
     @cached_property
     def for_programs(self) -> "AgentEnvironment":
         """The same without what is private: where another program asks."""
         return replace(self, toolbox=self.toolbox.for_programs())
 
+    @cached_property
+    def for_tokens(self) -> "AgentEnvironment":
+        """The same without tools and USER.md: what a plain token asks reads nothing and does nothing here."""
+        return replace(self, toolbox=self.toolbox.for_tokens(), tells_user=False)
+
     def persona(self) -> PersonaText:
         """The persona files as they are now; USER.md is the principal's own."""
-        return self.personas.load(self.workspace)
+        persona = self.personas.load(self.workspace)
+        return persona if self.tells_user else replace(persona, user="", own=PersonaFile())
 
     async def labelled(self, persona: PersonaText, *, heartbeat: bool) -> dict[PersonaFile, Label]:
         """The files of a prompt with their labels. Costs nothing once they are known to be trusted."""
@@ -80,7 +87,7 @@ class AgentEnvironments:
     member_mb: Callable[[], int | None] = lambda: None
     """How much the files of one other than the owner may take."""
     questions: Questions | None = None
-    embedder: Callable[[], Embedder | None] = lambda: None
+    embedder: Embedders = no_embedder
     unverified: Callable[[Place], bool] = lambda _place: False
     """Whether a journal's file may not be right."""
 

@@ -9,12 +9,14 @@ from gateway.agent.files import LISTED
 from gateway.agent.limits import Spent
 from gateway.agent.memory.recall import Recalled
 from gateway.domain.attachments import Attached
+from gateway.domain.client import NOTHING, ClientOptions
 from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.inbound import PROGRAMS
 from gateway.domain.principals import Label, Principal
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.tools import Caller
 from gateway.domain.transcript import ToolIntent, UserText
-from gateway.store import addresses, sessions, steps, tasks
+from gateway.store import addresses, inbox, sessions, steps, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.people import principals
 from gateway.store.pool import Connection
@@ -55,6 +57,8 @@ class OpenedTurn:
     private: bool = True
     """Whether it may use memory: not where another program asks, by a token or a trigger."""
     reminder: Reminder = field(default_factory=Reminder)
+    client: ClientOptions = NOTHING
+    """What the program that asks brought along."""
 
     @property
     def solo(self) -> bool:
@@ -104,6 +108,10 @@ async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
     last = asked[-1]
     assert last.address_id is not None, "what a person said came from somewhere"
     at = await addresses.get(tx, last.address_id)
+    private, client = True, None
+    if at.channel in PROGRAMS:
+        as_owner, client = await inbox.brought(tx, at.address, [row.platform_id for row in asked])
+        private = as_owner or not at.address.by_token
     return OpenedChat(
         session=run.session_id,
         principal=await principals.get(tx, run.principal_id),
@@ -116,7 +124,8 @@ async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
         first_ordinal=await _first_ordinal(tx, run, transcript),
         files=files,
         all_files=all_files,
-        private=not at.address.by_token or all(row.label is Label.OWNER for row in asked),
+        private=private,
+        client=ClientOptions.of(client),
     )
 
 

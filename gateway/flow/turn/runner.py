@@ -20,7 +20,7 @@ from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.compact import Compactor
 from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
 from gateway.flow.turn.memory import TurnMemory
-from gateway.flow.turn.open import OpenedTurn
+from gateway.flow.turn.open import OpenedChat, OpenedTurn
 from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
 from gateway.flow.turn.wiring import LoopWiring, SizedModel
 from gateway.flow.vouching import ask as ask_to_vouch
@@ -60,9 +60,16 @@ class TurnResult:
         """Add it to the session, which the caller has locked, as the answer to its open messages; record the costs."""
         origin = "agent" if isinstance(self.entry, AssistantText) else "gateway"
         answer = await messages.say(
-            tx, session, run.principal_id, self.entry, label=label, origin=origin, address=address, task=run.id
+            tx,
+            session,
+            run.principal_id,
+            self.entry,
+            label=label,
+            origin=origin,
+            address=address,
+            task=run.id,
+            answers=True,
         )
-        await messages.answer(tx, session, answer.id)
         if self.reminded:
             await used.note(tx, run.id, run.principal_id, answer.id, self.reminded)
         if self.reply is not None:
@@ -160,7 +167,9 @@ class TurnRunner:
 
     def _environment(self, run: Claim, opened: OpenedTurn) -> AgentEnvironment:
         environment = self.environments.of(run.principal_id)
-        return environment if opened.private else environment.for_programs
+        if opened.private:
+            return environment
+        return environment.for_tokens if isinstance(opened, OpenedChat) else environment.for_programs
 
     async def _follow(self, conversation: LoopWiring, sinks: Sequence[Sink]) -> TurnResult:
         """The loop, each event in its sinks before the next one is made; raises `ModelsExhausted`."""

@@ -22,6 +22,7 @@ from gateway.flow.turn.environment import AgentEnvironment
 from gateway.flow.turn.long_messages import shortened
 from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.prompt_files import with_files
+from gateway.llm.tokens import estimate_tool
 from gateway.store import sessions
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import attachments, unread
@@ -30,6 +31,7 @@ from gateway.workspace.prompts import PersonaText
 
 LEAST = 200
 """Tokens of the shortest prompt that can hold a question."""
+JSON_ONLY = "A program reads your answer: it is JSON and nothing else, without a fence around it."
 
 
 class SizedModel(Model, Protocol):
@@ -69,10 +71,14 @@ class LoopWiring:
             self.opened.principal,
             zone=self.environment.zone(),
             remembered=self.opened.reminder.standing,
-            sections=(listed,),
+            sections=(listed, JSON_ONLY if self.opened.client.answer_format else ""),
             heartbeat=self.opened.heartbeat,
         )
         self._system = SystemMessage(standing)
+        own, brought = self.environment.toolbox.specs, self.opened.client.tools
+        theirs = [tool for tool in brought if tool.name not in {spec.name for spec in own}]
+        self._tools, self._handed = (*own, *theirs), frozenset(tool.name for tool in theirs)
+        self._tool_tokens = self.environment.schema_tokens + sum(map(estimate_tool, theirs))
         self._pending = self.opened.pending(self.run)
         self._fresh = not self._pending
         self._asked: Prompt | None = None
@@ -87,7 +93,7 @@ class LoopWiring:
     def prompted(self) -> int:
         """Tokens of the last prompt."""
         said = self._asked.messages if self._asked else ()
-        return self.environment.schema_tokens + sum(message_tokens(message, estimate) for message in said)
+        return self._tool_tokens + sum(message_tokens(message, estimate) for message in said)
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """As `run_turn`; raises `ModelsExhausted` and `RunLost`."""
@@ -103,6 +109,7 @@ class LoopWiring:
             limits=self.limits,
             pending=self._pending,
             spent=self.opened.spent,
+            handed=self._handed,
         )
         async with aclosing(turn) as events:
             async for event in events:
@@ -111,14 +118,15 @@ class LoopWiring:
     def _render(self, entries: Sequence[Entry]) -> Prompt:
         whole = (self._system, *to_messages(entries))
         summaries = sum(isinstance(entry, Summary) for entry in entries[:1])
-        self._asked = Prompt(fit(whole, self._budget(), estimate, pinned=summaries), self.environment.toolbox.specs)
+        messages, client = fit(whole, self._budget(), estimate, pinned=summaries), self.opened.client
+        self._asked = Prompt(messages, self._tools, client.must_call, client.answer_format)
         return self._asked
 
     def _budget(self) -> int:
         """Tokens of a prompt without the tools."""
         accepted = self.model.prompt_budget()
         most = accepted if self.budget is None else min(accepted, self.budget)
-        return max(most - self.environment.schema_tokens, LEAST)
+        return max(most - self._tool_tokens, LEAST)
 
     async def _steer(self) -> Steered:
         """What arrived since the last model call; nothing at the first one, for the turn has just read its messages."""
@@ -138,13 +146,16 @@ class LoopWiring:
     def _reminded(self, entries: Sequence[Entry]) -> list[Entry]:
         """With what memory recalls before the first message of the turn."""
         first, recalled = self.opened.asked[0].id, self.opened.reminder.recalled.text
+        if not recalled:
+            return list(entries)
         return [
             replace(entry, recalled=recalled) if isinstance(entry, UserText) and entry.id == first else entry
             for entry in entries
         ]
 
     async def _shown(self, rows: Sequence[MessageRow], asked: Set[MessageId]) -> list[Entry]:
-        entries = await shortened(rows, self.environment.workspace)
+        reads = bool(self.environment.toolbox.specs)  # whoever has no tools cannot look into a file
+        entries = await shortened(rows, self.environment.workspace) if reads else [row.entry for row in rows]
         return await with_files(entries, self.environment.workspace, asked)
 
     async def _take(self, tx: Connection) -> list[MessageRow]:

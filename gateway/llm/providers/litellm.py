@@ -17,7 +17,7 @@ from gateway.llm.chunks import Answer, Chunk
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ModelError, classify
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent
-from gateway.llm.wire import messages_json, sampling_json, tools_json
+from gateway.llm.wire import messages_json, options_json, sampling_json
 
 _TRANSCRIBE_S = _EMBED_S = 120.0
 _ENVIRONMENT = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
@@ -136,9 +136,8 @@ class LitellmProvider:
             "drop_params": True,
             "_skip_mcp_handler": True,  # it would import litellm's proxy at the first tool
             **sampling_json(params),
+            **options_json(prompt),
         }
-        if prompt.tools:
-            request["tools"] = tools_json(prompt)
         return request
 
 

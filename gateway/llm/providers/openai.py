@@ -22,12 +22,14 @@ from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.http import HttpClient
 from gateway.llm.provider import Provider, ProviderEvent
 from gateway.llm.refusal import Refusal, refusal_in
-from gateway.llm.wire import messages_json, sampling_json, tools_json
+from gateway.llm.wire import messages_json, options_json, sampling_json
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
-_OPTIONAL = frozenset({"temperature", "top_p", "stream_options", "max_tokens", "max_completion_tokens"})
+_OPTIONAL = frozenset(
+    {"temperature", "top_p", "stream_options", "max_tokens", "max_completion_tokens", "response_format"}
+)
 _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _TRANSCRIBE_S = _EMBED_S = 120.0
 _MAX_VECTORS_BYTES = 16 * 2**20
@@ -128,9 +130,8 @@ class OpenAIProvider:
             "stream_options": {"include_usage": True},
             limit: params.max_output_tokens,
             **sampling_json(params),
+            **options_json(prompt),
         }
-        if prompt.tools:
-            body["tools"] = tools_json(prompt)
         return {field: value for field, value in body.items() if field not in refused}
 
     @asynccontextmanager

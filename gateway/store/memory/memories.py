@@ -21,7 +21,8 @@ where principal_id = $1 and forgotten_at is null and (valid_to is null or valid_
   and (cardinality($5::text[]) = 0 or tags @> $5) and ($6::uuid is null or session_id = $6)
   and ($7::text is null or agent = $7) and ($8::timestamptz is null or created_at >= $8)
   and ($9::timestamptz is null or created_at < $9) and label <= $10 and ($11::boolean is null or pinned = $11)
-order by {order} limit $12 offset $13"""
+  and ($12::double precision is null or importance >= $12)
+order by {order} limit $13 offset $14"""
 _NEWEST = _LISTED.format(order="id desc")
 _WEIGHTIEST = _LISTED.format(order="pinned desc, importance desc, id desc")
 
@@ -115,10 +116,17 @@ async def edit(
     return await get(tx, principal, memory)
 
 
-async def supersede(tx: Connection, principal: PrincipalId, old: MemoryId, new: MemoryId, label: Label) -> bool:
+async def supersede(
+    tx: Connection,
+    principal: PrincipalId,
+    old: MemoryId,
+    new: MemoryId,
+    label: Label,
+    as_of: datetime | None = None,
+) -> bool:
     """Say that one memory replaces another, which stays behind it; not one that is trusted more, nor in a circle.
 
-    `label` is of whoever says so, which may be less than that of the new one.
+    `label` is of whoever says so, who may be trusted less than the new one, and has seen both `as_of` then.
     """
     done = await tx.fetchval(
         """update memories o set superseded_by = n.id, superseded_at = coalesce(o.superseded_at, now()),
@@ -126,12 +134,14 @@ async def supersede(tx: Connection, principal: PrincipalId, old: MemoryId, new: 
            from memories n
            where o.principal_id = $1 and n.principal_id = $1 and o.id = $2 and n.id = $3 and o.id <> n.id
              and o.kind = 'memory' and n.kind = 'memory' and greatest(n.label, $4) <= o.label and n.agent = o.agent
-             and n.superseded_at is null and o.superseded_by is null
+             and coalesce(n.superseded_at, n.forgotten_at, o.forgotten_at) is null and o.superseded_by is null
+             and ($5::timestamptz is null or greatest(n.updated_at, o.updated_at) <= $5)
            returning true""",
         principal,
         old,
         new,
         label,
+        as_of,
     )
     return bool(done)
 
@@ -181,7 +191,7 @@ async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) ->
 
 
 def filtering(principal: PrincipalId, which: Filter) -> tuple[object, ...]:
-    """The parameters $1 to $11 of a filter."""
+    """The parameters $1 to $12 of a filter."""
     return (
         principal,
         which.superseded,
@@ -194,6 +204,7 @@ def filtering(principal: PrincipalId, which: Filter) -> tuple[object, ...]:
         which.until,
         which.at_most,
         which.pinned,
+        which.min_importance,
     )
 
 

@@ -15,9 +15,9 @@ MAX_HITS = 200
 _WEAK_SCORE, _WEAK_WORDS = 5.4, 0.5
 _WEAK_WORDS_ALONE = 0.08
 _HYBRID = """
-select * from hybrid_search($11, $12, $13, $14,
+select * from hybrid_search($12, $13, $14, $15,
   row($1::text[], $2::text[], $3::text[], $4::uuid, $5::text, $6::timestamptz, $7::timestamptz, $8::smallint,
-      $9::boolean, $10::boolean)::memory_filter, $15, $16, $17)"""
+      $9::boolean, $10::boolean, $11::double precision)::memory_filter, $16, $17, $18)"""
 
 
 class WrongDimension(SupaclawError):
@@ -98,7 +98,7 @@ def _literal(vector: Sequence[float]) -> str:
 
 
 def _filter(which: Filter) -> tuple[object, ...]:
-    """The parameters $1 to $10. Kinds that the rest implies are named, for an index serves them."""
+    """The parameters $1 to $11. Kinds that the rest implies are named, for an index serves them."""
     kinds = which.kinds
     if which.categories and not kinds:
         kinds = (Kind.MEMORY,)
@@ -115,6 +115,7 @@ def _filter(which: Filter) -> tuple[object, ...]:
         which.at_most,
         which.pinned,
         which.superseded,
+        which.min_importance,
     )
 
 

@@ -10,11 +10,12 @@ from pgvector import HalfVector
 from pgvector.asyncpg import register_vector
 
 from gateway.domain.ids import MemoryId, PrincipalId
+from gateway.store.memory import extension
 from gateway.store.pool import Connection, take_long
 
 MAX_DIMENSIONS = 4_000
 """Of what the index takes."""
-INDEXED_FROM = 20_000
+INDEXED_FROM = 5_000
 """Rows of a model; fewer are compared one by one as fast."""
 LONGEST = 3600.0
 MAX_TEXT = 8_000
@@ -39,16 +40,6 @@ class Lacking:
     principal_id: PrincipalId
     text: str
     updated_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How many rows have vectors of the wanted model; searches use those of `current`, None if there are none."""
-
-    wanted: str
-    current: str | None
-    done: int
-    left: int
 
 
 async def current(conn: Connection) -> Model | None:
@@ -197,14 +188,25 @@ async def prune(tx: Connection, limit: int) -> int:
     return len(rows)
 
 
-async def progress(conn: Connection) -> Progress | None:
-    """How far the vectors are, for people; None while none are made."""
-    row = await conn.fetchrow("select id, name from memory_models where wanted")
-    if row is None:
-        return None
-    found = await current(conn)
-    done = await conn.fetchval("select count(*) from memory_vectors where model = $1", row["id"], timeout=LONGEST)
-    return Progress(row["name"], found.name if found else None, done, await left(conn, 2**31))
+async def state(conn: Connection) -> str:
+    """How far the vectors are, or why there can be none, for people; cheap, so what is not counted yet is missing."""
+    if why := await extension.problem(conn):
+        return why
+    row = await conn.fetchrow(
+        """select (select extversion from pg_extension where extname = 'vector') as version,
+                  (select name from memory_models where wanted) as name,
+                  (select count(*) from memory_unembedded) as left,
+                  (select coalesce(sum(n), 0)::bigint from memory_stats) as total"""
+    )
+    assert row is not None, "it has no condition"
+    total = max(row["total"], row["left"])
+    if not row["name"]:
+        made = "no vectors yet"
+    elif row["left"]:
+        made = f"embedding {total - row['left']:,} of {total:,} memories with {row['name']}"
+    else:
+        made = f"{total:,} memories embedded with {row['name']}"
+    return f"pgvector {row['version']}, {made}"
 
 
 async def _speak_vectors(tx: Connection) -> None:

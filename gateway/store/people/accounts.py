@@ -31,7 +31,7 @@ PARTED = "`{}` is no longer one of your accounts."
 async def ask(conn: Connection, claim: Claim) -> messages.MessageRow:
     """Ask where the code was made; the account itself has no say."""
     at = await addresses.lock_joined(conn, claim.address_id)
-    buttons = Button("Join", f"/link join {claim.code}"), Button("No", f"/link deny {claim.code}")
+    buttons = Button("Link", f"/link join {claim.code}"), Button("No", f"/link deny {claim.code}")
     return await say(conn, at, QUESTION.format(claim), buttons)
 
 

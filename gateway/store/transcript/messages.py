@@ -19,6 +19,10 @@ from gateway.store.pool import Connection
 
 EARLIER = "earlier"
 """Where texts come from that were said before the conversation reached us."""
+INSTRUCTIONS = "(Instructions from the client)\n"
+"""What stands before a system message that came from there."""
+CLIENT = "client"
+"""Where calls and results come from whose tools a program runs that asks over the API."""
 
 REFERENCE_TOKENS, TEXT_TOKENS = 100, 1_000
 """What a file takes of a prompt at most: what is said of it, with its text where that is short."""
@@ -84,8 +88,18 @@ class MessageRow:
     @property
     def stopped(self) -> bool:
         """Whether it was given up without an answer."""
-        elsewhere = self.origin == EARLIER or self.origin.startswith(ORIGIN)
-        return self.kind == "user" and self.closed_at is not None and not elsewhere
+        closed = self.kind == "user" and self.closed_at is not None
+        return closed and self.origin != EARLIER and not self.origin.startswith(ORIGIN)
+
+    @property
+    def said_earlier(self) -> bool:
+        """Whether a person said it before the conversation reached us; instructions of a client are no such words."""
+        return self.kind == "user" and self.origin == EARLIER and not self.text.startswith(INSTRUCTIONS)
+
+    @property
+    def handed_back(self) -> bool:
+        """Whether a client brought it: the result of its own tool, for the message behind it."""
+        return self.kind == "tool_result" and self.origin == CLIENT
 
     @property
     def ends_turn(self) -> bool:
@@ -98,11 +112,13 @@ class MessageRow:
         match self.kind:
             case "user":
                 text = f"{self.text}\n{STOPPED}" if self.stopped else self.text
-                return UserText(text, self.sent_at, self.sender, self.id, self.attached)
+                wordless = self.origin == "api" and not text and not self.attached
+                return UserText(text, self.sent_at, self.sender, self.id, self.attached, wordless=wordless)
             case "assistant":
                 return AssistantText(self.text, self.final)
             case "tool_intent":
-                return ToolIntent(ToolCall(self.call_id or "", self.tool or "", self.text), self.ordinal or 0)
+                call = ToolCall(self.call_id or "", self.tool or "", self.text)
+                return ToolIntent(call, self.ordinal or 0, self.origin == CLIENT)
             case "tool_result":
                 return ToolResult(self.call_id or "", self.text)
             case "summary":
@@ -130,6 +146,23 @@ async def transcript(conn: Connection, session: SessionId) -> list[MessageRow]:
     return [MessageRow.of(row) for row in rows]
 
 
+_SAID = """
+with place as (
+  update sessions set next_seq = next_seq + 1, spoken_at = now() where id = $1 returning next_seq - 1 as seq
+), said as (
+  insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final, task_id, closed_at,
+                        covers, tokens, journal_id)
+  select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9, case when $4 = 'user' and $9::uuid is null then now() end, $10,
+         $11, (select id from journals where session_id = $1 and closed_at is null)
+  from place returning *
+){} select * from said"""
+_SAY = _SAID.format("")
+_ANSWER = _SAID.format(""", answered as (
+  update messages set answered_by = (select id from said)
+  where session_id = $1 and kind = 'user' and seq is not null and answered_by is null and closed_at is null
+)""")
+
+
 async def say(
     conn: Connection,
     session: SessionId,
@@ -141,22 +174,16 @@ async def say(
     address: AddressId | None = None,
     task: TaskId | None = None,
     covers: int | None = None,
+    answers: bool = False,
 ) -> MessageRow:
     """Append one text to the transcript; the caller holds the session. A summary says up to which place it `covers`.
 
-    What a user said waits for an answer if it was said for a `task`.
+    What a user said waits for an answer if it was said for a `task`. What `answers` does so for every message that the
+    turn took.
     """
     text = storable(entry.text)
     row = await conn.fetchrow(
-        """with place as (update sessions set next_seq = next_seq + 1, spoken_at = now() where id = $1
-                             returning next_seq - 1 as seq)
-               insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final,
-                                     task_id, closed_at, covers, tokens, journal_id)
-               select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9,
-                      case when $4 = 'user' and $9::uuid is null then now() end, $10, $11,
-                      (select id from journals where session_id = $1 and closed_at is null)
-               from place
-               returning *""",
+        _ANSWER if answers else _SAY,
         session,
         principal,
         address,
@@ -196,11 +223,11 @@ async def intend(
     conn: Connection,
     session: SessionId,
     principal: PrincipalId,
-    task: TaskId,
+    task: TaskId | None,
     intents: Sequence[ToolIntent],
     label: Label,
 ) -> None:
-    """Store calls before they run, in order."""
+    """Store calls before they run, in order; those without a task were made before the conversation reached us."""
     await conn.execute(
         """with place as (
              update sessions set next_seq = next_seq + cardinality($4::int[]) where id = $1
@@ -208,9 +235,9 @@ async def intend(
            insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
                                  origin, tokens, journal_id)
            select $1, $2, $3, place.first + i.place - 1, 'tool_intent', i.ordinal, i.call_id, i.tool, i.arguments, $8,
-                  'agent', i.tokens, (select id from journals where session_id = $1 and closed_at is null)
-           from place, unnest($4::int[], $5::text[], $6::text[], $7::text[], $9::int[]) with ordinality
-             as i (ordinal, call_id, tool, arguments, tokens, place)""",
+                  i.origin, i.tokens, (select id from journals where session_id = $1 and closed_at is null)
+           from place, unnest($4::int[], $5::text[], $6::text[], $7::text[], $9::int[], $10::text[]) with ordinality
+             as i (ordinal, call_id, tool, arguments, tokens, origin, place)""",
         session,
         principal,
         task,
@@ -220,6 +247,7 @@ async def intend(
         [storable(intent.call.arguments) for intent in intents],
         label,
         [estimate(intent.call.arguments) for intent in intents],
+        [CLIENT if intent.handed else "agent" for intent in intents],
     )
 
 
@@ -227,7 +255,7 @@ async def conclude(
     conn: Connection,
     session: SessionId,
     principal: PrincipalId,
-    task: TaskId,
+    task: TaskId | None,
     intent: ToolIntent,
     result: ToolResult,
     label: Label,
@@ -238,7 +266,7 @@ async def conclude(
         """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
            insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
                                  origin, tokens, journal_id)
-           select $1, $2, $3, place.seq, 'tool_result', $4, $5, $6, $7, $8, 'tool', $9,
+           select $1, $2, $3, place.seq, 'tool_result', $4, $5, $6, $7, $8, $10, $9,
                   (select id from journals where session_id = $1 and closed_at is null)
            from place
            on conflict (task_id, ordinal, kind) where ordinal is not null do nothing""",
@@ -251,6 +279,7 @@ async def conclude(
         text,
         label,
         estimate(text),
+        CLIENT if intent.handed else "tool",
     )
 
 
@@ -276,16 +305,6 @@ async def newest_summary(conn: Connection, session: SessionId) -> MessageId | No
         "select id from messages where session_id = $1 and kind = 'summary' order by seq desc limit 1", session
     )
     return MessageId(found) if found else None
-
-
-async def answer(conn: Connection, session: SessionId, by: MessageId) -> None:
-    """Mark every message the turn took as answered."""
-    await conn.execute(
-        """update messages set answered_by = $2
-           where session_id = $1 and kind = 'user' and seq is not null and answered_by is null and closed_at is null""",
-        session,
-        by,
-    )
 
 
 async def waits(conn: Connection, session: SessionId, address: AddressId) -> bool:
@@ -360,6 +379,41 @@ async def said_since(conn: Connection, session: SessionId, seq: int, until: int 
         until,
     )
     return [row["text"] for row in rows]
+
+
+async def handed_since(conn: Connection, session: SessionId, seq: int, until: int = 2**31 - 1) -> list[ToolCall]:
+    """The calls between the same places that the client is to run, in order."""
+    rows = await conn.fetch(
+        """select call_id, tool, text from messages
+           where session_id = $1 and kind = 'tool_intent' and origin = 'client' and seq > $2 and seq <= $3
+           order by seq""",
+        session,
+        seq,
+        until,
+    )
+    return [ToolCall(row["call_id"], row["tool"], row["text"]) for row in rows]
+
+
+async def handed(conn: Connection, session: SessionId, call_id: str) -> MessageRow | None:
+    """The latest call with this id that a client was to run."""
+    row = await conn.fetchrow(
+        """select * from messages where session_id = $1 and kind = 'tool_intent' and origin = 'client' and call_id = $2
+           order by seq desc limit 1""",
+        session,
+        storable(call_id),
+    )
+    return MessageRow.of(row) if row else None
+
+
+async def told_until(conn: Connection, session: SessionId, seq: int) -> list[MessageRow]:
+    """All that was said and called up to a place, whatever a summary hides of it."""
+    rows = await conn.fetch(
+        """select * from messages where session_id = $1 and seq <= $2
+             and kind in ('user', 'assistant', 'tool_intent', 'tool_result') order by seq""",
+        session,
+        seq,
+    )
+    return [MessageRow.of(row) for row in rows]
 
 
 async def last_answer(conn: Connection, session: SessionId) -> MessageRow | None:

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from gateway.domain.ids import AddressId, EntryId, MessageId, PrincipalId, SessionId
+from gateway.domain.ids import AddressId, EntryId, InboxId, MessageId, PrincipalId, SessionId
 from gateway.domain.inbound import Inbound
 from gateway.domain.principals import Label
 from gateway.domain.texts import storable
@@ -22,15 +22,24 @@ async def receive(
     inbound: Inbound,
     label: Label,
     entry: EntryId,
+    arrived: InboxId | None = None,
 ) -> MessageId:
-    """Store what a person said, unread: it gets its place in the transcript when a turn takes it."""
+    """Store what a person said, unread: it gets its place in the transcript when a turn takes it.
+
+    What `arrived` is noted to have become it.
+    """
     text = storable(inbound.text)
     return MessageId(
         await conn.fetchval(
-            """insert into messages (session_id, principal_id, address_id, kind, text, label, origin, sender,
-                                     platform_id, sent_at, solo, entry_id, tokens, album, journal_id)
-               values ($1, $2, $3, 'user', $4, $5, $6, $7, $8, $9, $10, $11, $12, nullif($13, ''),
-                       (select id from journals where session_id = $1 and closed_at is null)) returning id""",
+            """with said as (
+                 insert into messages (session_id, principal_id, address_id, kind, text, label, origin, sender,
+                                       platform_id, sent_at, solo, entry_id, tokens, album, journal_id)
+                 values ($1, $2, $3, 'user', $4, $5, $6, $7, $8, $9, $10, $11, $12, nullif($13, ''),
+                         (select id from journals where session_id = $1 and closed_at is null)) returning id
+               ), became as (
+                 update inbox set message_id = (select id from said) where id = $14
+               )
+               select id from said""",
             session,
             principal,
             address,
@@ -44,6 +53,7 @@ async def receive(
             entry,
             estimate(text),
             storable(inbound.album),
+            arrived,
         )
     )
 

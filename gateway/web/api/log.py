@@ -12,7 +12,6 @@ from gateway.domain.memory import DEFAULT_AGENT
 from gateway.domain.principals import Label
 from gateway.domain.scopes import Scope
 from gateway.domain.tasks import Lane
-from gateway.importers.storing.writer import ImportWriter, session_key
 from gateway.store import tasks
 from gateway.store.memory import turns
 from gateway.store.pool import Connection
@@ -56,6 +55,8 @@ class Logged:
 @router.post("/api/log", openapi_extra=_SHAPE)
 async def log(request: Request, site: AtSite, caller: Logger) -> Logged:
     """Store conversations of an outside agent. The same again changes nothing."""
+    from gateway.importers.storing.writer import ImportWriter  # few gateways ever need it
+
     asked = await parsed(await request.body(), lambda body: validated(Log, body))
     agent, backend = _agent(caller, asked), site.backend
     trust = Label.KNOWN if caller.reach.everything else Label.UNTRUSTED
@@ -85,6 +86,8 @@ def _agent(caller: Caller, asked: Log) -> str:
 
 async def _ended(site: Site, agent: str, session: LoggedSession) -> Ended:
     """Have it summarised if it is over; another task is made only when the one before is done."""
+    from gateway.importers.storing.writer import session_key
+
     owner, key = site.backend.owner.id, session_key(SOURCE, session.external_key)
 
     async def end(tx: Connection) -> Ended:

@@ -1,7 +1,6 @@
 """The memory for other programs: what each of them may see and change is its token's reach."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -13,11 +12,12 @@ from gateway.agent.memory.recall import LEAST_WORDS, ROWS, TOKENS
 from gateway.agent.memory.remember import Remembering
 from gateway.agent.memory.search import MemorySearch
 from gateway.domain.ids import MemoryId, SessionId
-from gateway.domain.memory import Category, Filter, Hit, Kind, Memory, Mode, NewMemory
+from gateway.domain.memory import Category, Filter, Hit, Kind, Mode, NewMemory
 from gateway.domain.memory import Scope as Where
 from gateway.domain.principals import Label
 from gateway.domain.scopes import Scope
-from gateway.memory.wording import Bootstrap, recalled, who
+from gateway.memory.rows import Row, row_of
+from gateway.memory.wording import Bootstrap, recalled
 from gateway.store.memory import memories
 from gateway.store.memory.memories import Source
 from gateway.web.access import Caller, needs
@@ -49,6 +49,7 @@ class Search(_Body):
     agent: Name | None = None
     since: Moment | None = None
     until: Moment | None = None
+    min_importance: float | None = Field(None, ge=0, le=1)
     max_results: int = Field(8, ge=1, le=200)
     include_untrusted: bool = False
     superseded: bool = False
@@ -82,31 +83,6 @@ class Said(_Body):
     message: Text
     bootstrap: bool = True
     max_tokens: int = Field(2_000, ge=0, le=20_000)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of memory; `trust` is owner, known or untrusted."""
-
-    id: int
-    kind: Kind
-    text: str
-    category: Category | None
-    importance: float
-    tags: tuple[str, ...]
-    pinned: bool
-    trust: str
-    origin: str
-    agent: str
-    who: str
-    session: UUID | None
-    message: int | None
-    path: str | None
-    page: int | None
-    event_at: datetime | None
-    created_at: datetime
-    superseded_by: int | None
-    seen_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +172,7 @@ async def listed(
     which = Filter(
         kinds=(kind,),
         categories=(category,) if category else (),
-        tags=(tag,) if tag else (),
+        tags=(tag.casefold(),) if tag else (),
         pinned=pinned,
         at_most=Label.UNTRUSTED,
     )
@@ -207,7 +183,7 @@ async def listed(
             for memory in await memories.listed(conn, site.backend.owner.id, part, offset + limit)
         ]
     found.sort(key=lambda memory: -memory.id)
-    return [_row(memory) for memory in found[offset : offset + limit]]
+    return [row_of(memory) for memory in found[offset : offset + limit]]
 
 
 @router.post("/api/memory", status_code=201)
@@ -226,7 +202,7 @@ async def remember(site: AtSite, caller: Client, new: New) -> Stored:
         supersedes=None if new.supersedes is None else MemoryId(new.supersedes),
     )
     stored, is_new = await in_memory(site, lambda own: own.remember(memory), caller.reach)
-    return Stored(_row(stored), is_new)
+    return Stored(row_of(stored), is_new)
 
 
 @router.get("/api/memory/{id}")
@@ -237,7 +213,7 @@ async def get(site: AtSite, caller: Client, id: Id) -> Learned:
         memory = await own.get(MemoryId(id))
         own_row = caller.reach.changes(memory)
         sources = await memories.sources(own.tx, own.principal, memory.id) if own_row else []
-        return Learned(_row(memory), sources)
+        return Learned(row_of(memory), sources)
 
     return await in_memory(site, read, caller.reach)
 
@@ -257,19 +233,19 @@ async def edit(site: AtSite, caller: Client, id: Id, change: Edit) -> Row:
         ),
         caller.reach,
     )
-    return _row(changed)
+    return row_of(changed)
 
 
 @router.delete("/api/memory/{id}")
 async def forget(site: AtSite, caller: Client, id: Id) -> Row:
     """Leave a row out from now on."""
-    return _row(await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach))
+    return row_of(await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach))
 
 
 @router.post("/api/memory/{id}/restore")
 async def restore(site: AtSite, caller: Client, id: Id) -> Row:
     """Undo a forget."""
-    return _row(await in_memory(site, lambda own: own.restore(MemoryId(id)), caller.reach))
+    return row_of(await in_memory(site, lambda own: own.restore(MemoryId(id)), caller.reach))
 
 
 @router.get("/api/bootstrap")
@@ -330,32 +306,9 @@ def _filter(caller: Caller, asked: Search) -> Filter:
         until=asked.until,
         at_most=Label.UNTRUSTED if asked.include_untrusted else Label.KNOWN,
         superseded=asked.superseded,
-    )
-
-
-def _row(memory: Memory) -> Row:
-    return Row(
-        id=memory.id,
-        kind=memory.kind,
-        text=memory.text,
-        category=memory.category,
-        importance=memory.importance,
-        tags=memory.tags,
-        pinned=memory.pinned,
-        trust=memory.label.name.lower(),
-        origin=memory.origin,
-        agent=memory.agent,
-        who=who(memory),
-        session=memory.session_id,
-        message=memory.message_id,
-        path=memory.path,
-        page=memory.page,
-        event_at=memory.event_at,
-        created_at=memory.created_at,
-        superseded_by=memory.superseded_by,
-        seen_count=memory.seen_count,
+        min_importance=asked.min_importance,
     )
 
 
 def _found(hit: Hit) -> FoundRow:
-    return FoundRow(_row(hit.memory), hit.score, hit.words, hit.cosine)
+    return FoundRow(row_of(hit.memory), hit.score, hit.words, hit.cosine)

@@ -52,7 +52,7 @@ async def _pieces(site: Site) -> Mapping[str, str]:
         made["asking"] = part("heading", "asking", "Waiting for your answer")
         made |= {f"asks{row.id}": part("asks", f"asks{row.id}", row) for row in asking}
     if admitted:
-        made["admitted"] = part("heading", "admitted", "Let in")
+        made["admitted"] = part("heading", "admitted", "Have access")
         made |= {f"in{row.id}": part("let_in", f"in{row.id}", row) for row in admitted}
     for row in await pairing.accounts():
         if row.identities:

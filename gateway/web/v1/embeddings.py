@@ -31,13 +31,12 @@ def _several(value: object) -> object:
 class Embed(BaseModel):
     """An embedding request of one text or several; `model` is `default` or the embedder's name."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     input: Annotated[tuple[Text, ...], BeforeValidator(_several), Field(min_length=1, max_length=MOST_TEXTS)]
     model: str = "default"
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = None
-    user: str | None = None
 
 
 _SHAPE = {"requestBody": {"required": True, "content": {"application/json": {"schema": parameters_of(Embed)}}}}
@@ -46,7 +45,7 @@ _SHAPE = {"requestBody": {"required": True, "content": {"application/json": {"sc
 @router.post(
     "/v1/embeddings",
     dependencies=[Depends(needs(Scope.MEMORY, body=MESSAGE_BODY))],
-    responses={404: {}, 503: {}},
+    responses={404: {}, 424: {}, 503: {}},
     openapi_extra=_SHAPE,
 )
 async def embed(request: Request, site: AtSite) -> Response:
@@ -57,7 +56,7 @@ async def embed(request: Request, site: AtSite) -> Response:
     embedder = site.backend.embedder()
     if embedder is None:
         message = "No embedding model is configured; see `embeddings` in config.json."
-        raise Refused(503, "no_embedder", message, type="server_error")
+        raise Refused(424, "no_embedder", message, type="server_error")
     if asked.model not in {"default", embedder.name}:
         message = f"The model '{asked.model}' does not exist; use default or {embedder.name}."
         raise Refused(404, "model_not_found", message, param="model")

@@ -1,116 +1,158 @@
 """A chat completion request: what is supported, what is ignored, and what is refused in OpenAI's words."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import JsonValue
 
+from gateway.domain.client import NOTHING, ClientOptions
 from gateway.domain.inbound import Earlier
+from gateway.domain.json import JsonObject
+from gateway.domain.model import ToolCall
+from gateway.domain.texts import storable
+from gateway.domain.transcript import ToolResult
 from gateway.web.errors import Refused
+from gateway.web.v1.answer_format import format_of
 from gateway.web.v1.parts import InlineFile, files_of, text_of
+from gateway.web.v1.tools import call_of, choice_of, tools_of
 
-IGNORED = frozenset(
-    {
-        *("temperature", "top_p", "max_tokens", "max_completion_tokens", "presence_penalty", "frequency_penalty"),
-        *("seed", "user", "metadata", "store", "service_tier", "reasoning_effort", "verbosity", "parallel_tool_calls"),
-        *("prompt_cache_key", "prompt_cache_retention", "safety_identifier"),
-    }
-)
-"""Fields without effect here: sampling and budgets are the operator's, in config.json."""
-
-HARMLESS: dict[str, Sequence[JsonValue]] = {
+ONLY: Mapping[str, Sequence[JsonValue]] = {
     "n": [1],
-    "logprobs": [False],
-    "response_format": [{"type": "text"}],
-    "modalities": [["text"]],
-    "tools": [[]],
-    "functions": [[]],
-    "tool_choice": ["none", "auto"],
-    "function_call": ["none", "auto"],
-    "logit_bias": [{}],
-    "stop": [[]],
+    "best_of": [1],
+    "echo": [False],
+    "logprobs": [False, 0],
     "top_logprobs": [0],
+    "modalities": [["text"]],
     "audio": [],
-    "prediction": [],
+    "functions": [[]],
+    "function_call": ["none", "auto"],
     "web_search_options": [],
+    "background": [False],
+    "conversation": [],
+    "prompt": [],
 }
-"""Fields that are refused, except with these values, which change nothing."""
-
-READ = frozenset({"model", "messages", "stream", "stream_options"})
+"""Fields that would change what comes back, with the only values that are supported. All others are taken."""
 
 
 @dataclass(frozen=True, slots=True)
-class ChatRequest:
-    """A request that can be served: what is said now, and what was said before; only what is new brings files."""
+class Asked:
+    """A request that can be served: what is said now, and what was said before; only what is new brings files.
+
+    `results` are those of the client's own tools.
+    """
 
     model: str
     text: str
-    files: tuple[InlineFile, ...]
-    earlier: tuple[Earlier, ...]
-    stream: bool
-    include_usage: bool
+    files: tuple[InlineFile, ...] = ()
+    earlier: tuple[Earlier, ...] = ()
+    options: ClientOptions = NOTHING
+    results: tuple[ToolResult, ...] = ()
+    stream: bool = False
+    include_usage: bool = False
 
 
-def parse(body: bytes, models: Sequence[str]) -> ChatRequest:
+def parse(body: bytes, models: Sequence[str]) -> Asked:
     """Raises `Refused`, naming the field."""
-    fields = _object(body)
-    _refuse_unsupported(fields)
-    *earlier, last = _messages(fields.get("messages"))
-    if last.role != "user":
-        raise _invalid("messages", "The last message must be the user's: it is what gets an answer.")
-    options = fields.get("stream_options") or {}
-    return ChatRequest(
-        model=_model(fields.get("model"), models),
-        text=last.text,
-        files=_files(fields.get("messages")),
-        earlier=tuple(earlier),
-        stream=_flag(fields.get("stream"), "stream"),
-        include_usage=isinstance(options, dict) and _flag(options.get("include_usage"), "stream_options.include_usage"),
+    fields = fields_of(body, models)
+    said = _messages(fields.get("messages"))
+    earlier, results, text = split(said, "messages")
+    stream_options = fields.get("stream_options") or {}
+    usage = stream_options.get("include_usage") if isinstance(stream_options, dict) else None
+    return Asked(
+        model=str(fields["model"]),
+        text=text,
+        files=_files(fields.get("messages")) if said[-1].role == "user" else (),
+        earlier=earlier,
+        options=options_of(fields, format_of(fields.get("response_format"), "response_format")),
+        results=results,
+        stream=flag(fields.get("stream"), "stream"),
+        include_usage=flag(usage, "stream_options.include_usage"),
     )
 
 
-def _object(body: bytes) -> dict[str, JsonValue]:
+def parse_prompt(body: bytes, models: Sequence[str]) -> Asked:
+    """A completion in the old form: a prompt that is one message. Raises `Refused`, naming the field."""
+    fields = fields_of(body, models, but="prompt")
+    match fields.get("prompt"):
+        case str(prompt) | [str(prompt)] if prompt.strip():
+            return Asked(str(fields["model"]), prompt, stream=flag(fields.get("stream"), "stream"))
+        case _:
+            raise invalid("prompt", "'prompt' must be one text.")
+
+
+def fields_of(body: bytes, models: Sequence[str], *, but: str = "") -> dict[str, JsonValue]:
+    """The fields of any request, once what is not supported is refused, except the field `but`; raises `Refused`."""
     try:
         parsed: JsonValue = json.loads(body)
     except (ValueError, RecursionError):
-        raise _invalid(None, "The body is not valid JSON.") from None
+        raise invalid(None, "The body is not valid JSON.") from None
     if not isinstance(parsed, dict):
-        raise _invalid(None, "The body must be a JSON object.")
-    return {name: value for name, value in parsed.items() if value is not None}
-
-
-def _refuse_unsupported(fields: dict[str, JsonValue]) -> None:
+        raise invalid(None, "The body must be a JSON object.")
+    fields: dict[str, JsonValue] = {name: value for name, value in parsed.items() if value is not None}
     for name, value in fields.items():
-        if name in READ or name in IGNORED or value in HARMLESS.get(name, ()):
-            continue
-        if name not in HARMLESS:
-            raise Refused(400, "unknown_parameter", f"Unrecognized request argument supplied: {name}", param=name)
-        supported = ", ".join(json.dumps(value) for value in HARMLESS[name])
-        hint = f"; only {supported} is" if supported else ""
-        message = f"Unsupported parameter: '{name}' is not supported with this value{hint}."
-        raise Refused(400, "unsupported_parameter", message, param=name)
+        if name != but and value not in ONLY.get(name, [value]):
+            supported = ", ".join(json.dumps(each) for each in ONLY[name])
+            hint = f"; only {supported} is" if supported else ""
+            message = f"Unsupported parameter: '{name}' is not supported with this value{hint}."
+            raise Refused(400, "unsupported_parameter", message, param=name)
+    _check_model(fields.get("model"), models)
+    return fields
 
 
-def _model(value: JsonValue, models: Sequence[str]) -> str:
+def options_of(fields: Mapping[str, JsonValue], answer_format: JsonObject | None) -> ClientOptions:
+    """What the client brought along; raises `Refused`."""
+    tools = tools_of(fields.get("tools"))
+    allowed, must_call = choice_of(fields.get("tool_choice"), tools)
+    return ClientOptions(tools if allowed else (), must_call, answer_format)
+
+
+def split(said: Sequence[Earlier], param: str) -> tuple[tuple[Earlier, ...], tuple[ToolResult, ...], str]:
+    """What was said before, and what is new: results of the client's tools, the user's words or both."""
+    new = said[-1].text if said[-1].role == "user" else None
+    told = list(said if new is None else said[:-1])
+    at = len(told)
+    while at and told[at - 1].role == "tool":
+        at -= 1
+    _refuse_stray_results(told, at, param)
+    results = tuple(ToolResult(each.call_id, each.text) for each in told[at:])
+    if new is None and not results:
+        raise invalid(param, "The last message must be the user's, or a tool's result: it is what gets an answer.")
+    return tuple(told[:at]), results, new or ""
+
+
+def flag(value: JsonValue, param: str) -> bool:
+    """A field that is true or false, and false when it is absent."""
+    if value is not None and not isinstance(value, bool):
+        raise invalid(param, f"'{param}' must be true or false.")
+    return bool(value)
+
+
+def invalid(param: str | None, message: str) -> Refused:
+    """The error for a value that makes no sense."""
+    return Refused(400, "invalid_value", message, param=param)
+
+
+def _refuse_stray_results(told: Sequence[Earlier], new: int, param: str) -> None:
+    """A result needs its call before it; only where nothing comes before may the session know the call."""
+    calls: set[str] = set()
+    for at, each in enumerate(told):
+        calls |= {call.id for call in each.calls}
+        if each.role == "tool" and each.call_id not in calls and (at < new or new > 0):
+            raise invalid(f"{param}[{at}].tool_call_id", f"No call before this result has the id {each.call_id!r}.")
+
+
+def _check_model(value: JsonValue, models: Sequence[str]) -> None:
     if not isinstance(value, str) or not value:
-        raise _invalid("model", "You must provide a model parameter.")
+        raise invalid("model", "You must provide a model parameter.")
     if value not in models:
         message = f"The model '{value}' does not exist; GET /v1/models lists them."
         raise Refused(404, "model_not_found", message, param="model")
-    return value
-
-
-def _flag(value: JsonValue, param: str) -> bool:
-    if value is not None and not isinstance(value, bool):
-        raise _invalid(param, f"'{param}' must be true or false.")
-    return bool(value)
 
 
 def _messages(value: JsonValue) -> list[Earlier]:
     if not isinstance(value, list) or not value:
-        raise _invalid("messages", "'messages' must be a list with at least one message.")
+        raise invalid("messages", "'messages' must be a list with at least one message.")
     return [_message(item, f"messages[{at}]") for at, item in enumerate(value)]
 
 
@@ -124,23 +166,34 @@ def _files(value: JsonValue) -> tuple[InlineFile, ...]:
 
 def _message(value: JsonValue, param: str) -> Earlier:
     if not isinstance(value, dict):
-        raise _invalid(param, "A message must be an object.")
-    for call in ("tool_calls", "function_call"):
-        if value.get(call):
-            raise Refused(400, "unsupported_value", "Tool calls are not supported.", param=f"{param}.{call}")
-    return Earlier(_role(value.get("role"), param), text_of(value.get("content"), f"{param}.content"))
-
-
-def _role(value: JsonValue, param: str) -> Literal["user", "assistant", "system"]:
-    match value:
-        case "user" | "assistant" | "system":
-            return value
-        case "developer":
-            return "system"
-        case _:
-            message = f"Role {json.dumps(value)} is not supported; use system, developer, user or assistant."
+        raise invalid(param, "A message must be an object.")
+    if value.get("function_call"):
+        message = "function_call is not supported; use tool_calls."
+        raise Refused(400, "unsupported_value", message, param=f"{param}.function_call")
+    text = text_of(value.get("content"), f"{param}.content")
+    match value.get("role"):
+        case "user":
+            return Earlier("user", text)
+        case "assistant":
+            return Earlier("assistant", text, _calls(value.get("tool_calls"), param))
+        case "system" | "developer":
+            return Earlier("system", text)
+        case "tool":
+            id = value.get("tool_call_id")
+            if not isinstance(id, str) or not id:
+                raise invalid(f"{param}.tool_call_id", "A result needs the id of its call.")
+            return Earlier("tool", text, call_id=storable(id))
+        case role:
+            message = f"Role {json.dumps(role)} is not supported; use system, developer, user, assistant or tool."
             raise Refused(400, "unsupported_value", message, param=f"{param}.role")
 
 
-def _invalid(param: str | None, message: str) -> Refused:
-    return Refused(400, "invalid_value", message, param=param)
+def _calls(value: JsonValue, param: str) -> tuple[ToolCall, ...]:
+    calls = value if isinstance(value, list) else []
+    return tuple(_call(call, f"{param}.tool_calls[{at}]") for at, call in enumerate(calls))
+
+
+def _call(value: JsonValue, param: str) -> ToolCall:
+    if not isinstance(value, dict):
+        raise invalid(param, "A call must be an object.")
+    return call_of(value.get("id"), value.get("function"), param)

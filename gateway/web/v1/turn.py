@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from gateway.domain.digest import spoken
-from gateway.domain.ids import MessageId
+from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.model import ToolCall
 from gateway.domain.routing import RunCommand
 from gateway.flow import live
-from gateway.flow.inbound.answers import Answer
+from gateway.flow.inbound.answers import NOTHING, Answer
 from gateway.flow.inbound.persist import Accepted
 from gateway.store.pool import Connection
 from gateway.store.steps import Spent
@@ -22,10 +23,11 @@ _DIVERGED = "The answer was started again by another model; ask for it again wit
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """All the agent said to one message."""
+    """All the agent said to one message, and the calls of the client's tools that it ends with."""
 
     text: str
-    spent: Spent
+    spent: Spent = NOTHING
+    calls: tuple[ToolCall, ...] = ()
 
 
 async def wait(backend: Backend, accepted: Accepted) -> Spoken:
@@ -34,11 +36,14 @@ async def wait(backend: Backend, accepted: Accepted) -> Spoken:
     if isinstance(accepted.decision, RunCommand):
         return Spoken(answer.text, answer.spent)
     if answer.notice:
-        # our own clients would try again by themselves, and the same message would be said twice
-        raise Refused(502, "turn_failed", answer.text, type="server_error", headers={"x-should-retry": "false"})
+        # a repeat would say the same message twice
+        raise Refused(424, "turn_failed", answer.text, type="server_error", headers={"x-should-retry": "false"})
     async with backend.database.connection() as conn:
-        texts = await _texts(conn, accepted.message_id, answer)
-    return Spoken(spoken(texts), answer.spent)
+        place = await _place(conn, accepted.message_id, answer)
+        if place is None:
+            return Spoken(answer.text, answer.spent)
+        texts, calls = await messages.said_since(conn, *place), await messages.handed_since(conn, *place)
+    return Spoken(spoken(texts), answer.spent, tuple(calls))
 
 
 async def stream(backend: Backend, accepted: Accepted) -> AsyncGenerator[str | Spoken, None]:
@@ -64,7 +69,7 @@ async def stream(backend: Backend, accepted: Accepted) -> AsyncGenerator[str | S
             whole = waiting.result()
             rest = listener.stitch.finish(whole.text)
             if rest is None:
-                raise Refused(502, "stream_diverged", _DIVERGED, type="server_error")
+                raise Refused(424, "stream_diverged", _DIVERGED, type="server_error")
             if rest:
                 yield rest
             yield whole
@@ -120,7 +125,8 @@ class _Listener:
         async with backend.database.connection() as conn:
             row = await messages.get(conn, message) if message else None
             taken = row is not None and row.kind == "user" and row.seq is not None and row.answered_by is None
-            settled = await _texts(conn, message, None) if taken else []
+            place = await _place(conn, message, None) if taken else None
+            settled = await messages.said_since(conn, *place) if place else []
         if not taken or accepted.session_id is None:
             return cls(message, mine=False, stitch=Stitch())
         events.ready()
@@ -148,12 +154,12 @@ class _Listener:
         return ""
 
 
-async def _texts(conn: Connection, message: MessageId | None, answer: Answer | None) -> list[str]:
-    """What the agent said after a message, in order, up to the answer."""
+async def _place(
+    conn: Connection, message: MessageId | None, answer: Answer | None
+) -> tuple[SessionId, int, int] | None:
+    """Where in which transcript the agent speaks to a message: behind it, up to the answer."""
     asked = await messages.get(conn, message) if message else None
     last = await messages.get(conn, answer.message_id) if answer and answer.message_id else None
     if asked is None or asked.seq is None:
-        return [answer.text] if answer else []
-    if last is None or last.seq is None:
-        return await messages.said_since(conn, asked.session_id, asked.seq)
-    return await messages.said_since(conn, asked.session_id, asked.seq, last.seq)
+        return None
+    return asked.session_id, asked.seq, 2**31 - 1 if last is None or last.seq is None else last.seq

@@ -1,9 +1,14 @@
 """The shapes of OpenAI's answers."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.domain.json import Json
+from gateway.domain.json import Json, JsonObject
+from gateway.domain.model import ToolCall
 from gateway.store.steps import Spent
+from gateway.web.errors import Refused
+from gateway.web.sse import Frame, to_json
+from gateway.web.v1.turn import Spoken
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,32 +18,41 @@ class Completion:
     id: str
     model: str
     created: int
+    include_usage: bool = False
 
-    def whole(self, text: str, spent: Spent) -> dict[str, Json]:
+    def whole(self, spoken: Spoken) -> JsonObject:
         """The answer in one piece."""
-        message: Json = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
-        choice: Json = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-        return {**self._head("chat.completion"), "choices": [choice], "usage": _usage(spent)}
+        calls: dict[str, Json] = {"tool_calls": [_call(call) for call in spoken.calls]} if spoken.calls else {}
+        text = spoken.text or None if spoken.calls else spoken.text
+        message: Json = {"role": "assistant", "content": text, "refusal": None, "annotations": [], **calls}
+        choice: Json = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(spoken)}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": usage(spoken.spent)}
 
-    def opening(self) -> dict[str, Json]:
+    def opening(self) -> Iterator[Frame]:
         """The first chunk: who speaks."""
-        return self._chunk({"role": "assistant", "content": "", "refusal": None})
+        yield self._chunk({"role": "assistant", "content": "", "refusal": None})
 
-    def piece(self, text: str) -> dict[str, Json]:
+    def piece(self, text: str) -> Iterator[Frame]:
         """More text."""
-        return self._chunk({"content": text})
+        yield self._chunk({"content": text})
 
-    def closing(self) -> dict[str, Json]:
-        """The last chunk with a choice."""
-        return self._chunk({}, "stop")
+    def closing(self, spoken: Spoken) -> Iterator[Frame]:
+        """The calls, the last chunk with a choice, and the usage for who asked for it."""
+        for index, call in enumerate(spoken.calls):
+            yield self._chunk({"tool_calls": [{"index": index, **_call(call)}]})
+        yield self._chunk({}, _reason(spoken))
+        if self.include_usage:
+            head = self._head("chat.completion.chunk")
+            yield Frame(to_json({**head, "choices": [], "usage": usage(spoken.spent)}))
+        yield Frame("[DONE]")
 
-    def usage(self, spent: Spent) -> dict[str, Json]:
-        """The chunk behind the last, for who asked for it."""
-        return {**self._head("chat.completion.chunk"), "choices": [], "usage": _usage(spent)}
+    def failed(self, refused: Refused) -> Iterator[Frame]:
+        """The error, as clients look for it in a stream."""
+        yield Frame(to_json(refused.body()))
 
-    def _chunk(self, delta: dict[str, Json], finish_reason: str | None = None) -> dict[str, Json]:
+    def _chunk(self, delta: dict[str, Json], finish_reason: str | None = None) -> Frame:
         choice: Json = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return {**self._head("chat.completion.chunk"), "choices": [choice]}
+        return Frame(to_json({**self._head("chat.completion.chunk"), "choices": [choice]}))
 
     def _head(self, kind: str) -> dict[str, Json]:
         return {
@@ -50,14 +64,38 @@ class Completion:
         }
 
 
+class TextCompletion(Completion):
+    """The thin old form, whose chunks look like the whole."""
+
+    def whole(self, spoken: Spoken) -> JsonObject:
+        """The answer in one piece."""
+        return {**self._told(spoken.text, "stop"), "usage": usage(spoken.spent)}
+
+    def _chunk(self, delta: dict[str, Json], finish_reason: str | None = None) -> Frame:
+        return Frame(to_json(self._told(delta.get("content", ""), finish_reason)))
+
+    def _told(self, text: Json, finish_reason: str | None) -> dict[str, Json]:
+        choice: Json = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
+        return {**self._head("text_completion"), "choices": [choice]}
+
+
 def model(name: str, created: int) -> dict[str, Json]:
     """One entry of the list of models."""
     return {"id": name, "object": "model", "created": created, "owned_by": "supaclaw"}
 
 
-def _usage(spent: Spent) -> dict[str, Json]:
+def usage(spent: Spent) -> dict[str, Json]:
+    """What an answer took."""
     return {
         "prompt_tokens": spent.tokens_in,
         "completion_tokens": spent.tokens_out,
         "total_tokens": spent.tokens_in + spent.tokens_out,
     }
+
+
+def _call(call: ToolCall) -> dict[str, Json]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments or "{}"}}
+
+
+def _reason(spoken: Spoken) -> str:
+    return "tool_calls" if spoken.calls else "stop"

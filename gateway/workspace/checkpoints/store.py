@@ -6,7 +6,7 @@ an unreferenced pack, or temporary and lock files that the next process to open 
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dulwich.object_store import DiskObjectStore
 from dulwich.objects import Commit, ObjectID, ShaFile
-from dulwich.pack import full_unpacked_object
+from dulwich.pack import Pack, full_unpacked_object
 from dulwich.refs import HEADREF, DiskRefsContainer, Ref
 
 from gateway.config.files import clear_way, open_regular
@@ -71,17 +71,27 @@ class Store:
 
     def repack(self) -> None:
         """Merge the small packs if there are many."""
-        packs = {self.folder / "objects" / "pack" / f"pack-{p.name().decode()}.pack": p for p in self.objects.packs}
+        packs = self._packs()
         by_size = sorted((path.stat().st_size, path) for path in packs)
         totals = accumulate(size for size, _ in by_size)
         small = [path for (_, path), total in zip(by_size, totals, strict=True) if total <= REPACK_BYTES]
-        if len(small) < REPACK_COUNT:
-            return
-        ids = {id for path in small for id in packs[path]}
+        if len(small) >= REPACK_COUNT:
+            self._replace(small, {id for path in small for id in packs[path]})
+
+    def keep_only(self, ids: set[ObjectID]) -> None:
+        """Remove all other objects; whoever reads on opens the store again."""
+        mixed = {path: pack for path, pack in self._packs().items() if not ids.issuperset(pack)}
+        self._replace([*mixed], {id for pack in mixed.values() for id in pack if id in ids})
+
+    def _packs(self) -> dict[Path, Pack]:
+        return {self.folder / "objects" / "pack" / f"pack-{p.name().decode()}.pack": p for p in self.objects.packs}
+
+    def _replace(self, packs: Sequence[Path], ids: Collection[ObjectID]) -> None:
+        """Put these objects into one pack, in place of those packs."""
         made = self.objects.add_pack_data(len(ids), (full_unpacked_object(self.objects[id]) for id in ids))
         self.sync()
-        for path in small:
-            if made is not None and path.stem != f"pack-{made.name().decode()}":
+        for path in packs:
+            if made is None or path.stem != f"pack-{made.name().decode()}":
                 path.with_suffix(".idx").unlink()
                 path.unlink()
 

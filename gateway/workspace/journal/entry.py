@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Literal
 
 from gateway.domain.ids import EntryId
-from gateway.domain.inbound import Address, Arrival, Earlier, Inbound, Sender
+from gateway.domain.inbound import Address, Arrival, Inbound, Sender
 from gateway.domain.routing import command_in
 from gateway.domain.texts import storable
 
@@ -48,7 +48,7 @@ def _storable(inbound: Inbound) -> Inbound:
         text=storable(inbound.text),
         platform_id=storable(inbound.platform_id),
         edits=None if inbound.edits is None else storable(inbound.edits),
-        earlier=tuple(Earlier(said.role, storable(said.text)) for said in inbound.earlier),
+        earlier=tuple(replace(said, text=storable(said.text)) for said in inbound.earlier),
         attachments=tuple(
             replace(file, ref=storable(file.ref), name=storable(file.name), mime=storable(file.mime))
             for file in inbound.attachments

@@ -1,7 +1,9 @@
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from gateway.app.archive.manifest import Manifest
@@ -16,6 +18,9 @@ from gateway.store.loading import IN_DOUBT
 from gateway.store.migrate import migrate
 from gateway.store.pool import Database
 from tests.app.archive.conftest import House
+from tests.background.test_indexing import Job
+from tests.conftest import Server
+from tests.store.memory.test_memories import add
 from tests.store.world import World
 
 FILES = {
@@ -90,6 +95,27 @@ async def test_everything_comes_back(saved: Path, other: House, target: Database
         assert await conn.fetchval("select max(number) from migrations") == await world.value(
             "select max(number) from migrations"
         )
+
+
+async def test_vectors_are_not_in_a_backup_and_are_made_again(
+    house: House, other: House, target: Database, world: World, server: Server, tmp_path: Path
+) -> None:
+    for n in range(3):
+        await add(world, f"fact {n}")
+    await Job(world).look()
+    assert await Job(world).vectors() == [("local:fake", 3)]
+    await house.back_up(tmp_path / "saved.tar.gz")
+    await put_back(other, tmp_path / "saved.tar.gz")
+    async with target.connection() as conn:
+        assert await conn.fetchval("select count(*) from memories") == 3
+        assert await conn.fetchval("select count(*) from memory_models") == 0
+        name = await conn.fetchval("select current_database()")
+    admin = await asyncpg.connect(server.maintenance_dsn.replace("@/postgres?", f"@/{name}?"))
+    await admin.execute("create extension vector")
+    await admin.close()
+    restored = Job(replace(world, database=target))
+    assert await restored.look() is None
+    assert await restored.vectors() == [("local:fake", 3)]
 
 
 async def test_what_may_have_been_sent_is_not_sent_again_and_its_chat_is_told_once(

@@ -46,7 +46,7 @@ def test_a_live_platform_tells_who_we_are_and_no_update_is_taken(examine: Examin
         findings = told(examine(check_channels, telegram(more=f', "api_base": "{fake.url}"'), live=True))
         asked = [method for method, _ in fake.calls]
 
-    assert findings == [("ok", "telegram: the platform knows us as @fake_bot")]
+    assert findings == [("ok", "telegram: connected as @fake_bot")]
     assert asked == ["getme"]
 
 

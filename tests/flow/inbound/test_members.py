@@ -245,7 +245,6 @@ async def everything_of(path: MessagePath) -> list[str]:
 
 SEARCHING = {
     "hybrid_search",
-    "keyword_search",
     "memory_corrections",
     "memory_cosines",
     "memory_matches",

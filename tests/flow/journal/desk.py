@@ -93,10 +93,8 @@ class Desk:
     async def answer(self, session: SessionId, text: str) -> None:
         async with self.database.transaction() as tx:
             await unread.take(tx, session, joining=False)
-            row = await messages.say(
-                tx, session, await self.principal(tx, session), AssistantText(text), label=Label.OWNER, origin="agent"
-            )
-            await messages.answer(tx, session, row.id)
+            whose, said = await self.principal(tx, session), AssistantText(text)
+            await messages.say(tx, session, whose, said, label=Label.OWNER, origin="agent", answers=True)
         self.journal.changed(session)
 
     async def use_tool(self, session: SessionId, arguments: str, result: str) -> None:

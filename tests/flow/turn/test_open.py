@@ -75,10 +75,8 @@ async def test_what_has_been_answered_is_over(path: MessagePath) -> None:
     run = await claimed(path)
     found = await opened(path, run)
     async with path.database.transaction() as tx:
-        row = await messages.say(
-            tx, found.session, run.principal_id, AssistantText("All is well."), label=Label.OWNER, task=run.id
-        )
-        await messages.answer(tx, found.session, row.id)
+        said, whose = AssistantText("All is well."), run.principal_id
+        await messages.say(tx, found.session, whose, said, label=Label.OWNER, task=run.id, answers=True)
     assert await opens(path, run) is None
     assert await path.rows("select status from tasks where id = $1", run.id) == [("completed",)]
 

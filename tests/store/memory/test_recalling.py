@@ -58,7 +58,7 @@ async def test_what_a_turn_may_not_be_told_unasked_is_left_out(database: Databas
     old, new = await known(database, owner, "Bellini costs 40"), await known(database, owner, "Bellini costs 50")
     async with database.transaction() as tx:
         await memories.forget(tx, owner, forgotten.id)
-        await memories.supersede(tx, owner, old.id, new.id)
+        await memories.supersede(tx, owner, old.id, new.id, label=Label.OWNER)
         await tx.execute("update memories set valid_to = now() where id = $1", (await _add(tx, owner)).id)
     async with database.connection() as conn:
         assert await found(conn, owner, "Bellini") == ["Bellini costs 50"]

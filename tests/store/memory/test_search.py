@@ -188,6 +188,7 @@ class TestFilters:
                     category=Category.PERSON if n % 20 == 0 else Category.FACT,
                     tags=("rare", "red") if n % 30 == 7 else ("red",),
                     pinned=n == 33,
+                    importance=0.9 if n % 20 == 3 else 0.5,
                     agent="bob" if n == 34 else DEFAULT_AGENT,
                     label=Label.UNTRUSTED if n == 35 else Label.OWNER,
                     created_at=BEGIN + timedelta(days=n),
@@ -204,6 +205,9 @@ class TestFilters:
             (Filter(tags=("rare", "red")), {7, 37}),
             (Filter(tags=("rare", "blue")), set()),
             (Filter(pinned=True), {33}),
+            (Filter(min_importance=0.9), {3, 23, 43}),
+            (Filter(min_importance=0.91), set()),
+            (Filter(min_importance=0.9, since=BEGIN + timedelta(days=30)), {43}),
             (Filter(agent="bob"), {34}),
             (Filter(since=BEGIN + timedelta(days=3), until=BEGIN + timedelta(days=6)), {3, 4, 5}),
             (Filter(kinds=(Kind.CHUNK,)), set()),
@@ -241,6 +245,30 @@ class TestFilters:
         async with database.bound(member).transaction() as tx:
             assert await found(tx, member, "Which car?") == ["My own car is green"]
             assert await found(tx, owner, "Which car?") == []
+
+
+async def test_a_filter_that_few_rows_pass_loses_none_to_the_index(
+    database: Database, owner: PrincipalId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "INDEXED_FROM", 100)
+    async with database.transaction() as tx:
+        for n in range(600):
+            agent = "bob" if n % 100 == 0 else DEFAULT_AGENT
+            await memories.add(tx, owner, NewMemory(f"Note {n}", label=Label.OWNER, agent=agent))
+        await embedded(tx)
+        model = await vectors.wanted(tx, MODEL, DIMENSIONS)
+        assert model is not None
+        await vectors.index(tx, model)
+        await tx.execute("set local hnsw.max_scan_tuples = 1; set local hnsw.scan_mem_multiplier = 1")
+        await tx.execute("set local enable_sort to off; set local enable_seqscan to off")
+        bobs = "row('{}', '{}', '{}', null, 'bob', null, null, 2, null, false, null)::memory_filter"
+        found = await tx.fetchval(
+            f"select memory_nearest($1, $2::smallint, $3, {bobs}, 6, false)", owner, model.id, str(direction("far"))
+        )
+
+        assert sorted(found) == [
+            row["id"] for row in await tx.fetch("select id from memories where agent = 'bob' order by id")
+        ]
 
 
 async def test_a_search_without_anything_to_go_by_is_empty(database: Database, owner: PrincipalId) -> None:
@@ -285,7 +313,7 @@ async def test_conditions_of_a_filter_reach_the_indexes(database: Database, owne
         )
         await tx.execute("analyze memories")
         rows = "select * from memories m where m.principal_id = $1 and memory_matches(m, {})"
-        empty = "row('{{}}', '{{}}', '{{}}', {}, {}, {}, {}, 1, null, false)::memory_filter"
+        empty = "row('{{}}', '{{}}', '{{}}', {}, {}, {}, {}, 1, null, false, null)::memory_filter"
         week = empty.format("null", "null", "'2026-02-01'", "'2026-02-03'")
         bob = empty.format("null", "'bob'", "null", "null")
         await tx.execute("set local plan_cache_mode to force_custom_plan")

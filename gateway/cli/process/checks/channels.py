@@ -45,6 +45,6 @@ async def _probe(spec: ChannelSpec, *, live: bool) -> str:
         return "the settings are valid; `doctor --live` also asks the platform where possible"
     try:
         async with asyncio.timeout(_WITHIN_SECONDS):
-            return f"the platform knows us as {await channel.probe()}"
+            return f"connected as {await channel.probe()}"
     finally:
         await channel.close()

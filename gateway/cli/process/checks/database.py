@@ -11,7 +11,7 @@ from gateway.domain.ownership import unsettled
 from gateway.store import outbox
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.members import LET_IT_LOG_IN, NO_LOGIN
-from gateway.store.memory import extension
+from gateway.store.memory import extension, vectors
 from gateway.store.migrate import check_server, read_migrations, schema_of
 from gateway.store.people import principals
 from gateway.store.people.principals import PrincipalRow
@@ -83,6 +83,8 @@ async def _check_server(config: Config, embedded: EmbeddedPostgres) -> list[Find
         async with database.connection() as conn:
             if why := await extension.problem(conn):
                 findings.append(Finding(Level.WARN, *why.split(": ", 1)))
+            else:
+                findings.append(Finding(Level.OK, await vectors.state(conn)))
             for name, text in (await outbox.waiting(conn)).items():
                 fix = "they are sent once it takes them; `supaclaw status` shows how the channel is"
                 findings.append(Finding(Level.WARN, f"answers for {name}: {text}", fix))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gateway.cli.process.checks.finding import CheckContext, Finding, Level
+from gateway.config.erasures import reminder
 from gateway.workspace.renewal import renewals
 from gateway.workspace.tree import Workspace
 
@@ -27,6 +28,8 @@ def check_folders(context: CheckContext) -> Iterator[Finding]:
         yield from _private(file)
     yield _writable(data, "SUPACLAW_DATA")
     yield _writable(workspace, "SUPACLAW_WORKSPACE")
+    if why := reminder(data):
+        yield Finding(Level.WARN, *why.split("; ", 1))
     for renewal in renewals(Workspace(workspace)):
         fix = "`supaclaw workspace diff` shows it" if renewal.edited else "the next start of the gateway renews it"
         yield Finding(Level.WARN, f"this version has a newer {renewal.path}", fix)

@@ -1,0 +1,109 @@
+"""`consolidate`: once a day a model looks at what is new in a person's memory, and tidies it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.agent.memory.recall import shown_to
+from gateway.background.asking import ask
+from gateway.background.jobs import Services
+from gateway.config.failpoints import Step
+from gateway.domain.ids import MemoryId, PrincipalId
+from gateway.domain.memory import Kind
+from gateway.domain.model import Reply
+from gateway.domain.principals import Label
+from gateway.domain.tasks import Claim, Status
+from gateway.flow.turn.budgets import Budgets
+from gateway.memory.consolidation import Material, Verdict, fitting, prompt_for, read
+from gateway.store import steps, tasks
+from gateway.store.memory import consolidation, memories
+from gateway.store.memory.consolidation import Changed
+from gateway.store.people import principals
+from gateway.store.pool import Connection
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    material: Material
+    reply: Reply
+    verdict: Verdict
+
+
+class Consolidate:
+    """Asks once for each label, so that no words decide about what is trusted more than themselves."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._database = services.database
+        self._budgets = Budgets(services.database, services.limits, services.clock)
+
+    async def run(self, run: Claim) -> None:
+        """Merge, replace, propose, and note how far it got, all or nothing; raises `RunLost`."""
+        async with self._database.connection() as conn:
+            role = (await principals.get(conn, run.principal_id)).role
+            at_most = shown_to(role, Label.UNTRUSTED)
+            changed = await consolidation.changed(conn, run.principal_id, at_most)
+            materials = [await _material(conn, run.principal_id, changed, label) for label in Label if label <= at_most]
+        asked = [material for material in materials if material.rows]
+        judged = [one for material in asked if (one := await self._judged(run, material))]
+        self._services.failpoints.reach(Step.MEMORY_JUDGED)
+
+        async def store(tx: Connection) -> None:
+            await tasks.hold(tx, run)
+            for one in judged:
+                await steps.model_called(tx, run.id, run.principal_id, one.reply)
+            await _apply(tx, run.principal_id, judged, changed)
+            await consolidation.done(tx, run.principal_id, changed.upto if len(judged) == len(asked) else None)
+            await tasks.finish(tx, run, Status.COMPLETED)
+
+        await self._database.run(store)
+
+    async def give_up(self, run: Claim) -> None:
+        """It is tried again tomorrow."""
+
+        async def store(tx: Connection) -> None:
+            await consolidation.done(tx, run.principal_id, None)
+            await tasks.finish(tx, run, Status.FAILED, error="out of attempts")
+
+        await self._database.run(store)
+
+    async def _judged(self, run: Claim, material: Material) -> _Judged | None:
+        if (model := self._services.cheap_model()) is None:
+            return None
+        shown = fitting(material, model.prompt_budget())
+        reply = await ask(model, prompt_for(shown), self._database, self._budgets, run.principal_id)
+        return _Judged(shown, reply, read(reply.text, shown)) if reply else None
+
+
+async def _material(conn: Connection, principal: PrincipalId, changed: Changed, label: Label) -> Material:
+    """What is trusted up to `label`; nothing where nobody need be asked, or the label before has shown it all."""
+    said = [row for row in changed.said if row.label == label]
+    new = [row for row in changed.memories if row.label <= label]
+    rows = await consolidation.near(conn, principal, [*new, *said], label)
+    facts = [row for row in rows if row.kind is Kind.MEMORY]
+    asks = said or (len(facts) > 1 and any(row.label == label for row in facts))
+    return Material(label, rows if asks else ())
+
+
+async def _apply(tx: Connection, principal: PrincipalId, judged: Sequence[_Judged], changed: Changed) -> None:
+    """What is not sure, or not for these words to decide, is left to the person."""
+    doubts: dict[MemoryId, MemoryId] = {}
+    for one in judged:
+        label, labels = one.material.label, {row.id: row.label for row in one.material.rows}
+        for kept, *others in one.verdict.same:
+            for same in others:
+                await consolidation.merge(tx, principal, same, kept, label, changed.as_of)
+        for pair in one.verdict.replaced:
+            done = pair.sure and await memories.supersede(tx, principal, pair.old, pair.new, label, changed.as_of)
+            if not done and labels[pair.new] <= labels[pair.old]:
+                doubts[pair.old] = pair.new
+        for new in one.verdict.proposals:
+            await consolidation.propose(tx, principal, new)
+    await consolidation.doubt(tx, principal, doubts)
+    log.info("memory.consolidated", calls=len(judged), doubts=len(doubts))
+
+
+runner = Consolidate

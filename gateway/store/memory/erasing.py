@@ -1,0 +1,194 @@
+"""Removing what was said for good, from every row that has it; the heap pages come after the commit."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any
+
+from asyncpg.exceptions import InsufficientPrivilegeError
+
+from gateway.domain.erasing import ERASED, Erasure
+from gateway.domain.ids import EntryId, MemoryId, MessageId, PrincipalId
+from gateway.store.dump import LONGEST, speak_plainly
+from gateway.store.memory import frequencies
+from gateway.store.pool import Connection, Database
+
+CONTENT: Mapping[str, tuple[str, ...]] = {
+    "messages": ("text", "sender"),
+    "inbox": ("text", "client"),
+    "outbox": ("text", "error", "buttons"),
+    "attachments": ("name", "error"),
+    "journals": ("summary",),
+    "sessions": ("name",),
+    "tasks": ("input", "output", "error"),
+    "task_steps": ("failed",),
+    "reviews": ("arguments", "preview"),
+    "schedules": ("name", "prompt"),
+    "schedule_runs": ("error",),
+    "files": ("description", "problem"),
+    "imports": ("place",),
+}
+"""The columns that hold what people, models and programs said, or names that quote it. Memories are deleted whole."""
+
+_BESIDES = {
+    "messages": ", tokens = null",
+    "inbox": ", handled_at = coalesce(handled_at, now())",
+    "reviews": ", state = case state when 'open' then 'expired' else state end",
+}
+_UNIQUE = {("sessions", "name"), ("schedules", "name")}
+_BATCH = 1_000
+
+_READ = "select {columns} from {table}"
+_WRITE = "update {table} set {values} where ctid = $1"
+_ANSWERED = "update {table} set text = $2 where message_id = any($1) and text <> $2 {kinds}"
+_CHAIN = """
+with recursive chain as (
+  select id, superseded_by from memories where principal_id = $1 and id = $2
+  union
+  select m.id, m.superseded_by from memories m join chain c on m.superseded_by = c.id or m.id = c.superseded_by
+  where m.principal_id = $1
+) select r.id, r.text, r.message_id from chain join remembered r using (id) order by id"""
+_SOURCES = """
+select id, entry_id, text from messages where principal_id = $1 and id in (
+  select message_id from memory_sources where memory_id = any($2) union select unnest($3::bigint[]))"""
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """A memory with what it replaced and what replaced it, and the messages that all these were learned from."""
+
+    memories: Mapping[MemoryId, str]
+    messages: Mapping[MessageId, str]
+    entries: frozenset[EntryId]
+
+
+async def origins(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Origins:
+    """Empty if this principal has no such memory."""
+    chain = await conn.fetch(_CHAIN, principal, memory)
+    turns = [row["message_id"] for row in chain if row["message_id"] is not None]
+    said = await conn.fetch(_SOURCES, principal, [row["id"] for row in chain], turns)
+    return Origins(
+        {row["id"]: row["text"] for row in chain},
+        {row["id"]: row["text"] for row in said},
+        frozenset(EntryId(row["entry_id"]) for row in said),
+    )
+
+
+async def erase(tx: Connection, erasure: Erasure, origins: Origins) -> Counter[str]:
+    """Take it out of all rows; returns how many of each table. An inbox row stays, for its key tells a repetition."""
+    await speak_plainly(tx)
+    messages = list(origins.messages)
+    counts, touched = Counter[str](), set(messages)
+    counts["messages"] += _number(
+        await tx.execute(
+            """update messages set text = $2, tokens = null, closed_at =
+                 coalesce(closed_at, case when kind = 'user' and answered_by is null then now() end)
+               where id = any($1) and text <> $2""",
+            messages,
+            ERASED,
+        )
+    )
+    for table, left, kinds in (("inbox", "", "and kind in ('message', 'edit')"), ("outbox", ERASED, "")):
+        counts[table] += _number(await tx.execute(_ANSWERED.format(table=table, kinds=kinds), messages, left))
+    for table, columns in CONTENT.items():
+        found = await _cleaned(tx, erasure, table, columns)
+        counts[table] += len(found)
+        touched |= {row["id"] for row in found} if table == "messages" else set()
+    counts["files"] += await _paths(tx, erasure)
+    counts["memories"] += await _memories(tx, erasure, origins, list(touched))
+    while await tx.fetchval("select exists (select from memory_gone)"):
+        await frequencies.count(tx, _BATCH)
+    return +counts
+
+
+async def forget_file(tx: Connection, principal: PrincipalId, path: str) -> None:
+    """Nothing is known any more of a file and what was read out of it, but that there was one."""
+    await tx.execute(
+        """with gone as (
+             update files set path = 'erased/' || id, mime = '', size = 0, sha256 = '', description = '',
+               text_path = '', view_path = '', pages = 0, problem = 'it was erased', derived_at = now()
+             where principal_id = $1 and $2 in (path, text_path) returning id)
+           update attachments set name = $3 where file_id in (select id from gone)""",
+        principal,
+        path,
+        ERASED,
+    )
+    await tx.execute("delete from memory_files where principal_id = $1 and path = $2", principal, path)
+    await tx.execute("delete from memories where principal_id = $1 and kind = 'chunk' and path = $2", principal, path)
+
+
+async def relabel(tx: Connection, principal: PrincipalId, path: str, before: str, after: str, size: int) -> None:
+    """A file that is about to lose a passage will be trusted as it was."""
+    await tx.execute(
+        """insert into contents (principal_id, sha256, label, source)
+           select $1, $3, label, source from contents where principal_id = $1 and sha256 = $2 on conflict do nothing""",
+        principal,
+        before,
+        after,
+    )
+    await tx.execute(
+        "update files set sha256 = $3, size = $4 where principal_id = $1 and path = $2", principal, path, after, size
+    )
+
+
+async def forget_content(tx: Connection, principal: PrincipalId, before: str) -> None:
+    """The hash of what is gone would tell whoever guesses it."""
+    await tx.execute("delete from contents where principal_id = $1 and sha256 = $2", principal, before)
+
+
+async def vacuum(database: Database) -> None:
+    """Leave nothing of deleted rows in the pages of tables and their statistics."""
+    tables = [*CONTENT, "memories", "memory_sources", "memory_df", "memory_gone", "memory_files", "contents"]
+    for table in tables:
+        await database.alone(f"vacuum (full, analyze) supaclaw.{table}", LONGEST)
+    async with database.connection() as conn:
+        vectors = await conn.fetchval("select to_regclass('supaclaw.memory_vectors') is not null")
+    if vectors:
+        await database.alone("vacuum supaclaw.memory_vectors", LONGEST)
+    with suppress(InsufficientPrivilegeError):  # elsewhere, the server's own vacuum comes to it
+        await database.alone("vacuum full pg_catalog.pg_statistic", LONGEST)
+
+
+async def _cleaned(tx: Connection, erasure: Erasure, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows that held something, as they are now."""
+    changed: list[dict[str, Any]] = []
+    read = ", ".join((*columns, "ctid", *(["id"] if table == "messages" else [])))
+    async for row in tx.cursor(_READ.format(columns=read, table=table), prefetch=_BATCH):
+        clean = {name: erasure.clean_json(row[name]) for name in columns}
+        if any(clean[name] != row[name] for name in columns):
+            for name in columns:
+                if clean[name] != row[name] and (table, name) in _UNIQUE:
+                    clean[name] = f"{clean[name]} {token_hex(3)}"
+            changed.append({**row, **clean})
+    values = ", ".join(f"{name} = ${place}" for place, name in enumerate(columns, 2))
+    query = _WRITE.format(table=table, values=values + _BESIDES.get(table, ""))
+    await tx.executemany(query, [(row["ctid"], *(row[name] for name in columns)) for row in changed])
+    return changed
+
+
+async def _paths(tx: Connection, erasure: Erasure) -> int:
+    """Files whose names have it are renamed or removed by now."""
+    found = 0
+    for table in ("files", "memory_files"):
+        async for row in tx.cursor(_READ.format(columns="principal_id, path", table=table), prefetch=_BATCH):
+            if erasure.in_text(row["path"]):
+                await forget_file(tx, row["principal_id"], row["path"])
+                found += 1
+    return found
+
+
+async def _memories(tx: Connection, erasure: Erasure, origins: Origins, messages: Sequence[MessageId]) -> int:
+    """Whatever quotes it goes whole, with its vectors; of messages, what finds them."""
+    ids = list(origins.memories)
+    query = "select id, text, tags, path from memories where kind <> 'turn'"
+    async for row in tx.cursor(query, prefetch=_BATCH):
+        if any(map(erasure.in_text, (row["text"], *row["tags"], row["path"] or ""))):
+            ids.append(row["id"])
+    done = "delete from memories where id = any($1) or message_id = any($2)"
+    return _number(await tx.execute(done, ids, list(messages)))
+
+
+def _number(status: str) -> int:
+    return int(status.rpartition(" ")[2])

@@ -1,0 +1,23 @@
+// opencode, a coding agent: it reads a file with its own tool.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const home = mkdtempSync(join(tmpdir(), "opencode-"));
+const options = { baseURL: process.env.OPENAI_BASE_URL, apiKey: process.env.OPENAI_API_KEY };
+const claw = { npm: "@ai-sdk/openai-compatible", name: "claw", options, models: { default: { name: "claw" } } };
+const config = { model: "claw/default", small_model: "claw/default", autoupdate: false, share: "disabled" };
+writeFileSync(join(home, "opencode.json"), JSON.stringify({ ...config, provider: { claw } }));
+writeFileSync(join(home, "note.txt"), "the word is tulip\n");
+const env = { ...process.env, HOME: home, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home, XDG_CACHE_HOME: home };
+const command = new URL("opencode", process.env.CLIENTS_BIN).pathname;
+const told = execFileSync(command, ["run", "read the note mk951x"], {
+  cwd: home,
+  env: { ...env, XDG_STATE_HOME: home },
+  encoding: "utf8",
+  timeout: 240_000,
+  stdio: ["ignore", "pipe", "inherit"],
+});
+assert.match(told, /fin951x/);

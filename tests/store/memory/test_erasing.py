@@ -1,0 +1,52 @@
+import asyncpg
+
+from gateway.store.memory.erasing import CONTENT
+
+DELETED = {"memories", "memory_df", "memory_files", "memory_gone"}
+"""Rows with the words are deleted."""
+NOT_SAID = {
+    "addresses": "channel account chat thread",
+    "api_tokens": "name kind sha256 scopes source agent",
+    "attachments": "channel ref mime state",
+    "contents": "sha256 source",
+    "files": "path mime sha256 origin text_path view_path",  # the paths with the file
+    "guesses": "who",
+    "imports": "agent key source",
+    "inbox": "channel account chat platform_id kind sender",
+    "journals": "path",
+    "leases": "name",
+    "links": "code channel account chat thread sender name",
+    "member_keys": "key",
+    "memory_models": "name",
+    "messages": "kind origin platform_id call_id tool album",
+    "meta": "key value",
+    "migrations": "name sha256",
+    "outbox": "state platform_id reply_to",
+    "pairings": "channel account chat thread sender name code state",
+    "principals": "role name identities unconfirmed",
+    "reviews": "kind tool base digest state decided_by",
+    "schedules": "cron zone misfire origin asked_by",
+    "sessions": "digest agent",
+    "task_steps": "kind name",
+    "tasks": "kind lane agent status dedupe",
+    "triggers": "source account idempotency_key digest",
+}
+"""Who, where, when, which kind: nothing of what was said."""
+
+
+async def test_of_every_column_that_can_hold_text_it_is_known_whether_it_holds_what_was_said(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch(
+            """select c.relname as table, a.attname as column from pg_attribute a join pg_class c on c.oid = a.attrelid
+               where c.relnamespace = 'supaclaw'::regnamespace and c.relkind = 'r' and a.attnum > 0
+                 and not a.attisdropped
+                 and a.atttypid in ('text'::regtype, 'text[]'::regtype, 'jsonb'::regtype, 'bytea'::regtype,
+                                    'tsvector'::regtype)"""
+        )
+    finally:
+        await connection.close()
+
+    known = {(table, name) for table, names in CONTENT.items() for name in names}
+    known |= {(table, name) for table, names in NOT_SAID.items() for name in names.split()}
+    assert {(row["table"], row["column"]) for row in rows if row["table"] not in DELETED} == known
