@@ -97,7 +97,7 @@ _COPIED = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One kind of search: milliseconds, and what the database computed, which other work on the machine hardly changes."""
+    """One kind of search: milliseconds; CPU is the database's, which other work on the machine changes little."""
 
     what: str
     p50_ms: float
@@ -329,7 +329,8 @@ def report(found: Measured) -> str:
         "| search | p50 ms | p95 ms | CPU p50 ms | CPU p95 ms | rows |\n|---|---|---|---|---|---|\n"
     )
     return head + "\n".join(
-        f"| {row.what} | {row.p50_ms:.1f} | {row.p95_ms:.1f} | {row.cpu_p50_ms:.1f} | {row.cpu_p95_ms:.1f} | {row.rows:.1f} |"
+        f"| {row.what} | {row.p50_ms:.1f} | {row.p95_ms:.1f} | {row.cpu_p50_ms:.1f} | {row.cpu_p95_ms:.1f} | "
+        f"{row.rows:.1f} |"
         for row in found.searches
     )
 

@@ -58,7 +58,7 @@ async def test_files_are_attached_in_a_conversation_and_those_sent_back_are_name
         await person.sees("supaclaw: /no/such/file is not a file")
         await person.is_asked()
         person.types(f"/attach {notes.parent}/my\t")
-        await person.sees("my notes.txt")
+        await person.sees("notes.txt")
         person.types("\r")
         await person.sees("Sent with your next message: my notes.txt")
         await person.is_asked()

@@ -39,7 +39,7 @@ def newest(supaclaw: Supaclaw) -> str:
 
 def test_before_the_first_checkpoint_the_list_is_empty(supaclaw: Supaclaw, workspace: Path) -> None:
     assert supaclaw("checkpoints", "list", "--json").json == []
-    assert "made" in supaclaw("checkpoints", "list").out
+    assert supaclaw("checkpoints", "list").out == "Nothing here yet.\n"
 
 
 def test_one_is_made_when_something_has_changed(supaclaw: Supaclaw, workspace: Path) -> None:

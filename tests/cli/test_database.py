@@ -76,4 +76,4 @@ def test_a_scope_that_does_not_exist_is_a_usage_error(supaclaw: Supaclaw) -> Non
 
 def test_without_conversations_the_list_is_empty(supaclaw: Supaclaw) -> None:
     assert supaclaw("sessions", "--json").json == []
-    assert "channel" in supaclaw("sessions").out
+    assert supaclaw("sessions").out == "No conversations yet.\n"

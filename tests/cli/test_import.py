@@ -65,7 +65,7 @@ def test_what_is_damaged_is_told_with_its_place_and_the_exit_code(supaclaw: Supa
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("nothing", "."), 'there is no source "nothing"; choose of chatgpt, claude, daily-logs'),
+        (("nothing", "."), 'there is no source "nothing"; choose one of chatgpt, claude, daily-logs'),
         (("chatgpt", "gone.json"), "gone.json does not exist; give the file or folder to import"),
         (("chatgpt", "empty.json"), "nothing was found in empty.json; expected ChatGPT's conversations.json"),
         (("all", "."), "nothing to import was found in ."),

@@ -199,7 +199,7 @@ class GatewayProcess:
             "SUPACLAW_DATA": str(self.data),
             "OLLAMA_HOST": "127.0.0.1:1",
             "HOME": str(self.home),
-            "XDG_STATE_HOME": f"{self.home}.state",
+            "XDG_STATE_HOME": str(self.data),
             "NO_COLOR": "1",
         }
         database = {"SUPACLAW_DATABASE_URL": self.dsn} if self.dsn else {}

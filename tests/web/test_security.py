@@ -8,7 +8,9 @@ from gateway.web.security import split_host
 from gateway.web.v1.serving import MAX_INLINE
 from tests.web.conftest import BEARER, Running, Web
 
-PUBLIC = {"/", "/people", "/approvals", "/channels", "/jobs", "/health", "/login", "/login/state", "/webhook/{name}"}
+PAGES = {"/", "/approvals", "/channels", "/jobs", "/memory", "/people"}
+"""They send whoever is not signed in to the sign-in."""
+PUBLIC = PAGES | {"/health", "/login", "/login/state", "/webhook/{name}"}
 
 
 def routes(web: Web) -> list[tuple[str, str]]:
@@ -37,6 +39,7 @@ def filled(path: str) -> str:
         "source": "ci",
         "number": "A1",
         "answer": "approve",
+        "message": "1",
     }
     return path.format(**places)
 

@@ -163,6 +163,13 @@ async def index(tx: Connection, model: Model) -> None:
     many = "select count(*) = $2 from (select from memory_vectors where model = $1 limit $2) v"
     if await tx.fetchval(many, model.id, INDEXED_FROM):
         await take_long(tx)
+        await tx.execute(  # a graph that leaves memory takes hours
+            """select set_config('maintenance_work_mem', least(65536 + n * ($2 + 600) / 500, 2000000) || 'kB', true)
+               from (select count(*) as n from memory_vectors where model = $1) v""",
+            model.id,
+            model.dimensions,
+            timeout=LONGEST,
+        )
         await tx.execute(
             f"""create index {name} on memory_vectors
                 using hnsw ((embedding::halfvec({int(model.dimensions)})) halfvec_cosine_ops)

@@ -356,11 +356,11 @@ async def around(conn: Connection, principal: PrincipalId, message: MessageId, *
         """with that as (select session_id, coalesce(seq, 2147483647) as seq from messages
                          where id = $2 and principal_id = $1)
            select * from (
-             (select m.* from messages m join that on m.session_id = that.session_id and m.seq <= that.seq
-              order by m.seq desc limit $3 + 1)
+             (select * from messages where session_id = (select session_id from that) and seq <= (select seq from that)
+              order by seq desc limit $3 + 1)
              union all
-             (select m.* from messages m join that on m.session_id = that.session_id and m.seq > that.seq
-              order by m.seq limit $3)) m
+             (select * from messages where session_id = (select session_id from that) and seq > (select seq from that)
+              order by seq limit $3)) m
            order by seq""",
         principal,
         message,

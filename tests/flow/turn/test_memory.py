@@ -291,7 +291,7 @@ class TestPrograms:
         [prompt] = path.model.prompts
         assert "Oduya" not in repr(prompt)
         assert tools(prompt) & TOOLS == set()
-        assert "read_file" in tools(prompt)
+        assert tools(prompt) == set()
 
     async def test_one_that_speaks_as_the_owner_gets_both(self, path: MessagePath) -> None:
         await known(path, "The locksmith is Oduya", pinned=True)
