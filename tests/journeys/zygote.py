@@ -169,7 +169,9 @@ def _read_modules() -> None:
 
 if __name__ == "__main__":
     from gateway.__main__ import main
+    from gateway.cli.errors import explain
 
+    sys.excepthook = explain  # as `main` does; typer keeps the one it finds when it is imported
     _read_modules()
     _Births(socket.socket(fileno=int(sys.argv[1]))).go_on()
     main()
