@@ -17,7 +17,12 @@ def test_what_is_not_json_is_text(supaclaw: Supaclaw) -> None:
 
 
 def test_a_section_is_told_as_json_with_its_defaults(supaclaw: Supaclaw) -> None:
-    assert supaclaw("config", "get", "web").json == {"host": "127.0.0.1", "port": 8787, "public_url": None}
+    assert supaclaw("config", "get", "web").json == {
+        "host": "127.0.0.1",
+        "port": 8787,
+        "public_url": None,
+        "allowed_hosts": [],
+    }
 
 
 def test_a_wrong_setting_is_refused_and_not_written(supaclaw: Supaclaw, place: Path) -> None:
