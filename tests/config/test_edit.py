@@ -38,7 +38,7 @@ def test_a_value_is_told_as_it_is_written(path: Path) -> None:
 def test_what_is_not_written_has_its_default(path: Path) -> None:
     assert edit.get(path, "web.host", {}) == "127.0.0.1"
     assert edit.get(path, "heartbeat.every", {}) == "30m"
-    assert edit.get(path, "web", {}) == {"host": "127.0.0.1", "port": 9000, "public_url": None}
+    assert edit.get(path, "web", {}) == {"host": "127.0.0.1", "port": 9000, "public_url": None, "allowed_hosts": []}
     assert edit.get(path, "database.url", {}) is None
 
 
