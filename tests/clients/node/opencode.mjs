@@ -11,9 +11,10 @@ const claw = { npm: "@ai-sdk/openai-compatible", name: "claw", options, models: 
 const config = { model: "claw/default", small_model: "claw/default", autoupdate: false, share: "disabled" };
 writeFileSync(join(home, "opencode.json"), JSON.stringify({ ...config, provider: { claw } }));
 writeFileSync(join(home, "note.txt"), "the word is tulip\n");
-const env = { ...process.env, HOME: home, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home, XDG_CACHE_HOME: home };
+const { OPENAI_API_KEY: _key, OPENAI_BASE_URL: _url, ...inherited } = process.env;
+const env = { ...inherited, HOME: home, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home, XDG_CACHE_HOME: home };
 const command = new URL("opencode", process.env.CLIENTS_BIN).pathname;
-const told = execFileSync(command, ["run", "read the note mk951x"], {
+const told = execFileSync(command, ["run", "--model", "claw/default", "read the note mk951x"], {
   cwd: home,
   env: { ...env, XDG_STATE_HOME: home },
   encoding: "utf8",

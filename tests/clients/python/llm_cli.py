@@ -13,5 +13,7 @@ with tempfile.TemporaryDirectory() as home:
     Path(home, "extra-openai-models.yaml").write_text(entry)
     environ = {**os.environ, "LLM_USER_PATH": home}
     command = [sys.executable, "-m", "llm", "--key", os.environ["OPENAI_API_KEY"], "-m", "claw", "hello mk701x"]
-    told = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=True)
+    told = subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=280, stdin=subprocess.DEVNULL, check=True
+    )
 assert "fin701x" in told.stdout, told
