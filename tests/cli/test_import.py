@@ -99,8 +99,8 @@ def test_a_large_import_with_a_paid_model_asks_first(
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("supaclaw: 2 pieces of memory, about 2,")
     assert "tokens ($0.00), would be embedded by litellm:openai/text-embedding-3-small; add --yes" in refused.err
-    assert dry.out == "Would import: 1 session (2 messages)\n"
-    assert done.out == "Imported: 1 session (2 messages)\n"
+    assert dry.out == "Would import: 0 memories, 1 session, 0 tasks, 0 learnings (2 messages)\n"
+    assert done.out == "Imported: 0 memories, 1 session, 0 tasks, 0 learnings (2 messages)\n"
 
 
 def test_a_small_import_or_a_free_model_is_not_asked_about(supaclaw: Supaclaw, place: Path) -> None:
