@@ -99,7 +99,8 @@ begin
     order by o.id, nv.embedding <=> ov.embedding, n.id desc;
 end $$;
 
--- Of what follows the search for rows, all is by their ids. The vectors give at least as many rows as are asked for.
+-- Of what follows the search for rows, all is by their ids. The vectors give at least as many rows as are asked for. Where
+-- few rows match, they are compared with the words, instead of looking up each word, which many other rows may have.
 do $$
 declare
   v_body text := pg_get_functiondef('hybrid_search'::regproc);
@@ -110,7 +111,17 @@ begin
     ['v_floor_at := least(depth,', 'v_floor_at := least(100,'],
     ['  select array_agg(distinct found.id)',
      '  perform set_config(''plan_cache_mode'', ''force_generic_plan'', true);' || chr(10)
-     || '  select array_agg(distinct found.id)']] loop
+     || '  select array_agg(distinct found.id)'],
+    [$old$
+    select m.id, memory_surroundings(m) as around, m.label <= f.at_most as shown, g
+    from memories m, generate_subscripts(v_queries, 1) g
+    where v_narrow and m.principal_id = p_principal and memory_matches(m, everything) and m.lexemes @@ v_queries[g]
+$old$, $new$
+    select m.id, m.around, m.label <= f.at_most as shown, g
+    from (select m.id, m.label, m.lexemes, memory_surroundings(m) as around from memories m
+          where v_narrow and m.principal_id = p_principal and memory_matches(m, everything) offset 0) m,
+         generate_subscripts(v_queries, 1) g where m.lexemes @@ v_queries[g]
+$new$]] loop
     assert strpos(v_body, v_change[1]) > 0, v_change[1];
     v_body := replace(v_body, v_change[1], v_change[2]);
   end loop;
