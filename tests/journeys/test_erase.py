@@ -85,7 +85,7 @@ async def in_tables(process: GatewayProcess) -> list[str]:
     names = await process.rows("select tablename from pg_tables where schemaname = 'supaclaw'")
     found = []
     for name in [row["tablename"] for row in names]:
-        rows = await process.rows(f"select t::text as row from {name} t where t::text ~* $1", "quagg|7741")
+        rows = await process.rows(f"select t::text as row from {name} t where t::text ~* $1", r"quagg|\m7741\M")
         found += [f"{name}: {row['row'][:200]}" for row in rows]
     return found
 
