@@ -5,9 +5,9 @@ import asyncio
 import structlog
 
 from gateway.domain.ids import PrincipalId
-from gateway.domain.model import ModelsExhausted, Prompt, Reply
+from gateway.domain.model import Model, ModelsExhausted, Prompt, Reply
 from gateway.flow.turn.budgets import Budgets
-from gateway.flow.turn.wiring import SizedModel, reply_of
+from gateway.flow.turn.wiring import reply_of
 from gateway.store.people import principals
 from gateway.store.pool import Database
 
@@ -17,7 +17,12 @@ log = structlog.get_logger(__name__)
 
 
 async def ask(
-    model: SizedModel, prompt: Prompt, database: Database, budgets: Budgets, principal: PrincipalId
+    model: Model,
+    prompt: Prompt,
+    database: Database,
+    budgets: Budgets,
+    principal: PrincipalId,
+    seconds: float = SECONDS,
 ) -> Reply | None:
     """Ask once; None if no model answers, or the budget is used up."""
     async with database.connection() as conn:
@@ -25,7 +30,7 @@ async def ask(
     if (await budgets.allow(role)).refusal is not None:
         return None
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(seconds):
             return await reply_of(model, prompt)
     except (ModelsExhausted, TimeoutError) as exc:
         log.info("background.no_model", error=type(exc).__name__)

@@ -29,10 +29,11 @@ def finished(data: Path, memory: int) -> None:
 
 def reminder(data: Path) -> str:
     """A line, "problem; fix", about those that broke off; "" if none did."""
-    ids = sorted(unfinished(data))
-    also = " with the same --also" if any(unfinished(data).values()) else ""
-    again = f"stop the gateway and run `supaclaw memories forget {ids[0]} --erase` again{also}" if ids else ""
-    return f"the erasure of memory {', '.join(map(str, ids))} broke off; {again}" if ids else ""
+    if not (left := unfinished(data)):
+        return ""
+    also = " with the same --also" if any(left.values()) else ""
+    again = f"stop the gateway and run `supaclaw memories forget {min(left)} --erase` again{also}"
+    return f"the erasure of memory {', '.join(map(str, sorted(left)))} broke off; {again}"
 
 
 def _save(data: Path, left: dict[int, int]) -> None:

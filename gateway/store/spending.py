@@ -31,7 +31,7 @@ Accounts = dict[Period, Account]
 
 
 async def settled(conn: Connection, now: datetime) -> float:
-    """What the month cost until yesterday began: no run that counts there is running any more."""
+    """What the month cost until yesterday began: every run that counts there has ended."""
     cost: float = await conn.fetchval(
         "select coalesce(sum(cost_usd), 0) from task_steps where cost_usd > 0 and created_at >= $1 and created_at < $2",
         Period.MONTH.start(now),

@@ -103,26 +103,25 @@ class Traces:
                 pass
 
     def _fate(self, path: Path) -> Fate | None:
-        status, root = path.lstat(), self.root_of(path)
+        status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
             return Fate.REMOVED if self.erasure.in_text(os.readlink(path)) else None
         if not stat.S_ISREG(status.st_mode):
             return None
         if status.st_size > LARGEST:
             return Fate.TOO_LARGE
-        upload = root is not None and path.relative_to(root).parts[0] == UPLOADS
-        data = path.read_bytes()
+        upload, data = self._is_upload(path), path.read_bytes()
         clean = self.cleaned(data)
         if clean == data:
             return Fate.REMOVED if upload and self.erasure.in_text(path.name) else None
-        if upload or path.is_relative_to(self.data / "journal") or (clean is None and root):
+        if upload or path.is_relative_to(self.data / "journal") or (clean is None and self.root_of(path)):
             return Fate.REMOVED
         return Fate.LEFT if clean is None else Fate.CLEANED
 
     def _with_derived(self, found: Path) -> Iterator[Path]:
         """An upload, what was read out of it, and last what was found, by which a second try finds the others."""
-        path, root = found, self.root_of(found)
-        if root is not None and path.relative_to(root).parts[0] == UPLOADS:
+        path = found
+        if self._is_upload(path):
             if path.parent.suffix == PAGES:
                 path = path.parent.with_suffix("")
             elif path.suffix == TEXT and path.with_suffix("").exists():
@@ -130,6 +129,10 @@ class Traces:
             beside = path.with_name(path.name + TEXT), *path.with_name(path.name + PAGES).glob("*")
             yield from (each for each in (path, *beside) if each != found and each.exists())
         yield found
+
+    def _is_upload(self, path: Path) -> bool:
+        root = self.root_of(path)
+        return root is not None and path.relative_to(root).parts[0] == UPLOADS
 
     def _concerns(self, entry: Entry) -> bool:
         return entry.id in self.entries or self.erasure.in_text(render([entry], self.key).decode())

@@ -13,7 +13,6 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
-from dulwich.object_store import DiskObjectStore
 
 from gateway.config.erasures import unfinished
 from gateway.config.failpoints import Step
@@ -25,8 +24,8 @@ from gateway.workspace.journal.entry import Entry
 from gateway.workspace.journal.format import parse, render
 from tests.cli.conftest import Supaclaw
 from tests.ingest.samples import pdf
+from tests.traces import IN_ROWS, WORDS, in_checkpoints, in_files
 
-WORDS = "quagga"
 FACT = "The heron code is 7741 quagga"
 SAID = f"Keep in mind: {FACT}, and nobody else may know it."
 OTHER = "The shed has another code."
@@ -176,25 +175,10 @@ def hits(data: Path, dsn: str) -> list[str]:
 
 def in_tables(dsn: str) -> Iterator[str]:
     for table in run(dsn, "select tablename as name from pg_tables where schemaname = 'supaclaw'"):
-        for row in run(dsn, rf"select t::text as row from {table['name']} t where t::text ~* 'quagg|\m7741\M'"):
+        for row in run(dsn, f"select t::text as row from {table['name']} t where t::text ~* $1", IN_ROWS):
             yield f"{table['name']}: {row['row'][:300]}"
     for row in run(dsn, "select s::text as row from pg_stats s where s::text ~* 'quagg' and schemaname = 'supaclaw'"):
         yield f"pg_stats: {row['row'][:200]}"
-
-
-def in_files(data: Path) -> Iterator[str]:
-    for path in data.rglob("*"):
-        inside = path.read_bytes().lower() if path.is_file() else b""
-        if any(word in inside for word in (b"quagga", "quagga".encode("utf-16-le"))) or WORDS in path.name:
-            yield str(path.relative_to(data))
-
-
-def in_checkpoints(folder: Path) -> Iterator[str]:
-    objects = DiskObjectStore(folder / "objects")
-    for id in objects:
-        if WORDS.encode() in objects[id].as_raw_string().lower():
-            yield id.decode()
-    objects.close()
 
 
 def erase(*more: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,9 @@ from tests.contract.slack import slack
 from tests.contract.telegram import telegram
 from tests.contract.under_test import ChannelUnderTest, Gateway, receiving
 from tests.contract.whatsapp import whatsapp
-from tests.web.conftest import running, web  # noqa: F401
+from tests.web.conftest import running, web
+
+__all__ = ["running", "web"]
 
 CHANNELS = {"slack": slack, "telegram": telegram, "whatsapp": whatsapp}
 

@@ -1,17 +1,13 @@
 """What was said is erased for good: afterwards no table, journal, log, checkpoint or file has a word of it."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from dulwich.object_store import DiskObjectStore
 
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram, Sent
 from tests.ingest.samples import pdf
 from tests.journeys.process import FRIEND, OWNER, GatewayProcess, configured, until
+from tests.traces import IN_ROWS, WORDS, in_checkpoints, in_files
 
-WORDS = "quagga"
 FACT = "The heron code is 7741 quagga"
 SECRET = f"Keep in mind: {FACT}, and nobody else may know it. mk1x"
 NOTE = f"# Codes\n\n- shed: 12\n- {FACT.upper()}\n- gate: 34\n"
@@ -78,33 +74,20 @@ async def counted(process: GatewayProcess) -> bool:
 
 async def hits(process: GatewayProcess) -> list[str]:
     """Where the words are still, by table, file and object of the checkpoints."""
-    return [*await in_tables(process), *in_files(process), *in_checkpoints(process.data / "checkpoints")]
+    return [
+        *await in_tables(process),
+        *in_files(process.data, but=("postgres", "backups")),
+        *in_checkpoints(process.data / "checkpoints"),
+    ]
 
 
 async def in_tables(process: GatewayProcess) -> list[str]:
     names = await process.rows("select tablename from pg_tables where schemaname = 'supaclaw'")
     found = []
     for name in [row["tablename"] for row in names]:
-        rows = await process.rows(f"select t::text as row from {name} t where t::text ~* $1", r"quagg|\m7741\M")
+        rows = await process.rows(f"select t::text as row from {name} t where t::text ~* $1", IN_ROWS)
         found += [f"{name}: {row['row'][:200]}" for row in rows]
     return found
-
-
-def in_files(process: GatewayProcess) -> Iterator[str]:
-    for path in process.data.rglob("*"):
-        if process.data / "postgres" in path.parents or process.data / "backups" in path.parents:
-            continue
-        inside = path.read_bytes().lower() if path.is_file() else b""
-        if any(word in inside for word in (WORDS.encode(), WORDS.encode("utf-16-le"))) or WORDS in path.name:
-            yield str(path)
-
-
-def in_checkpoints(folder: Path) -> Iterator[str]:
-    objects = DiskObjectStore(folder / "objects")
-    for id in objects:
-        if WORDS.encode() in objects[id].as_raw_string().lower():
-            yield id.decode()
-    objects.close()
 
 
 def in_pages(process: GatewayProcess) -> list[str]:

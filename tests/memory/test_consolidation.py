@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -17,12 +18,12 @@ from gateway.memory.consolidation import Material, Verdict, fitting, prompt_for,
 START = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
 
-def memory(id: int, text: str = "Tea.", category: Category | None = Category.FACT, **more: object) -> Memory:
+def memory(id: int, text: str = "Tea.", category: Category | None = Category.FACT, **more: Any) -> Memory:
     row = Memory(
         MemoryId(id), PrincipalId(UUID(int=1)), Kind.MEMORY, text, category, 0.5, (), False, Label.OWNER, "user",
         "default", None, None, "", None, None, None, START + timedelta(days=id), None, None, None, None, 1,
     )  # fmt: skip
-    return replace(row, **more)  # type: ignore[arg-type]
+    return replace(row, **more)
 
 
 def turn(id: int, text: str = "I drink tea") -> Memory:

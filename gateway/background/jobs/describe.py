@@ -1,20 +1,16 @@
 """`describe`: a model says in one line what a file is, where one is connected and may be paid for."""
 
-import asyncio
 from uuid import UUID
 
-import structlog
-
 from gateway.agent.files import one_line
+from gateway.background.asking import ask
 from gateway.background.jobs import Services
 from gateway.domain.ids import FileId
-from gateway.domain.model import ModelsExhausted, Prompt, Reply, SystemMessage, UserMessage
+from gateway.domain.model import Prompt, Reply, SystemMessage, UserMessage
 from gateway.domain.tasks import Claim, Status
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.prompt_files import content, picture
-from gateway.flow.turn.wiring import reply_of
 from gateway.store import steps, tasks
-from gateway.store.people import principals
 from gateway.store.pool import Connection
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
@@ -30,8 +26,6 @@ HEAD = 4_000
 SECONDS = 60.0
 LONGEST = 160
 _MARKER = "=== file ==="
-
-log = structlog.get_logger(__name__)
 
 
 class Describe:
@@ -69,18 +63,10 @@ class Describe:
         return None
 
     async def _asked(self, run: Claim, file: FileRow) -> Reply | None:
-        model = self._services.summary_model()
-        async with self._database.connection() as conn:
-            role = (await principals.get(conn, run.principal_id)).role
-        if model is None or (await self._budgets.allow(role)).refusal is not None:
+        if (model := self._services.summary_model()) is None:
             return None
         prompt = await _prompt(self._services.environments.of(run.principal_id).workspace, file)
-        try:
-            async with asyncio.timeout(SECONDS):
-                return await reply_of(model, prompt)
-        except (ModelsExhausted, TimeoutError) as exc:
-            log.info("file.not_described", file=str(file.id), error=type(exc).__name__)
-        return None
+        return await ask(model, prompt, self._database, self._budgets, run.principal_id, SECONDS)
 
 
 async def _prompt(workspace: Workspace, file: FileRow) -> Prompt:

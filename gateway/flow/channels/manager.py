@@ -141,7 +141,7 @@ class ChannelManager:
                 self._open[name] = _OpenChannel(spec, channel, task)
 
     async def stop_receiving(self, *, sending: bool = True) -> None:
-        """Take nothing more in; what is known can still be sent, unless no more than what is running shall be."""
+        """Take nothing more in. What is known can still be sent; without `sending`, only what is on its way."""
         for name in () if sending else self._open:
             self._outbound.abandon(name)
         tasks = [opened.task for opened in self._open.values()]

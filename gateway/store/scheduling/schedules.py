@@ -256,7 +256,7 @@ async def enqueue(conn: Connection, firings: Sequence[Firing]) -> int:
 
 
 async def fire(conn: Connection, row: ScheduleRow, assignment: Assignment) -> TaskId | None:
-    """Run it once more, for `assignment.slot`, besides what is planned; None while a run of it is running."""
+    """Run it once more, for `assignment.slot`, besides what is planned; None while it runs."""
     await conn.execute("select from schedules where id = $1 for no key update", row.id)
     queued = await _queue(conn, [Firing(row, Plan(assignment.slot, row.next_run_at), assignment)], on_time=False)
     return queued[0] if queued else None

@@ -98,7 +98,7 @@ async def said(conn: Connection, session: SessionId, keys: Collection[str]) -> s
 
 
 async def start(tx: Connection, principal: PrincipalId, agent: str, at: datetime) -> SessionId:
-    """A new session that has ended already: no speech was found in it but what was."""
+    """A new session that has ended already: nothing is said in it but what was."""
     session = SessionId(uuid4())
     await tx.execute(
         """insert into sessions (id, principal_id, agent, label, started_at, ended_at, spoken_at)

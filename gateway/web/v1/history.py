@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gateway.domain.digest import spoken
-from gateway.domain.ids import InboxId
+from gateway.domain.ids import InboxId, MessageId
 from gateway.domain.inbound import Earlier
 from gateway.domain.model import ToolCall
 from gateway.domain.transcript import ToolIntent
@@ -33,10 +33,14 @@ async def until(site: Site, caller: Caller, response: str) -> tuple[Earlier, ...
 async def items(site: Site, caller: Caller, ids: Sequence[str]) -> dict[str, Earlier]:
     """The items with these ids, as far as the token has them."""
     found: dict[str, Earlier] = {}
+    told: dict[MessageId, Earlier] = {}
     async with site.backend.database.connection() as conn:
         for id in ids:
-            answer = await _answer(conn, caller, id)
-            if answer is not None and (item := await _item(conn, answer, id)) is not None:
+            if (answer := await _answer(conn, caller, id)) is None:
+                continue
+            if answer.id not in told:
+                *_, told[answer.id] = _told(await messages.told_until(conn, answer.session_id, answer.seq or 0))
+            if (item := _item(told[answer.id], id)) is not None:
                 found[id] = item
     return found
 
@@ -49,8 +53,7 @@ async def _answer(conn: Connection, caller: Caller, id: str) -> MessageRow | Non
     return answer if answer is not None and answer.kind == "assistant" else None
 
 
-async def _item(conn: Connection, answer: MessageRow, id: str) -> Earlier | None:
-    told = list(_told(await messages.told_until(conn, answer.session_id, answer.seq or 0)))[-1]
+def _item(told: Earlier, id: str) -> Earlier | None:
     if id.startswith("msg_"):
         return Earlier("assistant", told.text)
     match = _ID.fullmatch(id)

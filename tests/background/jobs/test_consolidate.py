@@ -14,7 +14,7 @@ from gateway.background.scheduling.consolidation import Consolidation
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import RunLost
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory import Category, Filter, Memory, NewMemory
+from gateway.domain.memory import Category, Filter, Kind, Memory, NewMemory
 from gateway.domain.model import ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
@@ -66,7 +66,7 @@ async def consolidate(path: MessagePath) -> None:
 
 async def texts(path: MessagePath) -> list[str]:
     async with path.database.connection() as conn:
-        which = Filter(at_most=Label.UNTRUSTED, kinds=("memory",))  # type: ignore[arg-type]
+        which = Filter(at_most=Label.UNTRUSTED, kinds=(Kind.MEMORY,))
         return [row.text for row in await memories.listed(conn, path.people.owner.id, which, 50)]
 
 
@@ -249,12 +249,12 @@ async def test_where_nobody_may_or_can_be_asked_it_is_for_tomorrow(
         await remember(path, "Tea at six.")
         if why == "budget":
             await path.ask("hello")
-            path.current.bounds = Limits(day_usd=0.0005)  # type: ignore[attr-defined]
+            path.current.bounds = Limits(day_usd=0.0005)
         await consolidate(path)
         assert len(calls) == (why == "model")
         assert await path.rows("select status from tasks where kind = 'consolidate'") == [("completed",)]
         if why == "budget":
-            path.current.bounds = Limits()  # type: ignore[attr-defined]
+            path.current.bounds = Limits()
         await consolidate(path)
         assert len(calls) == 1 + (why == "model")
         await consolidate(path)
@@ -295,7 +295,7 @@ async def test_killed_in_the_middle_it_goes_on_and_merges_once(database: Databas
     assert (await got(path, kept.id)).seen_count == 1
 
     path = await restarted(path)
-    path.current.summaries = model  # type: ignore[attr-defined]
+    path.current.summaries = model
     run = await path.claim(Lane.AGENTS)
     await path.runners["consolidate"].run(run)
     with pytest.raises(RunLost):
