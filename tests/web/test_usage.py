@@ -85,7 +85,7 @@ async def test_without_any_call_it_says_so(web: Web):
     async with web.sign_in() as browser:
         assert "No model was called in the last 30 days" in (await browser.get("/usage")).text
         assert "No model was called on 2020-01-01" in (await browser.get("/usage?day=2020-01-01")).text
-        for asked in ("days=0", "days=x", "day=x"):
+        for asked in ("days=0", "days=x", "day=x", "day=9999-12-31"):
             assert (await browser.get(f"/usage?{asked}")).status_code == 400
 
 

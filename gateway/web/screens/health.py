@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
-from gateway.domain.findings import Level
 from gateway.web.access import Caller, by_cookie, public, signed_in
 from gateway.web.pages import Nav, Screen
 from gateway.web.patches import Patch, encoded
@@ -15,7 +14,6 @@ from gateway.web.site import AtSite, Site
 from gateway.web.sse import EventStream, Frame
 
 AGAIN_SECONDS = 300.0
-WORST_FIRST = (Level.FAIL, Level.WARN, Level.OK)
 
 router = APIRouter()
 screen = Screen(Nav("/checks", "Health", "activity", 60), router)
@@ -37,9 +35,7 @@ async def events(site: AtSite, caller: Annotated[Caller, Depends(signed_in)]) ->
 
 async def _rounds(site: Site) -> AsyncGenerator[Frame, None]:
     while True:
-        found = sorted(
-            await asyncio.to_thread(site.backend.findings), key=lambda each: WORST_FIRST.index(each[1].level)
-        )
+        found = await asyncio.to_thread(site.backend.findings)
         piece = site.pages.piece("health.html", findings=found, mask=site.backend.mask.text)
         yield Frame(encoded([Patch("fill", "board", piece)]))
         await asyncio.sleep(AGAIN_SECONDS)

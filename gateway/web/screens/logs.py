@@ -53,11 +53,11 @@ async def events(
     site: AtSite, caller: Annotated[Caller, Depends(signed_in)], asked: Annotated[Asked, Query()]
 ) -> Response:
     """The last lines, then every new one."""
-    return EventStream(_tail(site, asked), site.rights.hold(caller.session))
-
-
-async def _tail(site: Site, asked: Asked) -> AsyncGenerator[Frame, None]:
     trail = await asyncio.to_thread(_trail, site, asked)
+    return EventStream(_tail(site, asked, trail), site.rights.hold(caller.session))
+
+
+async def _tail(site: Site, asked: Asked, trail: Trail) -> AsyncGenerator[Frame, None]:
     look = looks(trail, max([*trail.days(), date.min]), lambda: site.backend.clock.now().date(), TAIL_BYTES)
     numbers, shown, piece = count(), deque[str](), site.pages.piece
     patches = [Patch("fill", "board", piece("logs_empty.html"))]

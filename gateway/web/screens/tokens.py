@@ -13,7 +13,7 @@ from gateway.store.people import tokens
 from gateway.web import board
 from gateway.web.access import signed_in
 from gateway.web.errors import Refused
-from gateway.web.fields import Name
+from gateway.web.fields import Name, Text
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 
@@ -72,7 +72,7 @@ async def create(site: AtSite, wanted: Annotated[Wanted, Depends()]) -> HTMLResp
 
 
 @router.post("/tokens/revoke", status_code=204, dependencies=[Depends(signed_in)])
-async def revoke(site: AtSite, name: Annotated[Name, Form()]) -> None:
+async def revoke(site: AtSite, name: Annotated[Text, Form(max_length=1_000)]) -> None:
     """End a token and what came by it; the page learns of it by its events."""
     ended = await tokens.revoke(site.backend.database, name)
     if ended is None:

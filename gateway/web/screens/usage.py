@@ -15,7 +15,6 @@ from gateway.web.access import by_cookie, public
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite
 
-SPANS = (7, 30, 90)
 MOST_SESSIONS = 50
 COUNTED = ("calls", "tokens_in", "tokens_out", "tokens_cached", "cost_usd")
 
@@ -25,7 +24,10 @@ screen = Screen(Nav("/usage", "Usage", "chart-column", 40), router)
 
 @router.get("/usage", dependencies=[Depends(public)])
 async def page(
-    request: Request, site: AtSite, days: Annotated[int, Query(ge=1, le=366)] = 30, day: date | None = None
+    request: Request,
+    site: AtSite,
+    days: Annotated[int, Query(ge=1, le=366)] = 30,
+    day: Annotated[date | None, Query(ge=date(2000, 1, 1), le=date(2200, 1, 1))] = None,
 ) -> Response:
     """The screen: the last days, or one day."""
     if await by_cookie(request) is None:
@@ -40,7 +42,6 @@ async def page(
         request,
         screen.nav,
         "usage.html",
-        spans=SPANS,
         span=days,
         day=day,
         total=summed(rows, lambda _row: ""),
