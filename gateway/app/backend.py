@@ -12,10 +12,12 @@ from gateway.config.channels import enabled_channels
 from gateway.config.variables import variable_of
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.errors import DatabaseDown
+from gateway.domain.findings import Finding
 from gateway.domain.tasks import Status
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.unattended.triggers import Triggers
+from gateway.logs import SecretMask
 from gateway.store import outbox, steps, tasks
 from gateway.store.memory import vectors
 from gateway.store.migrate import outdated
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from gateway.web.backend import Backend, StatusReport
 
 
-def build_backend(parts: Parts, local_token: str) -> "Backend":
+def build_backend(parts: Parts, local_token: str, mask: SecretMask) -> "Backend":
     """Imports the web, so it is called once the gateway is ready."""
     from gateway.web.backend import Backend
     from gateway.web.origin import page_url
@@ -41,6 +43,11 @@ def build_backend(parts: Parts, local_token: str) -> "Backend":
     def unsettled() -> Sequence[str]:
         config = parts.current.config
         return parts.people.unsettled(config.owner.ids, enabled_channels(config.channels))
+
+    def findings() -> Sequence[tuple[str, Finding]]:
+        from gateway.app.checks import load_context, run_checks
+
+        return list(run_checks(load_context(parts.environment, os.environ, live=False)))
 
     return Backend(
         database=database,
@@ -78,6 +85,11 @@ def build_backend(parts: Parts, local_token: str) -> "Backend":
         commands={name: command.summary for name, command in parts.commands.items()},
         on_shed=parts.condition.shed.append,
         on_people_changed=parts.gate.on_people_changed.append,
+        links=parts.links,
+        limits=parts.current.limits,
+        findings=findings,
+        logs=parts.environment.data / "logs",
+        mask=mask,
     )
 
 

@@ -42,6 +42,8 @@ class CommandContext:
     limits: Limits
     vitals: Vitals
     commands: "Mapping[str, Command]"
+    sign_in_link: Callable[[], str | None]
+    """Makes a link to the page under its public address; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class CommandReply:
     successor: SessionId | None = None
     admission: bool = False
     """Whether access rights have changed."""
+    secret: str = ""
+    """Sent below the text, to this chat alone: the transcript, which the agent reads, does not hold it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from gateway.agent.limits import Limits
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import Embedders, no_embedder
+from gateway.domain.findings import Finding
 from gateway.domain.principals import Principal
 from gateway.domain.vitals import Beat, Vitals
 from gateway.flow.inbound.accept import InboundFlow
@@ -16,6 +18,7 @@ from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.live import Live
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.triggers import Triggers
+from gateway.logs import SecretMask
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
 from gateway.web.links import LoginLinks
@@ -56,7 +59,8 @@ class Backend:
     the state of each configured channel in words; `logins` are the channels that a person has to log in to.
     `variable_of` names the environment variable that sets a key of config.json.
     `tools` are the names of the owner's agent's tools. `allowed_hosts` are further names of this gateway.
-    `unsettled` is what the owner has to settle about their own ids. `jobs` says when each is due.
+    `unsettled` is what the owner has to settle about their own ids. `jobs` says when each is due. `findings` runs the
+    checks of `supaclaw doctor`, and blocks. `logs` is the logs' folder, `mask` hides secrets.
     """
 
     database: Database
@@ -90,6 +94,10 @@ class Backend:
     jobs: Callable[[], Mapping[str, datetime | None]] = dict
     variable_of: Callable[[str], str | None] = lambda _key: None
     links: LoginLinks = field(default_factory=LoginLinks)
+    limits: Callable[[], Limits] = Limits
+    findings: Callable[[], Sequence[tuple[str, Finding]]] = tuple
+    logs: Path = Path("logs")
+    mask: SecretMask = field(default_factory=SecretMask)
 
     def sign_in_link(self, base: str) -> str:
         """A new sign-in link to the page, under the public address, or under `base` with the page's own name."""

@@ -290,6 +290,7 @@ async function search() {
   by("rows").replaceChildren(rows); count();
 }
 function count() {
+  if (!by("choosing")) return;
   const chosen = document.querySelectorAll(".pick :checked").length;
   by("choosing").hidden = chosen < 2; by("chosen").textContent = `${chosen} chosen`;
 }

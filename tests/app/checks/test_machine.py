@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.process.checks.machine import (
+from gateway.app.checks.machine import (
     check_clock,
     check_jail,
     check_memory,
@@ -15,7 +15,7 @@ from gateway.cli.process.checks.machine import (
     kernel_clock,
 )
 from gateway.config.instance import hold_instance
-from tests.cli.checks.contexts import Examine, told
+from tests.app.checks.contexts import Examine, told
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

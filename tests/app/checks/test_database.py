@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.process.checks.database import check_database, judge
+from gateway.app.checks.database import check_database, judge
 from gateway.store.embedded.cluster import opened
 from gateway.store.migrate import read_migrations
 from gateway.store.pool import Connection, Database
 from gateway.store.server import Server
-from tests.cli.checks.contexts import Examine, told
+from tests.app.checks.contexts import Examine, told
 from tests.conftest import Server as RealServer
 
 KNOWN = {migration.number: migration.sha256 for migration in read_migrations()}

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.cli.process.checks.finding import CheckContext, Finding, Level
+from gateway.app.checks.context import CheckContext
 from gateway.config.edit import masked
 from gateway.config.failpoints import Failpoints
 from gateway.config.load import parse_json, read
 from gateway.domain.errors import ConfigError
+from gateway.domain.findings import Finding, Level
 from gateway.logs import SecretMask
 
 

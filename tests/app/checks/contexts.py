@@ -7,8 +7,9 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from gateway.cli.process.checks.finding import Check, CheckContext, Finding, load_context
+from gateway.app.checks.context import Check, CheckContext, load_context
 from gateway.config.environment import Environment
+from gateway.domain.findings import Finding
 
 Fake = TypeVar("Fake", bound=AbstractAsyncContextManager[object])
 

@@ -1,19 +1,20 @@
-"""The checks of `supaclaw doctor`; each is read-only and yields findings."""
+"""The checks of `supaclaw doctor` and of the page; each is read-only and yields findings."""
 
 from collections.abc import Callable, Iterator, Mapping
 
 import structlog
 
-from gateway.cli.process.checks.channels import check_channels
-from gateway.cli.process.checks.config import check_config, check_failpoint
-from gateway.cli.process.checks.database import check_database
-from gateway.cli.process.checks.finding import Check, CheckContext, Finding, Level, load_context
-from gateway.cli.process.checks.folders import check_disk, check_folders, check_keys
-from gateway.cli.process.checks.machine import check_clock, check_jail, check_memory, check_port, check_python
-from gateway.cli.process.checks.model import check_model
-from gateway.cli.process.checks.packages import check_packages
+from gateway.app.checks.channels import check_channels
+from gateway.app.checks.config import check_config, check_failpoint
+from gateway.app.checks.context import Check, CheckContext, load_context
+from gateway.app.checks.database import check_database
+from gateway.app.checks.folders import check_disk, check_folders, check_keys
+from gateway.app.checks.machine import check_clock, check_jail, check_memory, check_port, check_python
+from gateway.app.checks.model import check_model
+from gateway.app.checks.packages import check_packages
+from gateway.domain.findings import Finding, Level
 
-__all__ = ["CHECKS", "CheckContext", "Finding", "Level", "load_context", "run_checks"]
+__all__ = ["CHECKS", "CheckContext", "load_context", "run_checks"]
 
 CHECKS: Mapping[str, Check] = {
     "python": check_python,

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from gateway.cli.process.checks.finding import CheckContext, Finding, Level, refused
+from gateway.app.checks.context import CheckContext, refused
 from gateway.config.instance import holder
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.findings import Finding, Level
 from gateway.sandbox import landlock, seccomp
 
 _LEAST_MIB, _ENOUGH_MIB = 256, 512

@@ -6,8 +6,9 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gateway.cli.process.checks.finding import CheckContext, Finding, Level
+from gateway.app.checks.context import CheckContext
 from gateway.config.erasures import reminder
+from gateway.domain.findings import Finding, Level
 from gateway.workspace.renewal import renewals
 from gateway.workspace.tree import Workspace
 

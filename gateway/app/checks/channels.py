@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Iterator
 
-from gateway.cli.process.checks.finding import CheckContext, Finding, Level
+from gateway.app.checks.context import CheckContext
 from gateway.domain.channel import ProbedChannel
 from gateway.domain.errors import ConfigError, SupaclawError
+from gateway.domain.findings import Finding, Level
 from gateway.flow.channels.manager import ChannelSpec, channel_specs
 
 _WITHIN_SECONDS = 20.0

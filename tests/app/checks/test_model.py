@@ -2,8 +2,8 @@ import socket
 
 import pytest
 
-from gateway.cli.process.checks.model import check_model
-from tests.cli.checks.contexts import Examine, served, told
+from gateway.app.checks.model import check_model
+from tests.app.checks.contexts import Examine, served, told
 from tests.fakes.openai_server import FakeModels
 
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.process.checks.folders import check_disk, check_folders, check_keys
-from tests.cli.checks.contexts import Examine, put, told
+from gateway.app.checks.folders import check_disk, check_folders, check_keys
+from tests.app.checks.contexts import Examine, put, told
 
 GIB = 1024**3
 

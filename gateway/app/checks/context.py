@@ -1,32 +1,15 @@
-"""What a check reads, and what it reports."""
+"""What a check reads."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeAlias
 
 from gateway.config.environment import Environment
 from gateway.config.load import load, parse
 from gateway.config.model import Config
 from gateway.domain.errors import ConfigError, OwnerMustAct
-
-
-class Level(StrEnum):
-    """How bad it is; one `FAIL` makes the exit code 1."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of a check, and how to fix it."""
-
-    level: Level
-    text: str
-    fix: str = ""
+from gateway.domain.findings import Finding, Level
 
 
 @dataclass(frozen=True, slots=True)

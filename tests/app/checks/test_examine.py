@@ -1,9 +1,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.cli.process.checks import run_checks
-from gateway.cli.process.checks.finding import CheckContext, Finding, Level
-from tests.cli.checks.contexts import context
+from gateway.app.checks import run_checks
+from gateway.app.checks.context import CheckContext
+from gateway.domain.findings import Finding, Level
+from tests.app.checks.contexts import context
 
 FINE = Finding(Level.OK, "is well")
 

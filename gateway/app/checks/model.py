@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 
-from gateway.cli.process.checks.finding import CheckContext, Finding, Level
+from gateway.app.checks.context import CheckContext
 from gateway.config.clock import SystemClock
+from gateway.domain.findings import Finding, Level
 from gateway.domain.model import Attempt, ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.llm.auto import GUIDE
 from gateway.llm.call import RetryPolicy

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.checks.contexts import Examine, examine_with
+from tests.app.checks.contexts import Examine, examine_with
 
 
 @pytest.fixture

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Iterator
 
-from gateway.cli.process.checks.finding import CheckContext, Finding, Level, refused
+from gateway.app.checks.context import CheckContext, refused
 from gateway.config.channels import enabled_channels
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.findings import Finding, Level
 from gateway.domain.ownership import unsettled
 from gateway.store import outbox
 from gateway.store.embedded.postgres import EmbeddedPostgres

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.process.checks.config import check_config, check_failpoint
-from tests.cli.checks.contexts import Examine, told
+from gateway.app.checks.config import check_config, check_failpoint
+from tests.app.checks.contexts import Examine, told
 
 
 def test_a_wrong_config_is_told_line_by_line(examine: Examine) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
-from gateway.cli.process.checks.channels import check_channels
-from tests.cli.checks.contexts import Examine, served, told
+from gateway.app.checks.channels import check_channels
+from tests.app.checks.contexts import Examine, served, told
 from tests.fakes.telegram import FakeTelegram
 
 TOKEN = "424242:" + "A" * 35

@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterator
 from importlib.metadata import distributions
 from pathlib import Path
 
-from gateway.cli.process.checks.finding import CheckContext, Finding, Level
+from gateway.app.checks.context import CheckContext
+from gateway.domain.findings import Finding, Level
 
 _EXPECTED = frozenset({"coverage", "setuptools", "virtualenv"})
 """Packages of development whose start-up file is their purpose."""
