@@ -73,18 +73,6 @@ class ConfigEditor:
         before, raw = self._read(stamp)
         return self._change(before, raw, parse_json(text))
 
-    def set(self, path: Sequence[str], value: JsonValue) -> Change:
-        """What setting one key would change."""
-        before = read(self._path)
-        raw, new = self._parsed(before), self._parsed(before)
-        section: JsonValue = new
-        for name in path[:-1]:
-            section = section.setdefault(name, {}) if isinstance(section, dict) else None
-        if not isinstance(section, dict):
-            raise ConfigError(f"{'.'.join(path)}: nothing can be set there")
-        section[path[-1]] = value
-        return self._change(before, raw, new)
-
     def revert(self) -> Change:
         """What going back to the version before the last save would change."""
         before = read(self._path)

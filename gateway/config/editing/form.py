@@ -9,9 +9,9 @@ from typing import Literal
 from pydantic import JsonValue, TypeAdapter
 
 from gateway.config.channels import channel_names, settings_model
-from gateway.config.editing.hidden import HIDDEN, each_text, is_secret, masked
+from gateway.config.editing.hidden import HIDDEN, at, each_text, is_secret, masked
 from gateway.config.model import Config
-from gateway.config.problems import KeyPath, dotted
+from gateway.config.problems import dotted
 from gateway.config.schema import referable, schema
 from gateway.config.variables import overruled, variable_of
 from gateway.domain.errors import ConfigError
@@ -19,6 +19,7 @@ from gateway.domain.errors import ConfigError
 Node = Mapping[str, JsonValue]
 Kind = Literal["text", "number", "choice", "list", "json", "secret"]
 
+_KINDS: Mapping[str, Kind] = {"integer": "number", "number": "number", "array": "list", "string": "text"}
 _OBJECT = TypeAdapter(dict[str, JsonValue])
 _PLAIN = (
     *(
@@ -67,12 +68,12 @@ def fields(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> Iterator
     root, defaults = _OBJECT.validate_python(schema()), Config().model_dump(mode="json")
     stated = overruled(raw, environ)
     for path, node in _leaves((), root, _objects(root.get("$defs")), dict(raw)):
-        default = _at(defaults, path) if _at(defaults, path) is not None else node.get("default")
+        default = at(defaults, path) if at(defaults, path) is not None else node.get("default")
         field = _field(path, node, _text(default))
-        value = _at(stated, path)
+        value = at(stated, path)
         if variable := variable_of(field.key, environ):
             field = replace(field, variable=variable)
-        is_set = path[-1] in _objects(_at(stated, path[:-1]))
+        is_set = path[-1] in _objects(at(stated, path[:-1]))
         yield replace(field, text="null" if is_set and value is None else _shown(field, value), is_set=is_set)
 
 
@@ -103,7 +104,7 @@ def _leaves(path: tuple[str, ...], node: Node, defs: Node, raw: JsonValue) -> It
             )
             yield from (((*path, name), {"type": "string", "description": about}) for name in channel_names())
     elif isinstance(each := node.get("additionalProperties"), dict) and "$ref" in each:
-        for name in _objects(_at(raw, path)):
+        for name in _objects(at(raw, path)):
             yield from _leaves((*path, name), each, defs, raw)
     else:
         yield path, node
@@ -119,17 +120,9 @@ def _field(path: tuple[str, ...], node: Node, default: str) -> Field:
         return replace(field, kind="secret")
     if isinstance(choices, list):
         return replace(field, kind="choice", choices=tuple(map(str, choices)))
-    match first.get("type"):
-        case "boolean":
-            return replace(field, kind="choice", choices=("true", "false"))
-        case "integer" | "number":
-            return replace(field, kind="number")
-        case "array":
-            return replace(field, kind="list")
-        case "string":
-            return field
-        case _:
-            return replace(field, kind="json")
+    if first.get("type") == "boolean":
+        return replace(field, kind="choice", choices=("true", "false"))
+    return replace(field, kind=_KINDS.get(str(first.get("type")), "json"))
 
 
 def _listed(node: Node) -> Iterator[Node]:
@@ -198,9 +191,3 @@ def _put(section: dict[str, JsonValue], field: Field, path: tuple[str, ...], tex
 
 def _objects(value: JsonValue) -> dict[str, JsonValue]:
     return value if isinstance(value, dict) else {}
-
-
-def _at(value: JsonValue, path: KeyPath) -> JsonValue:
-    for part in path:
-        value = value.get(str(part)) if isinstance(value, dict) else None
-    return value

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from typing import Literal
 
 from pydantic import JsonValue
 
@@ -53,7 +52,7 @@ def unmasked(draft: JsonValue, stored: JsonValue, env_file: str) -> JsonValue:
     """`draft` with the stored secrets in their places; raises `ConfigError` for one that was typed in."""
 
     def put_back(path: KeyPath, text: str) -> str:
-        old = _at(stored, path)
+        old = at(stored, path)
         if isinstance(old, str) and is_secret(path, old) and text in (HIDDEN, old):
             return old
         if text == HIDDEN or is_secret(path, text):
@@ -67,15 +66,8 @@ def unmasked(draft: JsonValue, stored: JsonValue, env_file: str) -> JsonValue:
     return each_text(draft, put_back)
 
 
-def secret_state(path: KeyPath, stored: JsonValue) -> Literal["set", "reference", "not set"]:
-    """What may be told of the secret at `path`."""
-    value = _at(stored, path)
-    if not isinstance(value, str) or not value:
-        return "not set"
-    return "reference" if is_reference(value) else "set"
-
-
-def _at(value: JsonValue, path: KeyPath) -> JsonValue:
+def at(value: JsonValue, path: KeyPath) -> JsonValue:
+    """What is at `path`; None if there is nothing."""
     for part in path:
         if isinstance(value, dict) and isinstance(part, str):
             value = value.get(part)

@@ -30,7 +30,8 @@ async def enable(site: AtSite, name: str, on: bool) -> None:
     settings = site.backend.settings
     if name not in site.backend.channels():
         raise Refused(404, "not_found", f"{name} is not configured.")
-    await settings.save(settings.set(("channels", name, "enabled"), on))
+    switched = {f"channels.{name}.enabled": "true" if on else "false"}
+    await settings.save(settings.typed(settings.form().stamp, switched))
 
 
 @router.post("/channels/{name}/login", status_code=204, dependencies=[Depends(signed_in)])

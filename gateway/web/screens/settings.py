@@ -1,6 +1,7 @@
 """Settings: every key of config.json as a form, the document beside it; a change is reviewed before it is saved."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import groupby
 from typing import Annotated
@@ -12,7 +13,7 @@ from starlette.datastructures import UploadFile
 
 from gateway.config.edit import Unwritable
 from gateway.config.editing.change import Change
-from gateway.config.editing.form import Field
+from gateway.config.editing.editor import ConfigEditor
 from gateway.domain.errors import ConfigError
 from gateway.web.access import by_cookie, public, signed_in
 from gateway.web.errors import Refused
@@ -31,35 +32,27 @@ async def page(request: Request, site: AtSite, find: Annotated[str, Query(max_le
     """The screen, showing the keys that match `find`."""
     if await by_cookie(request) is None:
         return RedirectResponse("/login", 303)
-    body = _body(site)
+    body = await _body(site)
     return site.pages.page(
         request, "settings.html", title="Settings", nav=site.nav, here="/settings", body=body, find=find
     )
 
 
-@router.post("/settings/review", dependencies=[Depends(signed_in)])
-async def review(request: Request, site: AtSite) -> HTMLResponse:
-    """What the sent fields, or the sent document, would change."""
-    values = await _sent(request)
-    with _naming_the_field(site):
-        return HTMLResponse(_review(site, _wanted(site, values), values["origin"]))
-
-
 @router.post("/settings", dependencies=[Depends(signed_in)])
 async def save(request: Request, site: AtSite) -> HTMLResponse:
-    """Save what was reviewed; anything else is shown for review first."""
-    values = await _sent(request)
+    """Save what the sent fields or the sent document say, if it was reviewed; anything else is shown for review."""
+    values, settings = await _sent(request), site.backend.settings
     with _naming_the_field(site):
-        wanted = _wanted(site, values)
-        if values.get("reviewed") != site.backend.settings.stamp(wanted.text) and values["origin"] != REVERT:
-            return HTMLResponse(_review(site, wanted, values["origin"]))
-        if wanted.delicate and values.get("confirmed") != "yes":
-            return HTMLResponse(_review(site, wanted, values["origin"], unconfirmed=True))
+        wanted = await asyncio.to_thread(_wanted, settings, values)
+        reviewed = values["origin"] == REVERT or values.get("reviewed") == settings.stamp(wanted.text)
+        confirmed = not wanted.delicate or values.get("confirmed") == "yes"
+        if not (reviewed and confirmed):
+            return _review(site, wanted, values["origin"], unconfirmed=reviewed)
         try:
-            results = await site.backend.settings.save(wanted) if wanted.sections else {}
+            results = await settings.save(wanted) if wanted.sections else {}
         except Unwritable as error:
-            return HTMLResponse(_review(site, wanted, values["origin"], problem=str(error)))
-        return HTMLResponse(_body(site, results))
+            return _review(site, wanted, values["origin"], problem=str(error))
+        return HTMLResponse(await _body(site, results))
 
 
 async def _sent(request: Request) -> Mapping[str, str]:
@@ -70,8 +63,8 @@ async def _sent(request: Request) -> Mapping[str, str]:
     return values
 
 
-def _wanted(site: Site, values: Mapping[str, str]) -> Change:
-    settings, stamp = site.backend.settings, values.get("stamp", "")
+def _wanted(settings: ConfigEditor, values: Mapping[str, str]) -> Change:
+    stamp = values.get("stamp", "")
     match values["origin"]:
         case "settings-revert":
             return settings.revert()
@@ -92,24 +85,14 @@ def _naming_the_field(site: Site) -> Iterator[None]:
         raise Refused(409, "invalid_setting", message, param=param) from error
 
 
-def _review(site: Site, wanted: Change, origin: str, *, unconfirmed: bool = False, problem: str = "") -> Markup:
-    return site.pages.piece(
-        "settings_review.html",
-        wanted=wanted,
-        reviewed=site.backend.settings.stamp(wanted.text),
-        origin=origin,
-        unconfirmed=unconfirmed,
-        problem=problem,
-        results=None,
-    )
+def _review(site: Site, wanted: Change, origin: str, *, unconfirmed: bool = False, problem: str = "") -> HTMLResponse:
+    stamp = site.backend.settings.stamp(wanted.text)
+    said = {"origin": origin, "stamp": stamp, "unconfirmed": unconfirmed, "problem": problem}
+    return HTMLResponse(site.pages.piece("settings_review.html", wanted=wanted, **said))
 
 
-def _body(site: Site, results: Mapping[str, str] | None = None) -> Markup:
-    form = site.backend.settings.form()
-    return site.pages.piece("settings_body.html", form=form, groups=_groups(form.fields), results=results)
-
-
-def _groups(fields: Sequence[Field]) -> list[tuple[str, list[Field]]]:
-    """The fields by section, in order; each channel has a section of its own."""
-    sections = groupby(fields, lambda field: field.path[1] if field.path[0] == "channels" else field.path[0])
-    return [(name, list(each)) for name, each in sections]
+async def _body(site: Site, results: Mapping[str, str] | None = None) -> Markup:
+    form = await asyncio.to_thread(site.backend.settings.form)
+    sections = groupby(form.fields, lambda field: field.path[field.path[0] == "channels"])
+    groups = [(name, list(each)) for name, each in sections]
+    return site.pages.piece("settings_body.html", form=form, groups=groups, results=results)

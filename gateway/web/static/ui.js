@@ -351,7 +351,7 @@ async function settle(sent, submitter) {
   const body = new URLSearchParams(new FormData(sent, submitter));
   settings.querySelectorAll("[aria-invalid]").forEach(field => field.removeAttribute("aria-invalid"));
   try {
-    const answer = await fetch(submitter?.getAttribute("formaction") ?? sent.getAttribute("action"), { method: "POST", body });
+    const answer = await fetch(sent.getAttribute("action"), { method: "POST", body });
     if (answer.status === 401) return location.assign("/login");
     if (!answer.ok) {
       const { message, param } = (await answer.json()).error, wrong = sent.elements[param] ?? sent.elements.json;
