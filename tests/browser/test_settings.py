@@ -1,25 +1,12 @@
-import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 from playwright.async_api import Browser, expect
 
 from tests.browser.conftest import opened
 from tests.browser.test_memory import LOOKS, accessible
-from tests.config.editing.conftest import KEY, WRITTEN, Desk, desk_in
+from tests.config.editing.conftest import KEY, WRITTEN, Desk, desk
 from tests.web.conftest import Running
 
-
-@pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    (tmp_path / "config.json").write_text(WRITTEN, encoding="utf-8")
-    (tmp_path / "data").mkdir()
-    desk = desk_in(tmp_path, {"SUPACLAW_MODEL": "openai/gpt-5"})
-    watching = asyncio.create_task(desk.watch.run())
-    yield desk
-    watching.cancel()
-    await asyncio.wait([watching])
+__all__ = ["desk"]
 
 
 @pytest.mark.parametrize(("scheme", "phone"), LOOKS, ids=[f"{s}-{'phone' if p else 'desktop'}" for s, p in LOOKS])
@@ -55,7 +42,7 @@ async def test_settings_are_found_reviewed_saved_and_reverted(
         await watched.show(f"settings-invalid-{look}")
         await page.get_by_label("limits.file_mb").fill("60")
         await page.get_by_label("Search settings").fill("")
-        await page.get_by_label("budgets.day_usd").fill("3")
+        await page.get_by_label("budgets.day_usd", exact=True).fill("3")
         await page.get_by_role("button", name="Review changes").click()
         await expect(page.locator(".diff .added").first).to_be_visible()
         await expect(page.locator("#review")).to_be_focused()
@@ -66,7 +53,7 @@ async def test_settings_are_found_reviewed_saved_and_reverted(
         await page.get_by_label("I want to change budgets.day_usd").check()
         await page.get_by_role("button", name="Save", exact=True).click()
         await expect(page.locator("#review h2")).to_have_text("Saved")
-        await expect(page.locator("#review li")).to_have_text(["limits: applied", "budgets: applied"])
+        await expect(page.locator("#review li")).to_have_text(["budgets: applied", "limits: applied"])
         assert desk.written["limits"] == {"file_mb": 60}
         await accessible(page)
         await watched.show(f"settings-saved-{look}")
@@ -74,7 +61,7 @@ async def test_settings_are_found_reviewed_saved_and_reverted(
         await page.get_by_role("button", name="Revert the last save").click()
         await page.get_by_label("I want to change budgets.day_usd").check()
         await page.get_by_role("button", name="Save", exact=True).click()
-        await expect(page.get_by_label("budgets.day_usd")).to_have_value("")
+        await expect(page.get_by_label("budgets.day_usd", exact=True)).to_have_value("")
         assert desk.path.read_text(encoding="utf-8") == WRITTEN
 
         await page.get_by_label("config.json", exact=True).fill('{"logs": {"keep": "90d"}')

@@ -1,4 +1,3 @@
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -8,21 +7,12 @@ import pytest
 from gateway.domain.errors import OwnerMustAct
 from gateway.flow.channels.manager import ChannelSpec
 from gateway.flow.channels.probing import ChannelProbes
-from tests.config.editing.conftest import KEY, WRITTEN, Desk, desk_in
+from tests.config.editing.conftest import KEY, WRITTEN, Desk, desk
 from tests.fakes.channel import FakeChannel
 from tests.flow.channels.test_manager import Settings
 from tests.web.conftest import BEARER, Running, Still, Web
 
-
-@pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    (tmp_path / "config.json").write_text(WRITTEN, encoding="utf-8")
-    (tmp_path / "data").mkdir()
-    desk = desk_in(tmp_path, {"SUPACLAW_MODEL": "openai/gpt-5"})
-    watching = asyncio.create_task(desk.watch.run())
-    yield desk
-    watching.cancel()
-    await asyncio.wait([watching])
+__all__ = ["desk"]
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def desk_in(folder: Path, environ: dict[str, str]) -> Desk:
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     (tmp_path / "config.json").write_text(WRITTEN, encoding="utf-8")
     (tmp_path / "data").mkdir()
-    desk = desk_in(tmp_path, {"SUPACLAW_MODEL": "openai/gpt-5", "SLACK_APP_TOKEN": "xapp-1-secret-of-slack"})
+    desk = desk_in(tmp_path, {"SUPACLAW_MODEL": "openai/gpt-5"})
     watching = asyncio.create_task(desk.watch.run())
     yield desk
     watching.cancel()

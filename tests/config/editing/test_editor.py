@@ -54,9 +54,9 @@ async def test_a_channel_added_or_removed_as_a_whole_is_delicate_for_whom_it_let
 
 
 async def test_true_and_one_differ(desk: Desk) -> None:
-    document = json.loads(desk.editor.form().text) | {"channels": {"telegram": {"token": "$env:BOT", "enabled": True}}}
+    document = json.loads(desk.editor.form().text) | {"channels": {"telegram": {"token": "$env:BOT", "enabled": 1}}}
     desk.path.write_text(json.dumps(document))
-    document["channels"]["telegram"]["enabled"] = False
+    document["channels"]["telegram"]["enabled"] = True
     assert desk.editor.written(desk.stamp, json.dumps(document)).sections == {"channels": False}
 
 
