@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from gateway.app.local import page_name
 from gateway.app.wiring import Parts
 from gateway.config.channels import enabled_channels
-from gateway.config.editing.editor import ConfigEditor
 from gateway.config.variables import variable_of
 from gateway.config.watch import ConfigWatch
 from gateway.domain.channel import LoginChannel, WebhookChannel
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
 def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backend":
     """Imports the web, so it is called once the gateway is ready."""
+    from gateway.config.editing.editor import ConfigEditor
     from gateway.web.backend import Backend
     from gateway.web.origin import page_url
 

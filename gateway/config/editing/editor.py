@@ -20,6 +20,7 @@ from gateway.config.load import parse_json, read
 from gateway.config.model import Config
 from gateway.config.watch import ConfigWatch
 from gateway.domain.errors import ConfigError
+from gateway.domain.texts import storable
 
 RELOAD_SECONDS = 10.0
 """A watch without file events looks every 5 seconds."""
@@ -125,6 +126,8 @@ class ConfigEditor:
         assert isinstance(new, dict)
         check_environment(raw, new, self._environ)
         wanted = change(before, raw, new)
+        if storable(wanted.text) != wanted.text:
+            raise ConfigError("config.json: holds characters that cannot be stored")
         self._watch.parse(wanted.text)
         return wanted
 
