@@ -79,6 +79,11 @@ class Telegram:
         """When Telegram last answered a poll; a webhook is pushed to, and nobody knows when it should be."""
         return None if self._polling is None else self._polling.heard_at
 
+    @property
+    def trouble(self) -> str:
+        """What Telegram last refused, or since when it is unreachable."""
+        return self._recovery.trouble
+
     async def receive(self, accept: Accept) -> None:
         """Poll, or have updates pushed, until cancelled."""
         from channels.telegram.intake import Intake

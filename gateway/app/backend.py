@@ -10,10 +10,13 @@ from gateway.app.local import page_name
 from gateway.app.wiring import Parts
 from gateway.config.channels import enabled_channels
 from gateway.config.variables import variable_of
+from gateway.config.watch import ConfigWatch
 from gateway.domain.channel import LoginChannel, WebhookChannel
-from gateway.domain.errors import DatabaseDown
+from gateway.domain.errors import ConfigError, DatabaseDown
 from gateway.domain.findings import Finding
 from gateway.domain.tasks import Status
+from gateway.flow.channels.manager import ChannelSpec, channel_specs
+from gateway.flow.channels.probing import ChannelProbes
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.unattended.triggers import Triggers
@@ -28,8 +31,9 @@ if TYPE_CHECKING:
     from gateway.web.backend import Backend, StatusReport
 
 
-def build_backend(parts: Parts, local_token: str, mask: SecretMask) -> "Backend":
+def build_backend(parts: Parts, local_token: str, mask: SecretMask, watch: ConfigWatch) -> "Backend":
     """Imports the web, so it is called once the gateway is ready."""
+    from gateway.config.editing.editor import ConfigEditor
     from gateway.web.backend import Backend
     from gateway.web.origin import page_url
 
@@ -48,6 +52,16 @@ def build_backend(parts: Parts, local_token: str, mask: SecretMask) -> "Backend"
         from gateway.app.checks import load_context, run_checks
 
         return list(run_checks(load_context(parts.environment, os.environ, live=False)))
+
+    def spec(channel: str) -> ChannelSpec:
+        section = parts.current.config.channels.get(channel)
+        if section is None:
+            raise ConfigError(f"{channel} is not configured")
+        return channel_specs({channel: {**section, "enabled": True}}, (), parts.environment.data)[channel]
+
+    def states() -> dict[str, str]:
+        configured = dict.fromkeys(parts.current.config.channels, "disabled")
+        return configured | dict(parts.channel_manager.states)
 
     return Backend(
         database=database,
@@ -78,7 +92,9 @@ def build_backend(parts: Parts, local_token: str, mask: SecretMask) -> "Backend"
             lambda: parts.channel_manager.states,
             parts.worker.wake,
         ),
-        channels=lambda: parts.channel_manager.states,
+        channels=states,
+        probes=ChannelProbes(spec, parts.clock),
+        settings=ConfigEditor(parts.environment, os.environ, watch),
         logins=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, LoginChannel)},
         jobs=lambda: parts.job_table.dates,
         variable_of=lambda key: variable_of(key, os.environ),

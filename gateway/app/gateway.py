@@ -149,10 +149,11 @@ class Gateway:
     async def _after_ready(self, group: asyncio.TaskGroup, socket: socket.socket) -> list[asyncio.Task[None]]:
         """What the first poll does not need: the web, the model's SDK, watching the configuration."""
         web = await asyncio.to_thread(import_module, "gateway.web.server")
-        backend = build_backend(self._parts, self._local_token, self._mask)
+        watch = self._watch(group)
+        backend = build_backend(self._parts, self._local_token, self._mask, watch)
         work: dict[str, Callable[[], Awaitable[None]]] = {
             "web": partial(web.serve, backend, socket),
-            "config": self._watch(group).run,
+            "config": watch.run,
             "models": self._warm,
             "older files": self._list_older,
             "jobs": self._parts.job_table.run,

@@ -124,6 +124,10 @@ class Channel(Protocol):
         asked to be left alone.
         """
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing can arrive, in words, by the platform's last answer; "" when something can."""
+
     async def open(self) -> None:
         """Import the SDK and connect; raises `OwnerMustAct` when the settings cannot work."""
 
@@ -203,10 +207,6 @@ class LoginChannel(Protocol):
 
     def login(self) -> Login:
         """How it stands now; without an account, a code is fetched for whoever looks."""
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing can arrive, "" when something can; to ask changes nothing."""
 
     async def request_code(self, phone: str) -> str:
         """A code to type on the phone with this number (digits, with the country); raises `OwnerMustAct`."""

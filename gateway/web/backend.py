@@ -6,12 +6,14 @@ from datetime import datetime
 from pathlib import Path
 
 from gateway.agent.limits import Limits
+from gateway.config.editing.editor import ConfigEditor
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import Embedders, no_embedder
 from gateway.domain.findings import Finding
 from gateway.domain.principals import Principal
 from gateway.domain.vitals import Beat, Vitals
+from gateway.flow.channels.probing import ChannelProbes
 from gateway.flow.inbound.accept import InboundFlow
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
@@ -59,8 +61,9 @@ class Backend:
     the state of each configured channel in words; `logins` are the channels that a person has to log in to.
     `variable_of` names the environment variable that sets a key of config.json.
     `tools` are the names of the owner's agent's tools. `allowed_hosts` are further names of this gateway.
-    `unsettled` is what the owner has to settle about their own ids. `jobs` says when each is due. `findings` runs the
+    `settings` changes config.json, `probes` tries credentials. `jobs` says when each is due. `findings` runs the
     checks of `supaclaw doctor`, and blocks. `logs` is the logs' folder, `mask` hides secrets.
+    `unsettled` is what the owner has to settle about their own ids.
     """
 
     database: Database
@@ -80,6 +83,8 @@ class Backend:
     pairing: Pairing
     beat: Callable[[], Awaitable[Beat]]
     triggers: Triggers
+    settings: ConfigEditor
+    probes: ChannelProbes
     embedder: Embedders = no_embedder
     tools: Callable[[], Collection[str]] = tuple
     allowed_hosts: Callable[[], Collection[str]] = tuple

@@ -4,12 +4,10 @@ import asyncio
 from collections.abc import Iterator
 
 from gateway.app.checks.context import CheckContext
-from gateway.domain.channel import ProbedChannel
 from gateway.domain.errors import ConfigError, SupaclawError
 from gateway.domain.findings import Finding, Level
 from gateway.flow.channels.manager import ChannelSpec, channel_specs
-
-_WITHIN_SECONDS = 20.0
+from gateway.flow.channels.probing import probe
 
 
 def check_channels(context: CheckContext) -> Iterator[Finding]:
@@ -41,11 +39,8 @@ def _check_channel(name: str, spec: ChannelSpec | None, *, live: bool) -> Findin
 
 async def _probe(spec: ChannelSpec, *, live: bool) -> str:
     """Build the channel, which refuses invalid settings before it opens anything; with `live`, ask its platform."""
-    channel = spec.make()
-    if not (live and isinstance(channel, ProbedChannel)):
+    who = await probe(spec) if live else None
+    if who is None:
+        spec.make()
         return "the settings are valid; `doctor --live` also asks the platform where possible"
-    try:
-        async with asyncio.timeout(_WITHIN_SECONDS):
-            return f"connected as {await channel.probe()}"
-    finally:
-        await channel.close()
+    return f"connected as {who}"

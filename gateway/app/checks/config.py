@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.app.checks.context import CheckContext
-from gateway.config.edit import masked
+from gateway.config.editing.hidden import masked
 from gateway.config.failpoints import Failpoints
 from gateway.config.load import parse_json, read
 from gateway.domain.errors import ConfigError
@@ -41,4 +41,4 @@ def check_failpoint(context: CheckContext) -> Iterator[Finding]:
 
 def _holds_secrets(path: Path) -> bool:
     raw = parse_json(read(path) or "{}", path.name)
-    return masked("", raw) != raw or SecretMask().value(raw) != raw
+    return masked(raw) != raw or SecretMask().value(raw) != raw

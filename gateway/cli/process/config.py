@@ -11,6 +11,7 @@ from gateway.cli.console import echo
 from gateway.cli.output import print_json
 from gateway.config import edit
 from gateway.config.channels import check_channels
+from gateway.config.editing.hidden import masked
 from gateway.config.environment import Environment
 from gateway.config.load import load, parse
 from gateway.config.places import is_chosen
@@ -36,7 +37,7 @@ def validate() -> None:
 
 def get(key: Key) -> None:
     """Print one setting, or its default. Keys and passwords written in the file are masked."""
-    value = edit.masked(key, edit.get(Environment.read(os.environ).config, key, os.environ))
+    value = masked(edit.get(Environment.read(os.environ).config, key, os.environ), tuple(key.split(".")))
     if isinstance(value, str):
         echo(SecretMask().text(value))
     else:

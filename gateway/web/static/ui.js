@@ -339,3 +339,38 @@ document.addEventListener("click", event => {
   if (fill) { box.value = fill; changed(); box.focus() }
   if (copy !== undefined) copied($("code", event.target.closest("figure")).textContent);
 });
+
+// ---- settings: found while they are typed, reviewed before they are saved
+const settings = by("settings");
+function seek() {
+  const words = by("seek").value.toLowerCase().split(/\s+/).filter(Boolean);
+  settings.classList.toggle("seeking", words.length > 0);
+  for (const field of settings.querySelectorAll(".field")) field.hidden = !words.every(word => field.dataset.words.includes(word));
+  if (by("no-setting")) by("no-setting").hidden = !!$(".field:not([hidden])", settings);
+}
+async function settle(sent, submitter) {
+  const body = new URLSearchParams(new FormData(sent, submitter));
+  settings.querySelectorAll("[aria-invalid]").forEach(field => field.removeAttribute("aria-invalid"));
+  try {
+    const answer = await fetch(sent.getAttribute("action"), { method: "POST", body });
+    if (answer.status === 401) return location.assign("/login");
+    if (!answer.ok) {
+      const { message, param } = (await answer.json()).error, wrong = sent.elements[param] ?? sent.elements.json;
+      say(message); wrong?.setAttribute("aria-invalid", "true");
+      if (wrong?.closest(".field.advanced")) by("advanced").checked = true;
+      return wrong?.focus();
+    }
+    const fresh = element(await answer.text());
+    by(fresh.firstElementChild.id).replaceWith(fresh);
+    by("toast").hidden = true; seek(); by("review").focus(); by("review").scrollIntoView({ block: "nearest" });
+  } catch { say("The gateway cannot be reached; try again.") }
+}
+settings?.addEventListener("submit", async event => {
+  event.preventDefault();
+  const { target: sent, submitter } = event;
+  if (sent.contains(by("seek"))) return;
+  if (submitter) submitter.disabled = true;
+  await settle(sent, submitter);
+  if (submitter) submitter.disabled = false;
+});
+if (settings) { by("seek").addEventListener("input", seek); seek() }
