@@ -9,7 +9,7 @@ from asyncpg import Record
 from gateway.domain import titles
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.principals import Label
-from gateway.domain.texts import storable
+from gateway.domain.texts import one_line, storable
 from gateway.store.pool import Connection
 from gateway.store.transcript.messages import MessageRow
 
@@ -39,12 +39,12 @@ where s.principal_id = $1 """
 class Conversation:
     """A session in which something was said; `channel` is where it began, `open_on` where it goes on now.
 
-    `given` is the title its person chose. `answering`: a turn runs. `ours`: a person had it with their own agent.
+    `given` is the title its person chose, or "". `answering`: a turn runs. `ours`: no program's, import's or run's.
     """
 
     id: SessionId
     title: str
-    given: str | None
+    given: str
     channel: str
     agent: str
     label: Label
@@ -99,6 +99,7 @@ async def stretch(conn: Connection, session: SessionId, first: int, limit: int) 
 
 
 def _conversation(row: Record) -> Conversation:
-    facts = {**row, "label": Label(row["label"]), "open_on": tuple(row["open_on"])}
+    given = one_line(row["given"] or "", 200)
+    facts = {**row, "given": given, "label": Label(row["label"]), "open_on": tuple(row["open_on"])}
     title = titles.title(facts.pop("asked"), facts.pop("summary") or "", facts.pop("file") or "")
-    return Conversation(**facts, title=row["given"] or title)
+    return Conversation(**facts, title=given or title)

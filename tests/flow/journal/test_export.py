@@ -20,7 +20,7 @@ AT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 OF = Conversation(
     id=SessionId(uuid4()),
     title="A trip / to Lisbon",
-    given=None,
+    given="",
     channel="web",
     agent="default",
     label=Label.UNTRUSTED,

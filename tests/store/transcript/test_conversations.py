@@ -42,7 +42,7 @@ async def test_a_chat_is_listed_by_what_was_said_first(world: World) -> None:
     assert (of.id, of.title, of.given, of.channel, of.open_on) == (
         world.session,
         "Plan a trip to Lisbon",
-        None,
+        "",
         "fake",
         ("fake",),
     )
@@ -67,7 +67,7 @@ async def test_its_summary_gives_the_title_until_it_is_forgotten_and_its_person_
     async with world.database.transaction() as tx:
         await conversations.rename(tx, world.session, " ")
         await tx.execute("update memories set forgotten_at = now() where id = $1", kept.id)
-    assert [(of.title, of.given) for of in await listed(world)] == [("hi", None)]
+    assert [(of.title, of.given) for of in await listed(world)] == [("hi", "")]
 
 
 async def test_what_ran_by_itself_is_apart(world: World) -> None:
