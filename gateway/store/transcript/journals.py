@@ -178,12 +178,7 @@ async def unopened(conn: Connection, limit: int, session: SessionId | None = Non
 
 async def unattended(conn: Connection, session: SessionId) -> bool:
     """Whether the session is that of an unattended run: what such a run said to a person is in their chat."""
-    origin = await conn.fetchval(
-        """select origin from messages where session_id = $1 and kind = 'user' and seq is not null
-           order by seq limit 1""",
-        session,
-    )
-    return origin in ("schedule", "trigger", "heartbeat")
+    return bool(await conn.fetchval("select unattended from sessions where id = $1", session))
 
 
 async def listed(conn: Connection, journal: JournalRow, *, others: bool = True) -> list[Listed]:

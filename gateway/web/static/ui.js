@@ -284,9 +284,9 @@ async function piece(url) {
 }
 async function search() {
   const mine = ++look, query = new URLSearchParams([...new FormData(find)].filter(([, value]) => value));
-  const rows = await piece(`/memory/rows?${query}`);
+  const screen = find.getAttribute("action"), rows = await piece(`${screen}/rows?${query}`);
   if (!rows || mine !== look) return;                                    // a later one is under way
-  history.replaceState(null, "", `/memory?${query}`);
+  history.replaceState(null, "", `${screen}?${query}`);
   by("rows").replaceChildren(rows); count();
 }
 function count() {
@@ -325,7 +325,7 @@ document.addEventListener("submit", async event => {
     else {
       by("toast").hidden = true;
       if (swap !== undefined) { const fresh = element(await answer.text()), first = $("button", fresh); row.replaceWith(fresh); first?.focus(); count() }
-      if (refresh !== undefined) { by("merging").replaceChildren(); search() }
+      if (refresh !== undefined) { by("merging")?.replaceChildren(); if (find) search(); else location.reload() }
     }
   } catch { say("The gateway cannot be reached; try again.") }
   button.disabled = false;
@@ -335,6 +335,7 @@ const copied = text => navigator.clipboard.writeText(text).then(     // told in 
 document.addEventListener("click", event => {
   const { say: command, copy, fill } = event.target.closest("[data-say], [data-copy], [data-fill]")?.dataset ?? {};
   if (command) submit(command);
+  if (command === "/new") box.focus();
   if (event.target.closest("[data-close]")) by("merging").replaceChildren();
   if (fill) { box.value = fill; changed(); box.focus() }
   if (copy !== undefined) copied($("code", event.target.closest("figure")).textContent);
