@@ -130,6 +130,9 @@ class CommandRunner:
         self._interrupted[arrival] = at.session_id
         reply = await effect(tx, at, row)
         session = reply.successor or at.session_id
+        if reply.unfinished is not None:
+            label = await sessions.label(tx, session)
+            await messages.say(tx, session, at.principal_id, reply.unfinished, label=label, origin="agent")
         text = f"{reply.text}\n\n{NOT_TAKEN}" if row.files else reply.text
         notice = await messages.say(tx, session, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
         await self.outbound.put(tx, at, notice.id, text)
@@ -159,6 +162,7 @@ class CommandRunner:
             limits=self.limits(),
             vitals=self.vitals(),
             commands=self.commands,
+            written=self.live.written(at.session_id) or "",
         )
         command = self.commands[name]
         if command.allows(context):

@@ -89,7 +89,7 @@ async def said(request: Request, site: AtSite, message: Id) -> Response:
         shown = await used.joined(conn, await attachments.joined(conn, around))
     if not shown:
         raise Refused(404, "not_found", f"There is no message {message}.")
-    thread = Thread(site.pages, Markdown(), Markup())
+    thread = Thread(site.pages, Markdown(), Markup(), site.backend.wordings)
     await thread.draw(shown)
     html = Markup(thread.whole()[0].html)
     return site.pages.page(request, "said.html", title="Conversation", nav=site.nav, here="/memory", thread=html)
