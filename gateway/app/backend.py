@@ -83,6 +83,7 @@ def build_backend(parts: Parts, local_token: str, mask: SecretMask, watch: Confi
         unsettled=unsettled,
         embedder=parts.embedders.embedder,
         tools=lambda: [spec.name for spec in parts.environments.of(parts.people.owner.id).toolbox.specs],
+        wordings=lambda: parts.environments.of(parts.people.owner.id).toolbox.wordings,
         allowed_hosts=lambda: parts.current.config.web.allowed_hosts,
         beat=parts.heartbeat.beat,
         triggers=Triggers(

@@ -12,6 +12,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.embedding import Embedders, no_embedder
 from gateway.domain.findings import Finding
 from gateway.domain.principals import Principal
+from gateway.domain.tools import Wording
 from gateway.domain.vitals import Beat, Vitals
 from gateway.flow.channels.probing import ChannelProbes
 from gateway.flow.inbound.accept import InboundFlow
@@ -60,7 +61,8 @@ class Backend:
     `on_people_changed` one for when somebody's rights change. `files` is the owner's file root. `channels` describes
     the state of each configured channel in words; `logins` are the channels that a person has to log in to.
     `variable_of` names the environment variable that sets a key of config.json.
-    `tools` are the names of the owner's agent's tools. `allowed_hosts` are further names of this gateway.
+    `tools` are the names of the owner's agent's tools, `wordings` how a call of one is told.
+    `allowed_hosts` are further names of this gateway.
     `settings` changes config.json, `probes` tries credentials. `jobs` says when each is due. `findings` runs the
     checks of `supaclaw doctor`, and blocks. `logs` is the logs' folder, `mask` hides secrets.
     `unsettled` is what the owner has to settle about their own ids.
@@ -87,6 +89,7 @@ class Backend:
     probes: ChannelProbes
     embedder: Embedders = no_embedder
     tools: Callable[[], Collection[str]] = tuple
+    wordings: Callable[[], Mapping[str, Wording]] = dict
     allowed_hosts: Callable[[], Collection[str]] = tuple
     models: Callable[[], Sequence[str]] = lambda: ("default",)
     commands: Mapping[str, str] = field(default_factory=dict)

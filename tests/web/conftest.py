@@ -171,6 +171,7 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         probes=ChannelProbes(no_spec, clock),
         channels=lambda: {"telegram": "open"},
         tools=lambda: [spec.name for spec in path.environments.of(owner.id).toolbox.specs],
+        wordings=lambda: path.environments.of(owner.id).toolbox.wordings,
         commands={name: command.summary for name, command in discover().items()},
     )
 

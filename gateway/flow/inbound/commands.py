@@ -131,6 +131,9 @@ class CommandRunner:
         self._interrupted[arrival] = at.session_id
         reply = await effect(tx, at, row)
         session = reply.successor or at.session_id
+        if reply.unfinished is not None:
+            label = await sessions.label(tx, session)
+            await messages.say(tx, session, at.principal_id, reply.unfinished, label=label, origin="agent")
         text = f"{reply.text}\n\n{NOT_TAKEN}" if row.files else reply.text
         notice = await messages.say(tx, session, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
         await self.outbound.put(tx, at, notice.id, f"{text}\n\n{reply.secret}" if reply.secret else text)
@@ -161,6 +164,7 @@ class CommandRunner:
             vitals=self.vitals(),
             commands=self.commands,
             sign_in_link=self.sign_in_link,
+            written=self.live.written(at.session_id) or "",
         )
         command = self.commands[name]
         if command.allows(context):

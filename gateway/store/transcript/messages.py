@@ -10,7 +10,7 @@ from asyncpg import Record
 from gateway.domain.attachments import Attached
 from gateway.domain.ids import AddressId, EntryId, JournalId, MemoryId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.imports import ORIGIN
-from gateway.domain.model import ToolCall
+from gateway.domain.model import ToolCall, Usage
 from gateway.domain.principals import Label
 from gateway.domain.texts import storable
 from gateway.domain.tokens import estimate
@@ -66,6 +66,11 @@ class MessageRow:
     """Its files, where they were asked for: they are rows of their own."""
     remembered: tuple[MemoryId, ...] = ()
     """What an answer used of the memory, where that was asked for."""
+    models: tuple[str, ...] = ()
+    """That wrote an answer, where that was asked for, and `usage` what all its calls took."""
+    usage: Usage | None = None
+    command: str = ""
+    """What a notice replies to, where that was asked for."""
 
     @classmethod
     def of(cls, row: Record) -> Self:

@@ -34,7 +34,7 @@ async def read(site: Site, session: SessionId, first: int | None, around: int | 
         rows = await (conversations.stretch(conn, session, first, SHOWN) if first else messages.shown(conn, session))
         rows = await used.joined(conn, await attachments.joined(conn, rows))
     places = [row.seq for row in rows if row.seq is not None] or [1]
-    thread = Thread(site.pages, Markdown(), Markup())
+    thread = Thread(site.pages, Markdown(), Markup(), site.backend.wordings)
     await thread.draw(rows)
     return Reading(
         Markup(thread.whole()[0].html),

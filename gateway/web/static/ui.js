@@ -110,7 +110,10 @@ const showUnsent = () => by("unsent").replaceChildren(...unsent.filter(m => m.la
 
 function submit(text, files = []) {
   if (!text.trim() && !files.length) return;
-  unsent.push({ id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, text, files: files.map(({ id, name }) => ({ id, name })) });
+  enqueue({ text, files: files.map(({ id, name }) => ({ id, name })) });
+}
+function enqueue(message) {
+  unsent.push({ id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, ...message });
   keep(); toEnd(); deliver();
 }
 async function deliver() {                                          // in order; a repeat carries the same id
@@ -119,7 +122,7 @@ async function deliver() {                                          // in order;
   while (unsent.length) {
     const message = unsent[0];
     try {
-      const body = new URLSearchParams({ text: message.text, client_id: message.id });
+      const body = new URLSearchParams({ text: message.text, client_id: message.id, ...(message.again && { again: message.again }) });
       for (const file of message.files ?? []) body.append("files", file.id);
       const answer = await fetch(form.action, { method: "POST", body });
       if (answer.status === 401) { location.assign("/login"); break }
@@ -233,8 +236,8 @@ if (form) {
     if (event.isComposing) return;
     if (found.length && arrow) { event.preventDefault(); chosen = (chosen + arrow + found.length) % found.length; suggest() }
     else if (found.length && event.key === "Tab") { event.preventDefault(); complete(found[chosen].dataset.name) }
-    else if (found.length && event.key === "Escape") list.hidden = true;
-    else if (event.key === "Enter" && !event.shiftKey) {
+    else if (found.length && event.key === "Escape") { list.hidden = true; event.preventDefault() }
+    else if (event.key === "Enter" && !event.shiftKey && (enterSends() || event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       if (found.length && !list.hidden && box.value !== `/${found[chosen].dataset.name}`) complete(found[chosen].dataset.name);
       else form.requestSubmit();
@@ -313,7 +316,7 @@ document.addEventListener("submit", async event => {
 // ---- forms whose effect comes back through the connection, or as the row in its new state
 document.addEventListener("submit", async event => {
   const sent = event.target, { quiet, sure, swap, refresh } = sent.dataset;
-  if (quiet === undefined && swap === undefined) return;
+  if (quiet === undefined && swap === undefined) { if (sure && !confirm(sure)) event.preventDefault(); return }
   event.preventDefault();
   if (sure && !confirm(sure)) return;
   const button = $("button", sent), row = sent.closest(".row");
@@ -375,3 +378,33 @@ settings?.addEventListener("submit", async event => {
   if (submitter) submitter.disabled = false;
 });
 if (settings) { by("seek").addEventListener("input", seek); seek() }
+
+// ---- messages: copy, try again, Esc, Enter as the reader wants it, a countdown
+const enterKey = "supaclaw.enter";                                  // on a phone, Enter makes a new line until somebody says otherwise
+const enterSends = () => (localStorage.getItem(enterKey) ?? (matchMedia("(pointer: coarse)").matches ? "line" : "send")) === "send";
+const showEnter = () => {
+  const toggle = $("[data-enter-toggle]");
+  toggle?.setAttribute("aria-pressed", enterSends());
+  if (toggle) $("span", toggle).textContent = enterSends() ? "Enter sends" : "Enter makes a new line";
+  if (box) box.enterKeyHint = enterSends() ? "send" : "enter";
+};
+showEnter();
+document.addEventListener("click", event => {
+  const button = event.target.closest("[data-enter-toggle], [data-again-message], [data-copy-text]");
+  if (!button) return;
+  const { enterToggle, againMessage: again, copyText: url } = button.dataset;
+  if (enterToggle !== undefined) { localStorage.setItem(enterKey, enterSends() ? "line" : "send"); showEnter(); say($("span", button).textContent + ".") }
+  if (again) { button.disabled = true; enqueue({ text: "", again }) }
+  if (url) {
+    const text = fetch(url).then(answer => answer.ok ? answer.text() : Promise.reject(answer)).then(text => new Blob([text], { type: "text/plain" }));
+    navigator.clipboard.write([new ClipboardItem({ "text/plain": text })]).then(() => say("Copied."), () => say("The message could not be copied; select the text instead."));
+  }
+});
+addEventListener("keydown", event => {
+  if (event.key !== "Escape" || event.defaultPrevented || event.isComposing || form?.dataset.running !== "true") return;
+  if ($("[popover]:popover-open") || (list && !list.hidden)) return;
+  event.preventDefault(); submit("/stop");
+});
+setInterval(() => document.querySelectorAll("[data-seconds]").forEach(left => {
+  left.dataset.seconds = Math.max(0, left.dataset.seconds - 1); left.textContent = +left.dataset.seconds ? `${left.dataset.seconds} s` : "a moment";
+}), 1000);
