@@ -1,7 +1,7 @@
 """What the web is given of a running gateway."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -10,11 +10,12 @@ from gateway.app.local import page_name
 from gateway.app.wiring import Parts
 from gateway.config.channels import enabled_channels
 from gateway.config.variables import variable_of
-from gateway.domain.channel import LoginChannel, WebhookChannel
+from gateway.domain.channel import DeepLinkChannel, LoginChannel, WebhookChannel
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.tasks import Status
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
+from gateway.flow.setup.saving import Setup
 from gateway.flow.unattended.triggers import Triggers
 from gateway.store import outbox, steps, tasks
 from gateway.store.memory import vectors
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from gateway.web.backend import Backend, StatusReport
 
 
-def build_backend(parts: Parts, local_token: str) -> "Backend":
-    """Imports the web, so it is called once the gateway is ready."""
+def build_backend(parts: Parts, local_token: str, hide: Callable[[str], None]) -> "Backend":
+    """Imports the web, so it is called once the gateway is ready; `hide` keeps a key out of the logs."""
     from gateway.web.backend import Backend
     from gateway.web.origin import page_url
 
@@ -41,6 +42,10 @@ def build_backend(parts: Parts, local_token: str) -> "Backend":
     def unsettled() -> Sequence[str]:
         config = parts.current.config
         return parts.people.unsettled(config.owner.ids, enabled_channels(config.channels))
+
+    def deep_link(name: str, code: str) -> str:
+        channel = parts.channel_manager.channels.get(name)
+        return channel.deep_link(code) if isinstance(channel, DeepLinkChannel) else ""
 
     return Backend(
         database=database,
@@ -74,6 +79,9 @@ def build_backend(parts: Parts, local_token: str) -> "Backend":
         channels=lambda: parts.channel_manager.states,
         logins=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, LoginChannel)},
         jobs=lambda: parts.job_table.dates,
+        model=parts.current.describe,
+        setup=Setup(parts.environment, os.environ, parts.clock, lambda: parts.current.config, hide),
+        deep_link=deep_link,
         variable_of=lambda key: variable_of(key, os.environ),
         commands={name: command.summary for name, command in parts.commands.items()},
         on_shed=parts.condition.shed.append,

@@ -14,8 +14,10 @@ from gateway.flow.inbound.accept import InboundFlow
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.live import Live
+from gateway.flow.setup.saving import Setup
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.triggers import Triggers
+from gateway.llm.client import Description
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
 from gateway.web.links import LoginLinks
@@ -56,7 +58,8 @@ class Backend:
     the state of each configured channel in words; `logins` are the channels that a person has to log in to.
     `variable_of` names the environment variable that sets a key of config.json.
     `tools` are the names of the owner's agent's tools. `allowed_hosts` are further names of this gateway.
-    `unsettled` is what the owner has to settle about their own ids. `jobs` says when each is due.
+    `unsettled` is what the owner has to settle about their own ids. `jobs` says when each is due. `model` says who
+    answers, `setup` connects models and messengers, `deep_link` has a channel's address that hands over a code.
     """
 
     database: Database
@@ -89,6 +92,9 @@ class Backend:
     logins: Callable[[], Mapping[str, LoginChannel]] = dict
     jobs: Callable[[], Mapping[str, datetime | None]] = dict
     variable_of: Callable[[str], str | None] = lambda _key: None
+    model: Callable[[], Description | None] = lambda: None
+    setup: Setup | None = None
+    deep_link: Callable[[str, str], str] = lambda _channel, _code: ""
     links: LoginLinks = field(default_factory=LoginLinks)
 
     def sign_in_link(self, base: str) -> str:

@@ -6,15 +6,17 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Form, Header, Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
-from gateway.domain.inbound import Address, Inbound
+from gateway.domain.inbound import Inbound
+from gateway.flow.people import PAGE
 from gateway.web import files as kept
 from gateway.web.accept import KEY, MAX_TEXT, accept, outcome
 from gateway.web.access import Caller, by_cookie, owner_as_sender, public, signed_in
 from gateway.web.pages import Nav, Screen
+from gateway.web.screens import setup
 from gateway.web.site import AtSite
 from gateway.web.sse import EventStream
 
-ADDRESS = Address("web", "owner", "main")
+ADDRESS = PAGE
 
 router = APIRouter()
 screen = Screen(Nav("/", "Chat", "message-square", 0), router)
@@ -25,6 +27,8 @@ async def page(request: Request, site: AtSite) -> Response:
     """The screen; whoever is not signed in is shown how to."""
     if await by_cookie(request) is None:
         return RedirectResponse("/login", 303)
+    if setup.comes_first(request, site):
+        return RedirectResponse("/setup", 303)
     return site.pages.page(
         request,
         "chat.html",
