@@ -43,6 +43,7 @@ def save_keys(data: Path, name: str, keys: Mapping[str, str]) -> None:
     beside = path.with_name(f"{path.name}.new")
     text = "".join(f"{variable}='{value}'\n" for variable, value in keys.items())
     try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_regular(beside, text.encode())
         os.chmod(beside, 0o600)
         sync(beside)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from contextlib import suppress
 
 import typer
 
@@ -101,7 +102,7 @@ def _link_own_account(form: Form, link: str) -> None:
     if not form.fields:
         echo(f"Now link the account: `supaclaw channel login {form.name}`, with the gateway running.")
     else:
-        with ensure_gateway():
+        with ensure_gateway(), suppress(KeyboardInterrupt):
             with_database(lambda database: _wait_for_owner(database, form, link))
 
 
@@ -116,7 +117,7 @@ async def _wait_for_owner(database: Database, form: Form, link: str) -> None:
         echo(f"{qr_picture(link + code)}\nOpen {link}{code} (or scan this with your phone) and press Start.")
     else:
         echo(f"Write this to your agent on {form.title}, in a private chat from your own account: /link {code}")
-    echo("Waiting for it; Ctrl-C goes on without.")
+    echo("Waiting for it; Ctrl-C skips it.")
     for _ in range(MINUTES * 60):
         if claim := next((each for each in await pairing.claims() if each.code == code), None):
             you = typer.confirm(printable(f"{claim} entered the code. Is that you?"), err=True)
