@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -98,6 +99,10 @@ async def test_what_is_deleted_while_it_runs_stops_nothing(
     assert await ledger.settled(30)
 
 
+async def there(path: Path) -> bool:
+    return path.is_file()
+
+
 @pytest.mark.fault(Fault.DELETED)
 async def test_the_health_file_and_the_log_are_made_again_whatever_replaced_them(
     process: GatewayProcess, telegram: FakeTelegram, models: FakeModels, chance: random.Random, judge: Judge
@@ -109,7 +114,7 @@ async def test_the_health_file_and_the_log_are_made_again_whatever_replaced_them
             (process.data / name).parent.mkdir(exist_ok=True)
             damage(process.data / name)
         await process.start()
-        assert (process.data / "health").is_file()
+        await until(partial(there, process.data / "health"))
         people, ledger = (
             Telegrammers(telegram, chance, numbers=chance.randrange(1000, 10**6)),
             Ledger(process, telegram),

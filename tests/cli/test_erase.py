@@ -176,7 +176,7 @@ def hits(data: Path, dsn: str) -> list[str]:
 
 def in_tables(dsn: str) -> Iterator[str]:
     for table in run(dsn, "select tablename as name from pg_tables where schemaname = 'supaclaw'"):
-        for row in run(dsn, f"select t::text as row from {table['name']} t where t::text ~* 'quagg|7741'"):
+        for row in run(dsn, rf"select t::text as row from {table['name']} t where t::text ~* 'quagg|\m7741\M'"):
             yield f"{table['name']}: {row['row'][:300]}"
     for row in run(dsn, "select s::text as row from pg_stats s where s::text ~* 'quagg' and schemaname = 'supaclaw'"):
         yield f"pg_stats: {row['row'][:200]}"
