@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from gateway.config.channels import channel_names, known_channel, settings_model
 from gateway.domain.channel import Channel, DeepLinkChannel, ExclusiveChannel, ProbedChannel
-from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.platform import PlatformError
 from gateway.flow.channels.manager import channel_specs
 from gateway.flow.setup.saving import Connected, Section, Setup
 
@@ -68,9 +69,7 @@ async def _test(channel: Channel, *, in_use: bool) -> tuple[str, str]:
             return who, channel.deep_link("") if isinstance(channel, DeepLinkChannel) else ""
     except TimeoutError:
         raise OwnerMustAct(f"{channel.name} doesn't answer; check the network, then try again") from None
-    except OwnerMustAct:
-        raise
-    except SupaclawError as error:
+    except PlatformError as error:
         raise OwnerMustAct(f"{error}; try again") from error
     finally:
         await channel.close()
