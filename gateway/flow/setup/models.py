@@ -16,7 +16,7 @@ from gateway.llm.recognise import vendor_of
 from gateway.llm.scrub import scrub
 
 _QUESTION = Prompt((UserMessage("Answer with one word: ready"),))
-_ONCE = RetryPolicy(delays=(), max_silence=30.0, max_wait=0.0)
+_ONCE = RetryPolicy(delays=(0.0,), max_silence=30.0, max_wait=0.0)
 
 
 class ModelRefused(OwnerMustAct):

@@ -108,7 +108,8 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     made: dict[str, str] = {"empty": _piece(site, "intro", model=model)}
     made |= {f"joins{row.code}": site.pages.part("joins", f"joins{row.code}", row) for row in await pairing.claims()}
     made["setup-model"] = _piece(site, "model", model=model, why=described.why if described else "", vendors=WITH_KEYS)
-    owner, code, states = (await pairing.accounts())[:1], await pairing.offered() or "", site.backend.channels()
+    owner, code = (await pairing.accounts())[:1], await pairing.offered() or ""
+    states = {name: state for name, state in site.backend.channels().items() if state != "disabled"}
     identities = [each for row in owner for each in row.identities]
     for form in await asyncio.to_thread(_forms):
         link = site.backend.deep_link(form.name, code) if code else ""

@@ -84,16 +84,16 @@ async def test_a_platform_that_cannot_be_reached_is_told(home: Callable[[str], H
 async def test_both_tokens_of_slack_are_tested(home: Callable[[str], Home]) -> None:
     async with FakeSlack() as slack:
         own = home(json.dumps({"channels": {"slack": {"enabled": False, "base_url": slack.url}}}))
-        swapped = {"bot_token": "xapp-1-a", "app_token": "xoxb-1-a"}
+        swapped = {"bot_token": "xapp-1-abc", "app_token": "xoxb-1-abc"}
         with pytest.raises(OwnerMustAct, match="bot_token: must start with xoxb-"):
             await connect_channel(own.setup, "slack", swapped)
         with pytest.raises(OwnerMustAct, match="paste An app-level token"):
-            await connect_channel(own.setup, "slack", {"bot_token": "xoxb-1-a"})
-        connected = await connect_channel(own.setup, "slack", {"bot_token": "xoxb-1-a", "app_token": "xapp-1-a"})
+            await connect_channel(own.setup, "slack", {"bot_token": "xoxb-1-abc"})
+        connected = await connect_channel(own.setup, "slack", {"bot_token": "xoxb-1-abc", "app_token": "xapp-1-abc"})
 
     assert connected.who == "@claw"
-    assert own.keys == {"SLACK_BOT_TOKEN": "xoxb-1-a", "SLACK_APP_TOKEN": "xapp-1-a"}
-    assert "xoxb-1-a" not in own.config
+    assert own.keys == {"SLACK_BOT_TOKEN": "xoxb-1-abc", "SLACK_APP_TOKEN": "xapp-1-abc"}
+    assert "xoxb-1-abc" not in own.config
 
 
 async def test_whatsapp_is_switched_on_and_linked_later(home: Callable[[str], Home]) -> None:
