@@ -19,6 +19,9 @@ from gateway.domain.splitting import utf16_tail
 if TYPE_CHECKING:
     from channels.telegram.client import Client
 
+UNUSED_SECONDS = 2
+"""Other programs poll again within that time after a conflict."""
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Telegram:
@@ -67,6 +70,19 @@ class Telegram:
             return f"@{await self._client.username()}"
         except TokenRefused as error:
             raise OwnerMustAct(str(error)) from error
+
+    async def check_unused(self) -> None:
+        """Poll a few seconds: a program that polls, too, gets its turn meanwhile, which ends ours with a conflict.
+
+        What has arrived stays, for nothing is acknowledged.
+        """
+        for _ in range(2):
+            await self._client.updates(None, UNUSED_SECONDS, UNUSED_SECONDS + self.patience.stall)
+
+    def deep_link(self, code: str) -> str:
+        """The bot's page; its **Start** says `/start CODE`."""
+        name = self._opened.known_name if self._opened else ""
+        return f"https://t.me/{name}?start={code}" if name else ""
 
     @property
     def _client(self) -> "Client":

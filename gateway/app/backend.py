@@ -11,7 +11,7 @@ from gateway.app.wiring import Parts
 from gateway.config.channels import enabled_channels
 from gateway.config.variables import variable_of
 from gateway.config.watch import ConfigWatch
-from gateway.domain.channel import LoginChannel, WebhookChannel
+from gateway.domain.channel import DeepLinkChannel, LoginChannel, WebhookChannel
 from gateway.domain.errors import ConfigError, DatabaseDown
 from gateway.domain.findings import Finding
 from gateway.domain.tasks import Status
@@ -19,6 +19,7 @@ from gateway.flow.channels.manager import ChannelSpec, channel_specs
 from gateway.flow.channels.probing import ChannelProbes
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
+from gateway.flow.setup.saving import Setup
 from gateway.flow.unattended.triggers import Triggers
 from gateway.logs import SecretMask
 from gateway.store import outbox, steps, tasks
@@ -63,6 +64,10 @@ def build_backend(parts: Parts, local_token: str, mask: SecretMask, watch: Confi
         configured = dict.fromkeys(parts.current.config.channels, "disabled")
         return configured | dict(parts.channel_manager.states)
 
+    def deep_link(name: str, code: str) -> str:
+        channel = parts.channel_manager.channels.get(name)
+        return channel.deep_link(code) if isinstance(channel, DeepLinkChannel) else ""
+
     return Backend(
         database=database,
         inbox=parts.inbound,
@@ -98,6 +103,9 @@ def build_backend(parts: Parts, local_token: str, mask: SecretMask, watch: Confi
         settings=ConfigEditor(parts.environment, os.environ, watch),
         logins=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, LoginChannel)},
         jobs=lambda: parts.job_table.dates,
+        model=parts.current.describe,
+        setup=Setup(parts.environment, os.environ, parts.clock, lambda: parts.current.config, mask.add),
+        deep_link=deep_link,
         variable_of=lambda key: variable_of(key, os.environ),
         commands={name: command.summary for name, command in parts.commands.items()},
         on_shed=parts.condition.shed.append,

@@ -22,6 +22,7 @@ from gateway.background.upkeep import kept_up
 from gateway.background.watch.footprint import trim
 from gateway.background.watch.systemd import notify
 from gateway.config.channels import check_channels, check_owner
+from gateway.config.keys import read_keys
 from gateway.config.load import parse
 from gateway.config.model import Config
 from gateway.config.watch import ConfigWatch
@@ -187,7 +188,9 @@ class Gateway:
         async def rejected(problem: str) -> None:
             await self._parts.notices.tell_owner(f"config.json wasn't applied. {problem}")
 
-        watch = ConfigWatch(self._parts.environment.config, self._parts.current.config, parsed, rejected)
+        environment = self._parts.environment
+        keys = partial(read_keys, environment.data)
+        watch = ConfigWatch(environment.config, self._parts.current.config, parsed, rejected, _keys=keys)
         watch.subscribe(lambda config: self._change(config, group))
         return watch
 

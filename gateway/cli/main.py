@@ -21,6 +21,7 @@ class Group:
 
 
 COMMANDS: Mapping[str, str | Group] = {
+    "init": "process.init:init",
     "up": "process.up:up",
     "chat": "conversation.chat:chat",
     "down": "process.down:down",

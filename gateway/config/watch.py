@@ -1,7 +1,7 @@
 """Reloads config.json at run time: valid edits go to the subscribers, invalid ones are reported once."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,9 +34,11 @@ class ConfigWatch:
     _parse: Callable[[str], Config]
     _on_rejected: Callable[[str], Awaitable[None]]
     _look_every: float = 5.0
+    _keys: Callable[[], Mapping[str, str]] = dict
+    """What was saved for `$env:` references; a change of it counts as one of the file."""
     _subscribers: list[Callable[[Config], Awaitable[None]]] = field(default_factory=list)
-    _seen: tuple[str | None, str] = (None, "")
-    """The text of the file, and why it could not be read."""
+    _seen: tuple[str | None, str, frozenset[tuple[str, str]]] = (None, "", frozenset())
+    """The text of the file, why it could not be read, and the saved keys."""
     _done: tuple[str | None, bool] = (None, True)
     """The text that was dealt with last, and whether all of it went well."""
     _dealt_with: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -84,14 +86,15 @@ class ConfigWatch:
 
     def _changed(self) -> Config | None:
         """What the file says; None if it says the same as before."""
-        text, problem = None, ""
+        text, problem, keys = None, "", frozenset[tuple[str, str]]()
         try:
             text = read(self._path)
+            keys = frozenset(self._keys().items() if text is not None else ())
         except ConfigError as error:
             problem = str(error)
-        if self._seen == (text, problem):
+        if self._seen == (text, problem, keys):
             return None
-        self._seen = (text, problem)
+        self._seen = (text, problem, keys)
         if text is None:
             raise ConfigError(problem or f"{self._path} is gone")
         return self._parse(text)

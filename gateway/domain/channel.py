@@ -187,6 +187,22 @@ class ProbedChannel(Protocol):
         """
 
 
+@runtime_checkable
+class ExclusiveChannel(Protocol):
+    """A channel whose messages only one program can receive."""
+
+    async def check_unused(self) -> None:
+        """Raise `SupaclawError` if another program receives; called after `probe`, never beside our own reception."""
+
+
+@runtime_checkable
+class DeepLinkChannel(Protocol):
+    """A channel whose platform has addresses that open a chat with us."""
+
+    def deep_link(self, code: str) -> str:
+        """The address that also hands over the code, which is its end; "" while our name there is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Login:
     """How far a person has come with connecting us to their own account on a platform.

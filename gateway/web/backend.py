@@ -19,8 +19,10 @@ from gateway.flow.inbound.accept import InboundFlow
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.live import Live
+from gateway.flow.setup.saving import Setup
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.triggers import Triggers
+from gateway.llm.client import Description
 from gateway.logs import SecretMask
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
@@ -65,6 +67,7 @@ class Backend:
     `allowed_hosts` are further names of this gateway.
     `settings` changes config.json, `probes` tries credentials. `jobs` says when each is due. `findings` runs the
     checks of `supaclaw doctor`, and blocks. `logs` is the logs' folder, `mask` hides secrets.
+    `model` says who answers, `setup` connects models and messengers, `deep_link` makes a channel's address with a code.
     `unsettled` is what the owner has to settle about their own ids.
     """
 
@@ -101,6 +104,9 @@ class Backend:
     logins: Callable[[], Mapping[str, LoginChannel]] = dict
     jobs: Callable[[], Mapping[str, datetime | None]] = dict
     variable_of: Callable[[str], str | None] = lambda _key: None
+    model: Callable[[], Description | None] = lambda: None
+    setup: Setup | None = None
+    deep_link: Callable[[str, str], str] = lambda _channel, _code: ""
     links: LoginLinks = field(default_factory=LoginLinks)
     limits: Callable[[], Limits] = Limits
     findings: Callable[[], Sequence[tuple[str, Finding]]] = tuple

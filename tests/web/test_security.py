@@ -8,7 +8,22 @@ from gateway.web.security import split_host
 from gateway.web.v1.serving import MAX_INLINE
 from tests.web.conftest import BEARER, Running, Web
 
-PAGES = {"/", "/approvals", "/channels", "/checks", "/jobs", "/logs", "/memory", "/people", "/tokens", "/usage"}
+PAGES = {
+    *(
+        "/",
+        "/approvals",
+        "/channels",
+        "/checks",
+        "/conversations",
+        "/jobs",
+        "/logs",
+        "/memory",
+        "/people",
+        "/settings",
+        "/setup",
+    ),
+    *("/tokens", "/usage"),
+}
 """They send whoever is not signed in to the sign-in."""
 PUBLIC = PAGES | {"/health", "/login", "/login/state", "/webhook/{name}"}
 

@@ -7,8 +7,9 @@ from fastapi import APIRouter, Depends, Form, Header, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from gateway.domain.ids import MessageId
-from gateway.domain.inbound import Address, Inbound
+from gateway.domain.inbound import Inbound
 from gateway.domain.principals import Label
+from gateway.flow.people import PAGE
 from gateway.store.transcript import attachments, messages
 from gateway.store.transcript.messages import MessageRow
 from gateway.web import files as kept
@@ -16,10 +17,11 @@ from gateway.web.accept import KEY, MAX_TEXT, accept, outcome
 from gateway.web.access import Caller, by_cookie, owner_as_sender, public, signed_in
 from gateway.web.errors import Refused
 from gateway.web.pages import Nav, Screen
+from gateway.web.screens import setup
 from gateway.web.site import AtSite, Site
 from gateway.web.sse import EventStream
 
-ADDRESS = Address("web", "owner", "main")
+ADDRESS = PAGE
 
 router = APIRouter()
 screen = Screen(Nav("/", "Chat", "message-square", 0), router)
@@ -30,6 +32,8 @@ async def page(request: Request, site: AtSite) -> Response:
     """The screen; whoever is not signed in is shown how to."""
     if await by_cookie(request) is None:
         return RedirectResponse("/login", 303)
+    if setup.comes_first(request, site):
+        return RedirectResponse("/setup", 303)
     return site.pages.page(
         request,
         "chat.html",

@@ -315,19 +315,22 @@ document.addEventListener("submit", async event => {
 
 // ---- forms whose effect comes back through the connection, or as the row in its new state
 document.addEventListener("submit", async event => {
-  const sent = event.target, { quiet, sure, swap, refresh } = sent.dataset;
-  if (quiet === undefined && swap === undefined) { if (sure && !confirm(sure)) event.preventDefault(); return }
+  const sent = event.target, { quiet, sure, swap, refresh, told } = sent.dataset;
+  if (quiet === undefined && swap === undefined && told === undefined) { if (sure && !confirm(sure)) event.preventDefault(); return }
   event.preventDefault();
   if (sure && !confirm(sure)) return;
   const button = $("button", sent), row = sent.closest(".row");
   button.disabled = true;
+  const body = new URLSearchParams(new FormData(sent)), tell = part => $(".told", sent).replaceChildren(part);
+  if (told !== undefined) tell("Testing…");
   try {
-    const answer = await fetch(sent.action, { method: "POST", body: new URLSearchParams(new FormData(sent)) });
+    const answer = await fetch(sent.action, { method: "POST", body });
     if (answer.status === 401) location.assign("/login");
     else if (!answer.ok) say((await answer.json()).error.message);
     else {
       by("toast").hidden = true;
       if (swap !== undefined) { const fresh = element(await answer.text()), first = $("button", fresh); row.replaceWith(fresh); first?.focus(); count() }
+      if (told !== undefined) tell(element(await answer.text()));
       if (refresh !== undefined) { by("merging")?.replaceChildren(); if (find) search(); else location.reload() }
     }
   } catch { say("The gateway cannot be reached; try again.") }
