@@ -110,8 +110,8 @@ async def test_a_message_can_be_tried_again_with_its_files(web: Web):
 async def test_nobody_elses_words_are_said_again_or_copied(web: Web):
     async with web.path.database.transaction() as tx:
         other = await principals.ensure_member(tx, "Bo", "telegram:7")
-        session = await sessions.start(tx, other.id, label=Label.UNTRUSTED)
-        theirs = await messages.say(tx, session, other.id, UserText("secret", NOW), label=Label.UNTRUSTED)
+        session = await sessions.start(tx, other, label=Label.UNTRUSTED)
+        theirs = await messages.say(tx, session, other, UserText("secret", NOW), label=Label.UNTRUSTED)
     async with web.sign_in() as browser:
         await say(browser, text="mine", client_id="1")
         mine = await said(web, "user")

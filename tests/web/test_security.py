@@ -47,7 +47,7 @@ def filled(path: str) -> str:
         "task_id": id,
         "file_id": id,
         "inbox_id": "1",
-        "id": "1",
+        "id": id if path.startswith("/conversations") else "1",
         "name": "default",
         "code": "ABCDEFGH",
         "which": "1",

@@ -45,7 +45,7 @@ async def test_one_that_speaks_as_the_owner_is_made_after_the_warning(web: Web):
     ("form", "said"),
     [
         ({"name": "x"}, "Choose what the token may do."),
-        ({"name": " ", "scope": "chat"}, "name"),
+        ({"name": " ", "scope": "chat"}, "Give the token a name."),
         ({"name": "x", "scope": "everything"}, "scope"),
         ({"name": "x", "scope": "read", "as_owner": "true"}, "add chat"),
         ({"name": "x", "scope": "chat", "shared": "true"}, "the scope memory"),

@@ -70,7 +70,8 @@ async def send(
     now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
     if again is not None:
         row = await _message(site, again)
-        if row.kind != "user" or row.label is not Label.OWNER:
+        own = row.label is Label.OWNER or (row.attached and row.origin == ADDRESS.channel)  # files raise the label
+        if row.kind != "user" or not own:
             raise Refused(403, "not_yours", "Only your own words can be sent again.", type="permission_error")
         text, files = row.text, [file.id for file in row.attached if file.id]
     attached = await kept.attachments_for(site, files or ())

@@ -44,6 +44,8 @@ class Wanted:
     def check(self) -> None:
         """Raises `Refused` for what does not go together."""
         held = set(self.scope or ())
+        if not self.name.strip():
+            raise Refused(400, "no_name", "Give the token a name.", param="name")
         if not held:
             raise Refused(400, "no_scope", "Choose what the token may do.", param="scope")
         if self.as_owner and not permits(held, Scope.CHAT):
