@@ -198,6 +198,7 @@ async def test_enter_makes_a_line_on_a_phone_until_it_is_switched(browser: Brows
     async with opened(browser, web, phone=True) as watched:
         page = watched.page
         await page.evaluate("localStorage.setItem('supaclaw.enter', 'line')")
+        await page.reload()
         await page.fill("#text", "one")
         await page.keyboard.press("Enter")
         await page.keyboard.type("two")
