@@ -58,7 +58,7 @@ async def test_a_reply_knows_its_command(web: Web):
         await say(browser, text="/ping  now", client_id="2")
         assert (await said(web, "notice")).command == "/ping  now"
         await say(browser, text="/new", client_id="3")
-        assert (await said(web, "notice")).command == ""
+        assert (await said(web, "notice")).command == "/new"
 
 
 async def test_what_was_said_until_a_stop_is_kept(web: Web):

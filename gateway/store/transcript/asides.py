@@ -20,18 +20,20 @@ group by a.id
 """A task may answer more than once: what it ran after one answer belongs to the next."""
 
 _COMMANDS = """
-select message_id, text from inbox
-where journal_id = any($1) and kind <> 'message' and kind = 'command' and message_id = any($2)
+select i.message_id, i.text from unnest($1::bigint[]) a (id) cross join lateral (
+  select message_id, text, kind from inbox where address_id = a.id order by id desc limit 500) i
+where i.kind = 'command' and i.message_id = any($2)
 """
+"""Of the newest arrivals only, which an index finds: a screen shows no more."""
 
 
 async def joined(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
     """The rows, with models and usage of each answer, and the command of each reply to one."""
     made = await _with_usage(conn, rows)
-    replies = [row for row in rows if row.kind == "notice" and row.task_id is None and row.journal_id]
+    replies = [row for row in rows if row.kind == "notice" and row.task_id is None and row.address_id]
     if not replies:
         return made
-    found = await conn.fetch(_COMMANDS, [row.journal_id for row in replies], [row.id for row in replies])
+    found = await conn.fetch(_COMMANDS, list({row.address_id for row in replies}), [row.id for row in replies])
     commands = {row["message_id"]: row["text"] for row in found}
     return [replace(row, command=commands[row.id]) if row.id in commands else row for row in made]
 
