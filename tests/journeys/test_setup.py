@@ -111,7 +111,7 @@ async def test_the_terminal_does_the_same(
     monkeypatch.setenv("SUPACLAW_DATABASE_URL", process.dsn or "")
     typed = "".join(f"{line}\n" for line in ("", "n", "y", "@my_bot", telegram.token, "y", "n"))
     init = asyncio.create_task(asyncio.to_thread(CliRunner().invoke, build(), ["init"], input=typed))
-    await until(lambda: _offered(process))
+    await until(lambda: _offered(process), 120)
     [code] = await process.rows("select code from links")
     telegram.say(f"/start {code['code']}", OWNER)
     done = await init
