@@ -100,7 +100,7 @@ async def test_what_is_deleted_while_it_runs_stops_nothing(
 
 
 async def there(path: Path) -> bool:
-    return path.is_file()
+    return await asyncio.to_thread(path.is_file)
 
 
 @pytest.mark.fault(Fault.DELETED)
