@@ -1,8 +1,10 @@
 """`supaclaw init`: the page's Setup in the terminal."""
 
 import asyncio
+import logging
 import os
 import sys
+from collections.abc import Coroutine
 from contextlib import suppress
 
 import typer
@@ -27,6 +29,7 @@ from gateway.flow.setup.saving import Connected, Setup
 from gateway.llm.catalog import Vendor
 from gateway.llm.client import build_client
 from gateway.llm.recognise import UnknownVendor, vendor_of
+from gateway.logs import SecretMask, logging_to
 from gateway.store.pool import Database
 
 
@@ -47,8 +50,7 @@ def _connect_model(setup: Setup) -> None:
         try:
             whose = _whose(key)
             model = typer.prompt("Model", default=whose.model or "")
-            with slow("testing …"):
-                connected = asyncio.run(connect_model(setup, key, whose.prefix, model))
+            connected = _tested(connect_model(setup, key, whose.prefix, model))
         except SupaclawError as error:
             echo(error, error=True)
         else:
@@ -84,8 +86,7 @@ def _connect_channel(setup: Setup, form: Form) -> None:
         if not all(pasted.values()):
             return
         try:
-            with slow("testing …"):
-                done = asyncio.run(connect_channel(setup, form.name, pasted))
+            done = _tested(connect_channel(setup, form.name, pasted))
         except SupaclawError as error:
             echo(error, error=True)
             if not form.fields:
@@ -126,6 +127,11 @@ async def _wait_for_owner(database: Database, form: Form, link: str) -> None:
             return
         await asyncio.sleep(1)
     echo(f"Nobody entered the code within {MINUTES} minutes; run `supaclaw init` again for a new one.", error=True)
+
+
+def _tested(work: Coroutine[object, object, Connected]) -> Connected:
+    with slow("testing …"), logging_to(None, SecretMask(), level=logging.CRITICAL):
+        return asyncio.run(work)
 
 
 def _report(connected: Connected) -> None:

@@ -105,7 +105,10 @@ def _answer(
 
 async def _pieces(site: Site) -> Mapping[str, str]:
     pairing, described, model = site.backend.pairing, site.backend.model(), _answers(site)
-    made: dict[str, str] = {"empty": _piece(site, "intro", model=model)}
+    made: dict[str, str] = {
+        "empty": Markup('<div id="empty"></div>'),
+        "setup-intro": _piece(site, "intro", model=model),
+    }
     made |= {f"joins{row.code}": site.pages.part("joins", f"joins{row.code}", row) for row in await pairing.claims()}
     made["setup-model"] = _piece(site, "model", model=model, why=described.why if described else "", vendors=WITH_KEYS)
     owner, code = (await pairing.accounts())[:1], await pairing.offered() or ""
