@@ -7,7 +7,8 @@ from gateway.domain.texts import one_line
 LONGEST = 60
 UNTITLED = "Untitled"
 
-_MARKS = re.compile(r"^\s*(?:>.*|\[(?:Forwarded from|Instructions from)\b.*|\(Instructions from the client\))$", re.M)
+_MARKS = re.compile(r"^(?:\[Forwarded from .*|\(Instructions from the client\))$", re.MULTILINE)
+_QUOTES = re.compile(r"^>.*$", re.MULTILINE)
 _LEAD = re.compile(r"^(?:[#*\-+>\s\"'“„]|\d+[.)]\s)+")
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s")
 _OF_THE_USER = re.compile(
@@ -17,8 +18,8 @@ _OF_THE_USER = re.compile(
 
 def title(asked: str, summary: str = "", file: str = "") -> str:
     """The first sentence of the summary, else of the first message's own words, else the name of its file."""
-    told = _OF_THE_USER.sub("", _first(summary))
-    return clipped(told[:1].upper() + told[1:] or _first(_MARKS.sub("", asked)) or _first(asked) or file) or UNTITLED
+    told, said = _OF_THE_USER.sub("", _first(summary)), _MARKS.sub("", asked)
+    return clipped(told[:1].upper() + told[1:] or _first(_QUOTES.sub("", said)) or _first(said) or file) or UNTITLED
 
 
 def clipped(words: str, longest: int = LONGEST) -> str:

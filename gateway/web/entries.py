@@ -58,7 +58,7 @@ class Entries:
             case "assistant":
                 return part("assistant", id, row, self.markdown.html(_words(row)), chips, quiet(row))
             case "notice" if other is not None:
-                again = other.id if other.label is Label.OWNER else None
+                again = other.id if other.label is Label.OWNER or other.attached else None
                 return part("failure", id, row, self.markdown.html(row.text), again)
             case "notice":
                 return part("notice", id, row, chips)

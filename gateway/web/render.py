@@ -51,6 +51,7 @@ _ATTRIBUTES = {
     "ol": {"start"},
     "button": {"type", "data-copy"},
     "div": {"tabindex", "role", "aria-label"},
+    "pre": {"tabindex"},
     **{tag: set(mathml.ATTRIBUTES) for tag in mathml.TAGS},
 }
 
@@ -161,7 +162,7 @@ def _code(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: Op
     language = token.info.split()[0] if token.info.strip() else "text"
     caption = f'<figcaption><span>{escape(language)}</span><button type="button" data-copy>Copy</button></figcaption>'
     code = highlight.highlighted(token.content, language) if _ended(token) else escape(token.content)
-    return f'<figure class="code">{caption}<pre><code>{code}</code></pre></figure>\n'
+    return f'<figure class="code">{caption}<pre tabindex="0"><code>{code}</code></pre></figure>\n'
 
 
 def _ended(token: Token) -> bool:

@@ -110,8 +110,8 @@ async def test_a_message_can_be_tried_again_with_its_files(web: Web):
 async def test_nobody_elses_words_are_said_again_or_copied(web: Web):
     async with web.path.database.transaction() as tx:
         other = await principals.ensure_member(tx, "Bo", "telegram:7")
-        session = await sessions.start(tx, other.id, label=Label.UNTRUSTED)
-        theirs = await messages.say(tx, session, other.id, UserText("secret", NOW), label=Label.UNTRUSTED)
+        session = await sessions.start(tx, other, Label.UNTRUSTED)
+        theirs = await messages.say(tx, session, other, UserText("secret", NOW), label=Label.UNTRUSTED)
     async with web.sign_in() as browser:
         await say(browser, text="mine", client_id="1")
         mine = await said(web, "user")
@@ -121,6 +121,8 @@ async def test_nobody_elses_words_are_said_again_or_copied(web: Web):
         assert (await browser.get("/chat/messages/999999/text")).status_code == 404
         assert (await say(browser, again=theirs.id, client_id="2")).status_code == 404
         assert (await say(browser, again=answer.id, client_id="3")).status_code == 403
-        await web.path.database.run(lambda tx: tx.execute("update messages set label = 2 where id = $1", mine.id))
+        await web.path.database.run(
+            lambda tx: tx.execute("update inbox set sender = '' where message_id = $1", mine.id)
+        )
         assert (await say(browser, again=mine.id, client_id="4")).status_code == 403
     assert (await web.client.get(f"/chat/messages/{MessageId(1)}/text", headers=web.at_page)).status_code == 401

@@ -9,20 +9,8 @@ from gateway.web.v1.serving import MAX_INLINE
 from tests.web.conftest import BEARER, Running, Web
 
 PAGES = {
-    *(
-        "/",
-        "/approvals",
-        "/channels",
-        "/checks",
-        "/conversations",
-        "/jobs",
-        "/logs",
-        "/memory",
-        "/people",
-        "/settings",
-        "/setup",
-    ),
-    *("/tokens", "/usage"),
+    *("/", "/approvals", "/channels", "/checks", "/conversations", "/conversations/{id}", "/jobs", "/logs"),
+    *("/memory", "/people", "/settings", "/setup", "/tokens", "/usage"),
 }
 """They send whoever is not signed in to the sign-in."""
 PUBLIC = PAGES | {"/health", "/login", "/login/state", "/webhook/{name}"}
@@ -47,7 +35,7 @@ def filled(path: str) -> str:
         "task_id": id,
         "file_id": id,
         "inbox_id": "1",
-        "id": "1",
+        "id": id if path.startswith("/conversations") else "1",
         "name": "default",
         "code": "ABCDEFGH",
         "which": "1",

@@ -44,8 +44,8 @@ async def test_one_that_speaks_as_the_owner_is_made_after_the_warning(web: Web):
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ({"name": "x"}, "choose what it may do"),
-        ({"name": " ", "scope": "chat"}, "name"),
+        ({"name": "x"}, "Choose what the token may do."),
+        ({"name": " ", "scope": "chat"}, "Give the token a name."),
         ({"name": "x", "scope": "everything"}, "scope"),
         ({"name": "x", "scope": "read", "as_owner": "true"}, "add chat"),
         ({"name": "x", "scope": "chat", "shared": "true"}, "the scope memory"),

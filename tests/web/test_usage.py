@@ -77,7 +77,7 @@ async def test_the_page_shows_numbers_chart_and_budgets(running: Running):
     assert page.count("<rect") == 2
     assert "&lt;i&gt;other&lt;/i&gt;" in page
     assert "$0.50, 1 model call" in day
-    assert "other&lt;/i&gt;" not in day
+    assert "&lt;i&gt;other" not in day
     await started.stop()
 
 

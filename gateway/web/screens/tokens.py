@@ -44,8 +44,10 @@ class Wanted:
     def check(self) -> None:
         """Raises `Refused` for what does not go together."""
         held = set(self.scope or ())
-        if not held or not self.name.strip():
-            raise Refused(400, "incomplete", "Give the token a name, and choose what it may do.", param="scope")
+        if not self.name.strip():
+            raise Refused(400, "no_name", "Give the token a name.", param="name")
+        if not held:
+            raise Refused(400, "no_scope", "Choose what the token may do.", param="scope")
         if self.as_owner and not permits(held, Scope.CHAT):
             raise Refused(400, "no_chat", "A token that speaks as you has to talk: add chat.", param="as_owner")
         if (self.agent.strip() or self.shared) and not permits(held, Scope.MEMORY):
@@ -61,7 +63,7 @@ async def create(site: AtSite, wanted: Annotated[Wanted, Depends()]) -> HTMLResp
     row, plain = await tokens.create(
         site.backend.database,
         site.backend.owner.id,
-        wanted.name.strip(),
+        wanted.name,
         wanted.scope or (),
         as_owner=wanted.as_owner,
         agent=wanted.agent.strip() or None,

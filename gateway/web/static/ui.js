@@ -387,7 +387,6 @@ const enterKey = "supaclaw.enter";                                  // on a phon
 const enterSends = () => (localStorage.getItem(enterKey) ?? (matchMedia("(pointer: coarse)").matches ? "line" : "send")) === "send";
 const showEnter = () => {
   const toggle = $("[data-enter-toggle]");
-  toggle?.setAttribute("aria-pressed", enterSends());
   if (toggle) $("span", toggle).textContent = enterSends() ? "Enter sends" : "Enter makes a new line";
   if (box) box.enterKeyHint = enterSends() ? "send" : "enter";
 };

@@ -213,7 +213,6 @@ class TestFilters:
             (Filter(kinds=(Kind.CHUNK,)), set()),
             (Filter(since=BEGIN + timedelta(days=55)), {55, 56, 57, 58, 59}),
         ],
-        ids=str,
     )
     async def test_returns_what_matches_and_nothing_else(
         self, database: Database, owner: PrincipalId, many: list[MemoryId], which: Filter, expected: set[int]
