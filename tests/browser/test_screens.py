@@ -89,7 +89,7 @@ async def test_logs(browser: Browser, running: Running, tmp_path: Path, monkeypa
         )
         await expect(page.locator(".line")).to_have_count(4)
         await expect(page.locator(".line").first).to_contain_text("tool.failed")
-        await page.get_by_text("Traceback").click()
+        await page.get_by_text("Traceback", exact=True).click()
         await accessible(page)
         await watched.show(f"logs-{look}")
         await page.get_by_role("link", name="Only session").first.click()
