@@ -8,7 +8,7 @@ from gateway.web.security import split_host
 from gateway.web.v1.serving import MAX_INLINE
 from tests.web.conftest import BEARER, Running, Web
 
-PAGES = {"/", "/approvals", "/channels", "/jobs", "/memory", "/people"}
+PAGES = {"/", "/settings", "/approvals", "/channels", "/jobs", "/memory", "/people"}
 """They send whoever is not signed in to the sign-in."""
 PUBLIC = PAGES | {"/health", "/login", "/login/state", "/webhook/{name}"}
 
