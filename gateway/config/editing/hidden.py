@@ -22,6 +22,8 @@ _IN_A_URL = re.compile(r"[?&#][^=&]*(token|key|password|secret|sig)[^=&]*=[^&]|\
 
 def is_secret(path: KeyPath, text: str) -> bool:
     """Whether `text` must not be shown; a reference may be."""
+    if is_reference(text):
+        return False
     return is_named_so(path, text) or bool(_IN_A_URL.search(text) or SHAPES.search(text))
 
 
