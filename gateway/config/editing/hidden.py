@@ -17,17 +17,21 @@ HIDDEN = "********"
 _NAMES = re.compile(r"(token|key|password|passwd|secret|authorization|credential|cookie)s?$", re.IGNORECASE)
 _HOLDERS = frozenset({"env", "headers"})
 """Sections, of MCP servers above all, in which any value may be a credential."""
-_IN_A_URL = re.compile(r"[?&#][^=&]*(token|key|password|secret|sig)[^=&]*=[^&]", re.IGNORECASE)
+_IN_A_URL = re.compile(r"[?&#][^=&]*(token|key|password|secret|sig)[^=&]*=[^&]|\bpassword\s*=", re.IGNORECASE)
 
 
 def is_secret(path: KeyPath, text: str) -> bool:
     """Whether `text` must not be shown; a reference may be."""
-    if not text or is_reference(text):
+    if is_reference(text):
         return False
+    return is_named_so(path, text) or bool(_IN_A_URL.search(text) or SHAPES.search(text))
+
+
+def is_named_so(path: KeyPath, text: str) -> bool:
+    """Whether the key says that `text` is one, whatever it looks like."""
     names = [part for part in path if isinstance(part, str)]  # the name of a list stands for all in it
-    if path == ("database", "url") or not _HOLDERS.isdisjoint(names) or _NAMES.search(names[-1]):
-        return True
-    return bool(_IN_A_URL.search(text) or SHAPES.search(text))
+    named = not _HOLDERS.isdisjoint(names) or bool(_NAMES.search(names[-1]))
+    return named and bool(text) and not is_reference(text)
 
 
 def each_text(value: JsonValue, change: Callable[[KeyPath, str], str], path: KeyPath = ()) -> JsonValue:

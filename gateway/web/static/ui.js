@@ -355,8 +355,7 @@ function seek() {
   for (const field of settings.querySelectorAll(".field")) field.hidden = !words.every(word => field.dataset.words.includes(word));
   if (by("no-setting")) by("no-setting").hidden = !!$(".field:not([hidden])", settings);
 }
-async function settle(sent, submitter) {
-  const body = new URLSearchParams(new FormData(sent, submitter));
+async function settle(sent, body) {
   settings.querySelectorAll("[aria-invalid]").forEach(field => field.removeAttribute("aria-invalid"));
   try {
     const answer = await fetch(sent.getAttribute("action"), { method: "POST", body });
@@ -376,8 +375,9 @@ settings?.addEventListener("submit", async event => {
   event.preventDefault();
   const { target: sent, submitter } = event;
   if (sent.contains(by("seek"))) return;
+  const body = new URLSearchParams(new FormData(sent, submitter));       // without a button that is disabled
   if (submitter) submitter.disabled = true;
-  await settle(sent, submitter);
+  await settle(sent, body);
   if (submitter) submitter.disabled = false;
 });
 if (settings) { by("seek").addEventListener("input", seek); seek() }
