@@ -8,6 +8,7 @@ from pydantic import Field, SecretStr
 
 from channels.slack.channel import Slack, preload
 from channels.slack.client import Client
+from channels.slack.manifest import MANIFEST
 from gateway.domain.channel import Channel
 from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.errors import ConfigError
@@ -20,6 +21,13 @@ __all__ = ["Settings", "create", "preload"]
 class Settings(ChannelSettings):
     """The `channels.slack` section of config.json."""
 
+    TITLE = "Slack"
+    STEPS = (
+        "On api.slack.com/apps choose Create New App, From a manifest, and paste the text below. Install the app to "
+        "your workspace: OAuth & Permissions shows the bot token. Under Basic Information, App-Level Tokens, generate "
+        "a token with connections:write."
+    )
+    COPY = MANIFEST
     PERSON = "[UW][A-Z0-9]+"
     GROUP = "[CG][A-Z0-9]+"
     IDS = (

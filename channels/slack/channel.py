@@ -60,11 +60,17 @@ class Slack:
         self._files = Files(self.client, self._kept)
         self._replies = Replies(self._files, self._kept)
         self._reception: Reception | None = None
+        self._reconnecting = self._recovery()
 
     @property
     def heard_at(self) -> float | None:
         """When Slack last answered a ping or a request of the receiving side, or sent something."""
         return None if self._reception is None else self._reception.heard_at
+
+    @property
+    def trouble(self) -> str:
+        """What Slack last refused, or since when it is unreachable."""
+        return self._reconnecting.trouble
 
     async def open(self) -> None:
         """Import the SDK and Bolt, in a thread; nothing is asked of Slack before `receive`, for it may be away."""
@@ -87,7 +93,7 @@ class Slack:
         intake = Intake(self.client, self._threads, self.commands, accept)
         app = listening(self.client, intake, self._replies, self.commands)
         dispatch = Dispatch(app, self._recovery(), self.log)
-        self._reception = Reception(self.client, self._recovery(), self.log, self.ping_interval)
+        self._reception = Reception(self.client, self._reconnecting, self.log, self.ping_interval)
         await self._reception.run(dispatch.take)
 
     def _recovery(self) -> Recovery:

@@ -23,6 +23,8 @@ __all__ = ["Settings", "create", "preload"]
 class Settings(ChannelSettings):
     """The `channels.telegram` section of config.json."""
 
+    TITLE = "Telegram"
+    STEPS = "In Telegram, write /newbot to @BotFather, choose a name, and paste the token it gives you."
     PERSON = r"[1-9]\d{0,18}"
     GROUP = r"-[1-9]\d{0,18}"
     IDS = "a person's is a number like 123456789, which @userinfobot tells, a group's one like -1001234567890"

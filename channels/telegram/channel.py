@@ -19,6 +19,9 @@ from gateway.domain.splitting import utf16_tail
 if TYPE_CHECKING:
     from channels.telegram.client import Client
 
+UNUSED_SECONDS = 2
+"""Other programs poll again within that time after a conflict."""
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Telegram:
@@ -68,6 +71,19 @@ class Telegram:
         except TokenRefused as error:
             raise OwnerMustAct(str(error)) from error
 
+    async def check_unused(self) -> None:
+        """Poll a few seconds: a program that polls, too, gets its turn meanwhile, which ends ours with a conflict.
+
+        What has arrived stays, for nothing is acknowledged.
+        """
+        for _ in range(2):
+            await self._client.updates(None, UNUSED_SECONDS, UNUSED_SECONDS + self.patience.stall)
+
+    def deep_link(self, code: str) -> str:
+        """The bot's page; its **Start** says `/start CODE`."""
+        name = self._opened.known_name if self._opened else ""
+        return f"https://t.me/{name}?start={code}" if name else ""
+
     @property
     def _client(self) -> "Client":
         if self._opened is None:
@@ -78,6 +94,11 @@ class Telegram:
     def heard_at(self) -> float | None:
         """When Telegram last answered a poll; a webhook is pushed to, and nobody knows when it should be."""
         return None if self._polling is None else self._polling.heard_at
+
+    @property
+    def trouble(self) -> str:
+        """What Telegram last refused, or since when it is unreachable."""
+        return self._recovery.trouble
 
     async def receive(self, accept: Accept) -> None:
         """Poll, or have updates pushed, until cancelled."""

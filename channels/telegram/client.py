@@ -46,6 +46,11 @@ class Client:
             self._username = (await self._session.call("getMe", User, BRIEF_SECONDS)).username or ""
         return self._username
 
+    @property
+    def known_name(self) -> str:
+        """The bot's own name, once it was asked for."""
+        return self._username or ""
+
     async def show(self, message: Outgoing, method: str, seconds: float = ANSWER_SECONDS, **content: object) -> str:
         """Send a new message with this content by `method`, to wherever the chat is by now; its id."""
         try:

@@ -16,6 +16,8 @@ __all__ = ["Settings", "backup_files", "create", "preload"]
 class Settings(ChannelSettings):
     """The `channels.whatsapp` section of config.json: what every channel has; an account is linked by a login."""
 
+    TITLE = "WhatsApp"
+    STEPS = "Your agent becomes a linked device of a WhatsApp account, best one with a number of its own."
     PERSON = r"[1-9]\d{4,14}|\d+@lid"
     GROUP = r"[\d-]+@g\.us"
     IDS = (

@@ -16,7 +16,7 @@ from gateway.agent.schema import parameters_of
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.model import ToolCall, ToolSpec
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Effect, Labelled, ToolFailed
+from gateway.domain.tools import AnyTool, Caller, Effect, Labelled, ToolFailed, Wording
 
 T = TypeVar("T")
 ANYBODY = Policy()
@@ -58,6 +58,11 @@ class Toolbox:
         return tuple(
             ToolSpec(tool.name, tool.description, parameters_of(tool.arguments)) for tool in self._tools.values()
         )
+
+    @cached_property
+    def wordings(self) -> dict[str, Wording]:
+        """How people read a call, by the name of its tool."""
+        return {tool.name: tool.wording for tool in self._tools.values() if tool.wording}
 
     def effect(self, name: str) -> Effect:
         """What running a call twice would do; a call of an unknown tool does nothing."""

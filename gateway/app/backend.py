@@ -10,12 +10,18 @@ from gateway.app.local import page_name
 from gateway.app.wiring import Parts
 from gateway.config.channels import enabled_channels
 from gateway.config.variables import variable_of
-from gateway.domain.channel import LoginChannel, WebhookChannel
-from gateway.domain.errors import DatabaseDown
+from gateway.config.watch import ConfigWatch
+from gateway.domain.channel import DeepLinkChannel, LoginChannel, WebhookChannel
+from gateway.domain.errors import ConfigError, DatabaseDown
+from gateway.domain.findings import Finding
 from gateway.domain.tasks import Status
+from gateway.flow.channels.manager import ChannelSpec, channel_specs
+from gateway.flow.channels.probing import ChannelProbes
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
+from gateway.flow.setup.saving import Setup
 from gateway.flow.unattended.triggers import Triggers
+from gateway.logs import SecretMask
 from gateway.store import outbox, steps, tasks
 from gateway.store.memory import vectors
 from gateway.store.migrate import outdated
@@ -26,8 +32,9 @@ if TYPE_CHECKING:
     from gateway.web.backend import Backend, StatusReport
 
 
-def build_backend(parts: Parts, local_token: str) -> "Backend":
+def build_backend(parts: Parts, local_token: str, mask: SecretMask, watch: ConfigWatch) -> "Backend":
     """Imports the web, so it is called once the gateway is ready."""
+    from gateway.config.editing.editor import ConfigEditor
     from gateway.web.backend import Backend
     from gateway.web.origin import page_url
 
@@ -41,6 +48,25 @@ def build_backend(parts: Parts, local_token: str) -> "Backend":
     def unsettled() -> Sequence[str]:
         config = parts.current.config
         return parts.people.unsettled(config.owner.ids, enabled_channels(config.channels))
+
+    def findings() -> Sequence[tuple[str, Finding]]:
+        from gateway.app.checks import load_context, run_checks
+
+        return list(run_checks(load_context(parts.environment, os.environ, live=False)))
+
+    def spec(channel: str) -> ChannelSpec:
+        section = parts.current.config.channels.get(channel)
+        if section is None:
+            raise ConfigError(f"{channel} is not configured")
+        return channel_specs({channel: {**section, "enabled": True}}, (), parts.environment.data)[channel]
+
+    def states() -> dict[str, str]:
+        configured = dict.fromkeys(parts.current.config.channels, "disabled")
+        return configured | dict(parts.channel_manager.states)
+
+    def deep_link(name: str, code: str) -> str:
+        channel = parts.channel_manager.channels.get(name)
+        return channel.deep_link(code) if isinstance(channel, DeepLinkChannel) else ""
 
     return Backend(
         database=database,
@@ -62,6 +88,7 @@ def build_backend(parts: Parts, local_token: str) -> "Backend":
         unsettled=unsettled,
         embedder=parts.embedders.embedder,
         tools=lambda: [spec.name for spec in parts.environments.of(parts.people.owner.id).toolbox.specs],
+        wordings=lambda: parts.environments.of(parts.people.owner.id).toolbox.wordings,
         allowed_hosts=lambda: parts.current.config.web.allowed_hosts,
         beat=parts.heartbeat.beat,
         triggers=Triggers(
@@ -71,13 +98,23 @@ def build_backend(parts: Parts, local_token: str) -> "Backend":
             lambda: parts.channel_manager.states,
             parts.worker.wake,
         ),
-        channels=lambda: parts.channel_manager.states,
+        channels=states,
+        probes=ChannelProbes(spec, parts.clock),
+        settings=ConfigEditor(parts.environment, os.environ, watch),
         logins=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, LoginChannel)},
         jobs=lambda: parts.job_table.dates,
+        model=parts.current.describe,
+        setup=Setup(parts.environment, os.environ, parts.clock, lambda: parts.current.config, mask.add),
+        deep_link=deep_link,
         variable_of=lambda key: variable_of(key, os.environ),
         commands={name: command.summary for name, command in parts.commands.items()},
         on_shed=parts.condition.shed.append,
         on_people_changed=parts.gate.on_people_changed.append,
+        links=parts.links,
+        limits=parts.current.limits,
+        findings=findings,
+        logs=parts.environment.data / "logs",
+        mask=mask,
     )
 
 

@@ -72,7 +72,7 @@ class Condition:
         periodic = (
             Periodic("lease and health file", EVERY_SECONDS, self.health.look),
             Periodic("leases of runs", BEAT_SECONDS, self._worker.beat),
-            Periodic("silent channels", 5.0, self._channel_manager.reopen_silent),
+            Periodic("channels", 5.0, self._channel_manager.look),
             Periodic("memory", 10.0, self._memory.look),
             Periodic("systemd", 10.0, partial(notify, self._environment.notify_socket, "WATCHDOG=1")),
         )

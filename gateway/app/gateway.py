@@ -22,6 +22,7 @@ from gateway.background.upkeep import kept_up
 from gateway.background.watch.footprint import trim
 from gateway.background.watch.systemd import notify
 from gateway.config.channels import check_channels, check_owner
+from gateway.config.keys import read_keys
 from gateway.config.load import parse
 from gateway.config.model import Config
 from gateway.config.watch import ConfigWatch
@@ -149,10 +150,11 @@ class Gateway:
     async def _after_ready(self, group: asyncio.TaskGroup, socket: socket.socket) -> list[asyncio.Task[None]]:
         """What the first poll does not need: the web, the model's SDK, watching the configuration."""
         web = await asyncio.to_thread(import_module, "gateway.web.server")
-        backend = build_backend(self._parts, self._local_token)
+        watch = self._watch(group)
+        backend = build_backend(self._parts, self._local_token, self._mask, watch)
         work: dict[str, Callable[[], Awaitable[None]]] = {
             "web": partial(web.serve, backend, socket),
-            "config": self._watch(group).run,
+            "config": watch.run,
             "models": self._warm,
             "older files": self._list_older,
             "jobs": self._parts.job_table.run,
@@ -186,7 +188,9 @@ class Gateway:
         async def rejected(problem: str) -> None:
             await self._parts.notices.tell_owner(f"config.json wasn't applied. {problem}")
 
-        watch = ConfigWatch(self._parts.environment.config, self._parts.current.config, parsed, rejected)
+        environment = self._parts.environment
+        keys = partial(read_keys, environment.data)
+        watch = ConfigWatch(environment.config, self._parts.current.config, parsed, rejected, _keys=keys)
         watch.subscribe(lambda config: self._change(config, group))
         return watch
 

@@ -51,6 +51,7 @@ from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
 from gateway.store.pool import Database
 from gateway.tools import Family
+from gateway.web.links import LoginLinks
 
 SCHEDULES = "schedules"
 
@@ -179,7 +180,23 @@ class Parts:
             vitals=self.vitals,
             limits=self.current.limits,
             admit=lambda: self.people.refresh(self.database),
+            sign_in_link=self.sign_in_link,
         )
+
+    @cached_property
+    def links(self) -> LoginLinks:
+        """Sign-in links to the page."""
+        return LoginLinks()
+
+    @cached_property
+    def public_url(self) -> str | None:
+        """The page's address for browsers elsewhere; another one takes a restart."""
+        return self.current.config.web.public_url
+
+    def sign_in_link(self) -> str | None:
+        """A link that works on a phone; None if only this machine's own browser reaches the page."""
+        public = self.public_url or ""
+        return self.links.issue(public, self.clock.now()) if public.startswith("https://") else None
 
     # The way out
 

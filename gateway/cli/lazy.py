@@ -10,22 +10,34 @@ from itertools import islice
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 Run = Callable[..., object]
 _OPTION = re.compile(r"--?[A-Za-z][^\s=]*(=.*)?", re.DOTALL)
 
 
-def parser(about: str, *, completion: bool = False) -> typer.Typer:
-    """A command line without commands."""
+def parser(about: str, *, completion: bool = False, default: str | None = None) -> typer.Typer:
+    """A command line without commands; `default` runs where none is named."""
     return typer.Typer(
         help=about,
+        cls=type("Group", (DefaultGroup,), {"default": default}) if default else None,
         no_args_is_help=True,
         add_completion=completion,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+
+
+class DefaultGroup(TyperGroup):
+    """Commands of which one runs where none is named."""
+
+    default = ""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments, with the command's name before options of its own."""
+        named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, list(args) if named else [self.default, *args])
 
 
 class LazyCommand(TyperCommand):

@@ -16,9 +16,12 @@ class Group:
 
     about: str
     commands: Mapping[str, str]
+    default: str | None = None
+    """The command that runs where none is named; None: the help is shown."""
 
 
 COMMANDS: Mapping[str, str | Group] = {
+    "init": "process.init:init",
     "up": "process.up:up",
     "chat": "conversation.chat:chat",
     "down": "process.down:down",
@@ -73,7 +76,15 @@ COMMANDS: Mapping[str, str | Group] = {
         },
     ),
     "heartbeat": "work.heartbeat:heartbeat",
-    "sessions": "conversation.sessions:sessions",
+    "sessions": Group(
+        "List, show and export conversations; lists them unless told otherwise.",
+        {
+            "list": "conversation.sessions:show_all",
+            "show": "conversation.sessions:show",
+            "export": "conversation.sessions:export",
+        },
+        default="list",
+    ),
     "files": Group(
         "List, fetch and vouch for files of the workspace.",
         {"list": "storage.files:show", "get": "storage.files:get", "vouch": "storage.files:vouch"},
@@ -132,7 +143,7 @@ def build(commands: Mapping[str, str | Group] = COMMANDS) -> typer.Typer:
     app.callback()(_begin)
     for name, entry in commands.items():
         if isinstance(entry, Group):
-            group = parser(entry.about)
+            group = parser(entry.about, default=entry.default)
             for command, target in entry.commands.items():
                 _add(group, command, target)
             app.add_typer(group, name=name)

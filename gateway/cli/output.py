@@ -1,14 +1,17 @@
 """Command output: JSON for programs, tables for people; never a secret. And the options of several commands."""
 
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from gateway.cli.console import echo
+from gateway.cli.console import copy_out, echo
+from gateway.domain.errors import OwnerMustAct
 from gateway.domain.texts import json_text, printable
 from gateway.logs import SecretMask
 
@@ -44,6 +47,22 @@ def print_rows(
 def confirm(question: str) -> None:
     """Ask on the terminal; anything but yes ends the command."""
     typer.confirm(printable(question), abort=True, err=True)
+
+
+def save_copy(file: BinaryIO, output: str, name: str) -> None:
+    """Write it to `output`, a file or a folder, or for - to standard output; never over another file."""
+    if output == "-":
+        copy_out(file)
+        return
+    to = Path(output) / name if Path(output).is_dir() else Path(output)
+    try:
+        with to.open("xb") as copy:
+            shutil.copyfileobj(file, copy)
+    except FileExistsError:
+        raise OwnerMustAct(f"{to} already exists; choose another name with --output") from None
+    except OSError as error:
+        raise OwnerMustAct(f"{to} cannot be written: {error.strerror}") from None
+    echo(to)
 
 
 def _print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:

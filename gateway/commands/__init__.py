@@ -17,6 +17,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.principals import Role
 from gateway.domain.tasks import Lane
+from gateway.domain.transcript import AssistantText
 from gateway.domain.vitals import Vitals
 from gateway.llm.client import Description
 from gateway.store import sessions, tasks
@@ -42,6 +43,10 @@ class CommandContext:
     limits: Limits
     vitals: Vitals
     commands: "Mapping[str, Command]"
+    sign_in_link: Callable[[], str | None]
+    """Makes a link to the page under its public address; None if it has none."""
+    written: str = ""
+    """The unfinished text of the running turn, if it runs in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,12 @@ class CommandReply:
     text: str
     cancelled: tuple[TaskId, ...] = ()
     successor: SessionId | None = None
+    unfinished: AssistantText | None = None
+    """What the agent had said until it was stopped; it stands before the reply."""
     admission: bool = False
     """Whether access rights have changed."""
+    secret: str = ""
+    """Sent below the text, to this chat alone: the transcript, which the agent reads, does not hold it."""
 
 
 @dataclass(frozen=True, slots=True)

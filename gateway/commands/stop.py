@@ -1,6 +1,7 @@
-"""/stop: cancel the running turn."""
+"""/stop: cancel the running turn; what it has said so far stays."""
 
 from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.transcript import AssistantText
 from gateway.store import tasks
 from gateway.store.transcript import messages
 
@@ -12,7 +13,8 @@ async def run(ctx: CommandContext) -> CommandReply:
         return CommandReply("Nothing is running.")
     cancelled = await tasks.cancel(ctx.tx, task)
     await messages.close(ctx.tx, ctx.at.session_id)
-    return CommandReply("Stopped.", tuple(cancelled))
+    said = AssistantText(ctx.written, final=False) if ctx.written.strip() else None
+    return CommandReply("Stopped.", tuple(cancelled), unfinished=said)
 
 
 command = Command("stop", "stop the current answer", run, tokens="any")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -13,11 +12,8 @@ from pydantic import JsonValue
 from gateway.config.load import parse_json, read
 from gateway.config.model import Config
 from gateway.config.problems import dotted, known_keys
-from gateway.config.references import is_reference
 from gateway.config.variables import overruled
 from gateway.domain.errors import ConfigError
-
-_SECRET = re.compile(r"(token|key|password|secret)s?$")
 
 
 def get(path: Path, key: str, environ: Mapping[str, str]) -> JsonValue:
@@ -40,7 +36,8 @@ def get(path: Path, key: str, environ: Mapping[str, str]) -> JsonValue:
 
 def set(path: Path, key: str, value: JsonValue, check: Callable[[str], object]) -> None:
     """Write `value` to the dotted `key`; first, `check` gets the new text and raises `ConfigError` to refuse it."""
-    raw = parse_json(read(path) or "{}", path.name)
+    before = read(path)
+    raw = parse_json(before or "{}", path.name)
     *parents, name = key.split(".")
     section = raw
     for depth, parent in enumerate(parents, start=1):
@@ -49,18 +46,27 @@ def set(path: Path, key: str, value: JsonValue, check: Callable[[str], object]) 
             raise ConfigError(f"{key}: {'.'.join(parents[:depth])} is not an object, so nothing can be set in it")
         section = inner
     section[name] = value
-    text = json.dumps(raw, indent=2, ensure_ascii=False) + "\n"
+    replace(path, as_text(raw), before, check)
+
+
+def replace(path: Path, text: str, before: str | None, check: Callable[[str], object]) -> None:
+    """Write the whole file, if `check` accepts the text and the file still says what it said `before`.
+
+    Raises `ConfigError`, as `Unwritable` if this process may not write there.
+    """
     check(text)
+    if read(path) != before:
+        raise ConfigError(f"{path.name} was changed meanwhile; nothing was written. Reload and try again")
     _replace(path.resolve(), text)
 
 
-def masked(key: str, value: JsonValue) -> JsonValue:
-    """`value` for display, with plain values of keys named like secrets masked."""
-    if isinstance(value, dict):
-        return {name: masked(name, item) for name, item in value.items()}
-    if isinstance(value, str) and _SECRET.search(key) and not is_reference(value):
-        return "********"
-    return value
+def as_text(raw: JsonValue) -> str:
+    """How a document is written."""
+    return json.dumps(raw, indent=2, ensure_ascii=False) + "\n"
+
+
+class Unwritable(ConfigError):
+    """This process may not write config.json; a person has to."""
 
 
 def _item(value: JsonValue, key: str) -> JsonValue:
@@ -75,14 +81,18 @@ def _merged(default: JsonValue, written: JsonValue) -> JsonValue:
 
 def _replace(path: Path, text: str) -> None:
     """Replace the file atomically; it keeps its mode, and a new one is private."""
+    temporary: Path | None = None
     try:
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(path)
+        temporary.chmod(mode)
+        temporary.replace(path)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)  # as beside a file that is mounted on its own
+        raise Unwritable(f"{path}: cannot be written: {error.strerror}") from error

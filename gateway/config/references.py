@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pydantic import JsonValue
 
 from gateway.config.environment import Environment
+from gateway.config.keys import read_keys
 from gateway.config.problems import KeyPath, dotted
 from gateway.domain.errors import ConfigError
 
@@ -18,12 +19,13 @@ def resolve(
     """`raw` with every reference replaced, and one line per reference that failed."""
 
     def variable(name: str) -> str:
-        value = environ.get(name)
-        if not value:
-            place = Environment.read(environ).env_file
-            problem = f"the environment variable {name} is not set"
-            raise ConfigError(f"{problem}; write {name}=… into {place} and start again")
-        return value
+        if value := environ.get(name):
+            return value
+        place = Environment.read(environ)
+        if saved := read_keys(place.data).get(name):
+            return saved
+        problem = f"the environment variable {name} is not set"
+        raise ConfigError(f"{problem}; write {name}=… into {place.env_file} and start again")
 
     problems: list[str] = []
     lookups = {"$env:": variable, "$secret:": secrets}

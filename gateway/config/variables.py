@@ -43,6 +43,14 @@ def variable_of(key: str, environ: Mapping[str, str]) -> str | None:
     return next((name for each, name in variables(environ).items() if each[: len(path)] == path[: len(each)]), None)
 
 
+def usual_name(path: tuple[int | str, ...]) -> str:
+    """The variable that people would set the key at `path` by: a short name if it has one."""
+    keys = tuple(str(part) for part in path)
+    named = settings_model(keys[1]).VARIABLES if keys[0] == "channels" and keys[1] in channel_names() else {}
+    short = {**SHORT_NAMES, **{name: (*keys[:2], field) for name, field in named.items()}}
+    return next((name for name, at in short.items() if at == keys), FULL_NAME + "__".join(keys).upper())
+
+
 def _short_names(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """A channel's own names need its module, which is imported only if a variable begins like the channel."""
     yield from SHORT_NAMES.items()

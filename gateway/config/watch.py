@@ -1,7 +1,7 @@
 """Reloads config.json at run time: valid edits go to the subscribers, invalid ones are reported once."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,13 +34,28 @@ class ConfigWatch:
     _parse: Callable[[str], Config]
     _on_rejected: Callable[[str], Awaitable[None]]
     _look_every: float = 5.0
+    _keys: Callable[[], Mapping[str, str]] = dict
+    """What was saved for `$env:` references; a change of it counts as one of the file."""
     _subscribers: list[Callable[[Config], Awaitable[None]]] = field(default_factory=list)
-    _seen: tuple[str | None, str] = (None, "")
-    """The text of the file, and why it could not be read."""
+    _seen: tuple[str | None, str, frozenset[tuple[str, str]]] = (None, "", frozenset())
+    """The text of the file, why it could not be read, and the saved keys."""
+    _done: tuple[str | None, bool] = (None, True)
+    """The text that was dealt with last, and whether all of it went well."""
+    _dealt_with: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def subscribe(self, callback: Callable[[Config], Awaitable[None]]) -> None:
         """Call `callback` with each later configuration; its errors are logged and do not affect the others."""
         self._subscribers.append(callback)
+
+    def parse(self, text: str) -> Config:
+        """What this text would mean; raises `ConfigError`."""
+        return self._parse(text)
+
+    async def handled(self, text: str) -> bool:
+        """Wait until the file with this text has been dealt with; whether every subscriber took it."""
+        async with self._dealt_with:
+            await self._dealt_with.wait_for(lambda: self._done[0] == text)
+        return self._done[1]
 
     async def run(self) -> None:
         """Watch the file until cancelled; first checks for edits since `current` was read."""
@@ -59,41 +74,51 @@ class ConfigWatch:
             problem = str(error)[:LONGEST]
             log.warning("config.rejected", problem=problem)
             await _call(self._on_rejected, f"{problem}\nThe last good version is still in use.")
+            await self._finish(well=False)
         else:
-            await self._apply(config)
+            if config is not None:
+                await self._finish(well=await self._apply(config))
 
-    def _changed(self) -> Config:
-        """What the file says, or the current configuration if it says the same as before."""
-        text, problem = None, ""
+    async def _finish(self, *, well: bool) -> None:
+        async with self._dealt_with:
+            self._done = self._seen[0], well
+            self._dealt_with.notify_all()
+
+    def _changed(self) -> Config | None:
+        """What the file says; None if it says the same as before."""
+        text, problem, keys = None, "", frozenset[tuple[str, str]]()
         try:
             text = read(self._path)
+            keys = frozenset(self._keys().items() if text is not None else ())
         except ConfigError as error:
             problem = str(error)
-        if self._seen == (text, problem):
-            return self.current
-        self._seen = (text, problem)
+        if self._seen == (text, problem, keys):
+            return None
+        self._seen = (text, problem, keys)
         if text is None:
             raise ConfigError(problem or f"{self._path} is gone")
         return self._parse(text)
 
-    async def _apply(self, config: Config) -> None:
+    async def _apply(self, config: Config) -> bool:
         web = self.current.web.model_copy(update={"allowed_hosts": config.web.allowed_hosts})
         if (config.web, config.database) != (web, self.current.database):
             log.warning("config.needs_restart", keys="web, database", hint="restart to apply these two")
         config = config.model_copy(update={"web": web, "database": self.current.database})
         if config == self.current:
-            return
+            return True
         self.current = config
-        for subscriber in self._subscribers:
-            await _call(subscriber, config)
+        well = [await _call(subscriber, config) for subscriber in self._subscribers]
         log.info("config.changed")
+        return all(well)
 
 
-async def _call(callback: Callable[[Value], Awaitable[None]], value: Value) -> None:
+async def _call(callback: Callable[[Value], Awaitable[None]], value: Value) -> bool:
     try:
         await callback(value)
     except Exception:
         log.exception("config.subscriber_failed", subscriber=getattr(callback, "__qualname__", repr(callback)))
+        return False
+    return True
 
 
 async def _changes(folder: Path, look_every: float) -> AsyncGenerator[None, None]:

@@ -124,6 +124,10 @@ class Channel(Protocol):
         asked to be left alone.
         """
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing can arrive, in words, by the platform's last answer; "" when something can."""
+
     async def open(self) -> None:
         """Import the SDK and connect; raises `OwnerMustAct` when the settings cannot work."""
 
@@ -183,6 +187,22 @@ class ProbedChannel(Protocol):
         """
 
 
+@runtime_checkable
+class ExclusiveChannel(Protocol):
+    """A channel whose messages only one program can receive."""
+
+    async def check_unused(self) -> None:
+        """Raise `SupaclawError` if another program receives; called after `probe`, never beside our own reception."""
+
+
+@runtime_checkable
+class DeepLinkChannel(Protocol):
+    """A channel whose platform has addresses that open a chat with us."""
+
+    def deep_link(self, code: str) -> str:
+        """The address that also hands over the code, which is its end; "" while our name there is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Login:
     """How far a person has come with connecting us to their own account on a platform.
@@ -203,10 +223,6 @@ class LoginChannel(Protocol):
 
     def login(self) -> Login:
         """How it stands now; without an account, a code is fetched for whoever looks."""
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing can arrive, "" when something can; to ask changes nothing."""
 
     async def request_code(self, phone: str) -> str:
         """A code to type on the phone with this number (digits, with the country); raises `OwnerMustAct`."""

@@ -21,8 +21,13 @@ PlatformId = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str
 class ChannelSettings(BaseModel):
     """Base of every channel's settings; patterns match the ids of a person and a group, `IDS` says how they look.
 
-    `VARIABLES` are the environment variables that people expect, and the field that each one sets.
+    `VARIABLES` are the environment variables that people expect, and the field that each one sets. `STEPS` says how a
+    person gets what they hold, `COPY` is a text that the platform asks for meanwhile.
     """
+
+    TITLE: ClassVar[str] = ""
+    STEPS: ClassVar[str] = ""
+    COPY: ClassVar[str] = ""
 
     PERSON: ClassVar[str] = ".+"
     GROUP: ClassVar[str] = ".+"

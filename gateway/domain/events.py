@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gateway.domain.model import Reply, Restarted, TextDelta
+from gateway.domain.model import Reply, Restarted, TextDelta, Waiting
 from gateway.domain.principals import Label
 from gateway.domain.transcript import ToolIntent, ToolResult, UserText
 
@@ -44,4 +44,4 @@ class Answered:
     stopped_by: str | None = None
 
 
-TurnEvent: TypeAlias = TextDelta | Restarted | ModelReplied | ToolFinished | Steered | Answered
+TurnEvent: TypeAlias = TextDelta | Restarted | Waiting | ModelReplied | ToolFinished | Steered | Answered

@@ -13,6 +13,8 @@ LOCAL = "local"
 """The account of the local token, which is the owner's own."""
 PROGRAMS = frozenset({"api", "terminal"})
 """The channels that are reached with API tokens."""
+OWN_CHANNELS = PROGRAMS | {"web"}
+"""Reached only with a credential of the owner's: whoever writes there is the owner, and reads the transcript itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,14 @@ class Restarted:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """No model can be asked now; the next attempt comes after so many seconds. `attempt` is the last one."""
+
+    attempt: Attempt
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """The whole answer of one call; always the last event. `failed` lists the attempts before it, in order."""
 
@@ -144,7 +152,7 @@ class Reply:
     failed: tuple[Attempt, ...] = ()
 
 
-ModelEvent: TypeAlias = TextDelta | Restarted | Reply
+ModelEvent: TypeAlias = TextDelta | Restarted | Waiting | Reply
 
 
 class ModelsExhausted(SupaclawError):
@@ -163,4 +171,4 @@ class Model(Protocol):
     """Anything that answers prompts; it handles retries and fallbacks itself."""
 
     def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
-        """Yield deltas and restarts, then exactly one `Reply`; raises `ModelsExhausted`."""
+        """Yield deltas, restarts and waits, then exactly one `Reply`; raises `ModelsExhausted`."""

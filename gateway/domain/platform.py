@@ -1,6 +1,7 @@
 """A request to a messenger's platform: what can become of it, and how trouble is got over."""
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from random import uniform
 
 from gateway.domain.channel import SendDelayed, SendFailed, SendUncertain
@@ -92,6 +93,9 @@ class Recovery:
         self._first_pause = first_pause
         self._failures = 0
         self._trouble = ""
+        self._since: datetime | None = None
+        self.trouble = ""
+        """What the platform's last answer was, in words for people; "" when it was a good one."""
 
     @property
     def needed(self) -> bool:
@@ -102,13 +106,14 @@ class Recovery:
         """The last try worked."""
         if self._trouble:
             self._logger.info(f"{self._channel}.recovered", from_trouble=self._trouble)
-        self._failures, self._trouble = 0, ""
+        self._failures, self._trouble, self._since, self.trouble = 0, "", None, ""
 
     async def after(self, error: Exception) -> None:
         """Report `error`, then wait: as long as the platform asks, else a moment, doubling up to a bound."""
         self._failures += 1
         if isinstance(error, PlatformError):
             self._report(error.trouble, str(error), owner_must_act=error.owner_must_act)
+            self.trouble = self._words(error)
             seconds = self._backoff(8.0) if error.retry_after is None else error.retry_after
         else:
             self._report("not_accepted", f"{type(error).__name__}: {error}", owner_must_act=False)
@@ -120,6 +125,12 @@ class Recovery:
         if event != self._trouble:
             (self._logger.error if owner_must_act else self._logger.warning)(event, why=why)
         self._trouble = event
+
+    def _words(self, error: PlatformError) -> str:
+        if error.owner_must_act:
+            return f"refused: {error}"
+        self._since = self._since or datetime.now(UTC)
+        return f"unreachable since {self._since:%H:%M} UTC: {error}"
 
     def _backoff(self, longest: float) -> float:
         """Up to a half is left to chance, so that many apps do not return at once."""

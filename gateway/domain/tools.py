@@ -81,13 +81,22 @@ async def nothing_lasts(_arguments: BaseModel, _caller: Caller) -> Change | None
 
 
 @dataclass(frozen=True, slots=True)
+class Wording:
+    """What a person reads of a call while it runs and when it is done; `{path}` is the argument of that name."""
+
+    doing: str
+    done: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tool(Generic[Arguments]):
     """A tool; `run` returns a JSON object or raises `ToolFailed`. `timeout` is in seconds.
 
     A tool that returns content, in whatever field, says how far it is trusted by returning it `Labelled`. A result of
     more than `max_result` characters is stored as a file, and the model sees its beginning. `lasting` says what a call
     would change for good, None if nothing; every tool declares it, by `nothing_lasts` if none of its calls does.
-    A `private` one is not there where another program asks, with a token or by a trigger.
+    A `private` one is not there where another program asks, with a token or by a trigger. Without a `wording` a call
+    is shown by the tool's name.
     """
 
     name: str
@@ -99,6 +108,7 @@ class Tool(Generic[Arguments]):
     max_result: int = 8_000
     lasting: Callable[[Arguments, Caller], Awaitable[Change | None]] | None = None
     private: bool = False
+    wording: Wording | None = None
 
 
 AnyTool = Tool[Any]

@@ -35,6 +35,15 @@ class TextDropped:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelAwaited:
+    """No model can be asked for so many seconds; `model` failed last, `error` is the kind of its failure."""
+
+    model: str
+    error: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class ToolStarted:
     """A call is running; `arguments` is JSON text."""
 
@@ -83,6 +92,7 @@ LiveEvent: TypeAlias = (
     TurnStarted
     | TextWritten
     | TextDropped
+    | ModelAwaited
     | ToolStarted
     | ToolEnded
     | MessageStored

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from gateway.domain.access import Access, Known, admitted, group_identity_of, identity_of, role_of
 from gateway.domain.ids import PrincipalId
-from gateway.domain.inbound import Inbound
+from gateway.domain.inbound import OWN_CHANNELS, Address, Inbound
 from gateway.domain.ownership import unsettled
 from gateway.domain.principals import Label, Principal, Role
 from gateway.store.people import pairings, principals
 from gateway.store.people.principals import PrincipalRow
 from gateway.store.pool import Connection, Database
 
-OWN_CHANNELS = frozenset({"web", "terminal", "api"})
-"""Reached only with a credential of the owner's: whoever writes there is the owner, and reads the transcript itself."""
+PAGE = Address("web", "owner", "main")
+"""The owner's conversation on the page."""
 NOT_LET_IN = "its person no longer has access"
 """Why what waits for somebody is not done."""
 

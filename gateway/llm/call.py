@@ -5,10 +5,20 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 import structlog
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_chain, wait_fixed
+from tenacity import AsyncRetrying, RetryCallState, wait_chain, wait_fixed
 
 from gateway.domain.clock import Clock
-from gateway.domain.model import Attempt, ModelEvent, ModelsExhausted, Prompt, Reply, Restarted, TextDelta, Usage
+from gateway.domain.model import (
+    Attempt,
+    ModelEvent,
+    ModelsExhausted,
+    Prompt,
+    Reply,
+    Restarted,
+    TextDelta,
+    Usage,
+    Waiting,
+)
 from gateway.domain.settings import Params
 from gateway.domain.tokens import estimate
 from gateway.llm.cooldown import Cooldowns
@@ -79,7 +89,9 @@ class Call:
             models = [model for model in models if self._worth_waiting_for(errors[model])]
             if not models or delay is None:
                 break
-            await self.services.clock.sleep(max(delay, min(errors[model].retry_after or 0.0 for model in models)))
+            pause = max(delay, min(errors[model].retry_after or 0.0 for model in models))
+            yield Waiting(self.failed[-1], pause)
+            await self.services.clock.sleep(pause)
         last = errors[self.failed[-1].model]
         overflow = any(error.kind is ErrorKind.CONTEXT_LENGTH for error in errors.values())
         raise ModelsExhausted(explain(self.failed, last), tuple(self.failed), overflow=overflow) from last
@@ -90,7 +102,7 @@ class Call:
     async def _tries(self, model: str) -> AsyncGenerator[ModelEvent, None]:
         """One model, retried after each delay while its failures look transient."""
         retrying = AsyncRetrying(
-            retry=retry_if_exception(lambda error: isinstance(error, ModelError) and error.kind.transient),
+            retry=_transient,
             stop=self._enough,
             wait=wait_chain(*map(wait_fixed, self.services.retry_policy.delays)),
             sleep=self.services.clock.sleep,
@@ -101,6 +113,8 @@ class Call:
                 async with aclosing(self._try(model)) as events:
                     async for event in events:
                         yield event
+            if _transient(attempt.retry_state) and not self._enough(attempt.retry_state):
+                yield Waiting(self.failed[-1], retrying.wait(attempt.retry_state))
 
     def _enough(self, state: RetryCallState) -> bool:
         """After each delay; an answer that did not end costs much and is tried once more only."""
@@ -152,6 +166,12 @@ class Call:
         self.failed.append(attempt)
         log.warning("model.try_failed", model=model, error=attempt.error, message=attempt.message)
         return attempt
+
+
+def _transient(state: RetryCallState) -> bool:
+    """Whether the same model is worth asking again."""
+    error = state.outcome.exception() if state.outcome else None
+    return isinstance(error, ModelError) and error.kind.transient
 
 
 def _capped(params: Params, limit: int | None) -> Params:

@@ -23,6 +23,8 @@ class Vendor:
     """Holds a bare `host:port` instead of an address."""
     cheap: str | None = None
     """What is asked for summaries, where nothing else is said."""
+    key_shape: str = ""
+    """What its keys look like; an old style that others share matches several vendors."""
 
 
 VENDORS = (
@@ -35,6 +37,7 @@ VENDORS = (
         "openai/gpt-5.6-terra",
         limit_field="max_completion_tokens",
         cheap="openai/gpt-5.6-luna",
+        key_shape=r"sk-(?!ant-|or-|admin-)[\w-]{20,}",
     ),
     Vendor(
         "anthropic",
@@ -43,6 +46,7 @@ VENDORS = (
         "https://platform.claude.com/settings/keys",
         model="anthropic/claude-sonnet-5-5",
         cheap="anthropic/claude-haiku-5-5",
+        key_shape=r"sk-ant-(?!admin)[\w-]{20,}",
     ),
     Vendor(
         "gemini",
@@ -51,6 +55,7 @@ VENDORS = (
         "https://aistudio.google.com/apikey",
         model="gemini/gemini-3.8-flash",
         cheap="gemini/gemini-3.8-flash",
+        key_shape=r"AIza[\w-]{30,}|AQ\.[\w-]{30,}",
     ),
     Vendor(
         "openrouter",
@@ -60,6 +65,7 @@ VENDORS = (
         "https://openrouter.ai/api/v1",
         "openrouter/openai/gpt-5.6-terra",
         cheap="openrouter/openai/gpt-5.6-luna",
+        key_shape=r"sk-or-[\w-]{20,}",
     ),
     Vendor(
         "groq",
@@ -69,6 +75,7 @@ VENDORS = (
         "https://api.groq.com/openai/v1",
         "groq/openai/gpt-oss-120b",
         cheap="groq/openai/gpt-oss-20b",
+        key_shape=r"gsk_\w{20,}",
     ),
     Vendor(
         "deepseek",
@@ -78,6 +85,7 @@ VENDORS = (
         "https://api.deepseek.com/v1",
         "deepseek/deepseek-v4-pro",
         cheap="deepseek/deepseek-v4-flash",
+        key_shape=r"sk-[0-9a-f]{32}",
     ),
     Vendor(
         "mistral",
@@ -88,8 +96,17 @@ VENDORS = (
         "mistral/mistral-large-latest",
         short_call_ids=True,
         cheap="mistral/mistral-small-latest",
+        key_shape=r"\w{32}",
     ),
-    Vendor("xai", "xAI", ("XAI_API_KEY",), "https://console.x.ai", "https://api.x.ai/v1", "xai/grok-4.7"),
+    Vendor(
+        "xai",
+        "xAI",
+        ("XAI_API_KEY",),
+        "https://console.x.ai",
+        "https://api.x.ai/v1",
+        "xai/grok-4.7",
+        key_shape=r"xai-\w{20,}",
+    ),
     Vendor("ollama", "Ollama", base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
     Vendor("ollama_chat", "Ollama", base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
     Vendor("vllm", "vLLM", base_url="http://127.0.0.1:8000"),

@@ -9,6 +9,8 @@ from pathlib import Path
 from threading import RLock
 from uuid import UUID
 
+from gateway.domain.errors import OwnerMustAct
+
 
 @dataclass(frozen=True, slots=True)
 class Trail:
@@ -47,6 +49,15 @@ def session_trails(logs: Path) -> list[Trail]:
     """Of every session that has a log, by id."""
     folders = [path for path in sorted(logs.glob("sessions/*")) if path.is_dir() and not path.is_symlink()]
     return [trail for folder in folders if (trail := session_trail(logs, folder.name))]
+
+
+def find_session_trail(logs: Path, beginning: str) -> Trail:
+    """The one session with a log whose id begins so; raises `OwnerMustAct`."""
+    found = [trail for trail in session_trails(logs) if trail.folder.name.startswith(beginning.lower())]
+    if len(found) == 1:
+        return found[0]
+    many = f"{len(found)} sessions with a log" if found else "no session with a log"
+    raise OwnerMustAct(f"{beginning} matches {many}; `supaclaw sessions` lists them")
 
 
 def prune(logs: Path, keep: timedelta | None, today: date) -> int:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import date
-from typing import TextIO, TypeAlias
+from pathlib import Path
+from typing import Literal, TextIO, TypeAlias
 
 from pydantic import JsonValue
 from structlog.dev import ConsoleRenderer, plain_traceback
@@ -15,6 +16,7 @@ from gateway.domain.texts import printable
 from gateway.logs.files import Trail
 
 Event: TypeAlias = Mapping[str, JsonValue]
+Level: TypeAlias = Literal["debug", "info", "warning", "error", "critical"]
 _LEVELS = logging.getLevelNamesMapping()
 
 
@@ -36,12 +38,16 @@ def _tame(key: str, value: object) -> object:
     return printable(value, keep="\n\t" if key in {"exception", "stack"} else "")
 
 
-def looks(trail: Trail, day: date, today: Callable[[], date]) -> Iterator[list[str]]:
+def looks(trail: Trail, day: date, today: Callable[[], date], most: int | None = None) -> Iterator[list[str]]:
     """Without end, what was added since the look before; the first gives all of `day`, later ones go over midnights.
 
-    A line still being written is left for the next look.
+    A line still being written is left for the next look. With `most`, the first gives only the lines of the last so
+    many bytes.
     """
     position = 0
+    if most is not None:
+        with suppress(FileNotFoundError):
+            position = _line_after(trail.path(day), most)
     while True:
         newest, added = today(), b""
         with suppress(FileNotFoundError), trail.path(day).open("rb") as file:
@@ -50,6 +56,14 @@ def looks(trail: Trail, day: date, today: Callable[[], date]) -> Iterator[list[s
         whole = added[: added.rfind(b"\n") + 1]
         yield whole.decode(errors="replace").split("\n")[:-1]
         day, position = (newest, 0) if newest > day else (day, position + len(whole))
+
+
+def _line_after(path: Path, most: int) -> int:
+    """Where the first whole line of the last `most` bytes begins."""
+    with path.open("rb") as file:
+        start = max(0, path.stat().st_size - most)
+        file.seek(start)
+        return start + len(file.readline()) if start else 0
 
 
 def event_of(line: str) -> Event:

@@ -6,12 +6,8 @@ from datetime import datetime
 
 from pydantic import BaseModel, SecretStr
 
-_SHAPES = re.compile(
-    r"(?P<kept>\bBearer\s+)[\w.~+/=-]{8,}"
-    r"|(?P<bot>\bbot)?\d{6,}:[\w-]{30,}"
-    r"|\b(?:sk|claw|xox[abp]|xapp|ghp|AIza)[-_]?[\w-]{12,}"
-    r"|(?P<user>://[^\s:/@]+:)[^\s/@]+(?=@)"
-)
+from gateway.domain.credentials import SHAPES
+
 _HIDDEN = "[hidden]"
 _SHORTEST = 6
 """Less would hide ordinary words."""
@@ -47,7 +43,7 @@ class SecretMask:
         """`text` without secrets."""
         if self._told is not None:
             text = self._told.sub(_HIDDEN, text)
-        return _SHAPES.sub(lambda match: "".join(filter(None, match.groups())) + _HIDDEN, text)
+        return SHAPES.sub(lambda match: "".join(filter(None, match.groups())) + _HIDDEN, text)
 
     def value(self, value: object) -> object:
         """`value` as JSON knows it, every text in it without secrets; what JSON does not know is written as text."""

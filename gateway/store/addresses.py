@@ -62,6 +62,14 @@ async def lock_joined(conn: Connection, address: AddressId) -> AddressRow:
                 return await _locked_joined(conn, address)
 
 
+async def lock_session(conn: Connection, session: SessionId) -> bool:
+    """The same for every address in a session; whether there is any."""
+    first = await conn.fetchval("select min(id) from addresses where session_id = $1", session)
+    if first is not None:
+        await lock_joined(conn, first)
+    return first is not None
+
+
 async def _locked_joined(conn: Connection, address: AddressId) -> AddressRow:
     joined = "from addresses where session_id = (select session_id from addresses where id = $1) order by id"
     held = await conn.fetch(f"select * {joined} for no key update", address)

@@ -120,6 +120,19 @@ async def brought(conn: Connection, at: Address, ids: Sequence[str | None]) -> t
     return (row["as_owner"], row["client"]) if row else (False, None)
 
 
+async def own_words(conn: Connection, message: MessageId) -> bool:
+    """Whether somebody wrote the message themselves: it was neither forwarded nor sent with a token."""
+    return bool(
+        await conn.fetchval(
+            """select i.sender <> '' from messages m join addresses a on a.id = m.address_id
+               join inbox i on (i.channel, i.account, i.chat, i.platform_id)
+                             = (a.channel, a.account, a.chat, m.platform_id)
+               where m.id = $1""",
+            message,
+        )
+    )
+
+
 async def get(conn: Connection, arrival: InboxId) -> InboxRow:
     """One arrival; it must exist."""
     row = await conn.fetchrow("select * from inbox where id = $1", arrival)

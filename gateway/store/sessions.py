@@ -24,10 +24,16 @@ class SessionSummary:
     ended_at: datetime | None
 
 
-async def start(conn: Connection, principal: PrincipalId, label: Label) -> SessionId:
-    """A new, empty session."""
+async def start(conn: Connection, principal: PrincipalId, label: Label, *, unattended: bool = False) -> SessionId:
+    """A new, empty session; `unattended` for a run that nobody asked for in a chat."""
     session = SessionId(uuid4())
-    await conn.execute("insert into sessions (id, principal_id, label) values ($1, $2, $3)", session, principal, label)
+    await conn.execute(
+        "insert into sessions (id, principal_id, label, unattended) values ($1, $2, $3, $4)",
+        session,
+        principal,
+        label,
+        unattended,
+    )
     return session
 
 
@@ -60,6 +66,11 @@ async def end_chat(conn: Connection, session: SessionId) -> PrincipalId:
         "update sessions set ended_at = now(), ended_by_person = true where id = $1 returning principal_id", session
     )
     return PrincipalId(whose)
+
+
+async def reopen(conn: Connection, session: SessionId) -> None:
+    """Let it go on, whether it has ended or not; the caller holds its lock."""
+    await conn.execute("update sessions set ended_at = null, ended_by_person = false where id = $1", session)
 
 
 async def is_open(conn: Connection, session: SessionId) -> bool:

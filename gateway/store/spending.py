@@ -1,9 +1,10 @@
 """Spending: what the models cost in the day and the month under way, and what the owner allowed beyond the limits."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 
+from gateway.domain.ids import SessionId
 from gateway.store.pool import Connection
 
 
@@ -28,6 +29,47 @@ class Account:
 
 
 Accounts = dict[Period, Account]
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What one session used of one model on one day (UTC); work that no session asked for is named by its kind."""
+
+    day: date
+    model: str
+    channel: str
+    session_id: SessionId | None
+    person: str
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    tokens_cached: int
+    cost_usd: float
+
+
+async def used(conn: Connection, since: datetime, until: datetime) -> list[Used]:
+    """What was used in that time, by day."""
+    rows = await conn.fetch(
+        """with used as (
+             select (s.created_at at time zone 'utc')::date as day, s.name as model, s.principal_id, t.session_id,
+                    t.kind, count(*)::int as calls, sum(s.tokens_in)::bigint as tokens_in,
+                    sum(s.tokens_out)::bigint as tokens_out, sum(s.tokens_cached)::bigint as tokens_cached,
+                    sum(s.cost_usd) as cost_usd
+             from task_steps s join tasks t on t.id = s.task_id
+             where s.kind = 'model' and s.created_at >= $1 and s.created_at < $2 group by 1, 2, 3, 4, 5),
+           places as (
+             select id, (select origin from messages m
+                         where m.session_id = each.id and m.kind = 'user' and origin <> 'gateway'
+                         order by seq limit 1) as channel
+             from (select distinct session_id as id from used) as each (id))
+           select u.day, u.model, coalesce(l.channel, u.kind) as channel, u.session_id, p.name as person,
+                  u.calls, u.tokens_in, u.tokens_out, u.tokens_cached, u.cost_usd
+           from used u join principals p on p.id = u.principal_id left join places l on l.id = u.session_id
+           order by u.day, u.model""",
+        since,
+        until,
+    )
+    return [Used(**row) for row in rows]
 
 
 async def settled(conn: Connection, now: datetime) -> float:

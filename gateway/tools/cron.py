@@ -13,7 +13,7 @@ from gateway.agent.scheduling.schedules import MOST, SHOWN, Asking, Schedules
 from gateway.domain.diff import difference
 from gateway.domain.json import Json
 from gateway.domain.principals import Label, Role
-from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolArguments, ToolFailed
+from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolArguments, ToolFailed, Wording
 from gateway.store import addresses
 from gateway.store.pool import Connection
 from gateway.store.scheduling.schedules import ScheduleRow
@@ -201,5 +201,6 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             Effect.IDEMPOTENT,
             max_result=30_000,
             lasting=partial(_lasting, services.context),
+            wording=Wording("Working on reminders", "Reminders: {action}"),
         ),
     )

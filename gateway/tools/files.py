@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gateway.domain.diff import difference
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolFailed, nothing_lasts
+from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolFailed, Wording, nothing_lasts
 from gateway.tools import Services
 from gateway.workspace.names import PAGES
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
@@ -204,6 +204,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             ListArguments,
             files.list_files,
             lasting=nothing_lasts,
+            wording=Wording("Listing files: {path}", "Listed files: {path}"),
         ),
         Tool(
             "read_file",
@@ -213,6 +214,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             files.read_file,
             max_result=3 * PAGE_BYTES,
             lasting=nothing_lasts,
+            wording=Wording("Reading {path}", "Read {path}"),
         ),
         Tool(
             "write_file",
@@ -221,6 +223,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             files.write_file,
             Effect.IDEMPOTENT,
             lasting=files.lasting_write,
+            wording=Wording("Writing {path}", "Wrote {path}"),
         ),
         Tool(
             "edit_file",
@@ -229,5 +232,6 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             files.edit_file,
             Effect.ONCE,
             lasting=files.lasting_edit,
+            wording=Wording("Editing {path}", "Edited {path}"),
         ),
     )

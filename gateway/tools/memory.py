@@ -23,6 +23,7 @@ from gateway.domain.tools import (
     Tool,
     ToolArguments,
     ToolFailed,
+    Wording,
     nothing_lasts,
 )
 from gateway.domain.zones import moment
@@ -283,6 +284,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             max_result=20_000,
             lasting=nothing_lasts,
             private=True,
+            wording=Wording("Searching memory for “{query}”", "Searched memory for “{query}”"),
         ),
         Tool(
             "memory_get",
@@ -293,6 +295,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             max_result=20_000,
             lasting=nothing_lasts,
             private=True,
+            wording=Wording("Looking up a memory", "Looked up a memory"),
         ),
         Tool(
             "remember",
@@ -302,6 +305,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             Effect.IDEMPOTENT,
             lasting=own.remember_lasts,
             private=True,
+            wording=Wording("Remembering: {content}", "Remembered: {content}"),
         ),
         Tool(
             "forget",
@@ -311,5 +315,6 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             Effect.IDEMPOTENT,
             lasting=own.forget_lasts,
             private=True,
+            wording=Wording("Forgetting memory {id}", "Forgot memory {id}"),
         ),
     )

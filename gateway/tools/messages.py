@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.domain.json import JsonObject
-from gateway.domain.tools import AnyTool, Caller, Effect, Tool, nothing_lasts
+from gateway.domain.tools import AnyTool, Caller, Effect, Tool, Wording, nothing_lasts
 from gateway.tools import Post, Posted, Services
 
 MAX_MESSAGE = 12_000
@@ -59,6 +59,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             messages.send_message,
             Effect.ONCE,
             lasting=nothing_lasts,
+            wording=Wording("Sending: {text}", "Sent: {text}"),
         ),
         Tool(
             "send_file",
@@ -67,5 +68,6 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             messages.send_file,
             Effect.ONCE,
             lasting=nothing_lasts,
+            wording=Wording("Sending {path}", "Sent {path}"),
         ),
     )

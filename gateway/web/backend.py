@@ -5,17 +5,25 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from gateway.agent.limits import Limits
+from gateway.config.editing.editor import ConfigEditor
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import Embedders, no_embedder
+from gateway.domain.findings import Finding
 from gateway.domain.principals import Principal
+from gateway.domain.tools import Wording
 from gateway.domain.vitals import Beat, Vitals
+from gateway.flow.channels.probing import ChannelProbes
 from gateway.flow.inbound.accept import InboundFlow
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.live import Live
+from gateway.flow.setup.saving import Setup
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.triggers import Triggers
+from gateway.llm.client import Description
+from gateway.logs import SecretMask
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
 from gateway.web.links import LoginLinks
@@ -55,8 +63,12 @@ class Backend:
     `on_people_changed` one for when somebody's rights change. `files` is the owner's file root. `channels` describes
     the state of each configured channel in words; `logins` are the channels that a person has to log in to.
     `variable_of` names the environment variable that sets a key of config.json.
-    `tools` are the names of the owner's agent's tools. `allowed_hosts` are further names of this gateway.
-    `unsettled` is what the owner has to settle about their own ids. `jobs` says when each is due.
+    `tools` are the names of the owner's agent's tools, `wordings` how a call of one is told.
+    `allowed_hosts` are further names of this gateway.
+    `settings` changes config.json, `probes` tries credentials. `jobs` says when each is due. `findings` runs the
+    checks of `supaclaw doctor`, and blocks. `logs` is the logs' folder, `mask` hides secrets.
+    `model` says who answers, `setup` connects models and messengers, `deep_link` makes a channel's address with a code.
+    `unsettled` is what the owner has to settle about their own ids.
     """
 
     database: Database
@@ -76,8 +88,11 @@ class Backend:
     pairing: Pairing
     beat: Callable[[], Awaitable[Beat]]
     triggers: Triggers
+    settings: ConfigEditor
+    probes: ChannelProbes
     embedder: Embedders = no_embedder
     tools: Callable[[], Collection[str]] = tuple
+    wordings: Callable[[], Mapping[str, Wording]] = dict
     allowed_hosts: Callable[[], Collection[str]] = tuple
     models: Callable[[], Sequence[str]] = lambda: ("default",)
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -89,7 +104,14 @@ class Backend:
     logins: Callable[[], Mapping[str, LoginChannel]] = dict
     jobs: Callable[[], Mapping[str, datetime | None]] = dict
     variable_of: Callable[[str], str | None] = lambda _key: None
+    model: Callable[[], Description | None] = lambda: None
+    setup: Setup | None = None
+    deep_link: Callable[[str, str], str] = lambda _channel, _code: ""
     links: LoginLinks = field(default_factory=LoginLinks)
+    limits: Callable[[], Limits] = Limits
+    findings: Callable[[], Sequence[tuple[str, Finding]]] = tuple
+    logs: Path = Path("logs")
+    mask: SecretMask = field(default_factory=SecretMask)
 
     def sign_in_link(self, base: str) -> str:
         """A new sign-in link to the page, under the public address, or under `base` with the page's own name."""

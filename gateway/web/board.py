@@ -20,8 +20,10 @@ Draw: TypeAlias = Callable[[], Awaitable[Mapping[str, str]]]
 """Renders the current pieces, in order, by element id; `empty` is always the first."""
 
 
-def add_routes(screen: Screen, draw: Callable[[Site], Awaitable[Mapping[str, str]]]) -> None:
-    """Add a screen's page and the event stream that keeps it up to date."""
+def add_routes(
+    screen: Screen, draw: Callable[[Site], Awaitable[Mapping[str, str]]], template: str = "board.html", **shown: object
+) -> None:
+    """Add a screen's page and the event stream that keeps it up to date; `shown` is for the rest of its template."""
     nav = screen.nav
 
     @screen.router.get(nav.path, dependencies=[Depends(public)])
@@ -29,7 +31,7 @@ def add_routes(screen: Screen, draw: Callable[[Site], Awaitable[Mapping[str, str
         if await by_cookie(request) is None:
             return RedirectResponse("/login", 303)
         pieces = (await draw(site)).values()
-        return site.pages.page(request, "board.html", title=nav.label, nav=site.nav, here=nav.path, pieces=pieces)
+        return site.screen(request, nav, template, pieces=pieces, **shown)
 
     @screen.router.get(f"{nav.path}/events")
     async def events(site: AtSite, caller: Annotated[Caller, Depends(signed_in)]) -> Response:

@@ -17,7 +17,7 @@ class LoginLinks:
 
     def issue(self, base_url: str, now: datetime) -> str:
         """A new link; its secret is in the fragment, which browsers do not send and logs do not contain."""
-        secret = secrets.token_urlsafe(32)
+        secret = secrets.token_hex(32)  # no character of it is markup in a messenger
         self._expires_at[sha256(secret)] = now + LIFETIME
         while len(self._expires_at) > _MAX_LINKS:
             del self._expires_at[next(iter(self._expires_at))]

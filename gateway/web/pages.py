@@ -50,6 +50,7 @@ class Pages:
         self._templates.globals["static"] = cache(_static)
         self._templates.filters["plain"] = plain
         self._parts = self._templates.get_template("parts.html").module
+        self._messages = self._templates.get_template("messages.html").module
 
     def page(self, request: Request, template: str, **context: object) -> HTMLResponse:
         """Render a whole page, in the theme set by cookie."""
@@ -64,6 +65,11 @@ class Pages:
     def part(self, macro: str, *arguments: object) -> Markup:
         """Render a macro of parts.html."""
         rendered: Markup = getattr(self._parts, macro)(*arguments)
+        return rendered
+
+    def message(self, macro: str, *arguments: object) -> Markup:
+        """Render a macro of messages.html."""
+        rendered: Markup = getattr(self._messages, macro)(*arguments)
         return rendered
 
 

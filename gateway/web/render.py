@@ -14,6 +14,7 @@ from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup, escape
 
 from gateway.domain import markdown
+from gateway.web.markup import highlight, mathml, rules
 
 CAP = 64 * 1024
 """Characters that are rendered; what follows is shown as plain text."""
@@ -23,14 +24,35 @@ _REMEMBERED = 400
 _REMEMBERED_CHARS = 8 * 2**20
 
 _URL = re.compile(r"https?://[^\s<>\"']*[^\s<>\"'.,;:!?)\]]")
+_COSTLY = re.compile(r"```|~~~|\$|\\[(\[]")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
 _LIST_ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(\s|$)|\d{1,9}$")
 """Also a number alone: its dot may still be on its way."""
 
+_ALIGNMENTS = {"left", "center", "right"}
 _TAGS = {
     *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a", "span"),
     *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
-    *("figure", "figcaption", "button"),
+    *("figure", "figcaption", "button", "div"),
+    *mathml.TAGS,
+}
+_CLASSES = {
+    "th": _ALIGNMENTS,
+    "td": _ALIGNMENTS,
+    "figure": {"code"},
+    "div": {"table"},
+    "li": {"task"},
+    "p": {"math"},
+    "mtd": set(mathml.COLUMNS),
+    "span": set(highlight.CLASSES),
+}
+_ATTRIBUTES = {
+    "a": {"href", "title"},
+    "ol": {"start"},
+    "button": {"type", "data-copy"},
+    "div": {"tabindex", "role", "aria-label"},
+    "pre": {"tabindex"},
+    **{tag: set(mathml.ATTRIBUTES) for tag in mathml.TAGS},
 }
 
 
@@ -49,9 +71,9 @@ class Markdown:
         return self._done[text]
 
     async def prepare(self, texts: Sequence[str]) -> None:
-        """Render the long ones among these in a thread, so that `html` has them at hand."""
+        """Render the long ones, and those with code or formulas, in a thread, so that `html` has them at hand."""
         for text in texts:
-            if len(text) > LONG and text not in self._done:
+            if (len(text) > LONG or _COSTLY.search(text)) and text not in self._done:
                 self._remember(text, await asyncio.to_thread(self._rendered, text))
 
     def forget(self) -> None:
@@ -74,16 +96,13 @@ class Markdown:
         safe = nh3.clean(
             self._parser.render(head),
             tags=_TAGS,
-            attributes={"a": {"href", "title"}, "ol": {"start"}, "button": {"type", "data-copy"}},
-            allowed_classes={"th": _ALIGNMENTS, "td": _ALIGNMENTS, "figure": {"code"}},
+            attributes=_ATTRIBUTES,
+            allowed_classes=_CLASSES,
             url_schemes={"http", "https", "mailto"},
             link_rel="noopener noreferrer nofollow",
             set_tag_attribute_values={"a": {"target": "_blank"}},
         )
         return Markup(safe) + (Markup("<pre>{}</pre>").format(rest) if rest else Markup())
-
-
-_ALIGNMENTS = {"left", "center", "right"}
 
 
 def boundary(text: str, start: int) -> int:
@@ -120,10 +139,13 @@ def _fence_after(fence: str, line: str) -> str:
 
 def _parser() -> MarkdownIt:
     parser = markdown.parser()
+    rules.extend(parser)
     parser.core.ruler.after("inline", "bare_links", _link_bare_urls)
     parser.add_render_rule("image", _image)
     parser.add_render_rule("fence", _code)
     parser.add_render_rule("code_block", _code)
+    parser.add_render_rule("table_open", lambda *_: f"{_TABLE}<table>\n")
+    parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     for cell in ("th_open", "td_open"):
         parser.add_render_rule(cell, _cell)
     return parser
@@ -139,7 +161,17 @@ def _code(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: Op
     token = tokens[index]
     language = token.info.split()[0] if token.info.strip() else "text"
     caption = f'<figcaption><span>{escape(language)}</span><button type="button" data-copy>Copy</button></figcaption>'
-    return f'<figure class="code">{caption}<pre><code>{escape(token.content)}</code></pre></figure>\n'
+    code = highlight.highlighted(token.content, language) if _ended(token) else escape(token.content)
+    return f'<figure class="code">{caption}<pre tabindex="0"><code>{code}</code></pre></figure>\n'
+
+
+def _ended(token: Token) -> bool:
+    """Whether the block is complete; one that is still being written is drawn again and again."""
+    lines = token.map[1] - token.map[0] if token.map else 0
+    return token.content[-1:] in {"", "\n"} and lines == token.content.count("\n") + 2
+
+
+_TABLE = '<div class="table" role="group" aria-label="Table" tabindex="0">'
 
 
 def _cell(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: EnvType) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
+from fastapi.responses import Response
 
 from gateway.store.people.tokens import LiveToken
 from gateway.web.backend import Backend
@@ -33,6 +34,10 @@ class Site:
     rights: Rights
     lookups: Lookups = field(default_factory=Lookups)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def screen(self, request: Request, nav: Nav, template: str, **shown: object) -> Response:
+        """A screen's page."""
+        return self.pages.page(request, template, title=nav.label, nav=self.nav, here=nav.path, **shown)
 
     async def while_entitled(self, work: Coroutine[Any, Any, Result], token: LiveToken | None) -> Result:
         """Await `work`, as long as a turn takes; raises `Refused` if the gateway stops or the right ends first."""

@@ -1,8 +1,9 @@
 import pytest
 from playwright.async_api import Browser, expect
 
-from gateway.domain.model import ToolCall
+from gateway.domain.model import Attempt, ModelsExhausted, ToolCall, Waiting
 from tests.browser.conftest import opened
+from tests.browser.test_memory import accessible
 from tests.web.conftest import Running, Web
 from tests.web.scripted import Wait
 
@@ -32,6 +33,19 @@ print(f"{sum(s['revenue'].sum() for s in df.values()):,.0f} is the total of all 
 2. Or schedule a weekly check, see https://example.com/reports.
 
 <script>window.broken = 1</script> ![pixel](https://tracker.example/p.png)
+
+- [x] read the file
+- [ ] send the summary
+
+The growth is $g = \\frac{Q_3 - Q_2}{Q_2}$:
+
+$$
+\\begin{aligned} g_{EMEA} &= \\frac{512 - 410}{410} \\\\ &\\approx 25\\,\\% \\end{aligned}
+$$
+
+| Donaudampfschifffahrtsgesellschaft | Verantwortliche Ansprechpartnerin | Kostenstelle | Anmerkung |
+|---|---|---|---|
+| Nordrhein-Westfalen | Hildegard Müller-Lüdenscheidt | 4711-0815 | https://example.com/a/very/long/path |
 """
 
 
@@ -56,13 +70,24 @@ async def test_an_answer_with_everything_in_it(browser: Browser, web: Web, schem
         await watched.show(f"writing-{look}")
         middle.over.set()
         await expect(page.locator("#live")).to_have_count(0)
-        await expect(page.locator(".assistant:last-child blockquote")).to_be_visible()
+        await expect(page.locator(".assistant:last-child blockquote")).to_be_attached()
         await expect(page.locator("#stop")).to_be_hidden()
         await watched.show(f"answer-{look}")
         await page.locator(".tool summary").first.click()
         await page.evaluate("document.getElementById('chat').scrollTop = 0")
         await watched.show(f"tools-{look}")
         assert await page.evaluate("window.broken") is None
+        await expect(page.locator(".tool .words").first).to_have_text("Listed files: .")
+        await expect(page.locator(".code .k").first).to_have_text("import")
+        await page.locator(".table").last.scroll_into_view_if_needed()
+        await watched.show(f"rich-{look}")
+        cell = page.locator("th >> text=Donaudampfschifffahrtsgesellschaft")
+        lines = (
+            "cell => { const r = document.createRange(); r.selectNodeContents(cell); return r.getClientRects().length }"
+        )
+        assert await cell.evaluate(lines) == 1
+        assert await page.locator("math").count() == 2
+        await accessible(page)
         assert await page.locator(".thread img:not(.empty img)").count() == 0
         await watched.assert_clean()
 
@@ -81,13 +106,14 @@ async def test_it_can_be_used_by_keyboard_alone(browser: Browser, web: Web):
         await page.keyboard.press("Enter")
         await expect(page.locator("#text")).to_have_value("/stop ")
         await page.keyboard.press("Enter")
-        await expect(page.locator(".notice")).to_have_text("Nothing is running.")
+        await expect(page.locator(".notice")).to_contain_text("Nothing is running.")
+        await expect(page.locator(".notice .command")).to_have_text("/stop")
         await page.keyboard.type("one")
         await page.keyboard.press("Shift+Enter")
         await page.keyboard.type("two")
         await page.keyboard.press("Enter")
-        await expect(page.locator(".message.user")).to_have_text("You: one\ntwo")
-        await expect(page.locator(".message.assistant")).to_have_text("re: one two")
+        await expect(page.locator(".message.user")).to_contain_text("You: one\ntwo")
+        await expect(page.locator(".message.assistant:not(.live) .md")).to_have_text("re: one two")
         await page.keyboard.type("/nonsense")
         await page.keyboard.press("Enter")
         await expect(page.locator("#toast")).to_contain_text("unknown command")
@@ -102,12 +128,88 @@ async def test_stop_ends_the_answer_and_new_chat_empties_the_page(browser: Brows
         await page.keyboard.press("Enter")
         await expect(page.locator("#live-tail")).to_have_text("I will now count")
         await page.click("#stop")
-        await expect(page.locator(".notice")).to_have_text("Stopped.")
+        await expect(page.locator(".notice")).to_contain_text("Stopped.")
+        await expect(page.locator(".message.assistant:not(.live) .md")).to_have_text("I will now count")
         await expect(page.locator("#live")).to_have_count(0)
         await expect(page.locator(".message.user small")).to_have_text("stopped")
         await page.click("text=New chat")
         await expect(page.locator(".message.user")).to_have_count(0)
         await expect(page.locator(".notice")).to_contain_text("New session started")
+        await watched.assert_clean()
+
+
+async def test_esc_stops_the_answer(browser: Browser, web: Web):
+    web.model.says("I will now count", Wait())
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.fill("#text", "count to a million")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#live-tail")).to_have_text("I will now count")
+        await page.keyboard.type("/st")
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#commands")).to_be_hidden()
+        await expect(page.locator("#live")).to_have_count(1)
+        await page.fill("#text", "")
+        await page.keyboard.press("Escape")
+        await expect(page.locator(".notice")).to_contain_text("Stopped.")
+        await watched.assert_clean()
+
+
+@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
+async def test_an_error_is_shown_and_tried_again(browser: Browser, web: Web, phone: bool):
+    words = "**No model could answer.**\n1. `openai/gpt-5`: rate_limit: slow down"
+    web.model.says(ModelsExhausted(words, (Attempt("openai/gpt-5", "rate_limit", "slow down"),)))
+    waiting = Wait()
+    web.model.says(Waiting(Attempt("openai/gpt-5", "rate_limit", "slow down"), 20), waiting, "Here I am.")
+    async with opened(browser, web, phone=phone) as watched:
+        page = watched.page
+        await page.fill("#text", "hello")
+        await page.click("#send")
+        await expect(page.locator(".failure strong")).to_have_text("No model could answer.")
+        await watched.show(f"failure-{'phone' if phone else 'desktop'}")
+        await accessible(page)
+        await page.click("text=Try again")
+        await expect(page.locator("#live-awaited")).to_contain_text("gpt-5 is busy, next try in")
+        await watched.show(f"awaited-{'phone' if phone else 'desktop'}")
+        waiting.over.set()
+        await expect(page.locator(".assistant:not(.live) .md")).to_have_text("Here I am.")
+        await expect(page.locator(".message.user")).to_have_count(2)
+        await watched.assert_clean()
+
+
+async def test_a_message_tells_its_time_and_costs_and_can_be_copied(browser: Browser, web: Web):
+    web.model.says("The **answer**.")
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.fill("#text", "how?")
+        await page.click("#send")
+        answer = page.locator(".assistant:not(.live)")
+        await expect(answer.locator(".quiet span")).to_have_text("scripted · 18 tokens · $0.0020")
+        await expect(answer.locator("time")).to_have_css("opacity", "0")
+        await answer.hover()
+        await expect(answer.locator("time")).to_have_css("opacity", "1")
+        await answer.locator("text=Copy").click()
+        await expect(page.locator("#toast")).to_have_text("Copied.")
+        assert await page.evaluate("navigator.clipboard.readText()") == "The **answer**."
+        await watched.assert_clean()
+
+
+async def test_enter_makes_a_line_on_a_phone_until_it_is_switched(browser: Browser, web: Web):
+    async with opened(browser, web, phone=True) as watched:
+        page = watched.page
+        await page.evaluate("localStorage.setItem('supaclaw.enter', 'line')")
+        await page.reload()
+        await page.fill("#text", "one")
+        await page.keyboard.press("Enter")
+        await page.keyboard.type("two")
+        await expect(page.locator("#text")).to_have_value("one\ntwo")
+        await page.click("text=More")
+        await watched.show("more-phone")
+        await page.click("text=Enter makes a new line")
+        await page.keyboard.press("Escape")
+        await page.focus("#text")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".message.user")).to_contain_text("one\ntwo")
         await watched.assert_clean()
 
 
@@ -212,6 +314,10 @@ async def test_signing_out_ends_the_session(browser: Browser, web: Web):
         await page.click("text=Theme")
         await page.reload()
         await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        answers = iter([False, True])
+        page.on("dialog", lambda dialog: dialog.accept() if next(answers) else dialog.dismiss())
+        await page.click("text=Sign out")
+        await expect(page.locator("#connection")).to_have_text("Live")
         await page.click("text=Sign out")
         await page.wait_for_url(f"{web.page}/login")
         await watched.show("login")

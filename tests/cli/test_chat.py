@@ -295,6 +295,7 @@ def test_the_screen_shows_a_turn_as_it_is_written(capsys: pytest.CaptureFixture[
         {"type": "turn_started", "messages": [1]},
         {"type": "text", "text": "I th"},
         {"type": "text_dropped"},
+        {"type": "waiting", "model": "openai/gpt-5", "error": "rate_limit", "seconds": 20.0},
         {"type": "text", "text": "Look:\n"},
         {"type": "tool_started", "name": "read_file", "arguments": json.dumps({"path": "x" * 200})},
         {"type": "text", "text": "It sa"},
@@ -304,7 +305,8 @@ def test_the_screen_shows_a_turn_as_it_is_written(capsys: pytest.CaptureFixture[
     screen.finish("It says no.")
     shown = capsys.readouterr()
     assert shown.out == "I th\nLook:\nIt says no.\n"
-    assert shown.err.startswith('· read_file {"path": "xxx')
+    assert shown.err.startswith("· openai/gpt-5 can't answer now, next try in 20 s\n")
+    assert '· read_file {"path": "xxx' in shown.err
     assert shown.err.endswith("…\n")
 
 

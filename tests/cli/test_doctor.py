@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.process.checks import CHECKS
+from gateway.app.checks import CHECKS
 from gateway.config.failpoints import Step
 from tests.cli.conftest import Supaclaw
 

@@ -8,7 +8,7 @@ from tests.flow.path import MEMBER, MessagePath
 CONDITION = Vitals(
     LoopLag(worst_ms=12.4, p99_ms=1.0, worst_ever_ms=230.6),
     Memory(used=140 * 2**20, ceiling=128 * 2**20, shedding=True),
-    {"telegram": ChannelVitals("open", 75.3), "slack": ChannelVitals("shut: wrong token")},
+    {"telegram": ChannelVitals("open", 75.3), "slack": ChannelVitals("refused: wrong token")},
     unclean_ends=2,
     checkpoints="the last one 3 minutes ago",
     heartbeat="every 30m, next 15:00; 0 beats today, 0 asked a model",
@@ -51,7 +51,7 @@ async def test_the_owner_also_sees_how_the_gateway_itself_is(path: MessagePath) 
         "Event loop: at most 12 ms late in the last minute, 231 ms ever",
         "Memory: 140 of 128 MB, shedding load",
         "Channel telegram: open, heard 0:01:15 ago",
-        "Channel slack: shut: wrong token",
+        "Channel slack: refused: wrong token",
         "Restarts: ended 2 times without being stopped in the last 24 hours",
         "Checkpoints: the last one 3 minutes ago",
         "Heartbeat: every 30m, next 15:00; 0 beats today, 0 asked a model",

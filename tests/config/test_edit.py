@@ -4,6 +4,7 @@ import pytest
 from pydantic import JsonValue
 
 from gateway.config import edit
+from gateway.config.editing.hidden import masked
 from gateway.config.load import parse
 from gateway.domain.errors import ConfigError
 
@@ -103,9 +104,9 @@ def test_a_folder_that_is_missing_is_told(tmp_path: Path) -> None:
 def test_written_out_secrets_are_hidden_and_references_are_not() -> None:
     providers: JsonValue = {"openai": {"api_key": "sk-1", "base_url": "http://h"}, "groq": {"api_key": "$env:G"}}
 
-    assert edit.masked("models.providers", providers) == {
+    assert masked(providers, ("models", "providers")) == {
         "openai": {"api_key": "********", "base_url": "http://h"},
         "groq": {"api_key": "$env:G"},
     }
-    assert edit.masked("channels.telegram.token", "1:a") == "********"
-    assert edit.masked("compaction.at_tokens", 5) == 5
+    assert masked("1:a", ("channels", "telegram", "token")) == "********"
+    assert masked(5, ("compaction", "at_tokens")) == 5

@@ -26,6 +26,7 @@ class FakeChannel:
     faults: list[Exception] = field(default_factory=list)
     asked: int = 0
     heard_at: float | None = None
+    trouble: str = ""
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     typed: list[Address] = field(default_factory=list)
     reacted: list[tuple[Address, str, bool]] = field(default_factory=list)

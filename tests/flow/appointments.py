@@ -63,7 +63,7 @@ async def trigger(path: MessagePath, text: str = "disk full", *, source: str = "
         session = (
             await triggers.conversation(tx, owner, named, Label.UNTRUSTED)
             if named
-            else await sessions.start(tx, owner, Label.UNTRUSTED)
+            else await sessions.start(tx, owner, Label.UNTRUSTED, unattended=True)
         )
         task = await tasks.create(
             tx, owner, "agent", Lane.AGENTS, payload=order.model_dump(mode="json"), session=session

@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from gateway.domain.model import Attempt, ModelsExhausted, Restarted, TextDelta, ToolCall, Usage
+from gateway.domain.model import Attempt, ModelsExhausted, Restarted, TextDelta, ToolCall, Usage, Waiting
 from gateway.domain.settings import Params
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.providers.scripted import Say
@@ -79,6 +79,18 @@ async def test_with_no_other_model_left_a_limited_one_is_waited_for() -> None:
     assert chain.clock.slept == [5, 42, 10]
 
 
+async def test_each_wait_is_told_before_it_begins() -> None:
+    chain = Chain(a=[LIMITED, fail(ErrorKind.OVERLOADED, retry_after=42), BROKEN, "finally"])
+    waits = [(event.attempt.error, event.seconds) for event in await chain.events() if isinstance(event, Waiting)]
+    assert waits == [("rate_limit", 5), ("overloaded", 42), ("server", 5)]
+    assert [seconds for _, seconds in waits] == chain.clock.slept
+
+
+async def test_moving_on_to_the_next_model_is_no_wait() -> None:
+    events = await Chain(a=[LIMITED], b=[fail(ErrorKind.AUTH)], c=["c"]).events()
+    assert not [event for event in events if isinstance(event, Waiting)]
+
+
 async def test_only_the_busy_models_of_a_chain_are_asked_again() -> None:
     chain = Chain(a=[LIMITED, "a"], b=[fail(ErrorKind.AUTH)])
     reply = await chain.reply()
@@ -111,8 +123,9 @@ async def test_text_that_was_streamed_before_a_failure_is_taken_back() -> None:
     chain = Chain(a=[Say(("half an ",), error=BROKEN), Say(("whole ", "answer"))])
     events = await chain.events()
     attempt = Attempt("a", "server", "HTTP 400: boom")
-    assert events[:4] == [TextDelta("half an "), Restarted(attempt), TextDelta("whole "), TextDelta("answer")]
-    assert (await Chain(a=[BROKEN, "x"]).events())[0] == TextDelta("x")
+    assert events[:3] == [TextDelta("half an "), Restarted(attempt), Waiting(attempt, 5)]
+    assert events[3:5] == [TextDelta("whole "), TextDelta("answer")]
+    assert (await Chain(a=[BROKEN, "x"]).events())[:2] == [Waiting(attempt, 5), TextDelta("x")]
 
 
 async def test_an_empty_answer_is_a_failed_try() -> None:

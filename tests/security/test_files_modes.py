@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.process.checks.folders import check_folders
+from gateway.app.checks.folders import check_folders
 from gateway.workspace.checkpoints import jobs
-from tests.cli.checks.contexts import examine_with, put
+from tests.app.checks.contexts import examine_with, put
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.ingest.samples import pdf

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gateway.cli.process.checks.database import check_database
+from gateway.app.checks.database import check_database
 from gateway.config.channels import check_channels, check_owner, parse_channel, settings_model
 from gateway.config.model import Config
 from gateway.domain.access import Access
@@ -20,7 +20,7 @@ from gateway.flow.people import meet
 from gateway.store.migrate import migrate
 from gateway.store.people import ownership
 from gateway.store.pool import Database
-from tests.cli.checks.contexts import examine_with
+from tests.app.checks.contexts import examine_with
 from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
 from tests.flow.path import MEMBER, OWNER, FakeModel, build, message

@@ -77,7 +77,18 @@ async def bearer(web: Web, name: str, *scopes: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {plain}"}
 
 
-@pytest.mark.parametrize("path", ["/chat/events", "/people/events", "/channels/events", "/jobs/events"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/chat/events",
+        "/people/events",
+        "/channels/events",
+        "/jobs/events",
+        "/logs/events",
+        "/checks/events",
+        "/tokens/events",
+    ],
+)
 async def test_signing_out_closes_the_streams_of_this_browser_and_no_other(web: Web, streams: Streams, path: str):
     async with web.sign_in() as one, web.sign_in() as other:
         closed, kept = await streams.open(one, path), await streams.open(other, path)

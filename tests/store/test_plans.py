@@ -16,7 +16,7 @@ from gateway.store import addresses, inbox, outbox, requests, sessions, spending
 from gateway.store.memory import recalling, standing, used
 from gateway.store.pool import Connection
 from gateway.store.scheduling import attention, heartbeats, schedule_runs
-from gateway.store.transcript import attachments, entries, journals, messages, unread
+from gateway.store.transcript import attachments, conversations, entries, journals, messages, unread
 from gateway.store.transcript.entries import Mark
 from tests.store.history import SUMMARISED, lived_long
 from tests.store.world import World, arrival, fresh, somebody
@@ -116,7 +116,9 @@ ASKED_OFTEN: dict[str, Work] = {
     "heartbeats.spent": lambda conn, world: heartbeats.spent(conn, NOW - timedelta(hours=12)),
     # what screens and commands show
     "messages.shown": lambda conn, world: messages.shown(conn, world.session),
-    "messages.around": lambda conn, world: messages.around(conn, world.principal, MessageId(500), each_way=20),
+    "conversations.listed": lambda conn, world: conversations.listed(conn, world.principal, 50),
+    "conversations.these": lambda conn, world: conversations.these(conn, world.principal, [world.session]),
+    "conversations.stretch": lambda conn, world: conversations.stretch(conn, world.session, 500, 200),
     "used.joined": _used,
     "messages.last_answer": lambda conn, world: messages.last_answer(conn, world.session),
     "messages.newest_summary": lambda conn, world: messages.newest_summary(conn, world.session),

@@ -12,9 +12,17 @@ import pytest
 
 from gateway.commands import discover
 from gateway.config.clock import SystemClock
+from gateway.config.editing.editor import ConfigEditor
+from gateway.config.environment import Environment
+from gateway.config.load import parse
+from gateway.config.model import Config
+from gateway.config.watch import ConfigWatch
+from gateway.domain.errors import ConfigError
 from gateway.domain.ids import InstanceId
 from gateway.domain.principals import Principal
 from gateway.domain.vitals import Beat, Outcome
+from gateway.flow.channels.manager import ChannelSpec
+from gateway.flow.channels.probing import ChannelProbes
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.unattended.triggers import Triggers
 from gateway.store import tasks
@@ -119,6 +127,21 @@ async def no_beat() -> Beat:
     return Beat(SystemClock().now(), Outcome.IDLE, "nothing to do")
 
 
+def no_spec(channel: str) -> ChannelSpec:
+    raise ConfigError(f"{channel} is not configured")
+
+
+def settings_of(folder: Path) -> ConfigEditor:
+    """Settings in a file that is not there yet, and that nobody watches."""
+
+    async def rejected(problem: str) -> None:
+        raise AssertionError(problem)
+
+    environ = {"SUPACLAW_CONFIG": str(folder / "config.json"), "SUPACLAW_DATA": str(folder / "data")}
+    watch = ConfigWatch(folder / "config.json", Config(), lambda text: parse(text, environ), rejected)
+    return ConfigEditor(Environment.read(environ), environ, watch)
+
+
 def backend_of(path: MessagePath, owner: Principal) -> Backend:
     clock = Still()
     started_at = clock.now()
@@ -144,8 +167,11 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         pairing=Pairing(path.database),
         beat=no_beat,
         triggers=Triggers(path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.worker.wake),
+        settings=settings_of(path.workspace.parent),
+        probes=ChannelProbes(no_spec, clock),
         channels=lambda: {"telegram": "open"},
         tools=lambda: [spec.name for spec in path.environments.of(owner.id).toolbox.specs],
+        wordings=lambda: path.environments.of(owner.id).toolbox.wordings,
         commands={name: command.summary for name, command in discover().items()},
     )
 

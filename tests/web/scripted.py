@@ -14,6 +14,7 @@ from gateway.domain.model import (
     TextDelta,
     ToolCall,
     Usage,
+    Waiting,
 )
 from gateway.llm.client import Description
 
@@ -30,7 +31,7 @@ class Fails:
     """The try breaks off, and what it said is void."""
 
 
-Step = str | Wait | Fails | ToolCall | ModelsExhausted
+Step = str | Wait | Waiting | Fails | ToolCall | ModelsExhausted
 
 
 @dataclass
@@ -58,6 +59,8 @@ class ScriptedModel:
                 case Fails():
                     text = ""
                     yield Restarted(Attempt("scripted", "overloaded", "try again"))
+                case Waiting():
+                    yield step
                 case ToolCall():
                     calls.append(step)
                 case ModelsExhausted():

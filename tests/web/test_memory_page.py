@@ -209,7 +209,7 @@ async def test_details_lead_to_the_message_in_its_conversation(web: Web):
         new = shown(await browser.post(f"/memory/{id}", data={"text": "The bike is green"}))
         for each in (id, *new):
             assert f'href="/memory/said/{said}#m{said}"' in (await browser.get(f"/memory/{each}")).text
-        conversation = await browser.get(f"/memory/said/{said}")
+        conversation = await browser.get(f"/memory/said/{said}", follow_redirects=True)
         assert f'id="m{said}"' in conversation.text
         assert "My bike is blue" in conversation.text
         assert (await browser.get("/memory/said/999999")).status_code == 404

@@ -4,7 +4,9 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import escape
 
+from gateway.web.markup.highlight import _LEXERS, CLASSES, LONGEST_LINE, highlighted
 from gateway.web.render import CAP, LONG, Markdown, boundary
 
 ATTACKS = [
@@ -36,10 +38,20 @@ ATTACKS = [
     "<math><mtext></p><style><img src=x onerror=alert(1)>",
     "\x00<script\x00>alert(1)</script>",
     "&lt;script&gt;alert(1)&lt;/script&gt;",
+    "$\\text{<script>alert(1)</script>}$",
+    "$$\\text{</mtext></math><img/src=x/onerror=alert(1)>}$$",
+    "\\(\\href{javascript:alert(1)}{x}\\)",
+    "$\\style{background:url(https://tracker.example)}{x}\\class{evil}{y}$",
+    "$\\mathbb{<style>}\\operatorname{<svg/onload=alert(1)>}$",
+    "$<math><annotation-xml encoding=text/html><img src=x onerror=alert(1)></annotation-xml>$",
+    "```html\n<img src=x onerror=alert(1)>\n```",
+    "```xml\n</code></pre><script>alert(1)</script>\n```",
+    "- [x] <img src=x onerror=alert(1)>",
 ]
 ALLOWED = {
     *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a", "span", "h1", "h2"),
-    *("h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "button"),
+    *("h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "button", "div"),
+    *("math", "mrow", "mi", "mo", "mn", "mtext", "mstyle", "mspace", "msup", "msub", "mfrac"),
 }
 
 
@@ -54,10 +66,14 @@ class Elements(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def elements(text: str) -> list[tuple[str, dict[str, str | None]]]:
+def elements_of(html: str) -> list[tuple[str, dict[str, str | None]]]:
     parser = Elements()
-    parser.feed(str(Markdown().html(text)))
+    parser.feed(html)
     return parser.found
+
+
+def elements(text: str) -> list[tuple[str, dict[str, str | None]]]:
+    return elements_of(str(Markdown().html(text)))
 
 
 def assert_harmless(text: str) -> None:
@@ -101,7 +117,7 @@ def test_code_says_its_language_and_can_be_copied():
     html = Markdown().html("```python title\nprint('<')\n```\n\n    indented")
     assert "<span>python</span>" in html
     assert html.count("data-copy") == 2
-    assert "print('&lt;')" in html
+    assert """<span class="f">print</span>(<span class="s">'&lt;'</span>)""" in html
 
 
 def test_columns_keep_their_alignment():
@@ -111,6 +127,79 @@ def test_columns_keep_their_alignment():
     assert "<td>3</td>" in html
 
 
+def test_code_is_coloured_once_it_is_complete():
+    code = "def f():\n    return 1  # one"
+    assert '<span class="k">def</span>' in Markdown().html(f"```python\n{code}\n```")
+    assert "<span class=" not in Markdown().html(f"```python\n{code}")
+    assert "<span class=" not in Markdown().html(f"```python\n{code}\n")
+
+
+def test_code_with_long_lines_or_of_an_unknown_language_stays_as_it_is():
+    assert "<span class=" not in Markdown().html(f"```python\nx = '{'y' * LONGEST_LINE}'\n```")
+    assert "<span class=" not in Markdown().html("```nonsense\ndef f(): pass\n```")
+
+
+@pytest.mark.parametrize("language", sorted(_LEXERS))
+def test_every_language_has_its_lexer_and_no_character_is_lost(language: str):
+    code = "\n\n# a 'b' <c> \"d\" 1\n\n\n\n\n\n  if (x) { return y; }\t\n"
+    html = highlighted(code, language)
+    assert re.sub("<[^>]+>", "", html) == str(escape(code))
+    assert {name for _, found in elements_of(html) for name in [found["class"]]} <= CLASSES
+
+
+@given(st.text(max_size=300))
+def test_no_code_breaks_a_lexer(code: str):
+    for language in ("python", "bash", "yaml", "javascript", "sql"):
+        assert re.sub("<[^>]+>", "", highlighted(code, language)) == str(escape(code))
+
+
+def test_tasks_have_boxes():
+    html = Markdown().html("- [ ] open\n- [x] **done**\n- [y] none\n\n[x] not here")
+    assert html.count('<li class="task">') == 2
+    assert "☐ open" in html
+    assert "☑ <strong>done</strong>" in html
+    assert "[y] none" in html
+    assert "[x] not here" in html
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["$x^2$", "so $x^2$.", "\\(x^2\\)", "$$x^2$$", "\\[x^2\\]", "$$\nx^2\n$$", "\\[\nx^2\n\\]", "- $$\n  x^2\n  $$"],
+)
+def test_formulas_become_mathml(text: str):
+    html = Markdown().html(text)
+    assert "<msup><mi>x</mi><mn>2</mn></msup>" in html
+    assert ('display="block"' in html) == ("$$" in text or "[" in text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["It costs $5 or $10.", "US$5 and US$6", "$HOME/bin:$PATH", "`$x^2$`", "a $ b $ c", "\\$x^2$", "$", "$$", "$$ $$"],
+)
+def test_money_and_variables_are_no_formulas(text: str):
+    assert "<math" not in Markdown().html(text)
+
+
+@pytest.mark.parametrize(
+    "source", ["\\frac", "\\left(x", "{" * 900, "\\def\\a{\\a\\a}\\a", "x" * 3000, "\\newcommand\\a{b}\\a"]
+)
+def test_a_formula_that_cannot_be_read_is_shown_as_it_was_written(source: str):
+    html = Markdown().html(f"$$\n{source}\n$$")
+    assert "<math" not in html
+    assert str(escape(source)) in html
+
+
+def test_lines_of_a_derivation_stand_below_each_other():
+    html = Markdown().html("$$\n\\begin{aligned}a&=b\\\\c&=d\\end{aligned}\n$$")
+    assert html.count("<mtr>") == 2
+    assert '<mtd class="right"><mi>a</mi></mtd>' in html
+
+
+def test_a_wide_table_can_be_scrolled_by_keyboard():
+    html = Markdown().html("| a |\n|---|\n| 1 |")
+    assert '<div class="table" role="group" aria-label="Table" tabindex="0"><table>' in html.replace("\n", "")
+
+
 def test_what_is_beyond_the_cap_is_shown_as_it_is():
     html = Markdown().html("*a*" + "x" * CAP + "*b*")
     assert html.startswith("<p><em>a</em>")
@@ -118,7 +207,18 @@ def test_what_is_beyond_the_cap_is_shown_as_it_is():
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * CAP, "*a " * (CAP // 3), "![a](" * (CAP // 5), "> " * (CAP // 2), "- a\n" * (CAP // 4), "`" * CAP]
+    "text",
+    [
+        "[" * CAP,
+        "*a " * (CAP // 3),
+        "![a](" * (CAP // 5),
+        "> " * (CAP // 2),
+        "- a\n" * (CAP // 4),
+        "`" * CAP,
+        "$x_" * (CAP // 3),
+        "\\(" * (CAP // 2),
+        "$$a\n" * (CAP // 4),
+    ],
 )
 def test_pathological_texts_are_rendered_all_the_same(text: str):
     assert Markdown().html(text)
@@ -166,6 +266,9 @@ BLOCKS = [
     "`a` *b*",
     "    indented\n\n    code",
     "text\n\n    not code of a list",
+    "$$\na^2\n= b\n$$",
+    "so $a$ and \\(b\\)",
+    "- [x] a\n- [ ] b",
 ]
 
 

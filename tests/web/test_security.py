@@ -8,7 +8,10 @@ from gateway.web.security import split_host
 from gateway.web.v1.serving import MAX_INLINE
 from tests.web.conftest import BEARER, Running, Web
 
-PAGES = {"/", "/approvals", "/channels", "/jobs", "/memory", "/people"}
+PAGES = {
+    *("/", "/approvals", "/channels", "/checks", "/conversations", "/conversations/{id}", "/jobs", "/logs"),
+    *("/memory", "/people", "/settings", "/setup", "/tokens", "/usage"),
+}
 """They send whoever is not signed in to the sign-in."""
 PUBLIC = PAGES | {"/health", "/login", "/login/state", "/webhook/{name}"}
 
@@ -32,7 +35,7 @@ def filled(path: str) -> str:
         "task_id": id,
         "file_id": id,
         "inbox_id": "1",
-        "id": "1",
+        "id": id if path.startswith("/conversations") else "1",
         "name": "default",
         "code": "ABCDEFGH",
         "which": "1",

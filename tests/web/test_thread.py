@@ -7,9 +7,12 @@ from markupsafe import Markup
 
 from gateway.domain.attachments import Attached
 from gateway.domain.ids import EntryId, FileId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.model import Usage
 from gateway.domain.principals import Label
+from gateway.domain.tools import Wording
 from gateway.flow.live import (
     MessageStored,
+    ModelAwaited,
     Overrun,
     SessionReplaced,
     TextDropped,
@@ -20,6 +23,7 @@ from gateway.flow.live import (
     TurnStarted,
 )
 from gateway.store.transcript.messages import MessageRow
+from gateway.web.entries import quiet, worded
 from gateway.web.pages import Pages
 from gateway.web.patches import Patch
 from gateway.web.render import CAP, Markdown
@@ -129,6 +133,85 @@ async def test_a_call_without_a_result_runs_or_was_interrupted(thread: Thread):
     assert 'data-state="unknown"' in await drawn(thread, call)
     thread.apply(TurnStarted(()))
     assert 'data-state="running"' in await drawn(thread, call)
+
+
+async def test_a_call_is_told_in_words_and_its_json_is_one_click_away():
+    wordings = {"write_file": Wording("Writing {path}", "Wrote {path}")}
+    thread = Thread(Pages(), Markdown(), Markup(), lambda: wordings)
+    call = row(1, "tool_intent", '{"path": "notes/<b>\u202etrip.md", "content": "x"}', tool="write_file", ordinal=0)
+    running = await drawn(thread, call)
+    done = await drawn(thread, call, row(2, "tool_result", '{"ok": true}', ordinal=0))
+    assert "Writing notes/&lt;b&gt; trip.md" in running
+    assert "Wrote notes/&lt;b&gt; trip.md" in done
+    assert done.index("<summary>") < done.index("Wrote") < done.index("</summary>") < done.index("&#34;content&#34;")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ('{"query": "tea"}', "Searched for “tea”"),
+        ('{"query": 7}', "Searched for “7”"),
+        ('{"query": ["a"]}', "Searched for"),
+        ("{}", "Searched for"),
+        ("no json", "Searched for"),
+        ("[1]", "Searched for"),
+    ],
+)
+def test_words_are_cut_off_before_an_argument_that_is_missing(arguments: str, words: str):
+    assert worded(Wording("Searching for “{query}”", "Searched for “{query}”"), arguments, done=True) == words
+
+
+async def test_an_answer_tells_quietly_what_wrote_it_and_what_it_took(thread: Thread):
+    html = await drawn(thread, row(1, "assistant", "hi", models=("openai/gpt-5",), usage=Usage(1200, 34, 0, 0.0042)))
+    assert "gpt-5 · 1,234 tokens · $0.0042" in html
+    assert f'<time datetime="{NOW.isoformat()}">' in html
+    assert 'data-copy-text="/chat/messages/1/text"' in html
+    assert quiet(row(1, "assistant", "hi", models=("a", "b"), usage=Usage(1, 1, 0, 0.0))) == "a · b · 2 tokens"
+    assert quiet(row(1, "assistant", "hi", models=("a",), usage=Usage(1, 1, 0, 0.5))) == "a · 2 tokens · $0.50"
+
+
+async def test_a_reply_shows_the_command_that_it_replies_to(thread: Thread):
+    assert '<code class="command">/ping &lt;b&gt;</code>' in await drawn(
+        thread, row(1, "notice", "pong", command="/ping <b>")
+    )
+
+
+async def test_an_error_is_rendered_and_can_be_tried_again(thread: Thread):
+    asked = row(1, "user", "hi", answered_by=MessageId(2))
+    html = await drawn(thread, asked, row(2, "notice", "**No model** <b>"))
+    assert 'role="alert"' in html
+    assert "<strong>No model</strong> &lt;b&gt;" in html
+    assert 'data-again-message="1"' in html
+
+
+async def test_words_of_others_are_never_offered_as_the_owners_own(thread: Thread):
+    asked = row(1, "user", "forwarded", answered_by=MessageId(2), label=Label.UNTRUSTED)
+    assert "data-again-message" not in await drawn(thread, asked, row(2, "notice", "No model"))
+
+
+async def test_what_is_waited_for_is_told_until_words_come(thread: Thread):
+    thread.apply(TurnStarted(()))
+    await thread.draw([])
+    assert not thread.apply(ModelAwaited("openai/<gpt>", "rate_limit", 20.0))
+    [waiting] = await thread.draw(None)
+    assert (waiting.what, waiting.where) == ("fill", "live-awaited")
+    assert "<code>openai/&lt;gpt&gt;</code> is busy, next try in" in waiting.html
+    assert thread.whole()[-1] == waiting
+    thread.apply(TextWritten("Hello"))
+    assert await thread.draw(None) == [Patch("fill", "live-awaited", ""), Patch("fill", "live-tail", "<p>Hello</p>\n")]
+    thread.apply(ModelAwaited("a", "server", 5.0))
+    thread.apply(TurnEnded())
+    assert not [patch for patch in await thread.draw([]) if patch.where == "live-awaited"]
+
+
+async def test_a_file_that_a_turn_waits_for_is_named(thread: Thread):
+    coming = Attached(MessageId(1), 0, "waiting", "scan.pdf", "application/pdf", problem="it has not arrived yet")
+    html = await drawn(thread, row(1, "user", "read this", seq=None, attached=(coming,)))
+    assert "Reading scan.pdf…" in html
+    assert 'data-say="/stop"' in html
+    assert "Reading" not in await drawn(thread, row(1, "user", "read this", attached=(coming,)))
+    failed = replace(coming, state="failed")
+    assert "Reading" not in await drawn(thread, row(1, "user", "read this", seq=None, attached=(failed,)))
 
 
 async def test_a_result_that_is_no_json_is_shown_as_it_is(thread: Thread):

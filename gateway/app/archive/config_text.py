@@ -6,16 +6,12 @@ import re
 from pydantic import JsonValue
 
 from gateway.config.channels import channel_names, parse_channel, settings_model
+from gateway.config.editing.hidden import each_text, is_secret
 from gateway.config.load import parse_json
 from gateway.config.model import Config
 from gateway.config.problems import KeyPath, dotted
 from gateway.config.references import is_reference
 from gateway.logs import SecretMask
-
-_NAMED_SO = re.compile(r"(token|key|password|passwd|secret|authorization|credential|cookie)s?$", re.IGNORECASE)
-_HOLDERS = frozenset({"env", "headers"})
-"""Sections, of MCP servers above all, in which any value may be a credential."""
-_IN_A_URL = re.compile(r"[?&#][^=&]*(token|key|password|secret|sig)[^=&]*=[^&]", re.IGNORECASE)
 
 
 def saved_config(text: str, config: Config, *, with_secrets: bool) -> tuple[bytes, tuple[str, ...]]:
@@ -41,17 +37,10 @@ def _without_secrets(raw: dict[str, JsonValue], config: Config, left_out: list[s
     for name in config.channels.keys() & channel_names():
         mask.learn(parse_channel(name, config.channels[name], settings_model(name)))
 
-    def cleared(value: JsonValue, path: KeyPath, secret: bool) -> JsonValue:
-        if isinstance(value, dict):
-            return {key: cleared(item, (*path, key), secret or key in _HOLDERS) for key, item in value.items()}
-        if isinstance(value, list):
-            return [cleared(item, (*path, index), secret) for index, item in enumerate(value)]
-        if not isinstance(value, str) or not value or is_reference(value):
-            return value
-        name = next(part for part in reversed(path) if isinstance(part, str))  # that of a list stands for all in it
-        if not (secret or _NAMED_SO.search(name) or _IN_A_URL.search(value) or mask.text(value) != value):
-            return value
+    def cleared(path: KeyPath, text: str) -> str:
+        if is_reference(text) or not (is_secret(path, text) or mask.text(text) != text):
+            return text
         left_out.append(dotted(path))
         return "$env:NOT_IN_BACKUP_" + re.sub(r"\W+", "_", dotted(path), flags=re.ASCII).strip("_").upper()
 
-    return {key: cleared(value, (key,), False) for key, value in raw.items()}
+    return {key: each_text(value, cleared, (key,)) for key, value in raw.items()}

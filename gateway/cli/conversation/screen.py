@@ -40,6 +40,8 @@ class Screen:
             case {"type": "tool_started", "name": str(name), "arguments": str(arguments)}:
                 self._end_part()
                 self.note(f"· {name} {_short(arguments)}")
+            case {"type": "waiting", "model": str(model), "seconds": int() | float() as seconds}:
+                self.note(f"· {model} can't answer now, next try in {seconds:.0f} s")
             case _:
                 pass
 

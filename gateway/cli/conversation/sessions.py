@@ -1,16 +1,60 @@
-"""`supaclaw sessions`."""
+"""`supaclaw sessions`: the owner's conversations."""
 
-from gateway.cli.database import with_connection
-from gateway.cli.output import AsJson, Limit, print_rows
-from gateway.store import sessions as store
+import io
+from typing import Annotated
+
+import typer
+
+from gateway.cli.console import echo
+from gateway.cli.database import require_owner, with_connection
+from gateway.cli.output import AsJson, Limit, print_rows, save_copy
+from gateway.domain.errors import OwnerMustAct
+from gateway.flow.journal import export as exporting
+from gateway.flow.journal.export import Format
+from gateway.store.people import principals
+from gateway.store.pool import Connection
+from gateway.store.transcript import attachments, conversations, messages
+from gateway.store.transcript.conversations import Conversation
+from gateway.store.transcript.messages import MessageRow
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id, or its beginning.")]
 
 
-def sessions(limit: Limit = 20, as_json: AsJson = False) -> None:
-    """List conversations, newest first. `supaclaw logs ID` shows the log of one."""
-    rows = with_connection(lambda connection: store.recent(connection, limit))
-    print_rows(
-        rows,
-        ("id", "channel", "chat", "messages", "started_at", "last_at"),
-        as_json=as_json,
-        none="No conversations yet.",
-    )
+def show_all(
+    limit: Limit = 20,
+    automation: Annotated[bool, typer.Option("--automation", help="What ran by itself, instead of chats.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List conversations, the last one first. `supaclaw logs ID` shows the log of one."""
+
+    async def recent(conn: Connection) -> list[Conversation]:
+        owner = await principals.owner(conn)
+        return await conversations.listed(conn, owner.id, limit, unattended=automation) if owner else []
+
+    columns = ("id", "title", "channel", "messages", "last_at")
+    print_rows(with_connection(recent), columns, as_json=as_json, none="No conversations yet.")
+
+
+def show(id: Id, as_json: AsJson = False) -> None:
+    """Print a conversation, with its tool calls."""
+    echo(exporting.export(*_read(id), "json" if as_json else "markdown"))
+
+
+def export(
+    id: Id,
+    form: Annotated[Format, typer.Option("--format", help="The form of the file.")] = "markdown",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="PATH", help="Target; - is standard output.")] = ".",
+) -> None:
+    """Save a conversation as a file. Never overwrites one."""
+    of, rows = _read(id)
+    save_copy(io.BytesIO(exporting.export(of, rows, form).encode()), output, exporting.file_name(of, form))
+
+
+def _read(id: str) -> tuple[Conversation, list[MessageRow]]:
+    async def read(conn: Connection) -> tuple[Conversation, list[MessageRow]]:
+        of = await conversations.beginning(conn, (await require_owner(conn)).id, id)
+        if of is None:
+            raise OwnerMustAct(f"no single conversation begins with {id}; `supaclaw sessions` lists them")
+        return of, await attachments.joined(conn, await messages.told_until(conn, of.id))
+
+    return with_connection(read)

@@ -11,6 +11,7 @@ from gateway.cli.console import echo
 from gateway.cli.output import print_json
 from gateway.config import edit
 from gateway.config.channels import check_channels
+from gateway.config.editing.hidden import HIDDEN, is_named_so, masked
 from gateway.config.environment import Environment
 from gateway.config.load import load, parse
 from gateway.config.places import is_chosen
@@ -36,11 +37,13 @@ def validate() -> None:
 
 def get(key: Key) -> None:
     """Print one setting, or its default. Keys and passwords written in the file are masked."""
-    value = edit.masked(key, edit.get(Environment.read(os.environ).config, key, os.environ))
-    if isinstance(value, str):
+    value, path = edit.get(Environment.read(os.environ).config, key, os.environ), tuple(key.split("."))
+    if isinstance(value, str) and not is_named_so(path, value):
         echo(SecretMask().text(value))
+    elif isinstance(value, str):
+        echo(HIDDEN)
     else:
-        print_json(value)
+        print_json(masked(value, path))
     if variable := variable_of(key, os.environ):
         echo(f"(set by {variable} in the environment)", error=True)
 

@@ -13,10 +13,10 @@ import typer
 
 from gateway.cli.console import Style, echo, show_progress
 from gateway.cli.output import AsJson, print_json
-from gateway.cli.process.checks import Finding, Level, load_context, run_checks
 from gateway.cli.running import ask
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Step
+from gateway.domain.findings import Finding, Level
 from gateway.logs import SecretMask, logging_to
 
 _WIDEST = 110
@@ -45,6 +45,8 @@ def doctor(
     if failpoints:
         _print_failpoints(as_json=as_json)
         return
+    from gateway.app.checks import load_context, run_checks
+
     context = load_context(Environment.read(os.environ), os.environ, live=live)
     with logging_to(None, SecretMask(), level=logging.CRITICAL):
         findings = list(run_checks(context, _progress))

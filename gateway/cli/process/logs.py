@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -16,11 +15,10 @@ from gateway.cli.console import echo, echo_log_line
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.texts import json_text
-from gateway.logs.files import Trail, gateway_trail, session_trails
-from gateway.logs.lines import Event, at_least, event_of, looks, readable
+from gateway.logs.files import Trail, find_session_trail, gateway_trail
+from gateway.logs.lines import Event, Level, at_least, event_of, looks, readable
 
 POLL_SECONDS = 0.25
-Level = Literal["debug", "info", "warning", "error", "critical"]
 
 
 def logs(
@@ -39,7 +37,7 @@ def logs(
 ) -> None:
     """Show the log of the gateway or of one session. `supaclaw sessions` lists the sessions."""
     folder = Environment.read(os.environ).data / "logs"
-    trail = _of_session(folder, session) if session else gateway_trail(folder)
+    trail = find_session_trail(folder, session) if session else gateway_trail(folder)
     look = looks(trail, _first_day(trail, day.date() if day else None, follow=follow), _today)
     show = json_text if as_json else _readable(without="session_id" if session else "")
     with suppress(KeyboardInterrupt):
@@ -58,14 +56,6 @@ def _print(lines: Sequence[str], level: Level, show: Callable[[Event], str], las
     events = (event for line in lines if at_least(event := event_of(line), level))
     for event in deque(events, maxlen=last):
         echo_log_line(show(event))
-
-
-def _of_session(logs: Path, prefix: str) -> Trail:
-    found = [trail for trail in session_trails(logs) if trail.folder.name.startswith(prefix.lower())]
-    if len(found) == 1:
-        return found[0]
-    many = f"{len(found)} sessions with a log" if found else "no session with a log"
-    raise OwnerMustAct(f"{prefix} matches {many}; `supaclaw sessions` lists them")
 
 
 def _first_day(trail: Trail, wanted: date | None, *, follow: bool) -> date:

@@ -1,19 +1,17 @@
 """`supaclaw files`."""
 
 import os
-import shutil
 import sys
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 from uuid import UUID
 
 import typer
 
-from gateway.cli.console import copy_out, echo
+from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
-from gateway.cli.output import AsJson, Limit, confirm, print_rows
+from gateway.cli.output import AsJson, Limit, confirm, print_rows, save_copy
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import FileId
@@ -100,19 +98,4 @@ def get(
         open_file(Environment.read(os.environ).workspace, path) as found,
         open(found, "rb", closefd=False) as file,
     ):
-        _copy(file, output, path.name)
-
-
-def _copy(file: BinaryIO, output: str, name: str) -> None:
-    if output == "-":
-        copy_out(file)
-        return
-    to = Path(output) / name if Path(output).is_dir() else Path(output)
-    try:
-        with to.open("xb") as copy:
-            shutil.copyfileobj(file, copy)
-    except FileExistsError:
-        raise OwnerMustAct(f"{to} already exists; choose another name with --output") from None
-    except OSError as error:
-        raise OwnerMustAct(f"{to} cannot be written: {error.strerror}") from None
-    echo(to)
+        save_copy(file, output, path.name)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -19,6 +19,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.tasks import backoff
 from gateway.domain.vitals import ChannelVitals
 from gateway.flow.channels.reception import Reception, Silent
+from gateway.flow.channels.reports import OPEN, REFUSED, ChannelReports, TellOwner
 from gateway.flow.outbound.sender import Outbound
 
 CLOSE_SECONDS = 10.0
@@ -30,9 +31,6 @@ _MOST_PATIENT = 3
 """How often the patience with a silent channel doubles, so that a long outage is no drumbeat."""
 
 log = structlog.get_logger(__name__)
-
-
-TellOwner = Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ class ChannelManager:
         self, outbound: Outbound, tell_owner: TellOwner, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._outbound = outbound
-        self._tell_owner = tell_owner
+        self._reports = ChannelReports(tell_owner, monotonic)
         self._monotonic = monotonic
         self._open: dict[str, _OpenChannel] = {}
         self._states: dict[str, str] = {}
@@ -121,6 +119,11 @@ class ChannelManager:
     def silent(self) -> Mapping[str, float]:
         """The channels that heard nothing for longer than a healthy one can, with the seconds."""
         return {name: reception.silence for name, reception in self._receptions.items() if reception.overdue}
+
+    async def look(self) -> None:
+        """Reopen silent channels, and tell the owner of those that stopped working or work again."""
+        await self.reopen_silent()
+        await self._reports.look(self.states)
 
     async def reopen_silent(self) -> None:
         """Break off their receptions, so that they are opened again; the state of a socket is not trusted."""
@@ -178,14 +181,14 @@ class ChannelManager:
                 finally:
                     del self._opening[name]
                 await self._outbound.adopt(name, channel)
-                self._states[name] = "open" if not silences else "opened again after a silence, nothing heard yet"
+                self._states[name] = _unheard(channel, silences)
                 patience = 2 ** min(silences, _MOST_PATIENT)
                 self._receptions[name] = Reception(channel, accept, patience, self._monotonic)
                 await self._receptions[name].run()
             except Silent as exc:
                 silences = 1 if self._receptions[name].heard_at is not None else silences + 1
                 self._outbound.abandon(name)
-                self._states[name] = f"opening again: {exc}"
+                self._states[name] = f"deaf: {exc}; opening again"
                 log.warning("channel.reopened", channel=name, problem=str(exc))
                 await _close(channel)
             except OwnerMustAct as exc:
@@ -209,26 +212,28 @@ class ChannelManager:
 
     async def _report(self, name: str, problem: OwnerMustAct) -> None:
         """The owner has to mend it, and is told once, wherever he can be told."""
-        state = f"shut: {problem}"
-        if self._states[name] == state:
-            return
-        self._states[name] = state
-        log.warning("channel.shut", channel=name, problem=str(problem))
-        try:
-            await self._tell_owner(f"{name}: {problem}")
-        except Exception:  # the log has it; the other channels go on
-            log.exception("channel.owner_not_told", channel=name)
+        state = f"{REFUSED}{problem}"
+        if self._states[name] != state:
+            self._states[name] = state
+            log.warning("channel.shut", channel=name, problem=str(problem))
+            await self._reports.stopped(name, state)
 
     def _state(self, name: str) -> str:
-        channel = self._open[name].channel
-        if isinstance(channel, LoginChannel) and channel.trouble:
-            return channel.trouble
+        if trouble := self._open[name].channel.trouble:
+            return trouble
         reception = self._receptions.get(name)
-        return "open" if reception is not None and reception.hears else self._states[name]
+        return OPEN if reception is not None and reception.hears else self._states[name]
 
     def _heard_ago(self, name: str) -> float | None:
         heard_at = self._open[name].channel.heard_at
         return None if heard_at is None else round(max(0.0, self._monotonic() - heard_at), 1)
+
+
+def _unheard(channel: Channel, silences: int) -> str:
+    """The state of a channel that was opened, until its platform answers; one that is pushed to may never hear."""
+    if silences:
+        return "deaf: nothing heard since it was opened again"
+    return OPEN if channel.capabilities.silence is None else "connecting"
 
 
 async def _close(channel: Channel) -> None:

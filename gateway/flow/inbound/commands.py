@@ -64,6 +64,7 @@ class CommandRunner:
     vitals: Callable[[], Vitals] = Vitals
     limits: Callable[[], Limits] = Limits
     admit: Callable[[], Awaitable[None]] = _nobody_changes
+    sign_in_link: Callable[[], str | None] = lambda: None
 
     def __post_init__(self) -> None:
         self._started_at = self.clock.now()
@@ -130,9 +131,12 @@ class CommandRunner:
         self._interrupted[arrival] = at.session_id
         reply = await effect(tx, at, row)
         session = reply.successor or at.session_id
+        if reply.unfinished is not None:
+            label = await sessions.label(tx, session)
+            await messages.say(tx, session, at.principal_id, reply.unfinished, label=label, origin="agent")
         text = f"{reply.text}\n\n{NOT_TAKEN}" if row.files else reply.text
         notice = await messages.say(tx, session, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
-        await self.outbound.put(tx, at, notice.id, text)
+        await self.outbound.put(tx, at, notice.id, f"{text}\n\n{reply.secret}" if reply.secret else text)
         await inbox.handled(tx, arrival, notice.id)
         moved: Events = () if reply.successor is None else ((at.session_id, SessionReplaced(reply.successor)),)
         return Done(reply.cancelled, (*moved, (session, MessageStored(notice.id))), reply.admission)
@@ -159,6 +163,8 @@ class CommandRunner:
             limits=self.limits(),
             vitals=self.vitals(),
             commands=self.commands,
+            sign_in_link=self.sign_in_link,
+            written=self.live.written(at.session_id) or "",
         )
         command = self.commands[name]
         if command.allows(context):

@@ -3,8 +3,11 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gateway.domain.codes import Refusal
+from gateway.domain.codes import Refusal, new_code
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.principals import Label
+from gateway.flow.people import PAGE
+from gateway.store import addresses, sessions
 from gateway.store.people import accounts, links, pairings, principals
 from gateway.store.people.links import Claim
 from gateway.store.people.pairings import PairingRow
@@ -40,6 +43,28 @@ class Pairing:
         async with self._database.connection() as conn:
             owner = await principals.owner(conn)
             return await links.claims(conn, owner.id) if owner else []
+
+    async def offer(self) -> str:
+        """A new code by which an account of the owner's proves itself, for ten minutes; the former one is void."""
+        code = new_code()
+
+        async def work(tx: Connection) -> None:
+            owner = await principals.lock_owner(tx)
+            await addresses.reserve(tx, PAGE)
+            at = await addresses.find(tx, PAGE)
+            if at is None:
+                session = await sessions.start(tx, owner.id, Label.OWNER)
+                at = await addresses.place(tx, PAGE, owner.id, session)
+            await links.offer(tx, at, code)
+
+        await self._database.run(work)
+        return code
+
+    async def offered(self) -> str | None:
+        """The code that waits to be given."""
+        async with self._database.connection() as conn:
+            at = await addresses.find(conn, PAGE)
+            return await links.offered(conn, at.id) if at else None
 
     async def accounts(self) -> list[PrincipalRow]:
         """The owner and the members with several accounts."""

@@ -7,13 +7,13 @@ from typing import assert_never
 
 from gateway.domain import digest, marks
 from gateway.domain.ids import AddressId, InboxId, InstanceId, MessageId, SessionId
-from gateway.domain.inbound import Arrival, Attachment, Earlier, Inbound
+from gateway.domain.inbound import OWN_CHANNELS, Arrival, Attachment, Earlier, Inbound
 from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText, ToolIntent, ToolResult, UserText
 from gateway.flow.journal.journal import Journal
-from gateway.flow.people import OWN_CHANNELS, People
+from gateway.flow.people import People
 from gateway.store import addresses, inbox, sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection

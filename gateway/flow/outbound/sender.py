@@ -10,11 +10,10 @@ from gateway.config.failpoints import Failpoints
 from gateway.domain.channel import Button, Capabilities, Channel
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId
-from gateway.domain.inbound import Address
+from gateway.domain.inbound import OWN_CHANNELS, Address
 from gateway.flow.outbound.attempt import Delivery
 from gateway.flow.outbound.files import Roots, no_root
 from gateway.flow.outbound.parts import parts
-from gateway.flow.people import OWN_CHANNELS
 from gateway.flow.wakeup import Wakeup
 from gateway.store import addresses, outbox
 from gateway.store.addresses import AddressRow

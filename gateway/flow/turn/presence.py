@@ -10,7 +10,7 @@ import structlog
 from gateway.domain.channel import Channel
 from gateway.domain.clock import Clock
 from gateway.domain.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
-from gateway.domain.model import Restarted, TextDelta
+from gateway.domain.model import Restarted, TextDelta, Waiting
 from gateway.domain.texts import GrowingText
 from gateway.flow.turn.sinks import Sink
 from gateway.store.addresses import AddressRow
@@ -52,7 +52,7 @@ class DraftSink:
             case Restarted() | ModelReplied():
                 self._text = GrowingText()
                 self._changed.clear()
-            case ToolFinished() | Steered() | Answered():
+            case Waiting() | ToolFinished() | Steered() | Answered():
                 pass
             case _:
                 assert_never(event)

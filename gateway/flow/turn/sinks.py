@@ -7,11 +7,11 @@ from typing import Protocol, assert_never
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
 from gateway.domain.ids import SessionId
-from gateway.domain.model import Restarted, TextDelta
+from gateway.domain.model import Restarted, TextDelta, Waiting
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim
 from gateway.domain.transcript import AssistantText
-from gateway.flow.live import Live, TextDropped, TextWritten, ToolEnded, ToolStarted
+from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, ToolEnded, ToolStarted
 from gateway.store import sessions, steps, tasks
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages
@@ -53,7 +53,7 @@ class StepSink:
                 self.failpoints.reach(Step.RESULT_COMMITTED)
             case Steered():
                 self.label = max(self.label, event.label)
-            case TextDelta() | Restarted() | Answered():
+            case TextDelta() | Restarted() | Waiting() | Answered():
                 pass
             case _:
                 assert_never(event)
@@ -99,6 +99,8 @@ class LiveSink:
                 self._live.publish(self._session, TextWritten(text))
             case Restarted():
                 self._live.publish(self._session, TextDropped())
+            case Waiting(attempt, seconds):
+                self._live.publish(self._session, ModelAwaited(attempt.model, attempt.error, seconds))
             case ModelReplied(_, intents):
                 for intent in intents:
                     call = intent.call

@@ -128,7 +128,7 @@ class Triggers:
 
     async def _created(self, tx: Connection, request: TriggerRequest, assignment: Assignment) -> TaskId:
         if request.session is None:
-            session = await sessions.start(tx, self.owner, assignment.label)
+            session = await sessions.start(tx, self.owner, assignment.label, unattended=True)
         else:
             session = await triggers.conversation(
                 tx, self.owner, f"{request.source}/{request.session}", assignment.label

@@ -126,7 +126,8 @@ def _opening(message: str) -> str:
 def _all_steps() -> str:
     keys = "\n".join(f"- {vendor.title}: `{vendor.keys[0]}` ({vendor.keys_page})" for vendor in _CHOICES if vendor.keys)
     return (
-        "To connect one, set its key in the environment and restart:\n"
+        "To connect one, paste its key under **Setup** on the page or into `supaclaw init`. Or set it in the "
+        "environment and restart:\n"
         f"{keys}\n- Ollama, on your own machine: `ollama pull {_OLLAMA_MODEL}`, no key needed\n\n"
         "Or put the key into `config.json`, which takes effect at once. "
         'Ask me "how do I connect Anthropic?" for the line.'

@@ -21,7 +21,7 @@ CONTENT: Mapping[str, tuple[str, ...]] = {
     "outbox": ("text", "error", "buttons"),
     "attachments": ("name", "error"),
     "journals": ("summary",),
-    "sessions": ("name",),
+    "sessions": ("name", "title"),
     "tasks": ("input", "output", "error"),
     "task_steps": ("failed",),
     "reviews": ("arguments", "preview"),

@@ -9,12 +9,9 @@ from gateway.domain.ids import PrincipalId
 from gateway.memory.lexemes import lexemes
 from gateway.store.pool import Connection
 
-UNATTENDED = ("schedule", "trigger", "heartbeat")
-"""Origins of prompts that nobody said: what such a session came to is told in a chat, and found there."""
-
 _BEHIND = """
 with behind as materialized (
-  select s.id, s.agent, coalesce(p.seq, 0) as seq, coalesce(p.place, 0) as place
+  select s.id, s.agent, s.unattended, coalesce(p.seq, 0) as seq, coalesce(p.place, 0) as place
   from sessions s left join memory_progress p on p.session_id = s.id
   where s.principal_id = $1 and s.next_seq - 1 > coalesce(p.seq, 0)
     and (not $3 or s.spoken_at > now() - interval '1 hour')
@@ -22,10 +19,7 @@ with behind as materialized (
 )
 select m.id, m.session_id, m.seq, m.label, m.origin, m.sent_at, b.agent, b.place,
        case when m.kind = 'user' or (m.kind = 'assistant' and m.final) then concat_ws(' ', m.sender, m.text) else '' end
-         as text,
-       (select origin from messages first
-        where first.session_id = b.id and first.kind = 'user' and first.seq is not null
-        order by first.seq limit 1) as first_origin
+         as text, b.unattended
 from behind b cross join lateral (
   select * from messages where session_id = b.id and seq > b.seq order by seq limit $2) m
 order by m.session_id, m.seq limit $2
@@ -58,7 +52,8 @@ async def _index(tx: Connection, principal: PrincipalId, limit: int, *, recent: 
     rows = await tx.fetch(_BEHIND, principal, limit, recent)
     if not rows:
         return 0
-    spoken = [row for row in rows if row["text"].strip() and row["first_origin"] not in UNATTENDED]
+    # what ran by itself is told in a chat, and found there
+    spoken = [row for row in rows if row["text"].strip() and not row["unattended"]]
     words = await asyncio.to_thread(lambda: [lexemes(row["text"]) for row in spoken])
     places = await _store(tx, principal, spoken, words)
     await _advance(tx, principal, rows, places)

@@ -40,6 +40,14 @@ async def offer(conn: Connection, at: AddressRow, code: str) -> None:
     )
 
 
+async def offered(conn: Connection, address: AddressId) -> str | None:
+    """The code of this address that nobody has given yet."""
+    found = await conn.fetchval(
+        "select code from links where address_id = $1 and sender is null and expires_at > now()", address
+    )
+    return str(found) if found else None
+
+
 async def redeem(conn: Connection, who: str, code: str) -> LinkRow | Refusal:
     """What a code joins; it is used up by that."""
     if await guesses.locked(conn, who):

@@ -94,7 +94,7 @@ async def claim(tx: Connection, before: datetime, after: Pulse) -> bool:
 
 async def ask(tx: Connection, owner: PrincipalId, payload: JsonObject) -> None:
     """Queue a run that asks a model, in a session of its own; nothing happens while there is one."""
-    session = await sessions.start(tx, owner, Label.OWNER)
+    session = await sessions.start(tx, owner, Label.OWNER, unattended=True)
     await tasks.create(tx, owner, KIND, Lane.AGENTS, payload=payload, dedupe=KIND, session=session)
 
 

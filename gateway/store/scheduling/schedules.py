@@ -297,7 +297,8 @@ async def _queue(conn: Connection, firings: Sequence[Firing], *, on_time: bool) 
            ), queued as (
              select f.* from firing f join run on run.task_id = f.task
            ), session as (
-             insert into sessions (id, principal_id, label) select session, principal_id, label from queued
+             insert into sessions (id, principal_id, label, unattended)
+             select session, principal_id, label, true from queued
            ), task as (
              insert into tasks (id, master_id, kind, lane, principal_id, session_id, dedupe, input)
              select task, task, 'agent', $12, principal_id, session, dedupe, input from queued

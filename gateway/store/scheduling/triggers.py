@@ -82,7 +82,7 @@ async def live(conn: Connection, most: int) -> int:
 async def conversation(conn: Connection, principal: PrincipalId, name: str, label: Label) -> SessionId:
     """The open session of that name, held until the transaction ends; begun if there is none."""
     found = await conn.fetchval(
-        """insert into sessions (id, principal_id, label, name) values ($1, $2, $3, $4)
+        """insert into sessions (id, principal_id, label, name, unattended) values ($1, $2, $3, $4, true)
            on conflict (principal_id, name) where ended_at is null
            do update set label = greatest(sessions.label, excluded.label) returning id""",
         uuid4(),

@@ -178,25 +178,20 @@ async def unopened(conn: Connection, limit: int, session: SessionId | None = Non
 
 async def unattended(conn: Connection, session: SessionId) -> bool:
     """Whether the session is that of an unattended run: what such a run said to a person is in their chat."""
-    origin = await conn.fetchval(
-        """select origin from messages where session_id = $1 and kind = 'user' and seq is not null
-           order by seq limit 1""",
-        session,
-    )
-    return origin in ("schedule", "trigger", "heartbeat")
+    return bool(await conn.fetchval("select unattended from sessions where id = $1", session))
 
 
 async def listed(conn: Connection, journal: JournalRow, *, others: bool = True) -> list[Listed]:
     """This journal and the `others` of its principal that are filed, but for what ran by itself: that told a chat."""
     rows = await conn.fetch(
-        """select * from (
-             select j.path, j.summary, coalesce((
-               select m.origin from messages m where m.journal_id = j.id and m.kind = 'user' order by m.id limit 1), '')
-               as channel
-             from (select * from journals where id = $2
-                   union all
-                   select * from journals where $3 and principal_id = $1 and filed_at is not null and id <> $2) j) each
-           where channel not in ('schedule', 'trigger', 'heartbeat')""",
+        """select j.path, j.summary, coalesce((
+             select m.origin from messages m where m.journal_id = j.id and m.kind = 'user' order by m.id limit 1), '')
+             as channel
+           from (select * from journals where id = $2
+                 union all
+                 select * from journals where $3 and principal_id = $1 and filed_at is not null and id <> $2) j
+           join sessions s on s.id = j.session_id
+           where not s.unattended""",
         journal.principal_id,
         journal.id,
         others,

@@ -10,7 +10,7 @@ from asyncpg import Record
 from gateway.domain.attachments import Attached
 from gateway.domain.ids import AddressId, EntryId, JournalId, MemoryId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.imports import ORIGIN
-from gateway.domain.model import ToolCall
+from gateway.domain.model import ToolCall, Usage
 from gateway.domain.principals import Label
 from gateway.domain.texts import storable
 from gateway.domain.tokens import estimate
@@ -66,6 +66,11 @@ class MessageRow:
     """Its files, where they were asked for: they are rows of their own."""
     remembered: tuple[MemoryId, ...] = ()
     """What an answer used of the memory, where that was asked for."""
+    models: tuple[str, ...] = ()
+    """That wrote an answer, where that was asked for, and `usage` what all its calls took."""
+    usage: Usage | None = None
+    command: str = ""
+    """What a notice replies to, where that was asked for."""
 
     @classmethod
     def of(cls, row: Record) -> Self:
@@ -350,25 +355,6 @@ async def shown(conn: Connection, session: SessionId, *, limit: int = 200) -> li
     return [MessageRow.of(row) for row in rows]
 
 
-async def around(conn: Connection, principal: PrincipalId, message: MessageId, *, each_way: int) -> list[MessageRow]:
-    """A message of this principal's with what was said before and after it; none if there is none such."""
-    rows = await conn.fetch(
-        """with that as (select session_id, coalesce(seq, 2147483647) as seq from messages
-                         where id = $2 and principal_id = $1)
-           select * from (
-             (select * from messages where session_id = (select session_id from that) and seq <= (select seq from that)
-              order by seq desc limit $3 + 1)
-             union all
-             (select * from messages where session_id = (select session_id from that) and seq > (select seq from that)
-              order by seq limit $3)) m
-           order by seq""",
-        principal,
-        message,
-        each_way,
-    )
-    return [MessageRow.of(row) for row in rows]
-
-
 async def said_since(conn: Connection, session: SessionId, seq: int, until: int = 2**31 - 1) -> list[str]:
     """What the agent said after a place in the transcript and up to another, in order."""
     rows = await conn.fetch(
@@ -405,7 +391,7 @@ async def handed(conn: Connection, session: SessionId, call_id: str) -> MessageR
     return MessageRow.of(row) if row else None
 
 
-async def told_until(conn: Connection, session: SessionId, seq: int) -> list[MessageRow]:
+async def told_until(conn: Connection, session: SessionId, seq: int = 2**31 - 1) -> list[MessageRow]:
     """All that was said and called up to a place, whatever a summary hides of it."""
     rows = await conn.fetch(
         """select * from messages where session_id = $1 and seq <= $2

@@ -78,6 +78,8 @@ async def _event(site: Site, event: live.LiveEvent) -> dict[str, Json] | None:
             return {"type": "text", "text": text}
         case live.TextDropped():
             return {"type": "text_dropped"}
+        case live.ModelAwaited(model, error, seconds):
+            return {"type": "waiting", "model": model, "error": error, "seconds": seconds}
         case live.ToolStarted(call_id, name, arguments):
             return {"type": "tool_started", "call_id": call_id, "name": name, "arguments": arguments}
         case live.ToolEnded(call_id, text, failed, ms):

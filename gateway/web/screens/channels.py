@@ -6,14 +6,32 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Form
 
+from gateway.config.channels import channel_names
 from gateway.domain.channel import Login
 from gateway.web import board, logins
 from gateway.web.access import signed_in
+from gateway.web.errors import Refused
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 
 router = APIRouter()
 screen = Screen(Nav("/channels", "Channels", "plug", 20), router)
+
+
+@router.post("/channels/{name}/test", status_code=204, dependencies=[Depends(signed_in)])
+async def test(site: AtSite, name: str) -> None:
+    """Try its credentials; the page shows what came of it."""
+    await site.backend.probes.run(name)
+
+
+@router.post("/channels/{name}/enabled", status_code=204, dependencies=[Depends(signed_in)])
+async def enable(site: AtSite, name: str, on: bool) -> None:
+    """Switch it on or off in config.json."""
+    settings = site.backend.settings
+    if name not in site.backend.channels():
+        raise Refused(404, "not_found", f"{name} is not configured.")
+    switched = {f"channels.{name}.enabled": "true" if on else "false"}
+    await settings.save(settings.typed(settings.form().stamp, switched))
 
 
 @router.post("/channels/{name}/login", status_code=204, dependencies=[Depends(signed_in)])
@@ -29,13 +47,18 @@ async def logout(site: AtSite, name: str) -> None:
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
-    made: dict[str, str] = {"empty": site.pages.part("no_channels")}
-    for name, state in site.backend.channels().items():
-        made[f"channel-{name}"] = site.pages.part(
-            "channel", f"channel-{name}", name, state, site.backend.variable_of(f"channels.{name}")
+    channels = site.backend.channels()
+    missing = [name for name in channel_names() if name not in channels]
+    made: dict[str, str] = {"empty": site.pages.part("no_channels", missing)}
+    for name, state in channels.items():
+        variable, tested = site.backend.variable_of(f"channels.{name}"), site.backend.probes.results.get(name)
+        made[f"channel-{name}"] = site.pages.piece(
+            "channel.html", name=name, state=state, variable=variable, tested=tested
         )
         if (channel := site.backend.logins().get(name)) is not None:
             made |= await asyncio.to_thread(_login, site, name, channel.login())
+    if channels and missing:
+        made["add-channel"] = site.pages.piece("add_channel.html", missing=missing)
     return made
 
 

@@ -4,17 +4,24 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Form, Header, Query, Request
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from gateway.domain.inbound import Address, Inbound
+from gateway.domain.ids import MessageId
+from gateway.domain.inbound import Inbound
+from gateway.flow.people import PAGE
+from gateway.store import inbox
+from gateway.store.transcript import attachments, messages
+from gateway.store.transcript.messages import MessageRow
 from gateway.web import files as kept
 from gateway.web.accept import KEY, MAX_TEXT, accept, outcome
 from gateway.web.access import Caller, by_cookie, owner_as_sender, public, signed_in
+from gateway.web.errors import Refused
 from gateway.web.pages import Nav, Screen
-from gateway.web.site import AtSite
+from gateway.web.screens import setup
+from gateway.web.site import AtSite, Site
 from gateway.web.sse import EventStream
 
-ADDRESS = Address("web", "owner", "main")
+ADDRESS = PAGE
 
 router = APIRouter()
 screen = Screen(Nav("/", "Chat", "message-square", 0), router)
@@ -25,6 +32,8 @@ async def page(request: Request, site: AtSite) -> Response:
     """The screen; whoever is not signed in is shown how to."""
     if await by_cookie(request) is None:
         return RedirectResponse("/login", 303)
+    if setup.comes_first(request, site):
+        return RedirectResponse("/setup", 303)
     return site.pages.page(
         request,
         "chat.html",
@@ -55,12 +64,35 @@ async def send(
     client_id: Annotated[str, Form(min_length=1, max_length=100, pattern=KEY)],
     text: Annotated[str, Form(max_length=MAX_TEXT)] = "",
     files: Annotated[list[UUID] | None, Form(max_length=kept.MAX_FILES)] = None,
+    again: Annotated[int | None, Form()] = None,
 ) -> Response:
-    """Take a message; the answer comes with the events. The same `client_id` is taken once."""
+    """Take a message, or an earlier one `again`; the answer comes with the events. A `client_id` is taken once."""
     now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
+    if again is not None:
+        row = await _message(site, again)
+        async with site.backend.database.connection() as conn:
+            if row.kind != "user" or not await inbox.own_words(conn, row.id):
+                raise Refused(403, "not_yours", "Only your own words can be sent again.", type="permission_error")
+        text, files = row.text, [file.id for file in row.attached if file.id]
     attached = await kept.attachments_for(site, files or ())
     accepted = await accept(site, Inbound(ADDRESS, sender, text, client_id, now, attachments=attached))
     return JSONResponse(outcome(accepted), 202)
+
+
+@router.get("/chat/messages/{message}/text", dependencies=[Depends(signed_in)])
+async def text(site: AtSite, message: int) -> Response:
+    """A message as it was written, to be copied."""
+    return PlainTextResponse((await _message(site, message)).text, headers={"Content-Disposition": "attachment"})
+
+
+async def _message(site: Site, id: int) -> MessageRow:
+    """One of the owner's conversations; raises `Refused`."""
+    async with site.backend.database.connection() as conn:
+        row = await messages.get(conn, MessageId(id))
+        if row is None or row.principal_id != site.backend.owner.id:
+            raise Refused(404, "not_found", f"There is no message {id}.")
+        [row] = await attachments.joined(conn, [row])
+        return row
 
 
 kept.add_routes(router, "/chat/files", ADDRESS.channel, sends=signed_in, reads=signed_in)

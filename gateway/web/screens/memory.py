@@ -10,9 +10,9 @@ from gateway.agent.memory.remember import Remembering
 from gateway.domain.ids import MemoryId, MessageId
 from gateway.domain.memory import DEFAULT_AGENT, Category, Kind, Memory, NewMemory
 from gateway.domain.scopes import Scope
-from gateway.store.memory import memories, used
+from gateway.store.memory import memories
 from gateway.store.people import tokens
-from gateway.store.transcript import attachments, messages
+from gateway.store.transcript import messages
 from gateway.web.access import by_cookie, public, signed_in
 from gateway.web.errors import Refused
 from gateway.web.fields import Text
@@ -20,12 +20,10 @@ from gateway.web.memory import asked, found
 from gateway.web.memory.asked import Asked
 from gateway.web.memory.changes import in_memory
 from gateway.web.pages import Nav, Screen
-from gateway.web.render import Markdown
 from gateway.web.site import AtSite, Site
-from gateway.web.thread import Thread
 
-EACH_WAY = 20
-"""Messages shown before and after the one that something was learned from."""
+MOST_SOURCES = 20
+"""Messages named as those that something was learned from."""
 
 router = APIRouter()
 screen = Screen(Nav("/memory", "Memory", "brain", 2), router)
@@ -82,17 +80,13 @@ async def used_in_answer(site: AtSite, ids: Chosen) -> HTMLResponse:
 
 
 @router.get("/memory/said/{message}", dependencies=OWNER)
-async def said(request: Request, site: AtSite, message: Id) -> Response:
+async def said(site: AtSite, message: Id) -> Response:
     """The conversation around a message."""
     async with site.backend.database.connection() as conn:
-        around = await messages.around(conn, site.backend.owner.id, MessageId(message), each_way=EACH_WAY)
-        shown = await used.joined(conn, await attachments.joined(conn, around))
-    if not shown:
+        row = await messages.get(conn, MessageId(message))
+    if row is None or row.principal_id != site.backend.owner.id:
         raise Refused(404, "not_found", f"There is no message {message}.")
-    thread = Thread(site.pages, Markdown(), Markup())
-    await thread.draw(shown)
-    html = Markup(thread.whole()[0].html)
-    return site.pages.page(request, "said.html", title="Conversation", nav=site.nav, here="/memory", thread=html)
+    return RedirectResponse(f"/conversations/{row.session_id}?at={message}#m{message}", 303)
 
 
 @router.get("/memory/merge", dependencies=OWNER)
@@ -116,7 +110,7 @@ async def details(site: AtSite, id: Id) -> HTMLResponse:
     async def read(own: Remembering) -> Markup:
         memory = await own.get(MemoryId(id))
         sources = await memories.sources(own.tx, own.principal, memory.id)
-        return site.pages.part("memory_details", memory, sources[:EACH_WAY], list(Category))
+        return site.pages.part("memory_details", memory, sources[:MOST_SOURCES], list(Category))
 
     return HTMLResponse(await in_memory(site, read))
 

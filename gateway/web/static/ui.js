@@ -110,7 +110,10 @@ const showUnsent = () => by("unsent").replaceChildren(...unsent.filter(m => m.la
 
 function submit(text, files = []) {
   if (!text.trim() && !files.length) return;
-  unsent.push({ id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, text, files: files.map(({ id, name }) => ({ id, name })) });
+  enqueue({ text, files: files.map(({ id, name }) => ({ id, name })) });
+}
+function enqueue(message) {
+  unsent.push({ id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, ...message });
   keep(); toEnd(); deliver();
 }
 async function deliver() {                                          // in order; a repeat carries the same id
@@ -119,7 +122,7 @@ async function deliver() {                                          // in order;
   while (unsent.length) {
     const message = unsent[0];
     try {
-      const body = new URLSearchParams({ text: message.text, client_id: message.id });
+      const body = new URLSearchParams({ text: message.text, client_id: message.id, ...(message.again && { again: message.again }) });
       for (const file of message.files ?? []) body.append("files", file.id);
       const answer = await fetch(form.action, { method: "POST", body });
       if (answer.status === 401) { location.assign("/login"); break }
@@ -233,8 +236,8 @@ if (form) {
     if (event.isComposing) return;
     if (found.length && arrow) { event.preventDefault(); chosen = (chosen + arrow + found.length) % found.length; suggest() }
     else if (found.length && event.key === "Tab") { event.preventDefault(); complete(found[chosen].dataset.name) }
-    else if (found.length && event.key === "Escape") list.hidden = true;
-    else if (event.key === "Enter" && !event.shiftKey) {
+    else if (found.length && event.key === "Escape") { list.hidden = true; event.preventDefault() }
+    else if (event.key === "Enter" && !event.shiftKey && (enterSends() || event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       if (found.length && !list.hidden && box.value !== `/${found[chosen].dataset.name}`) complete(found[chosen].dataset.name);
       else form.requestSubmit();
@@ -284,12 +287,13 @@ async function piece(url) {
 }
 async function search() {
   const mine = ++look, query = new URLSearchParams([...new FormData(find)].filter(([, value]) => value));
-  const rows = await piece(`/memory/rows?${query}`);
+  const screen = find.getAttribute("action"), rows = await piece(`${screen}/rows?${query}`);
   if (!rows || mine !== look) return;                                    // a later one is under way
-  history.replaceState(null, "", `/memory?${query}`);
+  history.replaceState(null, "", `${screen}?${query}`);
   by("rows").replaceChildren(rows); count();
 }
 function count() {
+  if (!by("choosing")) return;
   const chosen = document.querySelectorAll(".pick :checked").length;
   by("choosing").hidden = chosen < 2; by("chosen").textContent = `${chosen} chosen`;
 }
@@ -311,20 +315,23 @@ document.addEventListener("submit", async event => {
 
 // ---- forms whose effect comes back through the connection, or as the row in its new state
 document.addEventListener("submit", async event => {
-  const sent = event.target, { quiet, sure, swap, refresh } = sent.dataset;
-  if (quiet === undefined && swap === undefined) return;
+  const sent = event.target, { quiet, sure, swap, refresh, told } = sent.dataset;
+  if (quiet === undefined && swap === undefined && told === undefined) { if (sure && !confirm(sure)) event.preventDefault(); return }
   event.preventDefault();
   if (sure && !confirm(sure)) return;
   const button = $("button", sent), row = sent.closest(".row");
   button.disabled = true;
+  const body = new URLSearchParams(new FormData(sent)), tell = part => $(".told", sent).replaceChildren(part);
+  if (told !== undefined) tell("Testing…");
   try {
-    const answer = await fetch(sent.action, { method: "POST", body: new URLSearchParams(new FormData(sent)) });
+    const answer = await fetch(sent.action, { method: "POST", body });
     if (answer.status === 401) location.assign("/login");
     else if (!answer.ok) say((await answer.json()).error.message);
     else {
       by("toast").hidden = true;
       if (swap !== undefined) { const fresh = element(await answer.text()), first = $("button", fresh); row.replaceWith(fresh); first?.focus(); count() }
-      if (refresh !== undefined) { by("merging").replaceChildren(); search() }
+      if (told !== undefined) tell(element(await answer.text()));
+      if (refresh !== undefined) { by("merging")?.replaceChildren(); if (find) search(); else location.reload() }
     }
   } catch { say("The gateway cannot be reached; try again.") }
   button.disabled = false;
@@ -334,7 +341,72 @@ const copied = text => navigator.clipboard.writeText(text).then(     // told in 
 document.addEventListener("click", event => {
   const { say: command, copy, fill } = event.target.closest("[data-say], [data-copy], [data-fill]")?.dataset ?? {};
   if (command) submit(command);
+  if (command === "/new") box.focus();
   if (event.target.closest("[data-close]")) by("merging").replaceChildren();
   if (fill) { box.value = fill; changed(); box.focus() }
   if (copy !== undefined) copied($("code", event.target.closest("figure")).textContent);
 });
+
+// ---- settings: found while they are typed, reviewed before they are saved
+const settings = by("settings");
+function seek() {
+  const words = by("seek").value.toLowerCase().split(/\s+/).filter(Boolean);
+  settings.classList.toggle("seeking", words.length > 0);
+  for (const field of settings.querySelectorAll(".field")) field.hidden = !words.every(word => field.dataset.words.includes(word));
+  if (by("no-setting")) by("no-setting").hidden = !!$(".field:not([hidden])", settings);
+}
+async function settle(sent, body) {
+  settings.querySelectorAll("[aria-invalid]").forEach(field => field.removeAttribute("aria-invalid"));
+  try {
+    const answer = await fetch(sent.getAttribute("action"), { method: "POST", body });
+    if (answer.status === 401) return location.assign("/login");
+    if (!answer.ok) {
+      const { message, param } = (await answer.json()).error, wrong = sent.elements[param] ?? sent.elements.json;
+      say(message); wrong?.setAttribute("aria-invalid", "true");
+      if (wrong?.closest(".field.advanced")) by("advanced").checked = true;
+      return wrong?.focus();
+    }
+    const fresh = element(await answer.text());
+    by(fresh.firstElementChild.id).replaceWith(fresh);
+    by("toast").hidden = true; seek(); by("review").focus(); by("review").scrollIntoView({ block: "nearest" });
+  } catch { say("The gateway cannot be reached; try again.") }
+}
+settings?.addEventListener("submit", async event => {
+  event.preventDefault();
+  const { target: sent, submitter } = event;
+  if (sent.contains(by("seek"))) return;
+  const body = new URLSearchParams(new FormData(sent, submitter));       // without a button that is disabled
+  if (submitter) submitter.disabled = true;
+  await settle(sent, body);
+  if (submitter) submitter.disabled = false;
+});
+if (settings) { by("seek").addEventListener("input", seek); seek() }
+
+// ---- messages: copy, try again, Esc, Enter as the reader wants it, a countdown
+const enterKey = "supaclaw.enter";                                  // on a phone, Enter makes a new line until somebody says otherwise
+const enterSends = () => (localStorage.getItem(enterKey) ?? (matchMedia("(pointer: coarse)").matches ? "line" : "send")) === "send";
+const showEnter = () => {
+  const toggle = $("[data-enter-toggle]");
+  if (toggle) $("span", toggle).textContent = enterSends() ? "Enter sends" : "Enter makes a new line";
+  if (box) box.enterKeyHint = enterSends() ? "send" : "enter";
+};
+showEnter();
+document.addEventListener("click", event => {
+  const button = event.target.closest("[data-enter-toggle], [data-again-message], [data-copy-text]");
+  if (!button) return;
+  const { enterToggle, againMessage: again, copyText: url } = button.dataset;
+  if (enterToggle !== undefined) { localStorage.setItem(enterKey, enterSends() ? "line" : "send"); showEnter(); say($("span", button).textContent + ".") }
+  if (again) { button.disabled = true; enqueue({ text: "", again }) }
+  if (url) {
+    const text = fetch(url).then(answer => answer.ok ? answer.text() : Promise.reject(answer)).then(text => new Blob([text], { type: "text/plain" }));
+    navigator.clipboard.write([new ClipboardItem({ "text/plain": text })]).then(() => say("Copied."), () => say("The message could not be copied; select the text instead."));
+  }
+});
+addEventListener("keydown", event => {
+  if (event.key !== "Escape" || event.defaultPrevented || event.isComposing || form?.dataset.running !== "true") return;
+  if ($("[popover]:popover-open") || (list && !list.hidden)) return;
+  event.preventDefault(); submit("/stop");
+});
+setInterval(() => document.querySelectorAll("[data-seconds]").forEach(left => {
+  left.dataset.seconds = Math.max(0, left.dataset.seconds - 1); left.textContent = +left.dataset.seconds ? `${left.dataset.seconds} s` : "a moment";
+}), 1000);

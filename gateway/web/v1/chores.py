@@ -5,6 +5,7 @@ import re
 
 from gateway.domain.json import Json
 from gateway.domain.model import ToolCall
+from gateway.domain.titles import clipped
 from gateway.web.v1.request import Asked
 from gateway.web.v1.turn import Spoken
 
@@ -46,6 +47,4 @@ def _titled(asked: Asked, fields: dict[str, Json], *, plain: bool) -> Spoken:
 def _title(text: str) -> str:
     """The beginning of what the person said first."""
     found = _SAID.search(text)
-    words = " ".join(found[1].strip('" ').split()) if found else ""
-    short = words if len(words) <= TITLE_LENGTH else f"{words[:TITLE_LENGTH].rsplit(' ', 1)[0]}…"
-    return short or "Chat"
+    return (clipped(found[1].strip('" '), TITLE_LENGTH) if found else "") or "Chat"

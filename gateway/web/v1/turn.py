@@ -147,7 +147,7 @@ class _Listener:
                 self._mine = False
             case live.TextWritten() | live.TextDropped() | live.ToolStarted():
                 pass  # of somebody else's turn
-            case live.ToolEnded() | live.MessageStored() | live.SessionReplaced():
+            case live.ModelAwaited() | live.ToolEnded() | live.MessageStored() | live.SessionReplaced():
                 pass
             case _:
                 assert_never(event)

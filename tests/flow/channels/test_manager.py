@@ -151,8 +151,8 @@ async def test_what_only_the_owner_can_mend_stays_shut_until_the_settings_change
 async def test_the_owner_is_told_of_what_only_he_can_mend(house: House) -> None:
     await house.apply(fake=house.spec(lambda channel: channel.opens.append(OwnerMustAct("wrong token"))))
     await house.made[0].refused.wait()
-    await eventually(lambda: house.told == ["fake: wrong token"])
-    assert house.channel_manager.states == {"fake": "shut: wrong token"}
+    await eventually(lambda: house.told == ["fake has stopped working; refused: wrong token"])
+    assert house.channel_manager.states == {"fake": "refused: wrong token"}
 
 
 class LinkedDoorway(Doorway):
@@ -173,7 +173,7 @@ async def test_a_channel_that_waits_for_a_login_is_opened_again_and_its_trouble_
     linked = LinkedDoorway(opens=[OwnerMustAct("unlinked"), OwnerMustAct("unlinked")])
     await house.channel_manager.apply({"fake": ChannelSpec(Settings(), lambda: linked)}, house.accept, house.group)
     await linked.receiving.get()
-    assert (linked.opened, linked.closed, house.told) == (3, 2, ["fake: unlinked"])
+    assert (linked.opened, linked.closed, house.told) == (3, 2, ["fake has stopped working; refused: unlinked"])
     linked.trouble = "waits for a login"
     assert house.channel_manager.states == {"fake": "waits for a login"}
 
@@ -247,7 +247,7 @@ async def test_a_channel_that_is_silent_for_too_long_is_closed_and_opened_again(
     await channel.receiving.get()
     assert (channel.opened, channel.closed) == (2, 1)
     assert house.channel_manager.silent() == {}
-    assert house.channel_manager.states == {"fake": "opened again after a silence, nothing heard yet"}
+    assert house.channel_manager.states == {"fake": "deaf: nothing heard since it was opened again"}
     channel.heard_at = house.now
     house.now += 60
     assert house.channel_manager.vitals == {"fake": ChannelVitals("open", 60)}
@@ -325,7 +325,7 @@ async def test_a_timeout_of_the_channel_itself_is_a_defect_and_no_silence(house:
     await channel.receiving.get()
     channel.breaks.put_nowait(TimeoutError("its own"))
     await channel.receiving.get()
-    assert house.channel_manager.states == {"fake": "open"}
+    assert house.channel_manager.states == {"fake": "connecting"}
     assert channel.opened == 2
 
 

@@ -120,13 +120,13 @@ async def test_a_poll_that_hangs_for_ever_is_replaced_and_what_waited_arrives(
     platform.hang("getUpdates")
     platform.say("hello")
     async with watched(path, telegram(platform, platform.url)) as telegrams:
-        await telegrams.until("open")
+        await telegrams.until("connecting")
         telegrams.clock.ahead = SILENCE - 10
         await telegrams.channel_manager.reopen_silent()
-        assert telegrams.state() == "open"
+        assert telegrams.state() == "connecting"
         telegrams.clock.ahead = SILENCE + 10
         await telegrams.channel_manager.reopen_silent()
-        await telegrams.until("opened again after a silence, nothing heard yet")
+        await telegrams.until("deaf: nothing heard since it was opened again")
         platform.release()
         await telegrams.gateway.received(1)
         assert telegrams.state() == "open"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.process.checks.database import check_database
+from gateway.app.checks.database import check_database
 from gateway.domain.channel import SendDelayed, SendFailed, SendUncertain
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.flow.outbound import attempt as attempt_module
@@ -16,7 +16,7 @@ from gateway.flow.outbound import sender as sender_module
 from gateway.flow.outbound.attempt import UNCONFIRMED
 from gateway.store import outbox
 from gateway.store.pool import Database
-from tests.cli.checks.contexts import examine_with
+from tests.app.checks.contexts import examine_with
 from tests.flow.outbound.test_sender import STATES, SURE, sent, unsent
 from tests.flow.path import MessagePath
 

@@ -1,8 +1,8 @@
 """What a turn emits is seen by those who watch its session."""
 
 from gateway.domain.events import Answered, Steered
-from gateway.domain.model import Attempt, Restarted, TextDelta
-from gateway.flow.live import Live, TextDropped, TextWritten
+from gateway.domain.model import Attempt, Restarted, TextDelta, Waiting
+from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten
 from gateway.flow.turn.sinks import LiveSink
 from tests.flow.path import MessagePath, call, in_turn, said
 
@@ -13,9 +13,10 @@ async def test_a_screen_sees_text_and_where_it_starts_again(path: MessagePath) -
     live = Live()
     sink = LiveSink(live, accepted.session_id)
     with live.subscribe(accepted.session_id) as events:
-        for event in (TextDelta("a"), Restarted(Attempt("fake", "busy", "x")), Steered(()), Answered("b")):
+        busy = Attempt("fake", "busy", "x")
+        for event in (TextDelta("a"), Restarted(busy), Waiting(busy, 5), Steered(()), Answered("b")):
             await sink.take(event)
-        assert events.ready() == [TextWritten("a"), TextDropped()]
+        assert events.ready() == [TextWritten("a"), TextDropped(), ModelAwaited("fake", "busy", 5)]
 
 
 async def test_a_screen_sees_tools_start_and_end(path: MessagePath) -> None:

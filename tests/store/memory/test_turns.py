@@ -87,6 +87,7 @@ async def test_what_is_unread_comes_when_it_is_read(world: World) -> None:
 async def test_what_nobody_asked_for_is_no_conversation(world: World) -> None:
     async with world.database.transaction() as tx:
         await sessions.lock(tx, world.session)
+        await tx.execute("update sessions set unattended = true where id = $1", world.session)
         for entry in (UserText("look around", datetime.now(UTC)), AssistantText("all quiet")):
             await say(tx, world, entry, origin="heartbeat")
     assert await index(world) == 2

@@ -1,0 +1,58 @@
+"""The checks of `supaclaw doctor` and of the page; each is read-only and yields findings."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import structlog
+
+from gateway.app.checks.channels import check_channels
+from gateway.app.checks.config import check_config, check_failpoint
+from gateway.app.checks.context import Check, CheckContext, load_context
+from gateway.app.checks.database import check_database
+from gateway.app.checks.folders import check_disk, check_folders, check_keys
+from gateway.app.checks.machine import check_clock, check_jail, check_memory, check_port, check_python
+from gateway.app.checks.model import check_model
+from gateway.app.checks.packages import check_packages
+from gateway.domain.findings import Finding, Level
+
+__all__ = ["CHECKS", "CheckContext", "load_context", "run_checks"]
+
+CHECKS: Mapping[str, Check] = {
+    "python": check_python,
+    "packages": check_packages,
+    "config": check_config,
+    "failpoint": check_failpoint,
+    "folders": check_folders,
+    "keys": check_keys,
+    "disk": check_disk,
+    "memory": check_memory,
+    "clock": check_clock,
+    "port": check_port,
+    "database": check_database,
+    "model": check_model,
+    "channels": check_channels,
+    "jail": check_jail,
+}
+"""In the order in which a start would hit the problems."""
+
+NEED_THE_CONFIG = frozenset({"database", "model", "channels"})
+"""Checks that would mislead on the defaults that stand in for an invalid config.json."""
+
+log = structlog.get_logger(__name__)
+
+
+def run_checks(
+    context: CheckContext, begins: Callable[[str], None] = lambda _: None, checks: Mapping[str, Check] = CHECKS
+) -> Iterator[tuple[str, Finding]]:
+    """Yield each finding with its check's name; calls `begins` before each check. A crashed check is a finding too."""
+    for name, check in checks.items():
+        begins(name)
+        if context.problem and name in NEED_THE_CONFIG:
+            yield name, Finding(Level.WARN, "not checked", "fix config.json first")
+            continue
+        try:
+            for finding in check(context):
+                yield name, finding
+        except Exception as error:
+            log.exception("doctor.check_broke", check=name)
+            text = f"this check crashed: {' '.join(f'{type(error).__name__}: {error}'.split())}"
+            yield name, Finding(Level.FAIL, text, "a bug in this program: please report it; the other checks are valid")

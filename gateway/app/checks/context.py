@@ -1,0 +1,41 @@
+"""What a check reads."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gateway.config.environment import Environment
+from gateway.config.load import load, parse
+from gateway.config.model import Config
+from gateway.domain.errors import ConfigError, OwnerMustAct
+from gateway.domain.findings import Finding, Level
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContext:
+    """What checks read; if config.json is invalid, `config` holds the defaults and `problem` the reason."""
+
+    environment: Environment
+    environ: Mapping[str, str]
+    config: Config
+    problem: ConfigError | None = None
+    live: bool = False
+    """Whether to call the model and the messengers."""
+
+
+Check: TypeAlias = Callable[[CheckContext], Iterator[Finding]]
+
+
+def load_context(environment: Environment, environ: Mapping[str, str], *, live: bool) -> CheckContext:
+    """Load what checks read, even if config.json is invalid."""
+    try:
+        return CheckContext(environment, environ, load(environment.config, environ), live=live)
+    except ConfigError as problem:
+        return CheckContext(environment, environ, parse("{}", environ), problem, live=live)
+
+
+def refused(error: OwnerMustAct) -> Finding:
+    """A failed check for an error that would stop a start; its text names the problem, then, last, the fix."""
+    parts = re.split(r"[;:] (?!.*[;:] )", str(error))
+    return Finding(Level.FAIL, parts[0], parts[-1])

@@ -1,0 +1,98 @@
+"""The database: it answers, it fits this program, its clock is ours. Nothing is started or changed."""
+
+import asyncio
+from collections.abc import Iterator
+
+from gateway.app.checks.context import CheckContext, refused
+from gateway.config.channels import enabled_channels
+from gateway.config.model import Config
+from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.findings import Finding, Level
+from gateway.domain.ownership import unsettled
+from gateway.store import outbox
+from gateway.store.embedded.postgres import EmbeddedPostgres
+from gateway.store.members import LET_IT_LOG_IN, NO_LOGIN
+from gateway.store.memory import extension, vectors
+from gateway.store.migrate import check_server, read_migrations, schema_of
+from gateway.store.people import principals
+from gateway.store.people.principals import PrincipalRow
+from gateway.store.pool import Database
+from gateway.store.server import Server, look
+
+_FAR_MS = 50.0
+_SKEW_SECONDS = 5.0
+
+
+def check_database(context: CheckContext) -> Iterator[Finding]:
+    """Connection, server, migrations, the clock of a server elsewhere, and whose gateway it is."""
+    data, url = context.environment.data, context.config.database.url
+    embedded, password = EmbeddedPostgres(data), data / "keys" / "postgres.supaclaw"
+    if url is None and not embedded.is_running:
+        yield Finding(Level.OK, "the embedded Postgres is not running; `supaclaw up` starts it")
+        if not (data / "postgres").exists():
+            yield from _judge_owner(context.config, None)
+        return
+    if url is None and not password.exists():
+        text = f"the embedded Postgres runs, but {password} is gone"
+        yield Finding(Level.FAIL, text, "put it back from a backup; without it nobody can log in")
+        return
+    try:
+        yield from asyncio.run(_check_server(context.config, embedded))
+    except SupaclawError as error:
+        log = data / "logs" / "postgres.log"
+        fix = "check database.url, and that this server runs" if url else f"see {log}; `supaclaw down`, `supaclaw up`"
+        yield Finding(Level.FAIL, str(error), fix)
+
+
+def judge(server: Server) -> Iterator[Finding]:
+    """What is to be said about a server that this program can work with."""
+    about, known = f"PostgreSQL {server.version}, answers in {server.round_trip_ms:.1f} ms", len(read_migrations())
+    if server.read_only:
+        yield Finding(Level.FAIL, f"{about}, but is read-only", "use the address of the primary server")
+    elif server.round_trip_ms > _FAR_MS:
+        yield Finding(Level.WARN, about, "each turn asks it many times: choose a database nearer to this machine")
+    else:
+        yield Finding(Level.OK, about)
+    if server.denied:
+        fix = "grant all on all tables in schema supaclaw to the role of database.url"
+        yield Finding(Level.FAIL, f"the role may not read and write {server.denied}", fix)
+    migrations = f"migrations: {server.migrations} of {known} applied"
+    if server.migrations < known:
+        yield Finding(Level.WARN, migrations, "the next start of the gateway applies the rest")
+    else:
+        yield Finding(Level.OK, migrations)
+    if abs(server.ahead_seconds) > _SKEW_SECONDS:
+        text = f"its clock differs from this machine's by {server.ahead_seconds:.0f} s"
+        yield Finding(Level.WARN, text, "let NTP set both clocks")
+
+
+async def _check_server(config: Config, embedded: EmbeddedPostgres) -> list[Finding]:
+    """The embedded server runs already, so that starting it is only a login."""
+    url = config.database.url
+    dsn = url.get_secret_value() if url else f"{await embedded.start()}&member_password={embedded.member_password}"
+    async with await Database.connect(dsn, size=1) as database:
+        try:
+            await check_server(database)
+            await schema_of(database)
+        except OwnerMustAct as error:
+            return [refused(error)]
+        findings = list(judge(server := await look(database)))
+        if server.migrations < len(read_migrations()):
+            return findings
+        if not await database.members_log_in():
+            findings.append(Finding(Level.WARN, NO_LOGIN, LET_IT_LOG_IN))
+        async with database.connection() as conn:
+            if why := await extension.problem(conn):
+                findings.append(Finding(Level.WARN, *why.split(": ", 1)))
+            else:
+                findings.append(Finding(Level.OK, await vectors.state(conn)))
+            for name, text in (await outbox.waiting(conn)).items():
+                fix = "they are sent once it takes them; `supaclaw status` shows how the channel is"
+                findings.append(Finding(Level.WARN, f"answers for {name}: {text}", fix))
+            return [*findings, *_judge_owner(config, await principals.owner(conn))]
+
+
+def _judge_owner(config: Config, owner: PrincipalRow | None) -> Iterator[Finding]:
+    ids = (owner.identities, owner.unconfirmed) if owner else ((), ())
+    for line in unsettled(config.owner.ids, enabled_channels(config.channels), *ids):
+        yield Finding(Level.WARN, *line.split("; ", 1))

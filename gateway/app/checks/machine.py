@@ -1,0 +1,88 @@
+"""The machine: Python, memory, the clock, the port, and the kernel's sandbox."""
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from gateway.app.checks.context import CheckContext, refused
+from gateway.config.instance import holder
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.findings import Finding, Level
+from gateway.sandbox import landlock, seccomp
+
+_LEAST_MIB, _ENOUGH_MIB = 256, 512
+"""The gateway needs 125 MB, 270 with litellm, and the embedded Postgres 35; reading files needs more."""
+_OLDEST_YEAR = 2026
+_UNSYNCHRONISED = 5
+_LEAST_LANDLOCK = 3
+"""Before it, files outside the jail can be emptied."""
+
+
+def check_python(_patient: CheckContext, version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
+    """Python is new enough."""
+    text = f"Python {'.'.join(map(str, version))}"
+    new = version >= (3, 11)
+    yield Finding(Level.OK, text) if new else Finding(Level.FAIL, text, "install Python 3.11 or newer")
+
+
+def check_memory(_context: CheckContext, available: int | None = None) -> Iterator[Finding]:
+    """The machine or container has enough memory for the gateway and its database."""
+    from gateway.background.watch import footprint
+
+    has = (footprint.available() if available is None else available) // 2**20
+    level = Level.OK if has >= _ENOUGH_MIB else Level.WARN if has >= _LEAST_MIB else Level.FAIL
+    fix = "" if level is Level.OK else f"give it {_ENOUGH_MIB} MB or more"
+    yield Finding(level, f"{has:,} MB on this machine or in its container", fix)
+
+
+def kernel_clock() -> int | None:
+    """The kernel's clock state (`adjtimex`, read-only); None if it is unavailable."""
+    with suppress(OSError, AttributeError):
+        return int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(1024)))
+    return None
+
+
+def check_clock(
+    _patient: CheckContext, now: datetime | None = None, kernel: Callable[[], int | None] = kernel_clock
+) -> Iterator[Finding]:
+    """The clock is plausible and synchronised."""
+    text = f"{now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    if int(text[:4]) < _OLDEST_YEAR:
+        yield Finding(Level.FAIL, f"{text} is in the past", "set the clock: secure connections fail with a wrong one")
+    elif kernel() == _UNSYNCHRONISED:
+        fix = "run `timedatectl set-ntp true`, or install chrony; a virtual machine may get its time from its host"
+        yield Finding(Level.WARN, f"{text}; the clock is not synchronised", fix)
+    else:
+        yield Finding(Level.OK, text)
+
+
+def check_port(context: CheckContext) -> Iterator[Finding]:
+    """The web port is free, or our own gateway holds it."""
+    from gateway.app.local import listening, reserved
+
+    web = context.config.web
+    if pid := holder(context.environment.data):
+        yield Finding(Level.OK, f"the gateway (pid {pid}) is using it")
+        return
+    try:
+        with listening(web.host, web.port) as socket, reserved(socket):
+            pass
+    except OwnerMustAct as error:
+        yield refused(error)
+    else:
+        yield Finding(Level.OK, f"{web.host}:{web.port} is free")
+
+
+def check_jail(
+    _patient: CheckContext, version: Callable[[], int] = landlock.abi, filters: Callable[[], bool] = seccomp.supported
+) -> Iterator[Finding]:
+    """The kernel can jail what reads the files that people send."""
+    found, filtered = version(), filters()
+    has = f"{f'Landlock {found}' if found else 'no Landlock'}, {'' if filtered else 'no '}seccomp"
+    if found >= _LEAST_LANDLOCK and filtered:
+        yield Finding(Level.OK, f"{has}: each file is read in a jail; this version has no exec tool yet")
+    else:
+        text = f"{has}: code hidden in a file that somebody sends could reach what the gateway can reach"
+        yield Finding(Level.WARN, text, "use Linux 6.2 or newer with Landlock and seccomp")

@@ -1,0 +1,145 @@
+"""`supaclaw init`: the page's Setup in the terminal."""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Coroutine
+from contextlib import suppress
+
+import typer
+
+from gateway.cli.console import echo
+from gateway.cli.conversation.local_gateway import ensure_gateway
+from gateway.cli.database import require_owner, with_database
+from gateway.cli.people.channel import qr_picture
+from gateway.cli.progress import slow
+from gateway.config.channels import enabled_channels
+from gateway.config.clock import SystemClock
+from gateway.config.environment import Environment
+from gateway.config.instance import holder
+from gateway.config.load import load
+from gateway.domain.codes import MINUTES
+from gateway.domain.errors import SupaclawError
+from gateway.domain.texts import printable
+from gateway.flow.inbound.pairing import Pairing
+from gateway.flow.setup.channels import Form, connect_channel, forms
+from gateway.flow.setup.models import connect_model
+from gateway.flow.setup.saving import Connected, Setup
+from gateway.llm.catalog import Vendor
+from gateway.llm.client import build_client
+from gateway.llm.recognise import UnknownVendor, vendor_of
+from gateway.logs import SecretMask, logging_to
+from gateway.store.pool import Database
+
+
+def init() -> None:
+    """Connect a model and your messengers, step by step. Enter skips a step; run it again at any time."""
+    environment = Environment.read(os.environ)
+    setup = Setup(environment, os.environ, SystemClock(), lambda: load(environment.config, os.environ))
+    _connect_model(setup)
+    for form in forms():
+        _connect_channel(setup, form)
+    if holder(environment.data) is None:
+        echo("`supaclaw up` starts the gateway, `supaclaw web` prints a link to its page.")
+
+
+def _connect_model(setup: Setup) -> None:
+    echo(f"Model: {asyncio.run(_model_in_use(setup))}")
+    while key := _secret("API key of any provider (Enter: skip)"):
+        try:
+            whose = _whose(key)
+            model = typer.prompt("Model", default=whose.model or "")
+            connected = _tested(connect_model(setup, key, whose.prefix, model))
+        except SupaclawError as error:
+            echo(error, error=True)
+        else:
+            _report(connected)
+            return
+
+
+async def _model_in_use(setup: Setup) -> str:
+    client = await build_client(setup.config().models, setup.environ, setup.clock)
+    await client.close()
+    return f"{client.describe().active} ({client.describe().why})"
+
+
+def _whose(key: str) -> Vendor:
+    try:
+        return vendor_of(key)
+    except UnknownVendor as error:
+        echo(error, error=True)
+        choices = ", ".join(each.prefix for each in error.vendors)
+        return vendor_of(key, typer.prompt(f"Provider ({choices})"))
+
+
+def _connect_channel(setup: Setup, form: Form) -> None:
+    connected = form.name in enabled_channels(setup.config().channels)
+    question = f"{form.title} is connected. Connect it again?" if connected else f"Connect {form.title}?"
+    if not typer.confirm(question, default=False, err=True):
+        return
+    echo(form.steps)
+    if form.copy:
+        echo(f"\n{form.copy}")
+    while True:
+        pasted = {field: _secret(f"{about.rstrip('.')} (Enter: skip)") for field, about in form.fields.items()}
+        if not all(pasted.values()):
+            return
+        try:
+            done = _tested(connect_channel(setup, form.name, pasted))
+        except SupaclawError as error:
+            echo(error, error=True)
+            if not form.fields:
+                return
+        else:
+            break
+    _report(done)
+    if not done.paste:
+        _link_own_account(form, done.link)
+
+
+def _link_own_account(form: Form, link: str) -> None:
+    """The owner's own account there proves itself by a code."""
+    if not form.fields:
+        echo(f"Now link the account: `supaclaw channel login {form.name}`, with the gateway running.")
+    else:
+        with ensure_gateway(), suppress(KeyboardInterrupt):
+            with_database(lambda database: _wait_for_owner(database, form, link))
+
+
+async def _wait_for_owner(database: Database, form: Form, link: str) -> None:
+    async with database.connection() as conn:
+        owner = await require_owner(conn)
+    if any(identity.startswith(f"{form.name}:") for identity in owner.identities):
+        return
+    pairing = Pairing(database)
+    code = await pairing.offer()
+    if link:
+        echo(f"{qr_picture(link + code)}\nOpen {link}{code} (or scan this with your phone) and press Start.")
+    else:
+        echo(f"Write this to your agent on {form.title}, in a private chat from your own account: /link {code}")
+    echo("Waiting for it; Ctrl-C skips it.")
+    for _ in range(MINUTES * 60):
+        if claim := next((each for each in await pairing.claims() if each.code == code), None):
+            you = typer.confirm(printable(f"{claim} entered the code. Is that you?"), err=True)
+            await pairing.answer(code, join=you)
+            echo("Your account is linked." if you else "Not linked; run `supaclaw init` for a new code.")
+            return
+        await asyncio.sleep(1)
+    echo(f"Nobody entered the code within {MINUTES} minutes; run `supaclaw init` again for a new one.", error=True)
+
+
+def _tested(work: Coroutine[object, object, Connected]) -> Connected:
+    with slow("testing …"), logging_to(None, SecretMask(), level=logging.CRITICAL):
+        return asyncio.run(work)
+
+
+def _report(connected: Connected) -> None:
+    echo(f"Connected: {connected.who}")
+    if connected.paste:
+        echo(f"{connected.file} can't be written to from here; put this into it:\n{connected.paste}")
+
+
+def _secret(question: str) -> str:
+    hidden = sys.stdin.isatty()
+    return str(typer.prompt(printable(question), default="", show_default=False, hide_input=hidden, err=True)).strip()

@@ -1,0 +1,193 @@
+"""The form of config.json: a field for every key of its JSON Schema, and what is typed into them."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from typing import Literal
+
+from pydantic import JsonValue, TypeAdapter
+
+from gateway.config.channels import channel_names, settings_model
+from gateway.config.editing.hidden import HIDDEN, at, each_text, is_secret, masked
+from gateway.config.model import Config
+from gateway.config.problems import dotted
+from gateway.config.schema import referable, schema
+from gateway.config.variables import overruled, variable_of
+from gateway.domain.errors import ConfigError
+
+Node = Mapping[str, JsonValue]
+Kind = Literal["text", "number", "choice", "list", "json", "secret"]
+
+_KINDS: Mapping[str, Kind] = {"integer": "number", "number": "number", "array": "list", "string": "text"}
+_OBJECT = TypeAdapter(dict[str, JsonValue])
+_PLAIN = (
+    *(
+        "owner.*",
+        "models.primary",
+        "models.fallbacks",
+        "models.providers.*",
+        "heartbeat.every",
+        "heartbeat.active_hours",
+    ),
+    *("channels.*.enabled", "channels.*token", "channels.*.access", "channels.*.allow", "budgets.*"),
+)
+"""The keys that people change; the others are advanced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One key as people edit it. `text` is "" while the default is used; a secret's is "" however it is stored.
+
+    `null` typed into a key that may be null means null. `variable` is the one that sets it, so that it can't be edited.
+    """
+
+    path: tuple[str, ...]
+    kind: Kind
+    about: str
+    default: str
+    nullable: bool = False
+    choices: tuple[str, ...] = ()
+    text: str = ""
+    is_set: bool = False
+    variable: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Its dotted key."""
+        return dotted(self.path)
+
+    @property
+    def advanced(self) -> bool:
+        """Whether few people change it."""
+        return not any(fnmatch(self.key, pattern) for pattern in _PLAIN)
+
+
+def fields(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> Iterator[Field]:
+    """Yield every field in the schema's order, filled with what the file or the environment says."""
+    root, defaults = _OBJECT.validate_python(schema()), Config().model_dump(mode="json")
+    stated = overruled(raw, environ)
+    for path, node in _leaves((), root, _objects(root.get("$defs")), dict(raw)):
+        default = at(defaults, path) if at(defaults, path) is not None else node.get("default")
+        field = _field(path, node, _text(default))
+        value = at(stated, path)
+        if variable := variable_of(field.key, environ):
+            field = replace(field, variable=variable)
+        is_set = path[-1] in _objects(at(stated, path[:-1]))
+        yield replace(field, text="null" if is_set and value is None else _shown(field, value), is_set=is_set)
+
+
+def filled(raw: Mapping[str, JsonValue], form: Sequence[Field], typed: Mapping[str, str]) -> dict[str, JsonValue]:
+    """`raw` with what was typed into the fields; one that was not touched leaves its key as it is written."""
+    document = _OBJECT.validate_python(each_text(dict(raw), lambda _, text: text))
+    for field in form:
+        text = typed.get(field.key, field.text).replace("\r\n", "\n").strip()
+        if text != field.text.strip():
+            _put(document, field, field.path, text)
+    return document
+
+
+def _leaves(path: tuple[str, ...], node: Node, defs: Node, raw: JsonValue) -> Iterator[tuple[tuple[str, ...], Node]]:
+    if isinstance(reference := node.get("$ref"), str):
+        node = {**_objects(defs[reference.rpartition("/")[2]]), **{k: v for k, v in node.items() if k != "$ref"}}
+    if path == ("channels",):
+        for name in channel_names():
+            settings = _OBJECT.validate_python(settings_model(name).model_json_schema())
+            yield from _leaves((*path, name), _objects(referable(settings)), _objects(settings.get("$defs")), raw)
+    elif "properties" in node:
+        for name, inner in _objects(node["properties"]).items():
+            if name != "$schema":
+                yield from _leaves((*path, name), _objects(inner), defs, raw)
+        if path == ("owner",):
+            about: JsonValue = (
+                "Your own id there; it counts from its first start, then `supaclaw owner set` changes it."
+            )
+            yield from (((*path, name), {"type": "string", "description": about}) for name in channel_names())
+    elif isinstance(each := node.get("additionalProperties"), dict) and "$ref" in each:
+        for name in _objects(at(raw, path)):
+            yield from _leaves((*path, name), each, defs, raw)
+    else:
+        yield path, node
+
+
+def _field(path: tuple[str, ...], node: Node, default: str) -> Field:
+    kinds = list(_alternatives(node))
+    first = kinds[0] if kinds else {}
+    about = str(node.get("description", ""))
+    choices = first.get("enum")
+    field = Field(path, "text", about, default, any(each.get("type") == "null" for each in _listed(node)))
+    if first.get("format") == "password":
+        return replace(field, kind="secret")
+    if isinstance(choices, list):
+        return replace(field, kind="choice", choices=tuple(map(str, choices)))
+    if first.get("type") == "boolean":
+        return replace(field, kind="choice", choices=("true", "false"))
+    return replace(field, kind=_KINDS.get(str(first.get("type")), "json"))
+
+
+def _listed(node: Node) -> Iterator[Node]:
+    inner = node.get("anyOf")
+    if isinstance(inner, list):
+        for each in inner:
+            yield from _listed(_objects(each))
+    else:
+        yield node
+
+
+def _alternatives(node: Node) -> Iterator[Node]:
+    """What it may be, besides null and a reference."""
+    return (
+        each for each in _listed(node) if each.get("type") != "null" and "env|secret" not in str(each.get("pattern"))
+    )
+
+
+def _shown(field: Field, value: JsonValue) -> str:
+    if isinstance(value, str) and (is_secret(field.path, value) or (field.kind == "secret" and field.variable)):
+        return "" if field.kind == "secret" else HIDDEN
+    return _text(masked(value, field.path))
+
+
+def _text(value: JsonValue) -> str:
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case list() if all(isinstance(each, str | int) for each in value):
+            return "\n".join(map(str, value))
+        case dict() | list():
+            return json.dumps(value, indent=2, ensure_ascii=False) if value else ""
+        case _:
+            return json.dumps(value)
+
+
+def _value(field: Field, text: str) -> JsonValue:
+    """What was typed, as the file has it; what cannot be parsed stays a text, which validation refuses by its key."""
+    if text == "null" and field.nullable:
+        return None
+    if field.kind == "list":
+        return [line.strip() for line in text.split("\n") if line.strip()]
+    if field.kind in ("number", "json") or (field.kind == "choice" and text in ("true", "false")):
+        try:
+            value: JsonValue = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+        return value
+    return text
+
+
+def _put(section: dict[str, JsonValue], field: Field, path: tuple[str, ...], text: str) -> None:
+    """Set the key to what was typed; nothing removes it, but not its section: an empty one can switch a channel on."""
+    name, *rest = path
+    if not rest and text == "":
+        section.pop(name, None)
+    elif not rest:
+        section[name] = _value(field, text)
+    elif isinstance(inner := section.setdefault(name, {}), dict):
+        _put(inner, field, tuple(rest), text)
+    else:
+        raise ConfigError(f"{field.key}: {name} is not an object, so nothing can be set in it")
+
+
+def _objects(value: JsonValue) -> dict[str, JsonValue]:
+    return value if isinstance(value, dict) else {}

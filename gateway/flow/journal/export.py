@@ -1,0 +1,75 @@
+"""A conversation as a file: Markdown to read, JSON for programs. What others may have written stays marked."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+from gateway.domain.json import Json
+from gateway.domain.marks import quoted
+from gateway.domain.principals import Label
+from gateway.domain.texts import one_line
+from gateway.store.transcript.conversations import Conversation
+from gateway.store.transcript.messages import MessageRow
+
+Format = Literal["markdown", "json"]
+
+TRUST = {Label.OWNER: "owner", Label.KNOWN: "known", Label.UNTRUSTED: "not verified"}
+_WHO = {"user": "You", "assistant": "Agent", "tool_intent": "Tool call", "tool_result": "Tool result"}
+
+
+def export(of: Conversation, rows: Sequence[MessageRow], form: Format) -> str:
+    """The whole conversation; `rows` are its entries, with their files."""
+    return _markdown(of, rows) if form == "markdown" else json.dumps(_document(of, rows), ensure_ascii=False, indent=2)
+
+
+def file_name(of: Conversation, form: Format) -> str:
+    """Its day and title, in characters that every system takes."""
+    words = "".join(char if char.isalnum() else " " for char in of.title[:60]).lower().split()
+    return f"{'-'.join([f'{of.started_at:%Y-%m-%d}', *words])}.{'md' if form == 'markdown' else 'json'}"
+
+
+def _markdown(of: Conversation, rows: Sequence[MessageRow]) -> str:
+    about = f"{_at(of.started_at)} to {_at(of.last_at)}, {of.channel}, session {of.id}"
+    return "\n\n".join([f"# {one_line(of.title, 200)}", about, *map(_section, rows)]) + "\n"
+
+
+def _section(row: MessageRow) -> str:
+    """Only words that are trusted as the owner's stand unquoted: no others can pass for a heading of ours."""
+    trust = TRUST[row.label] if row.label else ""
+    head = " · ".join(filter(None, (_WHO[row.kind], one_line(row.tool or "", 60), _at(row.sent_at), trust)))
+    text = quoted(row.text) if row.label or row.tool else row.text
+    files = "\n".join(f"- File: {one_line(file.name or file.path, 200)}" for file in row.attached)
+    return "\n\n".join(filter(None, (f"### {head}", text, files)))
+
+
+def _document(of: Conversation, rows: Sequence[MessageRow]) -> Json:
+    return {
+        "session": str(of.id),
+        "title": of.title,
+        "channel": of.channel,
+        "agent": of.agent,
+        "trust": TRUST[of.label],
+        "started_at": of.started_at.isoformat(),
+        "last_at": of.last_at.isoformat(),
+        "messages": [_entry(row) for row in rows],
+    }
+
+
+def _entry(row: MessageRow) -> Json:
+    return {
+        "id": row.id,
+        "at": row.sent_at.isoformat(),
+        "kind": row.kind,
+        "sender": row.sender,
+        "origin": row.origin,
+        "trust": TRUST[row.label],
+        "text": row.text,
+        "tool": row.tool,
+        "call": row.call_id,
+        "files": [{"name": file.name, "mime": file.mime, "path": file.path} for file in row.attached],
+    }
+
+
+def _at(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,1 @@
+"""Conversations on the page: listing, searching and reading them."""

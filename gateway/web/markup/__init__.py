@@ -1,0 +1,1 @@
+"""What goes beyond plain Markdown in an answer: code in colours, formulas, lists of tasks."""

@@ -1,0 +1,41 @@
+"""Health: what the doctor finds, and how to fix it; the checks run when somebody looks."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import RedirectResponse, Response
+
+from gateway.web.access import Caller, by_cookie, public, signed_in
+from gateway.web.pages import Nav, Screen
+from gateway.web.patches import Patch, encoded
+from gateway.web.site import AtSite, Site
+from gateway.web.sse import EventStream, Frame
+
+AGAIN_SECONDS = 300.0
+
+router = APIRouter()
+screen = Screen(Nav("/checks", "Health", "activity", 60), router)
+
+
+@router.get("/checks", dependencies=[Depends(public)])
+async def page(request: Request, site: AtSite) -> Response:
+    """The screen; it waits for no check, the findings come with the events."""
+    if await by_cookie(request) is None:
+        return RedirectResponse("/login", 303)
+    return site.screen(request, screen.nav, "board.html", pieces=[site.pages.piece("health.html", findings=None)])
+
+
+@router.get("/checks/events")
+async def events(site: AtSite, caller: Annotated[Caller, Depends(signed_in)]) -> Response:
+    """The findings of one round of checks, then of every later one."""
+    return EventStream(_rounds(site), site.rights.hold(caller.session))
+
+
+async def _rounds(site: Site) -> AsyncGenerator[Frame, None]:
+    while True:
+        found = await asyncio.to_thread(site.backend.findings)
+        piece = site.pages.piece("health.html", findings=found, mask=site.backend.mask.text)
+        yield Frame(encoded([Patch("fill", "board", piece)]))
+        await asyncio.sleep(AGAIN_SECONDS)

@@ -1,0 +1,84 @@
+"""Logs: what the gateway did, or what was done in one session, as it happens."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from datetime import date
+from itertools import count
+from typing import Annotated, get_args
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from pydantic import BaseModel, Field
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.logs.files import Trail, find_session_trail, gateway_trail
+from gateway.logs.lines import Level, at_least, event_of, looks
+from gateway.web.access import Caller, by_cookie, public, signed_in
+from gateway.web.pages import Nav, Screen
+from gateway.web.patches import Patch, encoded
+from gateway.web.site import AtSite, Site
+from gateway.web.sse import EventStream, Frame
+
+POLL_SECONDS = 1.0
+TAIL_BYTES = 2_000_000
+MAX_LINES = 500
+
+router = APIRouter()
+screen = Screen(Nav("/logs", "Logs", "scroll-text", 50), router)
+
+
+class Asked(BaseModel):
+    """Which lines to show; of no session, the whole gateway's."""
+
+    session: Annotated[str, Field(max_length=36)] = ""
+    level: Level = "info"
+
+
+@router.get("/logs", dependencies=[Depends(public)])
+async def page(request: Request, site: AtSite, asked: Annotated[Asked, Query()]) -> Response:
+    """The screen; the lines come with the events."""
+    if await by_cookie(request) is None:
+        return RedirectResponse("/login", 303)
+    problem = ""
+    try:
+        await asyncio.to_thread(_trail, site, asked)
+    except OwnerMustAct as error:
+        problem = str(error)
+    return site.screen(request, screen.nav, "logs.html", asked=asked, levels=get_args(Level), problem=problem)
+
+
+@router.get("/logs/events")
+async def events(
+    site: AtSite, caller: Annotated[Caller, Depends(signed_in)], asked: Annotated[Asked, Query()]
+) -> Response:
+    """The last lines, then every new one."""
+    trail = await asyncio.to_thread(_trail, site, asked)
+    return EventStream(_tail(site, asked, trail), site.rights.hold(caller.session))
+
+
+async def _tail(site: Site, asked: Asked, trail: Trail) -> AsyncGenerator[Frame, None]:
+    look = looks(trail, max([*trail.days(), date.min]), lambda: site.backend.clock.now().date(), TAIL_BYTES)
+    numbers, shown, piece = count(), deque[str](), site.pages.piece
+    patches = [Patch("fill", "board", piece("logs_empty.html"))]
+    while True:
+        for event in await asyncio.to_thread(lambda: _events(next(look), asked, site)):
+            shown.append(f"line{next(numbers)}")
+            patches.append(Patch("insert", "", piece("logs_line.html", id=shown[-1], event=event, asked=asked)))
+            if len(shown) > MAX_LINES:
+                patches.append(Patch("remove", shown.popleft()))
+        if patches:
+            yield Frame(encoded(patches))
+            patches = []
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _events(lines: list[str], asked: Asked, site: Site) -> list[Mapping[str, object]]:
+    """Those to show, without secrets: also without those that were learned only after a line was written."""
+    found = deque((event for line in lines if at_least(event := event_of(line), asked.level)), MAX_LINES)
+    return [{key: site.backend.mask.value(value) for key, value in event.items()} for event in found]
+
+
+def _trail(site: Site, asked: Asked) -> Trail:
+    folder, session = site.backend.logs, asked.session.strip()
+    return find_session_trail(folder, session) if session else gateway_trail(folder)

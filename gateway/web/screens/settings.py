@@ -1,0 +1,98 @@
+"""Settings: every key of config.json as a form, the document beside it; a change is reviewed before it is saved."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import groupby
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from markupsafe import Markup
+from starlette.datastructures import UploadFile
+
+from gateway.config.edit import Unwritable
+from gateway.config.editing.change import Change
+from gateway.config.editing.editor import ConfigEditor
+from gateway.domain.errors import ConfigError
+from gateway.web.access import by_cookie, public, signed_in
+from gateway.web.errors import Refused
+from gateway.web.pages import Nav, Screen
+from gateway.web.site import AtSite, Site
+
+router = APIRouter()
+screen = Screen(Nav("/settings", "Settings", "wrench", 40), router)
+
+TYPED, WRITTEN, REVERT = "settings-form", "settings-json", "settings-revert"
+"""The forms of the page: fields, the document, the way back."""
+
+
+@router.get("/settings", dependencies=[Depends(public)])
+async def page(request: Request, site: AtSite, find: Annotated[str, Query(max_length=200)] = "") -> Response:
+    """The screen, showing the keys that match `find`."""
+    if await by_cookie(request) is None:
+        return RedirectResponse("/login", 303)
+    body = await _body(site)
+    return site.pages.page(
+        request, "settings.html", title="Settings", nav=site.nav, here="/settings", body=body, find=find
+    )
+
+
+@router.post("/settings", dependencies=[Depends(signed_in)])
+async def save(request: Request, site: AtSite) -> HTMLResponse:
+    """Save what the sent fields or the sent document say, if it was reviewed; anything else is shown for review."""
+    values, settings = await _sent(request), site.backend.settings
+    with _naming_the_field(site):
+        wanted = await asyncio.to_thread(_wanted, settings, values)
+        reviewed = values["origin"] == REVERT or values.get("reviewed") == settings.stamp(wanted.text)
+        confirmed = not wanted.delicate or values.get("confirmed") == "yes"
+        if not (reviewed and confirmed):
+            return _review(site, wanted, values["origin"], unconfirmed=reviewed)
+        try:
+            results = await settings.save(wanted) if wanted.sections else {}
+        except Unwritable as error:
+            return _review(site, wanted, values["origin"], problem=str(error))
+        return HTMLResponse(await _body(site, results))
+
+
+async def _sent(request: Request) -> Mapping[str, str]:
+    form = await request.form()
+    values = {key: value for key, value in form.items() if not isinstance(value, UploadFile)}
+    if values.get("origin") not in (TYPED, WRITTEN, REVERT):
+        raise Refused(400, "invalid_request", "The form is incomplete; reload the page.", param="origin")
+    return values
+
+
+def _wanted(settings: ConfigEditor, values: Mapping[str, str]) -> Change:
+    stamp = values.get("stamp", "")
+    match values["origin"]:
+        case "settings-revert":
+            return settings.revert()
+        case "settings-json":
+            return settings.written(stamp, values.get("json", ""))
+        case _:
+            return settings.typed(stamp, values)
+
+
+@contextmanager
+def _naming_the_field(site: Site) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        message = str(error)
+        keys = [field.key for field in site.backend.settings.form().fields]
+        param = next((key for key in keys if f"{key}:" in message or f"{key}[" in message), None)
+        raise Refused(409, "invalid_setting", message, param=param) from error
+
+
+def _review(site: Site, wanted: Change, origin: str, *, unconfirmed: bool = False, problem: str = "") -> HTMLResponse:
+    stamp = site.backend.settings.stamp(wanted.text)
+    said = {"origin": origin, "stamp": stamp, "unconfirmed": unconfirmed, "problem": problem}
+    return HTMLResponse(site.pages.piece("settings_review.html", wanted=wanted, **said))
+
+
+async def _body(site: Site, results: Mapping[str, str] | None = None) -> Markup:
+    form = await asyncio.to_thread(site.backend.settings.form)
+    sections = groupby(form.fields, lambda field: field.path[field.path[0] == "channels"])
+    groups = [(name, list(each)) for name, each in sections]
+    return site.pages.piece("settings_body.html", form=form, groups=groups, results=results)

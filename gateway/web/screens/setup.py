@@ -1,0 +1,137 @@
+"""Setup: connects a model and the messengers; an empty gateway opens here."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form, Path, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
+from markupsafe import Markup
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.flow.setup import channels as messengers
+from gateway.flow.setup.models import ModelRefused, connect_model
+from gateway.flow.setup.saving import Connected, Setup
+from gateway.llm.auto import GUIDE
+from gateway.llm.catalog import Vendor
+from gateway.llm.recognise import WITH_KEYS, UnknownVendor
+from gateway.web import board, logins
+from gateway.web.access import signed_in
+from gateway.web.errors import Refused
+from gateway.web.pages import Nav, Screen
+from gateway.web.site import AtSite, Site
+
+LATER = "claw-setup"
+"""The cookie of a browser whose person goes on without."""
+A_YEAR = 365 * 86_400
+
+router = APIRouter()
+screen = Screen(Nav("/setup", "Setup", "plus", 25), router)
+OWNER = [Depends(signed_in)]
+_forms = cache(messengers.forms)
+
+Pasted = Annotated[str, Form(max_length=1_000)]
+
+
+def comes_first(request: Request, site: Site) -> bool:
+    """Whether no model is connected, and this browser's person hasn't skipped that."""
+    return site.backend.setup is not None and not _answers(site) and LATER not in request.cookies
+
+
+@router.post("/setup/later", dependencies=OWNER)
+async def go_on() -> RedirectResponse:
+    """Open the chat from now on; this screen stays where it is."""
+    response = RedirectResponse("/", 303)
+    response.set_cookie(LATER, "later", max_age=A_YEAR, httponly=True, samesite="strict", path="/")
+    return response
+
+
+@router.post("/setup/model", dependencies=OWNER)
+async def connect(site: AtSite, key: Pasted = "", provider: Pasted = "", model: Pasted = "") -> HTMLResponse:
+    """Test a key, or another model, and save it."""
+    vendors: Sequence[Vendor] = WITH_KEYS if provider else ()
+    try:
+        return _answer(site, connected=await connect_model(_setup(site), key, provider, model))
+    except UnknownVendor as error:
+        return _answer(site, str(error), error.vendors, provider, model)
+    except ModelRefused as error:
+        return _answer(site, str(error), vendors, provider, error.model)
+    except OwnerMustAct as error:
+        return _answer(site, str(error), vendors, provider)
+
+
+@router.post("/setup/channels/{name}", dependencies=OWNER)
+async def connect_channel(request: Request, site: AtSite, name: Annotated[str, Path(max_length=40)]) -> HTMLResponse:
+    """Test the tokens of a messenger, save them, and offer a code for the owner's own account there."""
+    form = {field: value for field, value in (await request.form()).items() if isinstance(value, str)}
+    try:
+        connected = await messengers.connect_channel(_setup(site), name, form)
+    except OwnerMustAct as error:
+        return _answer(site, str(error).removeprefix(f"channels.{name}."))
+    await site.backend.pairing.offer()
+    return _answer(site, connected=connected)
+
+
+@router.post("/setup/code", status_code=204, dependencies=OWNER)
+async def offer(site: AtSite) -> None:
+    """Show a new code; the page learns of it by its events."""
+    await site.backend.pairing.offer()
+
+
+def _setup(site: Site) -> Setup:
+    if site.backend.setup is None:
+        raise Refused(404, "not_found", "Nothing can be connected here.")
+    return site.backend.setup
+
+
+def _answers(site: Site) -> str:
+    """The model that answers; "" while the guide does."""
+    described = site.backend.model()
+    return "" if described is None or described.active == GUIDE else described.active
+
+
+def _answer(
+    site: Site,
+    problem: str = "",
+    vendors: Sequence[Vendor] = (),
+    provider: str = "",
+    model: str = "",
+    connected: Connected | None = None,
+) -> HTMLResponse:
+    told = {"problem": problem, "vendors": vendors, "provider": provider, "model": model, "connected": connected}
+    return HTMLResponse(site.pages.piece("setup.html", show="answer", **told))
+
+
+async def _pieces(site: Site) -> Mapping[str, str]:
+    pairing, described, model = site.backend.pairing, site.backend.model(), _answers(site)
+    made: dict[str, str] = {
+        "empty": Markup('<div id="empty"></div>'),
+        "setup-intro": _piece(site, "intro", model=model),
+    }
+    made |= {f"joins{row.code}": site.pages.part("joins", f"joins{row.code}", row) for row in await pairing.claims()}
+    made["setup-model"] = _piece(site, "model", model=model, why=described.why if described else "", vendors=WITH_KEYS)
+    owner, code = (await pairing.accounts())[:1], await pairing.offered() or ""
+    states = {name: state for name, state in site.backend.channels().items() if state != "disabled"}
+    identities = [each for row in owner for each in row.identities]
+    for form in await asyncio.to_thread(_forms):
+        link = site.backend.deep_link(form.name, code) if code else ""
+        made[f"setup-{form.name}"] = _piece(
+            site,
+            "channel",
+            form=form,
+            state=states.get(form.name, ""),
+            mine=[each.partition(":")[2] for each in identities if each.startswith(f"{form.name}:")],
+            code=code,
+            link=link,
+            picture=await asyncio.to_thread(logins.qr_picture, link) if link else "",
+            login=form.name in site.backend.logins(),
+        )
+    return made
+
+
+def _piece(site: Site, show: str, **context: object) -> Markup:
+    return site.pages.piece("setup.html", show=show, **context)
+
+
+board.add_routes(screen, _pieces)

@@ -1,0 +1,92 @@
+"""Tokens: the credentials of programs; only the owner at the page, or in a terminal, makes and ends them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Depends, Form
+from fastapi.responses import HTMLResponse
+
+from gateway.domain.scopes import Scope, permits
+from gateway.store.people import tokens
+from gateway.web import board
+from gateway.web.access import signed_in
+from gateway.web.errors import Refused
+from gateway.web.fields import Name, Text
+from gateway.web.pages import Nav, Screen
+from gateway.web.site import AtSite, Site
+
+SCOPES = {
+    Scope.CHAT: "talk to the agent",
+    Scope.READ: "read the status and metrics",
+    Scope.TRIGGER: "queue tasks for the agent",
+    Scope.MEMORY: "use a memory of its own",
+    Scope.ADMIN: "everything above, and run the gateway",
+}
+
+log = structlog.get_logger(__name__)
+router = APIRouter()
+screen = Screen(Nav("/tokens", "Tokens", "key-round", 70), router)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The token that the form asks for."""
+
+    name: Annotated[Name, Form()]
+    scope: Annotated[list[Scope] | None, Form()] = None
+    as_owner: Annotated[bool, Form()] = False
+    agent: Annotated[str, Form(max_length=200)] = ""
+    shared: Annotated[bool, Form()] = False
+    confirmed: Annotated[bool, Form()] = False
+
+    def check(self) -> None:
+        """Raises `Refused` for what does not go together."""
+        held = set(self.scope or ())
+        if not self.name.strip():
+            raise Refused(400, "no_name", "Give the token a name.", param="name")
+        if not held:
+            raise Refused(400, "no_scope", "Choose what the token may do.", param="scope")
+        if self.as_owner and not permits(held, Scope.CHAT):
+            raise Refused(400, "no_chat", "A token that speaks as you has to talk: add chat.", param="as_owner")
+        if (self.agent.strip() or self.shared) and not permits(held, Scope.MEMORY):
+            raise Refused(400, "no_memory", "An agent's name and your memory take the scope memory.", param="agent")
+
+
+@router.post("/tokens", dependencies=[Depends(signed_in)])
+async def create(site: AtSite, wanted: Annotated[Wanted, Depends()]) -> HTMLResponse:
+    """Make a token and show it, once; one that speaks as the owner is asked about first."""
+    wanted.check()
+    if wanted.as_owner and not wanted.confirmed:
+        return HTMLResponse(site.pages.piece("token_new.html", wanted=wanted, plain=""))
+    row, plain = await tokens.create(
+        site.backend.database,
+        site.backend.owner.id,
+        wanted.name,
+        wanted.scope or (),
+        as_owner=wanted.as_owner,
+        agent=wanted.agent.strip() or None,
+        shared=wanted.shared,
+    )
+    log.info("web.token_created", name=row.name, scopes=row.scopes, as_owner=row.as_owner)
+    return HTMLResponse(site.pages.piece("token_new.html", wanted=wanted, plain=plain))
+
+
+@router.post("/tokens/revoke", status_code=204, dependencies=[Depends(signed_in)])
+async def revoke(site: AtSite, name: Annotated[Text, Form(max_length=1_000)]) -> None:
+    """End a token and what came by it; the page learns of it by its events."""
+    ended = await tokens.revoke(site.backend.database, name)
+    if ended is None:
+        raise Refused(404, "not_found", f"There is no token named {name}.")
+    site.rights.look_again()
+    log.info("web.token_revoked", name=name, ended=str(ended))
+
+
+async def _pieces(site: Site) -> Mapping[str, str]:
+    piece, rows = site.pages.piece, await tokens.list_all(site.backend.database)
+    made: dict[str, str] = {"empty": piece("token.html", row=None)}
+    return made | {f"token{row.id}": piece("token.html", row=row) for row in rows}
+
+
+board.add_routes(screen, _pieces, "tokens.html", scopes=SCOPES)

@@ -1,0 +1,84 @@
+"""Usage: what the models cost, by day, model, channel and session, and what the budgets leave."""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import RedirectResponse, Response
+
+from gateway.agent.limits import dollars
+from gateway.store import spending
+from gateway.store.spending import Period, Used
+from gateway.web.access import by_cookie, public
+from gateway.web.pages import Nav, Screen
+from gateway.web.site import AtSite
+
+MOST_SESSIONS = 50
+COUNTED = ("calls", "tokens_in", "tokens_out", "tokens_cached", "cost_usd")
+
+router = APIRouter()
+screen = Screen(Nav("/usage", "Usage", "chart-column", 40), router)
+
+
+@router.get("/usage", dependencies=[Depends(public)])
+async def page(
+    request: Request,
+    site: AtSite,
+    days: Annotated[int, Query(ge=1, le=366)] = 30,
+    day: Annotated[date | None, Query(ge=date(2000, 1, 1), le=date(2200, 1, 1))] = None,
+) -> Response:
+    """The screen: the last days, or one day."""
+    if await by_cookie(request) is None:
+        return RedirectResponse("/login", 303)
+    now, limits = site.backend.clock.now(), site.backend.limits()
+    first, last = (day, day) if day else (now.date() - timedelta(days=days - 1), now.date())
+    async with site.backend.database.connection() as conn:
+        rows = await spending.used(conn, _midnight(first), _midnight(last) + timedelta(days=1))
+        accounts = await spending.accounts(conn, now, await spending.settled(conn, now))
+    of_day = {line.day: line for line in summed(rows, lambda row: row.day)}
+    return site.screen(
+        request,
+        screen.nav,
+        "usage.html",
+        span=days,
+        day=day,
+        total=summed(rows, lambda _row: ""),
+        by_day=[(each, of_day.get(each)) for each in (first + timedelta(n) for n in range((last - first).days + 1))],
+        tables={
+            "model": summed(rows, lambda row: row.model),
+            "channel": summed(rows, lambda row: row.channel),
+            "session": summed(rows, lambda row: row.session_id or row.channel)[:MOST_SESSIONS],
+        },
+        budgets=(
+            ("Today", accounts[Period.DAY], limits.day_usd),
+            ("This month", accounts[Period.MONTH], limits.month_usd),
+        ),
+        dollars=dollars,
+        compact=compact,
+    )
+
+
+def summed(rows: Iterable[Used], key: Callable[[Used], Hashable]) -> list[Used]:
+    """One row for all with the same key, the dearest first; what they do not share is the first one's."""
+    groups: dict[Hashable, list[Used]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    lines = [
+        replace(same[0], **{name: sum(getattr(row, name) for row in same) for name in COUNTED})
+        for same in groups.values()
+    ]
+    return sorted(lines, key=lambda line: (line.cost_usd, line.tokens_in + line.tokens_out), reverse=True)
+
+
+def compact(number: float) -> str:
+    """A count for people: 950, 1.2k, 34k, 5.6M."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.{1 if number < 10 * size else 0}f}{unit}"
+    return f"{number:.0f}"
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)

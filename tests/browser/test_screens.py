@@ -1,0 +1,167 @@
+"""Usage, Logs, Health and Tokens, as they look and work in a browser."""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from gateway.agent.limits import Limits
+from gateway.domain.findings import Finding, Level
+from gateway.store.people import tokens
+from gateway.web.screens import logs
+from tests.browser.conftest import Watched, opened
+from tests.browser.test_memory import LOOKS, accessible
+from tests.web.conftest import Running, Web
+from tests.web.test_logs_page import ONE, write
+from tests.web.test_usage import used
+
+FOUND = [
+    ("python", Finding(Level.OK, "Python 3.12.1")),
+    ("folders", Finding(Level.WARN, "other users can read /srv/supaclaw/data", "chmod 700 /srv/supaclaw/data")),
+    (
+        "model",
+        Finding(Level.WARN, "no model is connected: no key was found", "set a provider's key, such as OPENAI_API_KEY"),
+    ),
+    ("channels", Finding(Level.FAIL, "channels.telegarm: unknown channel; did you mean telegram?", "fix config.json")),
+]
+looks = pytest.mark.parametrize(
+    ("scheme", "phone"), LOOKS, ids=[f"{scheme}-{'phone' if phone else 'desktop'}" for scheme, phone in LOOKS]
+)
+
+
+async def to(watched: Watched, web: Web, path: str, *, phone: bool) -> Page:
+    if not phone:
+        await watched.page.set_viewport_size({"width": 1440, "height": 900})
+    await watched.page.goto(f"{web.page}{path}")
+    return watched.page
+
+
+@looks
+async def test_usage(browser: Browser, running: Running, scheme: str, phone: bool):
+    look = f"{'phone' if phone else 'desktop'}-{scheme}"
+    gateway = await running.start(limits=lambda: Limits(day_usd=1.5, month_usd=20))
+    web = gateway.web
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = await to(watched, web, "/usage", phone=phone)
+        await expect(page.get_by_text("No model was called in the last 30 days")).to_be_visible()
+        await accessible(page)
+        await watched.show(f"usage-empty-{look}")
+        session = (await web.path.tell("hello")).session_id
+        for ago in range(0, 29, 2):
+            await used(web, 0.05 + 0.11 * (ago % 7), ago=ago, session=session if ago % 4 else None)
+            await used(web, 0.02, model="openrouter/anthropic/claude-sonnet-4.5", ago=ago)
+        await page.reload()
+        await expect(page.locator(".chart rect")).to_have_count(15)
+        await expect(page.locator(".chart line")).to_have_count(1)
+        await accessible(page)
+        await watched.show(f"usage-{look}")
+        await page.get_by_role("link", name=datetime.now(UTC).date().isoformat()).click()
+        await expect(page.locator(".total")).to_contain_text("$0.07")
+        await accessible(page)
+        await watched.assert_clean()
+    await gateway.stop()
+
+
+@looks
+async def test_logs(browser: Browser, running: Running, tmp_path: Path, monkeypatch, scheme: str, phone: bool):
+    monkeypatch.setattr(logs, "POLL_SECONDS", 0.1)
+    look = f"{'phone' if phone else 'desktop'}-{scheme}"
+    gateway = await running.start(logs=tmp_path)
+    web = gateway.web
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = await to(watched, web, "/logs", phone=phone)
+        await expect(page.get_by_text("Nothing to show yet")).to_be_visible()
+        await accessible(page)
+        await watched.show(f"logs-empty-{look}")
+        write(
+            tmp_path,
+            {"event": "gateway.ready", "url": "http://127.0.0.1:8787", "seconds": 0.71},
+            {
+                "event": "turn.finished",
+                "session_id": ONE,
+                "tokens": 1234,
+                "model": "claude-sonnet-4-5",
+            },
+            {"event": "channel.silent", "level": "warning", "channel": "telegram"},
+            {"event": "tool.failed", "level": "error", "session_id": ONE, "exception": "Traceback\n  " + "x" * 300},
+        )
+        await expect(page.locator(".line")).to_have_count(4)
+        await expect(page.locator(".line").first).to_contain_text("tool.failed")
+        await page.get_by_text("Traceback", exact=True).click()
+        await accessible(page)
+        await watched.show(f"logs-{look}")
+        await page.get_by_role("link", name="Only session").first.click()
+        await expect(page.locator(".line")).to_have_count(2)
+        await page.get_by_label("Minimum level").select_option("error")
+        await page.get_by_role("button", name="Show").click()
+        await expect(page.locator(".line")).to_have_count(1)
+        await page.get_by_label("Session").fill("nowhere")
+        await page.get_by_role("button", name="Show").click()
+        await expect(page.get_by_text("matches no session with a log")).to_be_visible()
+        await accessible(page)
+        await watched.assert_clean()
+    await gateway.stop()
+
+
+@looks
+async def test_health(browser: Browser, running: Running, scheme: str, phone: bool):
+    look = f"{'phone' if phone else 'desktop'}-{scheme}"
+    gateway = await running.start(findings=lambda: FOUND)
+    async with opened(browser, gateway.web, scheme=scheme, phone=phone) as watched:
+        page = await to(watched, gateway.web, "/checks", phone=phone)
+        await expect(page.locator("#summary")).to_contain_text("1 failed, 2 warnings, 1 OK.")
+        await expect(page.locator(".finding").first).to_contain_text("telegarm")
+        await accessible(page)
+        await watched.show(f"health-{look}")
+        await watched.assert_clean()
+    await gateway.stop()
+
+
+@looks
+async def test_tokens(browser: Browser, web: Web, scheme: str, phone: bool):
+    look = f"{'phone' if phone else 'desktop'}-{scheme}"
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = await to(watched, web, "/tokens", phone=phone)
+        await expect(page.get_by_text("No tokens")).to_be_visible()
+        await accessible(page)
+        await watched.show(f"tokens-empty-{look}")
+        await page.get_by_text("New token").first.click()
+        await page.get_by_label("Name").fill("editor")
+        await page.get_by_label("talk to the agent").check()
+        await page.get_by_text("For memory, and as yourself").click()
+        await page.get_by_label("counts as said by you").check()
+        await accessible(page)
+        await watched.show(f"tokens-new-{look}")
+        await page.get_by_role("button", name="Create", exact=True).click()
+        await expect(page.get_by_role("alert")).to_contain_text("will be treated as you")
+        await accessible(page)
+        await watched.show(f"tokens-warning-{look}")
+        await page.get_by_role("button", name="Create a token that speaks as me").click()
+        plain = await page.locator(".made code").text_content()
+        await page.get_by_role("button", name="Copy").click()
+        assert await page.evaluate("navigator.clipboard.readText()") == plain
+        await expect(page.locator("#board .row")).to_contain_text("speaks as you")
+        await accessible(page)
+        await watched.show(f"tokens-made-{look}")
+        assert re.fullmatch(r"claw_[\w-]{43}", plain or "")
+        await page.get_by_role("link", name="Done").click()
+        await expect(page.locator("#board .row")).to_have_count(1)
+        assert plain not in await page.content()
+        page.once("dialog", lambda dialog: dialog.accept())
+        await page.get_by_role("button", name="Revoke editor").click()
+        await expect(page.locator("#board .row")).to_have_count(0)
+        await watched.assert_clean()
+    assert await tokens.list_all(web.backend.database) == []
+
+
+async def test_the_phone_finds_every_screen_under_more(browser: Browser, web: Web):
+    async with opened(browser, web, phone=True) as watched:
+        page = watched.page
+        await page.get_by_role("button", name="More").click()
+        for name in ("Usage", "Logs", "Health", "Tokens"):
+            await expect(page.get_by_role("link", name=name)).to_be_in_viewport()
+        await accessible(page)
+        await watched.show("more-screens-phone-light")
+        await watched.assert_clean()

@@ -1,0 +1,296 @@
+"""The screen Conversations over real HTTP: what it lists and finds, whose, and what each of its forms does."""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+
+from gateway.domain.ids import PrincipalId, SessionId
+from gateway.domain.inbound import Address, Inbound
+from gateway.domain.principals import Label
+from gateway.domain.transcript import AssistantText, Entry, UserText
+from gateway.store import addresses, sessions
+from gateway.store.memory import turns
+from gateway.store.people import tokens
+from gateway.store.transcript import messages
+from gateway.web.access import owner_as_sender
+from gateway.web.pages import STATIC
+from gateway.web.screens.chat import ADDRESS
+from tests.web.conftest import BEARER, Web
+from tests.web.test_memory_page import someone
+
+TELEGRAM = Address("telegram", "bot", "123")
+HOSTILE = '<script>alert(1)</script> "><img src=x> \u202e evil'
+
+
+async def talk(
+    web: Web,
+    *texts: str,
+    at: Address | None = None,
+    principal: PrincipalId | None = None,
+    label: Label = Label.OWNER,
+    unattended: bool = False,
+    ended: bool = False,
+) -> SessionId:
+    """A conversation: what the person said, and what was answered, in turns."""
+    whose = principal or web.backend.owner.id
+    async with web.backend.database.transaction() as tx:
+        session = await sessions.start(tx, whose, label, unattended=unattended)
+        place = None
+        if at is not None:
+            await addresses.add(tx, at, whose, session, private=True)
+            found = await addresses.find(tx, at)
+            place = found.id if found else None
+        for number, text in enumerate(texts):
+            entry: Entry = AssistantText(text) if number % 2 else UserText(text, datetime.now(UTC))
+            origin = "schedule" if unattended else at.channel if at else "web"
+            await messages.say(tx, session, whose, entry, label=label, origin=origin, address=place)
+        if ended:
+            await addresses.move(tx, session, await sessions.start(tx, whose, label))
+            await sessions.end(tx, session)
+    async with web.backend.database.transaction() as tx:
+        await turns.index_new(tx, None, 500)
+    return session
+
+
+def shown(answer: httpx.Response) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    return re.findall(r'<article class="row conversation" id="c([0-9a-f-]+)"', answer.text)
+
+
+async def until(holds: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            if await holds():
+                return
+            await asyncio.sleep(0.02)
+
+
+async def test_an_empty_list_says_what_will_be_there(web: Web):
+    async with web.sign_in() as browser:
+        assert "No conversations yet" in (await browser.get("/conversations")).text
+        assert "Nothing has run by itself yet" in (await browser.get("/conversations?automation=true")).text
+        assert "Nothing was found" in (await browser.get("/conversations/rows", params={"q": "heron"})).text
+
+
+async def test_chats_and_what_ran_by_itself_are_listed_apart(web: Web):
+    old = await talk(web, "Plan a trip to Lisbon", "Gladly.", at=TELEGRAM, ended=True)
+    run = await talk(web, "Water the plants", "Done.", unattended=True)
+    new = await talk(web, "What is the weather?")
+    async with web.sign_in() as browser:
+        chats = await browser.get("/conversations")
+        assert shown(chats) == [str(new), str(old)]
+        assert 'dir="auto">Plan a trip to Lisbon</a>' in chats.text
+        assert "<span>Telegram · 2 entries · just now</span>" in chats.text
+        assert shown(await browser.get("/conversations", params={"automation": "true"})) == [str(run)]
+
+
+async def test_what_goes_on_is_marked(web: Web):
+    await talk(web, "hello", at=TELEGRAM)
+    async with web.sign_in() as browser:
+        await browser.post("/chat", data={"text": "hello", "client_id": "one"})
+        text = (await browser.get("/conversations")).text
+        assert '<span class="badge">open in Telegram</span>' in text
+        assert '<span class="badge">open here</span>' in text
+        await until(lambda: no_task_runs(web))
+        assert "answering" not in (await browser.get("/conversations")).text
+        await web.path.rows("update tasks set status = 'running' where kind = 'chat' returning id")
+        assert "answering" in (await browser.get("/conversations")).text
+
+
+async def no_task_runs(web: Web) -> bool:
+    return not await web.path.rows("select from tasks where kind = 'chat' and status in ('pending', 'running')")
+
+
+async def test_what_was_said_is_found_and_marked_in_its_conversation(web: Web):
+    trip = await talk(web, "Plan a trip", "A boat on the river Tejo?", "The tejo is fine", "Booked.", at=TELEGRAM)
+    await talk(web, "What is the weather?", "Sunny.")
+    async with web.sign_in() as browser:
+        found = await browser.get("/conversations/rows", params={"q": "tejo"})
+        assert shown(found) == [str(trip)]
+        assert "A boat on the river <mark>Tejo</mark>?" in found.text
+        assert "The <mark>tejo</mark> is fine" in found.text
+        [(said,)] = await web.path.rows("select id from messages where text like 'The tejo%'")
+        assert f'href="/conversations/{trip}?at={said}#m{said}"' in found.text
+        page = await browser.get("/conversations", params={"q": "tejo"})
+        assert (shown(page), 'value="tejo"' in page.text) == ([str(trip)], True)
+        opened = await browser.get(f"/conversations/{trip}", params={"at": said})
+        assert f'id="m{said}"' in opened.text
+
+
+async def test_what_others_may_have_written_is_found_and_marked_so(web: Web):
+    await talk(web, "The heron wants your password", label=Label.UNTRUSTED)
+    async with web.sign_in() as browser:
+        found = await browser.get("/conversations/rows", params={"q": "heron"})
+    assert (len(shown(found)), '<span class="badge doubt">not verified</span>' in found.text) == (1, True)
+
+
+async def test_a_title_can_be_given_found_and_taken_back(web: Web):
+    session = await talk(web, "hi", "Hello.")
+    async with web.sign_in() as browser:
+        assert (await browser.post(f"/conversations/{session}/title", data={"title": " Lisbon "})).status_code == 204
+        found = await browser.get("/conversations/rows", params={"q": "lisbon"})
+        assert (shown(found), "<mark>Lisbon</mark></a>" in found.text) == ([str(session)], True)
+        assert '<h1 dir="auto">Lisbon</h1>' in (await browser.get(f"/conversations/{session}")).text
+        assert (await browser.post(f"/conversations/{session}/title", data={"title": ""})).status_code == 204
+        assert 'dir="auto">hi</a>' in (await browser.get("/conversations")).text
+        long = await browser.post(f"/conversations/{session}/title", data={"title": "x" * 201})
+        assert long.status_code == 400
+
+
+async def test_an_old_one_goes_on_in_the_chat(web: Web):
+    old = await talk(web, "My bike is blue", "Noted.", at=TELEGRAM, ended=True)
+    async with web.sign_in() as browser:
+        await browser.post("/chat", data={"text": "something else", "client_id": "one"})
+        await until(lambda: no_task_runs(web))
+        gone = await browser.post(f"/conversations/{old}/resume")
+        assert (gone.status_code, gone.headers["location"]) == (303, "/")
+        await until(lambda: web.path.rows("select from addresses where channel = 'web' and session_id = $1", old))
+        await browser.post("/chat", data={"text": "What colour is it?", "client_id": "two"})
+        await until(lambda: no_task_runs(web))
+        assert "My bike is blue" in repr(web.model.prompts[-1].messages)
+        assert 'href="/">Open chat</a>' in (await browser.get(f"/conversations/{old}")).text
+    assert await web.path.rows("select ended_at from sessions where id = $1", old) == [(None,)]
+
+
+async def test_a_programs_conversation_is_only_read(web: Web):
+    program = await talk(web, "hello", at=Address("api", "token", "c1"))
+    async with web.sign_in() as browser:
+        page = (await browser.get(f"/conversations/{program}")).text
+        assert "This one can only be read" in page
+        assert "/resume" not in page
+        await browser.post(f"/conversations/{program}/resume")
+        await until(lambda: web.path.rows("select from messages where kind = 'notice' and text like '%only be read%'"))
+    assert await web.path.rows("select channel from addresses where session_id = $1", program) == [("api",)]
+
+
+async def test_a_long_one_is_read_in_stretches(web: Web):
+    long = await talk(web, *(f"entry {number}." for number in range(1, 451)))
+    async with web.sign_in() as browser:
+        end = (await browser.get(f"/conversations/{long}")).text
+        assert ("entry 450." in end, "entry 250." in end) == (True, False)
+        assert f'href="/conversations/{long}?from=51"' in end
+        middle = (await browser.get(f"/conversations/{long}", params={"from": 51})).text
+        assert ("entry 51." in middle, "entry 250." in middle, "entry 251." in middle) == (True, True, False)
+        assert f'href="/conversations/{long}?from=251"' in middle
+        assert f'href="/conversations/{long}?from=1"' in middle
+        start = (await browser.get(f"/conversations/{long}", params={"from": 1})).text
+        assert ">Earlier</a>" not in start
+
+
+async def test_older_ones_are_a_page_away(web: Web):
+    ids = [str(await talk(web, f"chat {number}")) for number in range(52)]
+    async with web.sign_in() as browser:
+        first = await browser.get("/conversations")
+        assert shown(first) == ids[:1:-1]
+        assert 'href="/conversations?skip=50">Older</a>' in first.text
+        assert shown(await browser.get("/conversations", params={"skip": 50})) == ids[1::-1]
+
+
+async def test_it_is_taken_along_as_a_file(web: Web):
+    session = await talk(web, "Plan a trip", "Gladly.", "Thanks, that is all")
+    async with web.sign_in() as browser:
+        text = await browser.get(f"/conversations/{session}/export")
+        assert re.fullmatch(
+            r"attachment; filename\*=UTF-8''\d{4}-\d\d-\d\d-plan-a-trip\.md", text.headers["content-disposition"]
+        )
+        assert text.headers["content-type"].startswith("text/markdown")
+        assert "Thanks, that is all" in text.text
+        data = await browser.get(f"/conversations/{session}/export", params={"form": "json"})
+        assert [row["text"] for row in json.loads(data.text)["messages"]] == [
+            "Plan a trip",
+            "Gladly.",
+            "Thanks, that is all",
+        ]
+        assert (await browser.get(f"/conversations/{session}/export", params={"form": "exe"})).status_code == 400
+
+
+async def test_words_of_others_are_words_everywhere(web: Web):
+    session = await talk(web, HOSTILE, HOSTILE)
+    await web.path.rows("update sessions set title = $1 returning id", HOSTILE)
+    async with web.sign_in() as browser:
+        for path in ("/conversations", "/conversations?q=evil", f"/conversations/{session}"):
+            text = (await browser.get(path)).text
+            assert "alert" in text
+            assert not re.search(r"<script>|<img src=x", text), path
+            assert "\u202e" not in re.sub(r'(?s)<div class="thread">.*', "", text), path
+
+
+async def test_only_the_owners_own_conversations_are_there(web: Web):
+    theirs = await talk(web, "Bo keeps a secret heron", principal=await someone(web))
+    async with web.sign_in() as browser:
+        for query in ({}, {"q": "secret heron"}, {"automation": "true"}):
+            assert shown(await browser.get("/conversations/rows", params=query)) == []
+        [(said,)] = await web.path.rows("select id from messages")
+        for path in (f"/conversations/{theirs}", f"/conversations/{theirs}/export", f"/memory/said/{said}"):
+            assert (await browser.get(path)).status_code == 404, path
+        assert (await browser.post(f"/conversations/{theirs}/title", data={"title": "mine"})).status_code == 404
+        mine = await talk(web, "hello")
+        assert "heron" not in (await browser.get(f"/conversations/{mine}", params={"at": said})).text
+        await browser.post(f"/conversations/{theirs}/resume")
+        await until(lambda: web.path.rows("select from messages where kind = 'notice'"))
+    assert await web.path.rows("select from addresses where session_id = $1", theirs) == []
+    assert await web.path.rows("select title from sessions where id = $1", theirs) == [(None,)]
+
+
+async def test_a_token_reaches_nothing_here(web: Web):
+    session = await talk(web, "The heron nests at the weir")
+    _, plain = await tokens.create(web.backend.database, web.backend.owner.id, "all", ("read", "chat", "admin"))
+    for headers in (BEARER, {"Authorization": f"Bearer {plain}"}):
+        for path in ("/conversations", f"/conversations/{session}"):
+            assert (await web.client.get(path, headers=headers)).status_code == 303, path
+        for path in ("/conversations/rows", f"/conversations/{session}/export"):
+            assert (await web.client.get(path, headers=headers)).status_code == 401, path
+        for what in ("title", "resume"):
+            answer = await web.client.post(
+                f"/conversations/{session}/{what}", headers={**headers, "Origin": web.url}, data={"title": "x"}
+            )
+            assert answer.status_code == 401, what
+        listed = await web.client.get("/api/sessions", headers=headers)
+        assert "heron" not in listed.text
+    assert await web.path.rows("select title from sessions where id = $1", session) == [(None,)]
+
+
+async def test_a_token_resumes_nothing_by_the_command(web: Web):
+    session = await talk(web, "hello", at=TELEGRAM)
+    sender = owner_as_sender(web.backend)
+    said = Inbound(Address("api", "token", "c1"), sender, f"/resume {session}", "one", datetime.now(UTC))
+    for as_owner in (False, True):
+        told = replace(said, as_owner=as_owner, platform_id=str(uuid4()))
+        await web.backend.inbox.accept([told])
+    await until(lambda: web.path.rows("select from messages where kind = 'notice' having count(*) = 2"))
+    assert await web.path.rows("select channel from addresses where session_id = $1", session) == [("telegram",)]
+
+
+async def test_a_foreign_page_changes_nothing(web: Web):
+    session = await talk(web, "hello")
+    async with web.sign_in() as browser:
+        for what in ("title", "resume"):
+            answer = await browser.post(
+                f"/conversations/{session}/{what}", headers={"Origin": "http://evil.example"}, data={"title": "x"}
+            )
+            assert answer.status_code == 403
+    assert await web.path.rows("select title from sessions where id = $1", session) == [(None,)]
+    assert await web.path.rows("select from inbox where channel = $1", ADDRESS.channel) == []
+
+
+@pytest.mark.parametrize(
+    "bad", ["/conversations/x", "/conversations/rows?skip=-1", f"/conversations/{UUID(int=1)}?from=0"]
+)
+async def test_an_address_that_means_nothing_is_refused(web: Web, bad: str):
+    async with web.sign_in() as browser:
+        assert (await browser.get(bad)).status_code == 400
+        assert (await browser.get(f"/conversations/{uuid4()}")).status_code == 404
+
+
+def test_every_channels_icon_exists():
+    parts = (STATIC.parent / "templates" / "conversation_parts.html").read_text()
+    [named] = re.findall(r"set icons = (\{.*?\})", parts)
+    icons = (STATIC / "vendor" / "icons.svg").read_text()
+    assert [name for name in json.loads(named).values() if f'id="{name}"' not in icons] == []

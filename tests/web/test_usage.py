@@ -1,0 +1,104 @@
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from gateway.agent.limits import Limits
+from gateway.store import spending
+from gateway.web.screens.usage import compact, summed
+from tests.web.conftest import Running, Web
+
+NOW = datetime.now(UTC)
+
+
+async def used(web: Web, usd: float, *, model: str = "m", ago: int = 0, session: UUID | None = None) -> None:
+    """One model call, in a task of its own."""
+    await web.path.rows(
+        """with task as (
+             insert into tasks (id, master_id, kind, lane, principal_id, status, session_id)
+             select gen_random_uuid(), gen_random_uuid(), 'summarise', 'agents', id, 'completed', $4 from principals
+             where role = 'owner' returning id, principal_id)
+           insert into task_steps (task_id, principal_id, kind, name, cost_usd, tokens_in, tokens_out, tokens_cached,
+                                   created_at)
+           select id, principal_id, 'model', $2, $1, 1000, 100, 250, $3 from task returning id""",
+        usd,
+        model,
+        NOW - timedelta(days=ago),
+        session,
+    )
+
+
+async def read(web: Web, days: int = 30) -> list[spending.Used]:
+    async with web.path.database.connection() as conn:
+        return await spending.used(conn, NOW - timedelta(days=days), NOW + timedelta(minutes=1))
+
+
+async def test_what_is_used_is_told_by_day_model_channel_and_session(web: Web):
+    accepted = await web.path.tell("hello")
+    await used(web, 0.5, session=accepted.session_id)
+    await used(web, 0.25, model="other", ago=2)
+    await used(web, 9, ago=40)
+    rows = await read(web)
+    assert [(row.day, row.model, row.channel, row.session_id, row.cost_usd) for row in rows] == [
+        ((NOW - timedelta(days=2)).date(), "other", "summarise", None, 0.25),
+        (NOW.date(), "m", "fake", accepted.session_id, 0.5),
+    ]
+    [total] = summed(rows, lambda _: "")
+    assert (total.calls, total.tokens_in, total.tokens_out, total.tokens_cached, total.cost_usd) == (
+        2,
+        2000,
+        200,
+        500,
+        0.75,
+    )
+
+
+async def test_the_dearest_comes_first(web: Web):
+    await used(web, 0.5)
+    await used(web, 0.25, model="other")
+    await used(web, 0.5, model="other")
+    assert [(line.model, line.calls) for line in summed(await read(web), lambda row: row.model)] == [
+        ("other", 2),
+        ("m", 1),
+    ]
+
+
+async def test_the_page_shows_numbers_chart_and_budgets(running: Running):
+    started = await running.start(limits=lambda: Limits(day_usd=2.0))
+    web = started.web
+    await used(web, 0.5)
+    await used(web, 1.0, model="<i>other</i>", ago=1)
+    async with web.sign_in() as browser:
+        page = (await browser.get("/usage?days=7")).text
+        day = (await browser.get(f"/usage?day={NOW.date()}")).text
+    assert "$0.50 <small>of $2.00</small>" in page
+    assert "no limit" in page
+    assert "$1.50, 2 model calls, 2.0k tokens in (25 % cached), 200 out" in page
+    assert page.count("<rect") == 2
+    assert "&lt;i&gt;other&lt;/i&gt;" in page
+    assert "$0.50, 1 model call" in day
+    assert "&lt;i&gt;other" not in day
+    await started.stop()
+
+
+async def test_without_any_call_it_says_so(web: Web):
+    async with web.sign_in() as browser:
+        assert "No model was called in the last 30 days" in (await browser.get("/usage")).text
+        assert "No model was called on 2020-01-01" in (await browser.get("/usage?day=2020-01-01")).text
+        for asked in ("days=0", "days=x", "day=x", "day=9999-12-31"):
+            assert (await browser.get(f"/usage?{asked}")).status_code == 400
+
+
+async def test_free_models_are_drawn_by_their_tokens(web: Web):
+    await used(web, 0)
+    async with web.sign_in() as browser:
+        page = (await browser.get("/usage")).text
+    assert "<span>1.1k tokens</span>" in page
+    assert 'height="100.0"' in page
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(0, "0"), (950, "950"), (1234, "1.2k"), (34_000, "34k"), (5_600_000, "5.6M"), (2e9, "2.0G")]
+)
+def test_counts_are_short(number: float, shown: str):
+    assert compact(number) == shown
