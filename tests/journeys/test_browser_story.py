@@ -162,7 +162,7 @@ async def talk_there_and_here(visit: Visit, telegram: FakeTelegram) -> None:
 
 async def change_a_setting_and_revert_it(visit: Visit, config: Path) -> None:
     page = visit.page
-    before = config.read_bytes()
+    before = text_of(config)
     await page.goto(f"{visit.home}/settings")
     await page.get_by_label("Search settings").fill("largest file")
     await page.get_by_label("limits.file_mb").fill("60")
@@ -171,12 +171,12 @@ async def change_a_setting_and_revert_it(visit: Visit, config: Path) -> None:
     await visit.accessible()
     await page.get_by_role("button", name="Save", exact=True).click()
     await expect(page.locator("#review li")).to_have_text(["limits: applied"])
-    assert json.loads(config.read_bytes())["limits"] == {"file_mb": 60}
+    assert json.loads(text_of(config))["limits"] == {"file_mb": 60}
     await visit.accessible()
     await page.get_by_role("button", name="Revert the last save").click()
     await expect(page.get_by_label("limits.file_mb")).to_have_value("")
     await expect(page.locator("#review li")).to_have_text(["limits: applied"])
-    assert config.read_bytes() == before
+    assert text_of(config) == before
 
 
 async def find_and_export(visit: Visit) -> None:
@@ -188,7 +188,7 @@ async def find_and_export(visit: Visit) -> None:
     await visit.accessible()
     async with page.expect_download() as download:
         await page.get_by_role("link", name="Markdown").click()
-    exported = Path(await (await download.value).path()).read_text(encoding="utf-8")
+    exported = text_of(Path(await (await download.value).path()))
     assert TRIP in exported
     assert PLAN in exported
 
@@ -199,6 +199,10 @@ async def _found(visit: Visit, words: str) -> bool:
     await visit.page.get_by_label("Search conversations").fill(words)
     await visit.page.wait_for_url(f"**/conversations?q={words}")
     return await visit.page.locator("article.conversation mark").count() > 0
+
+
+def text_of(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
 
 
 def logs(data: Path) -> str:
