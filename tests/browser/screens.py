@@ -91,16 +91,12 @@ CONFIG = """{
 """
 FINDINGS = [
     ("python", Finding(Level.OK, "Python 3.13.5")),
-    ("folders", Finding(Level.OK, "only you can read ~/supaclaw/data")),
+    ("folders", Finding(Level.WARN, "other users can read ~/supaclaw/data", "chmod 700 ~/supaclaw/data")),
     ("disk", Finding(Level.OK, "81.4 GB free")),
     ("config", Finding(Level.OK, "config.json is valid")),
     ("database", Finding(Level.OK, "PostgreSQL 18.0 with pgvector 0.8.1, 48 MB")),
     ("model", Finding(Level.OK, MODEL)),
     ("channels", Finding(Level.OK, "telegram and whatsapp are connected")),
-    (
-        "backup",
-        Finding(Level.WARN, "the last backup is 9 days old", "supaclaw backup create"),
-    ),
 ]
 
 
@@ -165,7 +161,7 @@ async def fill(web: Web, folder: Path) -> None:
     await conversations(web)
     await memory(web)
     await people(web)
-    for ago in range(0, 29):
+    for ago in range(29):
         await used(web, 0.06 + 0.13 * (ago * ago % 7), model=MODEL, ago=ago)
         await used(web, 0.02, model="openai/gpt-5.6-mini", ago=ago)
     owner = web.path.people.owner.id
@@ -193,10 +189,23 @@ async def conversations(web: Web) -> None:
             0.9,
             "web",
             Address("web", "page", "2"),
-            ("Plan two days in Lisbon in May", "Day one: **Alfama** on foot, the evening by the **Tejo**. Day two: Belém."),
+            (
+                "Plan two days in Lisbon in May",
+                "Day one: **Alfama** on foot, the evening by the **Tejo**. Day two: Belém.",
+            ),
         ),
-        (2.1, "slack", Address("slack", "team", "D1"), ("Summarise the minutes of Monday's meeting", "Three decisions…")),
-        (4, "terminal", Address("terminal", "local", "main"), ("Why does my cron line run twice?", "It has two stars…")),
+        (
+            2.1,
+            "slack",
+            Address("slack", "team", "D1"),
+            ("Summarise the minutes of Monday's meeting", "Three decisions…"),
+        ),
+        (
+            4,
+            "terminal",
+            Address("terminal", "local", "main"),
+            ("Why does my cron line run twice?", "It has two stars…"),
+        ),
         (8, "whatsapp", Address("whatsapp", "me", "49170"), ("How long does rhubarb cake keep?", "Two days.")),
         (11, "web", Address("web", "page", "3"), ("Compare heat pumps for a house of 120 m²", "Three fit…")),
         (15, "api", Address("api", "token", "c1"), ("Rename these variables in parse.py", "Done.")),
@@ -221,7 +230,9 @@ async def aged(web: Web, table: str, column: str, id: object, days: float) -> No
     """As if it had been then."""
     for name in {"messages": ("created_at", "sent_at"), "sessions": ("spoken_at",)}.get(table, ("created_at",)):
         await web.path.rows(
-            f"update {table} set {name} = {name} - $2::interval where {column} = $1 returning 1", id, timedelta(days=days)
+            f"update {table} set {name} = {name} - $2::interval where {column} = $1 returning 1",
+            id,
+            timedelta(days=days),
         )
 
 

@@ -163,7 +163,7 @@ async def test_a_programs_conversation_is_only_read(web: Web):
     program = await talk(web, "hello", at=Address("api", "token", "c1"))
     async with web.sign_in() as browser:
         page = (await browser.get(f"/conversations/{program}")).text
-        assert "This one can only be read" in page
+        assert "You can read this one but not continue it" in page
         assert "/resume" not in page
         await browser.post(f"/conversations/{program}/resume")
         await until(lambda: web.path.rows("select from messages where kind = 'notice' and text like '%only be read%'"))

@@ -1,0 +1,83 @@
+"""The README's own commands, as written, by somebody who has nothing but this repository."""
+
+import asyncio
+import os
+import re
+import shutil
+import socket
+import sys
+from asyncio.subprocess import PIPE, STDOUT
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+from tests.journeys.process import ROOT
+
+SECONDS = 600.0
+"""A clone is installed and compiled, which takes a minute on a slow machine."""
+BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def commands() -> Iterator[str]:
+    """Each command of the README's shell blocks but for those of a server with Docker."""
+    for block in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")):
+        if "docker" not in block:
+            yield from block.splitlines()
+
+
+def environment(home: Path) -> dict[str, str]:
+    """An empty home, with uv and its cache; the repository's address leads to this folder."""
+    uv = next(path for path in (shutil.which("uv"), ROOT / ".uv" / "bin" / "uv") if path)
+    kept = {
+        name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_")) or name == "LANG"
+    }
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    cache = os.environ.get("UV_CACHE_DIR") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "uv"
+    return kept | {
+        "HOME": str(home),
+        "PATH": f"{home}/.local/bin:{Path(uv).parent}:{Path(sys.executable).resolve().parent}:/usr/local/bin:/usr/bin:/bin",
+        "UV_CACHE_DIR": str(cache),
+        "SUPACLAW_PORT": str(port),
+        "OLLAMA_HOST": "127.0.0.1:1",
+        "GIT_CONFIG_COUNT": "2",
+        "GIT_CONFIG_KEY_0": f"url.{ROOT}.insteadOf",
+        "GIT_CONFIG_VALUE_0": "REPOSITORY",
+        "GIT_CONFIG_KEY_1": "safe.directory",
+        "GIT_CONFIG_VALUE_1": "*",
+    }
+
+
+async def test_its_commands_work_as_written(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    run = await asyncio.create_subprocess_exec(
+        "bash", "--noprofile", "--norc", cwd=home, env=environment(home), stdin=PIPE, stdout=PIPE, stderr=STDOUT
+    )
+    assert run.stdin is not None
+    assert run.stdout is not None
+    told: list[str] = []
+    try:
+        async with asyncio.timeout(SECONDS):
+            for command in commands():
+                started = command.startswith("make run")
+                run.stdin.write(f"{command.partition('#')[0]} {'&' if started else ''}\n".encode())
+                run.stdin.write(b"" if started else b'echo "[$?]"\n')
+                end = r"ready\b" if started else r"\[\d+\]$"
+                told += [f"$ {command}", *[line async for line in until(run.stdout, end)]]
+                assert started or told[-1] == "[0]", "\n".join(told)
+    finally:
+        run.stdin.write(b"supaclaw down; kill %1; wait; exit\n")
+        rest = (await run.communicate())[0].decode()
+    shown = "\n".join(told)
+    assert "No model is connected yet" in shown, "supaclaw chat"
+    assert re.search(r"^claw_[\w-]{43}$", shown, re.MULTILINE), "supaclaw token create"
+    assert "stopped" in rest.lower(), rest
+
+
+async def until(stream: asyncio.StreamReader, end: str) -> AsyncIterator[str]:
+    """Its lines, up to one in which `end` is found."""
+    async for line in stream:
+        yield (text := line.decode(errors="replace").rstrip())
+        if re.search(end, text):
+            return
+    yield "it ended"
