@@ -18,32 +18,31 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def commands() -> Iterator[str]:
-    """Each command of the README's shell blocks but for those of a server with Docker."""
+    """Each command of the README's shell blocks but for those with Docker; this folder is the repository."""
     for block in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")):
         if "docker" not in block:
-            yield from block.splitlines()
+            yield from block.replace("REPOSITORY", str(ROOT)).splitlines()
 
 
 def environment(home: Path) -> dict[str, str]:
-    """An empty home, with uv and its cache; the repository's address leads to this folder."""
+    """An empty home, with uv and its cache."""
     uv = next(path for path in (shutil.which("uv"), ROOT / ".uv" / "bin" / "uv") if path)
     kept = {
         name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_")) or name == "LANG"
     }
+    programs = Path(uv).parent, Path(sys.executable).resolve().parent
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     cache = os.environ.get("UV_CACHE_DIR") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "uv"
     return kept | {
         "HOME": str(home),
-        "PATH": f"{home}/.local/bin:{Path(uv).parent}:{Path(sys.executable).resolve().parent}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": os.pathsep.join([f"{home}/.local/bin", *map(str, programs), "/usr/local/bin", "/usr/bin", "/bin"]),
         "UV_CACHE_DIR": str(cache),
         "SUPACLAW_PORT": str(port),
         "OLLAMA_HOST": "127.0.0.1:1",
-        "GIT_CONFIG_COUNT": "2",
-        "GIT_CONFIG_KEY_0": f"url.{ROOT}.insteadOf",
-        "GIT_CONFIG_VALUE_0": "REPOSITORY",
-        "GIT_CONFIG_KEY_1": "safe.directory",
-        "GIT_CONFIG_VALUE_1": "*",
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
     }
 
 
