@@ -7,9 +7,9 @@ import asyncio
 import io
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from gateway.config.load import load
 from gateway.domain.findings import Finding, Level
 from gateway.domain.inbound import Address
 from gateway.domain.memory import Category
-from gateway.domain.model import ToolCall
+from gateway.domain.model import ModelEvent, Prompt, Reply, ToolCall, Usage
 from gateway.domain.principals import Label
 from gateway.flow.setup.saving import Setup
 from gateway.llm.client import Description
@@ -37,6 +37,7 @@ from gateway.store.reviews import Question
 from tests.browser.conftest import CHROMIUM, PHONE
 from tests.config.editing.conftest import desk_in
 from tests.web.conftest import Running, Web
+from tests.web.scripted import ScriptedModel
 from tests.web.test_conversations import talk
 from tests.web.test_logs_page import write
 from tests.web.test_memory_page import keep
@@ -220,10 +221,16 @@ async def conversations(web: Web) -> None:
         await aged(web, "sessions", "id", session, days)
 
 
-async def named(web: Web) -> None:
-    """As a model would be called, and what an answer of it costs."""
-    await web.path.rows("update task_steps set name = $1, tokens_in = 2104 where name = 'scripted' returning 1", MODEL)
-    await web.path.rows("update principals set identities = '{telegram:123456789}' where role = 'owner' returning 1")
+def as_a_real_one(model: ScriptedModel) -> Callable[[Prompt], AsyncIterator[ModelEvent]]:
+    """Its answers, with a name and costs that a real one could have."""
+    stream = model.stream
+
+    async def named(prompt: Prompt) -> AsyncIterator[ModelEvent]:
+        async for event in stream(prompt):
+            usage = Usage(1893, 214, 1100, 0.0061)
+            yield replace(event, usage=usage, model=MODEL) if isinstance(event, Reply) else event
+
+    return named
 
 
 async def aged(web: Web, table: str, column: str, id: object, days: float) -> None:
@@ -338,8 +345,11 @@ async def lived_in(browser: Browser, running: Running, folder: Path, names: Sequ
         jobs=lambda: {"backup": now + timedelta(hours=9), "heartbeat": now + timedelta(minutes=23), "summaries": None},
     )
     await fill(started.web, folder)
+    started.web.model.stream = as_a_real_one(started.web.model)  # type: ignore[method-assign]
     await chat(browser, started.web)
-    await named(started.web)
+    await started.web.path.rows(
+        "update principals set identities = $1 where role = 'owner' returning 1", ["telegram:123456789"]
+    )
     for shot in SHOTS:
         if not names or shot.name in names:
             for look in shot.looks:
