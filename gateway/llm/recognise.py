@@ -50,5 +50,7 @@ def _chosen(prefix: str, likely: tuple[Vendor, ...]) -> Vendor:
     if chosen not in WITH_KEYS:
         raise OwnerMustAct(f"{prefix} is not a provider with a key; choose another")
     if len(likely) == 1 and likely[0] != chosen:
-        raise OwnerMustAct(f"this is a key of {likely[0].title}, not of {chosen.title}; make one at {chosen.keys_page}")
+        raise OwnerMustAct(
+            f"this is a key of {likely[0].title}, not of {chosen.title}; create one at {chosen.keys_page}"
+        )
     return chosen

@@ -87,7 +87,7 @@ class GetArguments(ToolArguments):
 class RememberArguments(ToolArguments):
     """Arguments of remember."""
 
-    content: str = Field(description="A sentence that is clear by itself")
+    content: str = Field(description="A sentence that makes sense on its own")
     category: Category | None = None
     importance: float | None = Field(None, description="0 to 1")
     tags: _Tags | None = Field(None, description="core: always shown to you")

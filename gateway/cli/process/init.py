@@ -117,7 +117,7 @@ async def _wait_for_owner(database: Database, form: Form, link: str) -> None:
     if link:
         echo(f"{qr_picture(link + code)}\nOpen {link}{code} (or scan this with your phone) and press Start.")
     else:
-        echo(f"Write this to your agent on {form.title}, in a private chat from your own account: /link {code}")
+        echo(f"Send this to your agent on {form.title}, in a private chat from your own account: /link {code}")
     echo("Waiting for it; Ctrl-C skips it.")
     for _ in range(MINUTES * 60):
         if claim := next((each for each in await pairing.claims() if each.code == code), None):

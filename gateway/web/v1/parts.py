@@ -77,7 +77,7 @@ def _file(part: JsonValue, param: str) -> InlineFile:
         case {"type": "file", "file": {"file_id": _}}:
             raise _refused("unsupported_value", "Send the file itself, as `file_data`.", f"{param}.file.file_id")
         case _:
-            raise _refused("invalid_value", "This part has not the fields its type asks for.", param)
+            raise _refused("invalid_value", "This part lacks fields that its type requires.", param)
 
 
 def _image(url: str, param: str) -> InlineFile:
