@@ -56,7 +56,7 @@ SMALL = ("desktop", "phone")
 COLOURS = 160
 MODEL = "anthropic/claude-sonnet-4-5"
 BIKE = "What do I need to check before I ride my bike to work again?"
-CHECKLIST = """Your bike stood in the cellar since November, so **check these first**; half an hour is enough.
+CHECKLIST = """Your bike has been in the cellar since November, so **check these first**; half an hour is enough.
 
 1. **Tyres**: pump them to 4.5 bar and look for cracks.
 2. **Brakes**: both levers should stop the wheel at half pull.
