@@ -174,6 +174,7 @@ class Parts:
             self.current.describe,
             self.outbound,
             self.worker.cancel,
+            self.instance,
             self.live,
             self.clock,
             self.failpoints,
@@ -268,6 +269,7 @@ class Parts:
             self.current.summary_model,
             self.current.cheap_model,
             self.current.heartbeat_model,
+            self.current.named_model,
             self.current.hear,
             self.schedules_changed,
         )

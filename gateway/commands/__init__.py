@@ -14,7 +14,8 @@ from typing import Literal, assert_never
 from gateway.agent.limits import Limits
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import SessionId, TaskId
+from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.json import JsonObject
 from gateway.domain.principals import Role
 from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
@@ -53,7 +54,7 @@ class CommandContext:
 class CommandReply:
     """The reply, and the effects to apply to this process after the commit."""
 
-    text: str
+    text: str = ""
     cancelled: tuple[TaskId, ...] = ()
     successor: SessionId | None = None
     unfinished: AssistantText | None = None
@@ -62,6 +63,8 @@ class CommandReply:
     """Whether access rights have changed."""
     secret: str = ""
     """Sent below the text, to this chat alone: the transcript, which the agent reads, does not hold it."""
+    asked: MessageId | None = None
+    """A message of the person's, in the successor, that is answered instead of this reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,19 @@ async def end_session(tx: Connection, session: SessionId) -> Ended:
     if said:
         await tasks.create(tx, principal, "summarise", Lane.AGENTS, payload={"session": str(session)})
     return Ended(tuple(cancelled), closed)
+
+
+async def set_aside(tx: Connection, session: SessionId, principal: PrincipalId, until: int) -> None:
+    """The same for a session that nothing runs in and that goes on in a branch: no other one is told of it.
+
+    Only what the branch reads of it, `until` a place, is summarised: the rest was taken back.
+    """
+    asked, answered, said = await journals.outline(tx, session)
+    await journals.close(tx, session, summarise(asked, answered, said))
+    await sessions.end(tx, session)
+    if said:
+        payload: JsonObject = {"session": str(session), "until": until}
+        await tasks.create(tx, principal, "summarise", Lane.AGENTS, payload=payload)
 
 
 def discover() -> dict[str, Command]:

@@ -58,7 +58,8 @@ class ChatTurns:
     async def _answer(self, run: Claim, opened: OpenedChat, channel: Channel | None) -> None:
         draft = opened.asked[-1].id
         async with typing(channel, opened.at), drafts(channel, opened.at, draft, self._services.clock) as sinks:
-            result = await self._services.turn_runner.answer(run, opened, sinks)
+            model = self._services.named_model(opened.asked[-1].model)
+            result = await self._services.turn_runner.answer(run, opened, sinks, model)
         self._failpoints.reach(Step.ANSWER_READY)
         await self._commit(run, opened, result)
 

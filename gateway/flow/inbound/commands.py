@@ -12,7 +12,7 @@ from gateway.commands import Command, CommandContext, CommandReply
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.ids import InboxId, SessionId, TaskId
+from gateway.domain.ids import InboxId, InstanceId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
 from gateway.domain.routing import parse_command
 from gateway.domain.transcript import Notice
@@ -20,7 +20,7 @@ from gateway.domain.vitals import Vitals
 from gateway.flow.live import Live, LiveEvent, MessageStored, SessionReplaced
 from gateway.flow.outbound.sender import Outbound
 from gateway.llm.client import Description
-from gateway.store import addresses, inbox, sessions
+from gateway.store import addresses, inbox, sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.failures import reaching
 from gateway.store.inbox import InboxRow
@@ -58,6 +58,7 @@ class CommandRunner:
     models: Callable[[], Description]
     outbound: Outbound
     cancel: Callable[[tuple[TaskId, ...]], None]
+    instance: InstanceId
     live: Live
     clock: Clock
     failpoints: Failpoints
@@ -131,6 +132,11 @@ class CommandRunner:
         self._interrupted[arrival] = at.session_id
         reply = await effect(tx, at, row)
         session = reply.successor or at.session_id
+        moved: Events = () if reply.successor is None else ((at.session_id, SessionReplaced(reply.successor)),)
+        if reply.asked is not None:
+            await tasks.create_chat(tx, at.principal_id, session, self.instance)
+            await inbox.handled(tx, arrival, reply.asked)
+            return Done(events=(*moved, (session, MessageStored(reply.asked))))
         if reply.unfinished is not None:
             label = await sessions.label(tx, session)
             await messages.say(tx, session, at.principal_id, reply.unfinished, label=label, origin="agent")
@@ -138,7 +144,6 @@ class CommandRunner:
         notice = await messages.say(tx, session, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
         await self.outbound.put(tx, at, notice.id, f"{text}\n\n{reply.secret}" if reply.secret else text)
         await inbox.handled(tx, arrival, notice.id)
-        moved: Events = () if reply.successor is None else ((at.session_id, SessionReplaced(reply.successor)),)
         return Done(reply.cancelled, (*moved, (session, MessageStored(notice.id))), reply.admission)
 
     def _done_before(self, row: InboxRow, at: AddressRow) -> Done:

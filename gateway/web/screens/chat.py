@@ -34,6 +34,7 @@ async def page(request: Request, site: AtSite) -> Response:
         return RedirectResponse("/login", 303)
     if setup.comes_first(request, site):
         return RedirectResponse("/setup", 303)
+    model = site.backend.model()
     return site.pages.page(
         request,
         "chat.html",
@@ -43,6 +44,7 @@ async def page(request: Request, site: AtSite) -> Response:
         owner=site.backend.owner.name,
         commands=site.backend.commands,
         most=kept.MAX_FILES,
+        models=model.chain if model else (),
     )
 
 
