@@ -49,6 +49,7 @@ from gateway.flow.turn.finish import RunFinisher
 from gateway.flow.turn.runner import TurnRunner
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
+from gateway.flow.zone import ZoneOffers
 from gateway.store.pool import Database
 from gateway.tools import Family
 from gateway.web.links import LoginLinks
@@ -97,6 +98,11 @@ class Parts:
             embedder=self.embedders.embedder,
             unverified=self.journal.check.holds,
         )
+
+    @cached_property
+    def zones(self) -> ZoneOffers:
+        """Offers people their time zone."""
+        return ZoneOffers(self.database, self.environments)
 
     @cached_property
     def questions(self) -> Questions:

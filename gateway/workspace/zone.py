@@ -19,3 +19,14 @@ def zone_in(user: str) -> str | None:
             if is_zone(name):
                 return name
     return None
+
+
+def with_zone(user: str, name: str) -> str:
+    """The text with this zone in its first line for one, else in a line of its own; nothing written is lost."""
+    if line := _LINE.search(user):
+        said = line[0].rstrip()
+        noted = f"({name})" if line[1].strip(" *_\t\r") else name
+        filled = f"{user[: line.start()]}{said} {noted}{user[line.start() + len(said) :]}"
+        if zone_in(filled) == name:
+            return filled
+    return f"{user.rstrip()}\n\n- Time zone: {name}\n"
