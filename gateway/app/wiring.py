@@ -102,7 +102,7 @@ class Parts:
     @cached_property
     def zones(self) -> ZoneOffers:
         """Offers people their time zone."""
-        return ZoneOffers(self.database, self.environments)
+        return ZoneOffers(self.database, self.environments, self.proactive)
 
     @cached_property
     def questions(self) -> Questions:
@@ -146,7 +146,8 @@ class Parts:
     @cached_property
     def gate(self) -> Gate:
         """What arrives at a channel comes here first."""
-        return Gate(self.database, self.people, self.inbound.accept, self.notices, self.outbound, self.live)
+        inbound, notices, offer = self.inbound.accept, self.notices, self.zones.offer
+        return Gate(self.database, self.people, inbound, notices, self.outbound, self.live, offer)
 
     @cached_property
     def inbound(self) -> InboundFlow:
@@ -187,6 +188,7 @@ class Parts:
             limits=self.current.limits,
             admit=lambda: self.people.refresh(self.database),
             sign_in_link=self.sign_in_link,
+            note_zone=self.zones.note,
         )
 
     @cached_property

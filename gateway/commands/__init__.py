@@ -14,8 +14,8 @@ from typing import Literal, assert_never
 from gateway.agent.limits import Limits
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import SessionId, TaskId
-from gateway.domain.principals import Role
+from gateway.domain.ids import PrincipalId, SessionId, TaskId
+from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
 from gateway.domain.vitals import Vitals
@@ -45,6 +45,8 @@ class CommandContext:
     commands: "Mapping[str, Command]"
     sign_in_link: Callable[[], str | None]
     """Makes a link to the page under its public address; None if it has none."""
+    note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]]
+    """Writes a person's time zone into their USER.md and returns the one that counts; raises `ValueError`."""
     written: str = ""
     """The unfinished text of the running turn, if it runs in this process."""
 

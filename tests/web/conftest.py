@@ -25,7 +25,6 @@ from gateway.flow.channels.manager import ChannelSpec
 from gateway.flow.channels.probing import ChannelProbes
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.unattended.triggers import Triggers
-from gateway.flow.zone import ZoneOffers
 from gateway.store import tasks
 from gateway.store.people import principals
 from gateway.store.pool import Database
@@ -170,7 +169,7 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         triggers=Triggers(path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.worker.wake),
         settings=settings_of(path.workspace.parent),
         probes=ChannelProbes(no_spec, clock),
-        zones=ZoneOffers(path.database, path.environments),
+        zones=path.zones,
         channels=lambda: {"telegram": "open"},
         tools=lambda: [spec.name for spec in path.environments.of(owner.id).toolbox.specs],
         wordings=lambda: path.environments.of(owner.id).toolbox.wordings,

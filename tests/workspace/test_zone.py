@@ -51,6 +51,8 @@ def test_the_template_has_the_line_and_says_none_yet() -> None:
         ("* **Time zone:** \r\n* Work:\r\n", "* **Time zone:** Europe/Berlin \r\n* Work:\r\n"),
         ("- Time zone: Berlin\n", "- Time zone: Berlin (Europe/Berlin)\n"),
         ("- Time zone: UTC+2, I think\n", "- Time zone: UTC+2, I think (Europe/Berlin)\n"),
+        ("- Time zone: Asia/Tokyo (JST)\n- Work:\n", "- Time zone: Europe/Berlin (JST)\n- Work:\n"),
+        ("- Time zone:\n- Time zone: Asia/Tokyo\n", "- Time zone:\n- Time zone: Europe/Berlin\n"),
         ("- Name: Ada", "- Name: Ada\n\n- Time zone: Europe/Berlin\n"),
     ],
 )
