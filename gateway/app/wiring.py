@@ -49,6 +49,7 @@ from gateway.flow.turn.finish import RunFinisher
 from gateway.flow.turn.runner import TurnRunner
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
+from gateway.flow.zone import ZoneOffers
 from gateway.store.pool import Database
 from gateway.tools import Family
 from gateway.web.links import LoginLinks
@@ -99,6 +100,11 @@ class Parts:
         )
 
     @cached_property
+    def zones(self) -> ZoneOffers:
+        """Offers people their time zone."""
+        return ZoneOffers(self.database, self.environments, self.proactive)
+
+    @cached_property
     def questions(self) -> Questions:
         """Asks people before anything lasts."""
         return Questions(self.database, self.people, self.proactive, self.clock)
@@ -140,7 +146,8 @@ class Parts:
     @cached_property
     def gate(self) -> Gate:
         """What arrives at a channel comes here first."""
-        return Gate(self.database, self.people, self.inbound.accept, self.notices, self.outbound, self.live)
+        inbound, notices, offer = self.inbound.accept, self.notices, self.zones.offer
+        return Gate(self.database, self.people, inbound, notices, self.outbound, self.live, offer)
 
     @cached_property
     def inbound(self) -> InboundFlow:
@@ -182,6 +189,7 @@ class Parts:
             limits=self.current.limits,
             admit=lambda: self.people.refresh(self.database),
             sign_in_link=self.sign_in_link,
+            note_zone=self.zones.note,
         )
 
     @cached_property

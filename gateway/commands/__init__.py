@@ -16,7 +16,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.json import JsonObject
-from gateway.domain.principals import Role
+from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
 from gateway.domain.vitals import Vitals
@@ -46,6 +46,8 @@ class CommandContext:
     commands: "Mapping[str, Command]"
     sign_in_link: Callable[[], str | None]
     """Makes a link to the page under its public address; None if it has none."""
+    note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]]
+    """Writes a person's time zone into their USER.md and returns the one that counts; raises `ValueError`."""
     written: str = ""
     """The unfinished text of the running turn, if it runs in this process."""
 

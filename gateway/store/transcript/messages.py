@@ -435,6 +435,16 @@ async def asked_at(conn: Connection, answer: MessageId) -> datetime:
     return at
 
 
+async def said_at(conn: Connection, session: SessionId) -> datetime | None:
+    """When the newest of the user's messages that a turn has taken was sent."""
+    at: datetime | None = await conn.fetchval(
+        """select sent_at from messages where session_id = $1 and seq is not null and kind = 'user'
+           order by seq desc limit 1""",
+        session,
+    )
+    return at
+
+
 async def open_questions(conn: Connection, session: SessionId) -> list[MessageId]:
     """The messages that the running turn answers."""
     rows = await conn.fetch(

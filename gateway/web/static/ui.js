@@ -310,6 +310,23 @@ box?.addEventListener("keydown", event => {
 });
 if (stream) connect();
 
+// ---- the browser's time zone, offered while none is known
+const offer = by("zone"), zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (offer && zone && zone !== "Etc/Unknown") {
+  $("b", offer).textContent = $("button", offer).value = zone;
+  offer.hidden = false;
+  offer.addEventListener("submit", async event => {
+    event.preventDefault();
+    try {
+      const answer = await fetch(offer.action, { method: "POST", body: new URLSearchParams({ zone: event.submitter.value }) });
+      if (answer.status === 401) return location.assign("/login");
+      if (!answer.ok) return say((await answer.json()).error.message);
+      if (event.submitter.value) say(`Your times are in ${zone} now.`);
+      offer.remove(); box.focus();
+    } catch { say("The gateway cannot be reached; try again.") }
+  });
+}
+
 // ---- pieces of a page that are fetched: what is found while it is typed, panels when they are opened
 const find = by("find");
 let typing, look = 0;
