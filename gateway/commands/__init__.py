@@ -110,7 +110,7 @@ def closed_approvals(names: Sequence[str]) -> str:
     return f" {', '.join(names)} {'is' if len(names) == 1 else 'are'} closed." if names else ""
 
 
-async def end_session(tx: Connection, session: SessionId, now: datetime) -> Ended:
+async def end_session(tx: Connection, session: SessionId) -> Ended:
     """Cancel its runs, close its messages, questions and journal, have it summarised; the caller has locked it."""
     task = await tasks.live_chat(tx, session)
     cancelled = await tasks.cancel(tx, task) if task else []
@@ -120,7 +120,7 @@ async def end_session(tx: Connection, session: SessionId, now: datetime) -> Ende
     principal = await sessions.end_chat(tx, session)
     if said:
         await tasks.create(tx, principal, "summarise", Lane.AGENTS, payload={"session": str(session)})
-    return Ended(tuple(cancelled), closed, tuple(await reviews.close(tx, session, now)))
+    return Ended(tuple(cancelled), closed, tuple(await reviews.close(tx, session)))
 
 
 def discover() -> dict[str, Command]:

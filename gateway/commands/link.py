@@ -52,7 +52,7 @@ async def _join(ctx: CommandContext, typed: str) -> CommandReply:
     if other.session_id == ctx.at.session_id:
         return CommandReply("These chats already share a conversation.")
     await sessions.lock(ctx.tx, other.session_id)
-    ended = await end_session(ctx.tx, ctx.at.session_id, ctx.clock.now())
+    ended = await end_session(ctx.tx, ctx.at.session_id)
     await addresses.move(ctx.tx, ctx.at.session_id, other.session_id)
     return CommandReply(f"{JOINED}{ended}", ended.cancelled, other.session_id)
 

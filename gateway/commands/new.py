@@ -7,7 +7,7 @@ from gateway.store import addresses, sessions
 
 async def run(ctx: CommandContext) -> CommandReply:
     """Cancel the running turn and close its messages; linked chats move to the new session too."""
-    ended = await end_session(ctx.tx, ctx.at.session_id, ctx.clock.now())
+    ended = await end_session(ctx.tx, ctx.at.session_id)
     label = label_of(ctx.role, private=ctx.at.private)
     session = await sessions.start(ctx.tx, ctx.at.principal_id, label)
     await addresses.move(ctx.tx, ctx.at.session_id, session)

@@ -27,7 +27,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     also = " It is open in another chat, too; /link off separates them."
     shared = await addresses.lock_session(ctx.tx, wanted.id)
     await sessions.lock(ctx.tx, wanted.id)
-    await end_session(ctx.tx, ctx.at.session_id, ctx.clock.now())
+    await end_session(ctx.tx, ctx.at.session_id)
     await sessions.reopen(ctx.tx, wanted.id)
     await addresses.move(ctx.tx, ctx.at.session_id, wanted.id)
     reply = f"This chat goes on with the conversation of {wanted.started_at:%Y-%m-%d} ({str(wanted.id)[:8]})."

@@ -9,7 +9,7 @@ from gateway.store.transcript import messages
 async def run(ctx: CommandContext) -> CommandReply:
     """Cancel the running turn; its messages will not be answered."""
     task = await tasks.live_chat(ctx.tx, ctx.at.session_id)
-    closed = closed_approvals(await reviews.close(ctx.tx, ctx.at.session_id, ctx.clock.now()))
+    closed = closed_approvals(await reviews.close(ctx.tx, ctx.at.session_id))
     if task is None:
         return CommandReply(f"Nothing is running.{closed}")
     cancelled = await tasks.cancel(ctx.tx, task)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -248,12 +249,12 @@ async def expire(conn: Connection, now: datetime) -> datetime | None:
     return due
 
 
-async def close(conn: Connection, session: SessionId, now: datetime) -> list[str]:
+async def close(conn: Connection, session: SessionId) -> list[str]:
     """Nobody can answer any more what this session asked; the names of these questions."""
     rows = await conn.fetch(
-        """update reviews set state = 'closed', decided_at = $2 where session_id = $1 and state = 'open' returning *""",
+        """update reviews set state = 'closed', decided_at = now() where session_id = $1 and state = 'open'
+           returning *""",
         session,
-        now,
     )
     return [(await _settled(conn, ReviewRow.of(row), Event.CLOSED)).name for row in rows]
 
@@ -264,6 +265,26 @@ async def latest(conn: Connection, asked: PrincipalId, limit: int) -> list[Revie
         "select * from reviews where asked_id = $1 and state <> 'open' order by id desc limit $2", asked, limit
     )
     return [ReviewRow.of(row) for row in rows]
+
+
+async def askers(conn: Connection, rows: Sequence[ReviewRow]) -> dict[ReviewId, str]:
+    """The channel of the conversation that each was asked in, by number; none for what nobody watched."""
+    found = await conn.fetch(
+        "select r.id, a.channel from reviews r join addresses a on a.id = r.address_id where r.id = any($1)",
+        [row.id for row in rows],
+    )
+    return {row["id"]: row["channel"] for row in found}
+
+
+async def waiting(conn: Connection, asked: PrincipalId, now: datetime) -> int:
+    """How many questions wait for this person's answer."""
+    number: int = await conn.fetchval(
+        """select count(*) from reviews where asked_id = $1 and state = 'open'
+             and (expires_at is null or expires_at > $2)""",
+        asked,
+        now,
+    )
+    return number
 
 
 async def start(conn: Connection, review: ReviewId) -> tuple[ReviewRow, bool]:
