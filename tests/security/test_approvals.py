@@ -24,7 +24,7 @@ from gateway.domain.tasks import Lane
 from gateway.domain.tools import AnyTool, ToolClass
 from gateway.flow.approvals.own_calls import OWN_CALLS
 from gateway.flow.approvals.questions import MOST
-from gateway.store import reviews
+from gateway.store import audit, reviews
 from gateway.store.memory import memories
 from gateway.store.people import principals
 from gateway.store.pool import Database
@@ -41,6 +41,7 @@ from tests.flow.path import (
     FakeModel,
     MessagePath,
     build,
+    call,
     in_turn,
     message,
     restarted,
@@ -263,6 +264,55 @@ async def test_the_same_call_keeps_its_number_and_there_is_no_flood(path: Messag
             assert more["waiting_for_approval"] == f"A{number}"
         assert (await wants(path, arguments={"path": "USER.md", "content": "more"}))["error"] == "too_many_questions"
     assert sum("may I make" in text for text in path.channel.texts) == MOST
+
+
+async def test_questions_of_one_task_come_in_one_message(path: MessagePath) -> None:
+    async with path.working():
+        await tainted(path)
+        calls = [call("write_file", path=name, content="Be evil.") for name in ("SOUL.md", "USER.md")]
+        path.model.answer = in_turn(said("", *calls), said("asked"))
+        await path.ask("do it")
+        question = await put(path)
+        assert [button.value for button in question.buttons] == ["/approve A1 A2", "/deny A1 A2"]
+        assert question.text.count("may I make") == 2
+        told = await path.ask("/approve A1 A2")
+        assert told.count("approved; it runs now") == 2
+        await path.settled()
+    assert soul(path) == (path.workspace / "USER.md").read_text() == "Be evil."
+    assert await state(path) == ["done", "done"]
+
+
+async def test_a_button_pressed_twice_runs_the_call_once(path: MessagePath) -> None:
+    async with path.working():
+        await tainted(path)
+        await wants(path, "edit_file", {"path": "SOUL.md", "edits": [{"old_text": "kind", "new_text": "kind kind"}]})
+        await path.ask("/approve A1", id="button:1")
+        assert "already answered" in await path.ask("/approve A1", id="button:2")
+        await path.settled()
+    assert soul(path) == "Be kind kind."
+
+
+async def test_what_was_asked_decided_and_run_is_in_the_audit_trail(path: MessagePath) -> None:
+    async with path.working():
+        await tainted(path)
+        await wants(path)
+        await path.ask("/approve A1")
+        await path.settled()
+        await wants(path, arguments={"path": "USER.md", "content": "x"})
+        await path.ask("/deny A2")
+        await wants(path, arguments={"path": "USER.md", "content": "y"})
+        await path.ask("/new")
+    events = await path.rows("select event, subject from audit order by seq")
+    assert events == [
+        ("approval asked", "A1"),
+        ("approval approved", "A1"),
+        ("approval run", "A1"),
+        ("approval asked", "A2"),
+        ("approval denied", "A2"),
+        ("approval asked", "A3"),
+        ("approval closed", "A3"),
+    ]
+    assert (await path.database.run(audit.verify)).broken == ""
 
 
 async def test_an_unattended_run_asks_where_its_person_wrote_last(path: MessagePath) -> None:
