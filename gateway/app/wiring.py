@@ -107,7 +107,10 @@ class Parts:
     @cached_property
     def questions(self) -> Questions:
         """Asks people before anything lasts."""
-        return Questions(self.database, self.people, self.proactive, self.clock)
+        return Questions(self.database, self.people, self.proactive, self.clock, self._wake_worker)
+
+    def _wake_worker(self) -> None:
+        self.worker.wake()  # which asks for what is built here
 
     @cached_property
     def families(self) -> Sequence[Family]:

@@ -6,7 +6,7 @@ never waits for a model, a platform or a running turn.
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, assert_never
@@ -21,7 +21,7 @@ from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
 from gateway.domain.vitals import Vitals
 from gateway.llm.client import Description
-from gateway.store import sessions, tasks
+from gateway.store import reviews, sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
 from gateway.store.pool import Connection
@@ -98,20 +98,25 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The result of ending a session: its cancelled runs, and the number of messages left unanswered."""
+    """The result of ending a session: its cancelled runs, the number of messages left unanswered, closed approvals."""
 
     cancelled: tuple[TaskId, ...]
     unanswered: int
+    approvals: tuple[str, ...]
 
     def __str__(self) -> str:
-        if not self.unanswered:
-            return ""
         many = "s" * (self.unanswered != 1)
-        return f" {self.unanswered} unanswered message{many} from the old one won't be answered."
+        left = f" {self.unanswered} unanswered message{many} from the old one won't be answered."
+        return (left if self.unanswered else "") + closed_approvals(self.approvals)
+
+
+def closed_approvals(names: Sequence[str]) -> str:
+    """What a reply adds when it closed questions; "" if it closed none."""
+    return f" {', '.join(names)} {'is' if len(names) == 1 else 'are'} closed." if names else ""
 
 
 async def end_session(tx: Connection, session: SessionId) -> Ended:
-    """Cancel its runs, close its messages and its journal, have it summarised; the caller has locked the session."""
+    """Cancel its runs, close its messages, questions and journal, have it summarised; the caller has locked it."""
     task = await tasks.live_chat(tx, session)
     cancelled = await tasks.cancel(tx, task) if task else []
     closed = await messages.close(tx, session)
@@ -120,7 +125,7 @@ async def end_session(tx: Connection, session: SessionId) -> Ended:
     principal = await sessions.end_chat(tx, session)
     if said:
         await tasks.create(tx, principal, "summarise", Lane.AGENTS, payload={"session": str(session)})
-    return Ended(tuple(cancelled), closed)
+    return Ended(tuple(cancelled), closed, tuple(await reviews.close(tx, session)))
 
 
 async def set_aside(tx: Connection, session: SessionId, principal: PrincipalId, until: int) -> None:

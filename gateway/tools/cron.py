@@ -13,7 +13,18 @@ from gateway.agent.scheduling.schedules import MOST, SHOWN, Asking, Schedules
 from gateway.domain.diff import difference
 from gateway.domain.json import Json
 from gateway.domain.principals import Label, Role
-from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolArguments, ToolFailed, Wording
+from gateway.domain.tools import (
+    AnyTool,
+    Caller,
+    Change,
+    Effect,
+    Labelled,
+    Tool,
+    ToolArguments,
+    ToolClass,
+    ToolFailed,
+    Wording,
+)
 from gateway.store import addresses
 from gateway.store.pool import Connection
 from gateway.store.scheduling.schedules import ScheduleRow
@@ -107,6 +118,10 @@ async def _change(schedules: Schedules, arguments: CronArguments, caller: Caller
     if arguments.enabled is not None:
         row = await (schedules.resume if arguments.enabled else schedules.pause)(str(row.id))
     return before, row
+
+
+async def _class(arguments: CronArguments, _caller: Caller) -> ToolClass:
+    return ToolClass.READ if arguments.action == "list" else ToolClass.PERSIST
 
 
 async def _lasting(context: PrincipalContext | None, arguments: CronArguments, caller: Caller) -> Change | None:
@@ -205,6 +220,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             partial(_run, services.context),
             Effect.IDEMPOTENT,
             max_result=30_000,
+            kind=_class,
             lasting=partial(_lasting, services.context),
             wording=Wording("Working on reminders", "Reminders: {action}"),
         ),

@@ -225,6 +225,18 @@ _KIND: dict[type[Entry], Kind] = {
 }
 
 
+async def said_by_person(conn: Connection, session: SessionId, own: Label) -> list[str]:
+    """What the person of this trust level wrote here themselves, the newest first; not what they passed on."""
+    rows = await conn.fetch(
+        """select text from messages where session_id = $1 and kind = 'user' and label <= $2 and origin <> $3
+           order by id desc limit 200""",
+        session,
+        own,
+        EARLIER,
+    )
+    return [row["text"] for row in rows]
+
+
 async def was_asked(conn: Connection, session: SessionId, task: TaskId) -> bool:
     """Whether the prompt of a task has been said in its session."""
     return bool(

@@ -11,6 +11,22 @@ $("[data-theme-toggle]")?.addEventListener("click", () => {
   say(`Theme: ${next || "like the system"}`);
 });
 
+// ---- approvals that wait show in the sidebar and in the tab's title, on every page
+const bare = document.title;
+async function showWaiting() {
+  try {
+    const answer = document.hidden ? null : await fetch("/approvals/waiting");
+    if (!answer?.ok) return;
+    const { waiting } = await answer.json(), badge = by("waiting");
+    document.title = waiting ? `(${waiting}) ${bare}` : bare;
+    badge.hidden = !waiting; badge.textContent = waiting;
+  } catch { /* the connection tells */ }
+}
+if (by("waiting")) {
+  showWaiting(); setInterval(showWaiting, 10000);
+  document.addEventListener("visibilitychange", showWaiting);
+}
+
 // ---- patches: [what, where, html]
 const element = html => { const t = document.createElement("template"); t.innerHTML = html; localise(t.content); return t.content };
 const localise = root => root.querySelectorAll("time").forEach(time => {
