@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gateway.domain.json import Json
+from gateway.domain.json import Json, JsonObject
 from gateway.net.search import Asked, Hit, rows, text
 
 BASE = "https://api.exa.ai"
@@ -10,7 +10,7 @@ BASE = "https://api.exa.ai"
 
 def ask(query: str, count: int, key: str, base: str = BASE) -> Asked:
     """The request."""
-    wanted = {"query": query, "numResults": count, "contents": {"text": {"maxCharacters": 500}}}
+    wanted: JsonObject = {"query": query, "numResults": count, "contents": {"text": {"maxCharacters": 500}}}
     return Asked("POST", f"{base}/search", {"x-api-key": key}, json=wanted)
 
 

@@ -367,6 +367,17 @@ async def said_since(conn: Connection, session: SessionId, seq: int, until: int 
     return [row["text"] for row in rows]
 
 
+async def said_by_person(conn: Connection, session: SessionId, own: Label) -> list[str]:
+    """The latest texts with an address in them that the session's person said, trusted as far as `own`."""
+    rows = await conn.fetch(
+        """select text from messages where session_id = $1 and kind = 'user' and label <= $2 and seq is not null
+             and position('.' in text) > 0 order by seq desc limit 200""",
+        session,
+        int(own),
+    )
+    return [row["text"] for row in rows]
+
+
 async def handed_since(conn: Connection, session: SessionId, seq: int, until: int = 2**31 - 1) -> list[ToolCall]:
     """The calls between the same places that the client is to run, in order."""
     rows = await conn.fetch(
