@@ -19,6 +19,7 @@ from gateway.background.scheduling.halt import Halt
 from gateway.background.scheduling.heartbeat import Heartbeat
 from gateway.background.scheduling.scheduler import Scheduler
 from gateway.background.scheduling.table import Interval, JobTable
+from gateway.background.web_pages import WebPages
 from gateway.background.worker import Runner, Worker
 from gateway.commands import Command
 from gateway.config.channels import enabled_channels
@@ -50,6 +51,8 @@ from gateway.flow.turn.runner import TurnRunner
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
 from gateway.flow.zone import ZoneOffers
+from gateway.net.rules import Rules
+from gateway.net.search.asking import Search
 from gateway.store.pool import Database
 from gateway.tools import Family
 from gateway.web.links import LoginLinks
@@ -97,12 +100,25 @@ class Parts:
             questions=self.questions,
             embedder=self.embedders.embedder,
             unverified=self.journal.check.holds,
+            web=self.web,
         )
 
     @cached_property
     def zones(self) -> ZoneOffers:
         """Offers people their time zone."""
         return ZoneOffers(self.database, self.environments, self.proactive)
+
+    @cached_property
+    def web(self) -> tools.Web:
+        """How the agent reaches the web, by the configuration as it is at each request."""
+
+        def rules(*, pages: bool = True) -> Rules:
+            web = self.current.config.tools.web
+            hosts = (web.allow_hosts, web.deny_hosts) if pages else ()
+            return Rules.of(self.current.config.net.private_allow, *hosts)
+
+        search = Search(lambda: self.current.config.tools.web.search, lambda: rules(pages=False))
+        return tools.Web(rules, search, WebPages(self.cpu, self.environment.data / "web-pages").read)
 
     @cached_property
     def questions(self) -> Questions:

@@ -102,7 +102,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What a person reads of a call while it runs and when it is done; `{path}` is the argument of that name."""
+    """What a person reads of a call while it runs and when it is done; `{path}` is the argument of that name.
+
+    Of an argument named `url` its host is shown.
+    """
 
     doing: str
     done: str
