@@ -6,7 +6,8 @@ import typer
 
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
-from gateway.cli.output import AsJson, confirm, print_rows
+from gateway.cli.output import AsJson, print_rows
+from gateway.cli.questions import confirm
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.scopes import Scope, permits
 from gateway.store.people import tokens

@@ -15,7 +15,8 @@ from pydantic import TypeAdapter
 from gateway.background.cpu import run_alone
 from gateway.cli.console import echo
 from gateway.cli.database import with_connection, with_database
-from gateway.cli.output import AsJson, Limit, confirm, print_json, print_rows
+from gateway.cli.output import AsJson, Limit, print_json, print_rows
+from gateway.cli.questions import confirm
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, SupaclawError

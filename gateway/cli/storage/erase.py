@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gateway.cli.console import echo
-from gateway.cli.output import confirm
+from gateway.cli.questions import confirm
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct

@@ -11,7 +11,8 @@ import typer
 
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
-from gateway.cli.output import AsJson, Limit, confirm, print_rows, save_copy
+from gateway.cli.output import AsJson, Limit, print_rows, save_copy
+from gateway.cli.questions import confirm
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import FileId

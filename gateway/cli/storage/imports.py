@@ -12,8 +12,9 @@ import typer
 from gateway.background.paid_embedding import FREE_ROWS, PAID, estimate
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
-from gateway.cli.output import AsJson, confirm, print_json
+from gateway.cli.output import AsJson, print_json
 from gateway.cli.progress import progress
+from gateway.cli.questions import confirm
 from gateway.cli.zone import own_zone
 from gateway.config.environment import Environment
 from gateway.config.load import load
