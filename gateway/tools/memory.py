@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from gateway.agent.memory.recall import shown_to
 from gateway.agent.memory.remember import Refused, Remembering
@@ -81,7 +81,7 @@ class GetArguments(ToolArguments):
     """Arguments of memory_get."""
 
     id: int | None = None
-    category: Category | None = None
+    category: Annotated[Category | None, WithJsonSchema({"type": "string", "description": "as of remember"})] = None
 
 
 class RememberArguments(ToolArguments):
