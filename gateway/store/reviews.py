@@ -94,8 +94,8 @@ class ReviewRow:
 
 def digest_of(tool: str, arguments: JsonObject, base: str, session: SessionId | None) -> str:
     """Of everything that a yes is bound to; `base` stands for the contents of files."""
-    where = str(session) if session else None
-    exact = json.dumps([tool, arguments, base, where], sort_keys=True, separators=(",", ":"))
+    where = [str(session)] if session else []
+    exact = json.dumps([tool, arguments, base, *where], sort_keys=True, separators=(",", ":"))
     return sha256(exact.encode()).hexdigest()
 
 
