@@ -11,7 +11,7 @@ from pydantic import JsonValue, ValidationError
 
 from gateway.config.environment import Environment
 from gateway.config.files import read_regular
-from gateway.config.master_key import FILE, given_by
+from gateway.config.master_key import has_key
 from gateway.config.model import Config
 from gateway.config.problems import dotted, explain
 from gateway.config.references import Lookup, resolve, unresolved
@@ -32,8 +32,8 @@ def load(path: Path, environ: Mapping[str, str], secrets: Lookup = secrets_unava
 
 def load_early(environment: Environment, environ: Mapping[str, str]) -> Config:
     """The same while the database cannot be asked: what it may hold stays a reference, which nobody may use."""
-    can_be = given_by(environ) or (environment.data / "keys" / FILE).exists()
-    return load(environment.config, environ, unresolved if can_be else secrets_unavailable)
+    lookup = unresolved if has_key(environment.data, environ) else secrets_unavailable
+    return load(environment.config, environ, lookup)
 
 
 def read(path: Path) -> str | None:

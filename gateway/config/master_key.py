@@ -32,6 +32,11 @@ def given_by(environ: Mapping[str, str]) -> str | None:
     return next((name for name in VARIABLES if environ.get(name)), None)
 
 
+def has_key(data: Path, environ: Mapping[str, str]) -> bool:
+    """Whether there may be secrets that can be opened here."""
+    return given_by(environ) is not None or (data / "keys" / FILE).exists()
+
+
 def make_keyring(data: Path) -> Keyring:
     """The key in the file, a new one if there is none: two that make it at once get the same."""
     make_once(data / "keys" / FILE, Keyring((MasterKey.fresh(),)).text.encode())

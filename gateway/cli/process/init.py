@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 
 import typer
 
@@ -35,8 +36,12 @@ from gateway.store.pool import Database
 
 def init() -> None:
     """Connect a model and your messengers, step by step. Enter skips a step; run it again at any time."""
+    from gateway.app.resolving import StoredSecrets
+
     environment = Environment.read(os.environ)
-    setup = Setup(environment, os.environ, SystemClock(), lambda: load(environment.config, os.environ))
+    secrets = StoredSecrets(environment, os.environ)
+    config = partial(load, environment.config, os.environ, secrets)
+    setup = Setup(environment, os.environ, SystemClock(), config, secrets=secrets)
     _connect_model(setup)
     for form in forms():
         _connect_channel(setup, form)

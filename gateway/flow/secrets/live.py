@@ -8,6 +8,7 @@ import structlog
 from gateway.domain.errors import ConfigError
 from gateway.domain.ids import PrincipalId
 from gateway.flow.secrets.vault import Stored, Vault
+from gateway.secrets.facts import Facts
 from gateway.secrets.injection import Usable
 from gateway.store import secrets
 
@@ -56,6 +57,12 @@ class LiveSecrets:
             return Usable(value, best.row.facts.binding) if value else None
 
         return find
+
+    def hidden_by(self, facts: Facts) -> str:
+        """What the owner gets instead of this shared value; "" if it is the one that counts."""
+        if facts.shared and self._of(facts.name, self.owner, shared=False):
+            return "your own value"
+        return f"the variable {facts.name}" if facts.shared and self.environ.get(facts.name) else ""
 
     async def used(self, names: Collection[str], principal: PrincipalId) -> None:
         """Note that these were put into a request of this person's."""

@@ -100,6 +100,20 @@ class Vault:
         await self.confirm(key)
         return key
 
+    async def remove(self, principal: PrincipalId, name: str, *, shared: bool) -> bool:
+        """Whether there was one."""
+        return await self.database.run(lambda tx: secrets.remove(tx, principal, name, shared=shared))
+
+    async def holds(self, principal: PrincipalId, name: str, *, shared: bool) -> bool:
+        """Whether there is one."""
+        async with self.database.connection() as conn:
+            return await secrets.get(conn, principal, name, shared=shared) is not None
+
+    async def confirmed(self, key: MasterKey) -> bool:
+        """Whether the owner has kept this key elsewhere."""
+        async with self.database.connection() as conn:
+            return await secrets.key_confirmed(conn, key.id)
+
     async def confirm(self, key: MasterKey) -> None:
         """The owner has kept this key elsewhere."""
         await self.database.run(lambda tx: secrets.confirm_key(tx, key.id))

@@ -204,6 +204,8 @@ async def everything_of(path: MessagePath) -> list[str]:
         "insert into memory_stats (principal_id, n) values ($1, 1)",
         "insert into memory_gone (principal_id, lexemes) values ($1, 'xyzzy')",
         "insert into imports (principal_id, agent, key, source, place) values ($1, '', '', 'xyzzy', '')",
+        """insert into secrets (principal_id, shared, name, version, key_id, wrapped, sealed, hosts, tools, place)
+           values ($1, true, 'xyzzy', 1, '', '', '', '{}', '{}', '')""",
     ):
         await path.rows(statement, owner)
     await path.rows(
