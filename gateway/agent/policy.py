@@ -35,7 +35,8 @@ async def needs_yes(tool: AnyTool, arguments: BaseModel, caller: Caller, own: La
     What lasts outlives the conversation that asked for it. So a run that has read what is trusted less than the person
     for whom it lasts (`own`) needs their yes.
     """
-    if caller.label <= own:
+    always = tool.always is not None and tool.always(arguments)
+    if caller.label <= own and not always:
         return None
     if tool.lasting is None:
         raise ToolFailed("not_allowed", f"{tool.name} does not say whether its effect lasts, so it may not run here.")

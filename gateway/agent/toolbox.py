@@ -81,7 +81,8 @@ class Toolbox:
             arguments = _parse(tool, call.arguments)
             if base is not None:
                 await _guarded(tool, _check_base(tool, arguments, caller, base))
-            found = _labelled(await _guarded(tool, self._allowed(tool, arguments, caller)))
+            work = self._allowed(tool, arguments, caller) if base is None else tool.run(arguments, caller)
+            found = _labelled(await _guarded(tool, work))
             text = _to_json(found.result)
         except ToolFailed as failure:
             return _refusal(failure.error, failure.message, failure.label)

@@ -75,6 +75,18 @@ COMMANDS: Mapping[str, str | Group] = {
             "deny": "work.reviews:deny",
         },
     ),
+    "skills": Group(
+        "Install, confirm and switch off skills of the agent.",
+        {
+            "list": "work.skills:show_all",
+            "show": "work.skills:show",
+            "install": "work.skills:install",
+            "enable": "work.skills:enable",
+            "disable": "work.skills:disable",
+            "remove": "work.skills:remove",
+        },
+        default="list",
+    ),
     "heartbeat": "work.heartbeat:heartbeat",
     "sessions": Group(
         "List, show and export conversations; lists them unless told otherwise.",

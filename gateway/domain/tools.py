@@ -95,6 +95,7 @@ class Tool(Generic[Arguments]):
     A tool that returns content, in whatever field, says how far it is trusted by returning it `Labelled`. A result of
     more than `max_result` characters is stored as a file, and the model sees its beginning. `lasting` says what a call
     would change for good, None if nothing; every tool declares it, by `nothing_lasts` if none of its calls does.
+    `always` tells calls that need a person's yes whatever was read before.
     A `private` one is not there where another program asks, with a token or by a trigger. Without a `wording` a call
     is shown by the tool's name.
     """
@@ -107,6 +108,7 @@ class Tool(Generic[Arguments]):
     timeout: float = 30.0
     max_result: int = 8_000
     lasting: Callable[[Arguments, Caller], Awaitable[Change | None]] | None = None
+    always: Callable[[Arguments], bool] | None = None
     private: bool = False
     wording: Wording | None = None
 
