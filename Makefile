@@ -4,8 +4,8 @@ BIN := .venv/bin
 WHEEL := build/wheel
 # Where people's own programs are, for `supaclaw` to be found from any folder.
 LINK := $(HOME)/.local/bin/supaclaw
-# Tests that run the gateway as a process of its own; a tracer in it would double its CPU, and kill points shift.
-OUTSIDE := tests/chaos tests/journeys tests/upgrades
+# Tests of whole gateways, from outside: a tracer would double their CPU and shift kill points, and other tests cover as much.
+OUTSIDE := $(addprefix tests/,browser chaos contract journeys security upgrades)
 
 # Compiled imports halve the time to start; what is installed is compiled once, our own code when it is first used.
 unexport PYTHONDONTWRITEBYTECODE

@@ -26,7 +26,7 @@ _BACKS_OFF = 254
 """The first systemd that can wait longer after every failure; older ones wait the same each time."""
 
 ForUser = Annotated[
-    bool | None, typer.Option("--user/--system", help="For your own login, or for the machine (default when root).")
+    bool | None, typer.Option("--user/--system", help="A service of your login, or of the machine (default for root).")
 ]
 
 
@@ -34,7 +34,7 @@ def install(
     user: ForUser = None,
     show: Annotated[bool, typer.Option("--print", help="Only print the unit.")] = False,
 ) -> None:
-    """Start the gateway now and with the machine. Say it again after an update: the unit is written anew."""
+    """Start the gateway now and at every boot. Run it again after an update; it rewrites the unit."""
     environment = Environment.read(os.environ, starting=True)
     check_only(os.environ, environment.data)
     systemd = _Systemd(os.geteuid() != 0 if user is None else user)
@@ -54,13 +54,13 @@ def install(
     systemd.file.chmod(0o644)
     for request in ("daemon-reload",), ("enable", UNIT), ("restart", UNIT):
         systemd.ask(*request)
-    echo(f"{systemd.file} is installed and started; `{systemd.command} status supaclaw` shows how it is")
+    echo(f"{systemd.file} is installed and started; `{systemd.command} status supaclaw` shows its state")
     if systemd.user and not Path("/var/lib/systemd/linger", _name(os.geteuid())).exists():
-        echo("it ends when you log out; `sudo loginctl enable-linger $USER` lets it stay and start with the machine")
+        echo("it stops when you log out; `sudo loginctl enable-linger $USER` keeps it running and starts it at boot")
 
 
 def uninstall(user: ForUser = None) -> None:
-    """Stop the gateway and start it no more. The data stays."""
+    """Stop the gateway and remove the service. The data is kept."""
     systemd = _Systemd(os.geteuid() != 0 if user is None else user)
     if not systemd.file.exists():
         echo("nothing was installed")
@@ -69,7 +69,7 @@ def uninstall(user: ForUser = None) -> None:
     systemd.ask("disable", "--now", UNIT)
     systemd.file.unlink()
     systemd.ask("daemon-reload")
-    echo(f"{systemd.file} is removed; what the gateway knows is kept")
+    echo(f"{systemd.file} is removed; the data is kept")
 
 
 def unit_text(environment: Environment, account: str | None, version: int) -> str:

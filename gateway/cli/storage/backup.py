@@ -51,7 +51,7 @@ def restore(
         bool, typer.Option("--verify", "--dry-run", help="Only check that FILE is intact; change nothing.")
     ] = False,
 ) -> None:
-    """Restore a backup to an empty place."""
+    """Restore a backup into an empty data folder."""
     from gateway.app.archive.record import record
     from gateway.app.archive.restore import restore as put_back
     from gateway.app.archive.restore import unpack

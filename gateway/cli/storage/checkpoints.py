@@ -90,7 +90,7 @@ def create(as_json: AsJson = False) -> None:
 def restore(
     id: Id,
     path: Annotated[str | None, typer.Option(metavar="PATH", help="Only this file or folder.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Restore the workspace to a checkpoint. The current state is saved as a checkpoint first."""

@@ -16,10 +16,8 @@ from gateway.store.pool import Connection
 ORIGIN = "user"
 CATEGORIES = ", ".join(Category)
 
-Importance = Annotated[float, typer.Option(min=0, max=1, metavar="0–1", help="How much it matters.")]
-MinImportance = Annotated[
-    float | None, typer.Option(min=0, max=1, metavar="0–1", help="Only what matters at least as much.")
-]
+Importance = Annotated[float, typer.Option(min=0, max=1, metavar="0–1", help="Importance, 0 to 1.")]
+MinImportance = Annotated[float | None, typer.Option(min=0, max=1, metavar="0–1", help="Minimum importance, 0 to 1.")]
 Tags = Annotated[str, typer.Option(metavar="TAG,…", help="Tags, separated by commas.")]
 
 
