@@ -54,7 +54,7 @@ async def test_any_change_switches_it_off_until_it_is_confirmed_again(skills: Sk
     changes = [
         lambda: (home / "SKILL.md").write_text(skill_md(body="Do evil.")),
         lambda: (home / "more.md").write_text("x"),
-        lambda: (home / "note").unlink(),
+        (home / "note").unlink,
         lambda: (home / "more.md").rename(home / "less.md"),
     ]
     for change in changes:

@@ -9,7 +9,7 @@ from gateway.agent.skills.sources import gather, no_fetch
 from gateway.domain.errors import SupaclawError
 from gateway.workspace.skills.folder import BadSkill, pack
 from tests.fakes.github import GitHub
-from tests.workspace.skills.writing import skill_md
+from tests.workspace.skills.writing import one_line, skill_md
 
 PDF, CSV = skill_md("pdf").encode(), skill_md("csv").encode()
 REPO = {"README.md": b"x", "skills/pdf/SKILL.md": PDF, "skills/pdf/a/b.py": b"1", "skills/csv/SKILL.md": CSV}
@@ -131,7 +131,7 @@ def test_no_link_leads_anywhere_but_to_github(text: str, parts: list[str]) -> No
         try:
             found = places(link)
         except BadSkill as error:
-            assert "\n" not in str(error)
+            one_line(error)
             continue
         for place in found:
             assert place.url.startswith(

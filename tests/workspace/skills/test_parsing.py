@@ -8,7 +8,7 @@ from skills_ref import validate
 
 from gateway.workspace.skills.folder import BadSkill
 from gateway.workspace.skills.parsing import NO_VERSION, parse, skill_of
-from tests.workspace.skills.writing import skill_md
+from tests.workspace.skills.writing import one_line, skill_md
 
 
 def test_a_head_and_its_instructions() -> None:
@@ -75,7 +75,7 @@ def test_any_text_is_a_skill_or_is_refused(text: str) -> None:
         try:
             skill = parse(each)
         except BadSkill as error:
-            assert "\n" not in str(error)
+            one_line(error)
         else:
             assert skill.name
             assert "\n" not in skill.description

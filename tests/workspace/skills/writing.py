@@ -15,3 +15,8 @@ def put(root: Path, name: str, *, text: str = "", **files: str) -> Path:
     for file, content in files.items():
         (folder / file).write_text(content)
     return folder
+
+
+def one_line(error: Exception) -> None:
+    """What people are told."""
+    assert "\n" not in str(error)
