@@ -35,7 +35,7 @@ async def install(site: AtSite, source: Annotated[Text, Form(max_length=MAX_FILE
         raise Refused(400, "no_skill", str(error), param="source") from error
 
 
-@router.get("/skills/{name}", dependencies=OWNER)
+@router.get("/skills/{name}/details", dependencies=OWNER)
 async def details(site: AtSite, name: str) -> HTMLResponse:
     """Everything that a yes would cover, and the form for it."""
     skills = site.backend.skills
