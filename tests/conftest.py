@@ -41,7 +41,7 @@ SETTINGS = ("fsync = off", "full_page_writes = off", "autovacuum = off", "deadlo
 
 @pytest.fixture(autouse=True, scope="session")
 def children_untraced() -> Iterator[None]:
-    """The programs that tests start, hundreds of them, take a second each to be traced, and run what tests run anyway."""
+    """The hundreds of programs that tests start take a second each to be traced, and run what tests run anyway."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
         yield

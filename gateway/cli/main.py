@@ -87,6 +87,14 @@ COMMANDS: Mapping[str, str | Group] = {
         },
         default="list",
     ),
+    "grants": Group(
+        "List or revoke what you have allowed in advance.",
+        {"list": "work.grants:show_all", "give": "work.grants:give", "revoke": "work.grants:revoke"},
+    ),
+    "audit": Group(
+        "Show who allowed and changed what, and check that record.",
+        {"list": "work.audit:show_all", "verify": "work.audit:verify"},
+    ),
     "heartbeat": "work.heartbeat:heartbeat",
     "sessions": Group(
         "List, show and export conversations (default: list).",

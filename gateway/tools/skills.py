@@ -12,7 +12,18 @@ from gateway.agent.skills.showing import described
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolArguments, ToolFailed, Wording
+from gateway.domain.tools import (
+    AnyTool,
+    Caller,
+    Change,
+    Effect,
+    Labelled,
+    Tool,
+    ToolArguments,
+    ToolClass,
+    ToolFailed,
+    Wording,
+)
 from gateway.tools import Services
 from gateway.workspace.skills.folder import manifest
 from gateway.workspace.skills.parsing import skill_of
@@ -115,6 +126,11 @@ class _Tool:
         return {"installed": pin.name, "sha256": pin.sha256}
 
 
+async def _class(arguments: SkillsArguments, _caller: Caller) -> ToolClass:
+    """An installation asks whatever was read before."""
+    return ToolClass.IRREVERSIBLE if arguments.action == "install" else ToolClass.READ
+
+
 @contextmanager
 def _explained(label: Label = Label.OWNER) -> Iterator[None]:
     try:
@@ -138,8 +154,8 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             Effect.IDEMPOTENT,
             timeout=90.0,
             max_result=3 * PAGE,
+            kind=_class,
             lasting=own.lasting,
-            always=lambda arguments: arguments.action == "install",
             wording=Wording("Skills: {action}", "Skills: {action}"),
         ),
     )

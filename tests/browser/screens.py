@@ -345,7 +345,7 @@ async def lived_in(browser: Browser, running: Running, folder: Path, names: Sequ
         jobs=lambda: {"backup": now + timedelta(hours=9), "heartbeat": now + timedelta(minutes=23), "summaries": None},
     )
     await fill(started.web, folder)
-    started.web.model.stream = as_a_real_one(started.web.model)  # type: ignore[method-assign]
+    started.web.model.stream = as_a_real_one(started.web.model)
     await chat(browser, started.web)
     await started.web.path.rows(
         "update principals set identities = $1 where role = 'owner' returning 1", ["telegram:123456789"]

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.policy import Policy
+from gateway.agent.policy import Act, Policy
 from gateway.agent.skills.library import Skills
-from gateway.agent.toolbox import Toolbox, ToolOutcome
+from gateway.agent.toolbox import Toolbox, ToolOutcome, Yes
 from gateway.domain.json import JsonObject
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller, Change
+from gateway.domain.tools import Caller, Change, ToolClass
 from gateway.llm.tokens import estimate_tool
 from gateway.store.pool import Database
 from gateway.tools import Services
@@ -46,8 +46,8 @@ class Desk:
         services = Services(self.skills.workspace, skills=self.skills)
         return Toolbox(tools(services), self.spill, Policy(Label.OWNER, self.ask))
 
-    async def ask(self, _tool: str, _arguments: JsonObject, change: Change, _caller: Caller) -> JsonObject:
-        self.asked.append(change)
+    async def ask(self, act: Act, _caller: Caller) -> JsonObject:
+        self.asked.append(act.change)
         return {"waiting_for_approval": "A1"}
 
     async def spill(self, name: str, _text: str, _label: Label) -> str:
@@ -55,7 +55,8 @@ class Desk:
 
     async def run(self, base: str | None = None, label: Label = Label.OWNER, **arguments: object) -> ToolOutcome:
         call = ToolCall("1", "skills", json.dumps(arguments))
-        return await self.toolbox.run(call, replace(CALLER, label=label), base=base)
+        yes = None if base is None else Yes(ToolClass.IRREVERSIBLE, base)
+        return await self.toolbox.run(call, replace(CALLER, label=label), yes=yes)
 
     async def call(self, **arguments: object) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads((await self.run(**arguments)).text)

@@ -170,6 +170,7 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         settings=settings_of(path.workspace.parent),
         probes=ChannelProbes(no_spec, clock),
         skills=path.environments.skills,
+        zones=path.zones,
         channels=lambda: {"telegram": "open"},
         tools=lambda: [spec.name for spec in path.environments.of(owner.id).toolbox.specs],
         wordings=lambda: path.environments.of(owner.id).toolbox.wordings,

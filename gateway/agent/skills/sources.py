@@ -1,12 +1,16 @@
 """Skills from elsewhere: fetched, unpacked and checked; nothing of it is on the disk."""
 
 import asyncio
+from collections.abc import Callable
+from importlib import import_module
 from typing import Protocol, assert_never
 
 from pydantic import BaseModel, ValidationError
 
 from gateway.agent.skills.links import Archive, Gist, Place, folder_of, places
 from gateway.domain.errors import SupaclawError
+from gateway.net.fetch import get
+from gateway.net.rules import Rules
 from gateway.workspace.skills.folder import BadSkill, Files, checked, entries, unpack
 
 MOST = 40 * 2**20
@@ -24,6 +28,16 @@ class Fetch(Protocol):
 async def no_fetch(_url: str, _most: int) -> bytes:
     """A `Fetch` where nothing is fetched."""
     raise BadSkill("Links can't be fetched here; give the text of the SKILL.md.")
+
+
+def guarded(rules: Callable[[], Rules]) -> Fetch:
+    """The `Fetch` of a gateway: through the one client that checks where it connects."""
+
+    async def fetch(url: str, most: int, /) -> bytes:
+        bodies = await asyncio.to_thread(import_module, "gateway.net.bodies")  # imports httpx2
+        return (await get(url, rules(), bodies.Limits(most))).body
+
+    return fetch
 
 
 async def gather(source: str, fetch: Fetch) -> Files:

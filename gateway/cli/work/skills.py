@@ -11,14 +11,17 @@ import typer
 
 from gateway.agent.skills.library import Listed, Skills
 from gateway.agent.skills.showing import described, shown
+from gateway.agent.skills.sources import guarded
 from gateway.cli.console import echo
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.cli.questions import confirm
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
+from gateway.config.load import load
 from gateway.domain.diff import legible
 from gateway.domain.errors import OwnerMustAct
+from gateway.net.rules import Rules
 from gateway.store.pins import Pin
 from gateway.store.pool import Database
 from gateway.workspace.skills.folder import Files, read
@@ -153,7 +156,9 @@ def _local(source: str) -> tuple[Files, str]:
 
 def _with(work: Callable[[Skills], Awaitable[Result]]) -> Result:
     async def run(database: Database) -> Result:
-        workspace = Workspace(Environment.read(os.environ).workspace)
-        return await work(Skills(database, workspace, SystemClock()))
+        environment = Environment.read(os.environ)
+        web = load(environment.config, os.environ).tools.web
+        fetch = guarded(lambda: Rules.of((), web.allow_hosts, web.deny_hosts))
+        return await work(Skills(database, Workspace(environment.workspace), SystemClock(), fetch))
 
     return with_database(run)

@@ -23,7 +23,7 @@ from gateway.flow.people import People
 from gateway.llm.tokens import estimate_tool
 from gateway.store.pool import Database
 from gateway.store.transcript import files
-from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, Services, no_chats
+from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, Services, Web, no_chats
 from gateway.workspace.journal.files import Place
 from gateway.workspace.prompts import Persona, PersonaFile, PersonaText
 from gateway.workspace.quota import Quota
@@ -100,6 +100,7 @@ class AgentEnvironments:
     """Reads the links of skills."""
     unverified: Callable[[Place], bool] = lambda _place: False
     """Whether a journal's file may not be right."""
+    web: Web | None = None
 
     def __post_init__(self) -> None:
         self._harmless = template_hashes()
@@ -140,7 +141,7 @@ class AgentEnvironments:
         role, search = Role.OWNER if owner else Role.MEMBER, MemorySearch(database, self.embedder)
         context = PrincipalContext(principal, role, database.run, self.clock, zone, search)
         skills = self.skills if owner else None
-        services = Services(workspace, post, _finder(database, principal), context, skills)
+        services = Services(workspace, post, _finder(database, principal), context, self.web, skills)
         tools = [tool for family in self.families for tool in family(services)]
         policy = self.questions.policy(principal) if self.questions else Policy()
         toolbox = Toolbox(tools, _spill(workspace), policy)

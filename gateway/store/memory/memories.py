@@ -158,16 +158,16 @@ async def forget(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bo
 
 
 async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
-    """Take `forget` back; raises `AlreadyRemembered` if the same was remembered since."""
+    """Take `forget` back; raises `AlreadyRemembered` if the same was remembered since, by somebody trusted as much."""
     row = await tx.fetchrow(
-        """select agent, content_hash from memories
+        """select agent, content_hash, label from memories
            where principal_id = $1 and id = $2 and forgotten_at is not null for update""",
         principal,
         memory,
     )
     if row is None:
         return False
-    await _check_unique(tx, principal, memory, row["agent"], row["content_hash"])
+    await _displace(tx, principal, memory, row["content_hash"], row)
     await tx.execute("update memories set forgotten_at = null, updated_at = now() where id = $1", memory)
     return True
 
@@ -273,7 +273,7 @@ async def _there(tx: Connection, principal: PrincipalId, memory: MemoryId) -> Me
 async def _reword(tx: Connection, principal: PrincipalId, memory: MemoryId, text: str) -> bool:
     """Its words are counted anew, and so is its vector made."""
     row = await tx.fetchrow(
-        """select kind, agent from memories
+        """select kind, agent, label from memories
            where principal_id = $1 and id = $2 and kind in ('memory', 'summary') for update""",
         principal,
         memory,
@@ -281,7 +281,7 @@ async def _reword(tx: Connection, principal: PrincipalId, memory: MemoryId, text
     if row is None:
         return False
     hash_ = content_hash(text) if row["kind"] == Kind.MEMORY else None
-    await _check_unique(tx, principal, memory, row["agent"], hash_)
+    await _displace(tx, principal, memory, hash_, row)
     await tx.execute(
         """update memories set text = $2, content_hash = $3, lexemes = array_to_tsvector($4::text[]), counted = false
            where id = $1""",
@@ -293,16 +293,24 @@ async def _reword(tx: Connection, principal: PrincipalId, memory: MemoryId, text
     return True
 
 
-async def _check_unique(
-    tx: Connection, principal: PrincipalId, memory: MemoryId, agent: str, hash_: bytes | None
-) -> None:
-    other = await tx.fetchval(
-        """select id from memories where principal_id = $1 and agent = $2 and content_hash = $3 and id <> $4
-             and superseded_at is null and forgotten_at is null""",
+async def _displace(tx: Connection, principal: PrincipalId, memory: MemoryId, hash_: bytes | None, row: Record) -> None:
+    """Put it in the place of the memory that says the same; raises `AlreadyRemembered` if that is trusted as much."""
+    other = await tx.fetchrow(
+        """select id, label > $5 as less_trusted from memories
+           where principal_id = $1 and agent = $2 and content_hash = $3 and id <> $4
+             and superseded_at is null and forgotten_at is null for update""",
         principal,
-        agent,
+        row["agent"],
         hash_,
         memory,
+        row["label"],
     )
-    if other is not None:
-        raise AlreadyRemembered(other)
+    if other is None:
+        return
+    if not other["less_trusted"]:
+        raise AlreadyRemembered(other["id"])
+    await tx.execute(
+        "update memories set superseded_at = now(), superseded_by = $2, updated_at = now() where id = $1",
+        other["id"],
+        memory,
+    )
