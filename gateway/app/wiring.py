@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import cached_property
 
 from gateway import commands, tools
+from gateway.agent.skills.sources import guarded
 from gateway.app.condition import Condition
 from gateway.app.current import Current
 from gateway.app.embedders import Embedders
@@ -108,6 +109,7 @@ class Parts:
             embedder=self.embedders.embedder,
             unverified=self.journal.check.holds,
             web=self.web,
+            fetch=guarded(self.web.rules),
         )
 
     @cached_property
