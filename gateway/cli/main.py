@@ -75,6 +75,18 @@ COMMANDS: Mapping[str, str | Group] = {
             "deny": "work.reviews:deny",
         },
     ),
+    "skills": Group(
+        "Install, confirm and switch off skills of the agent.",
+        {
+            "list": "work.skills:show_all",
+            "show": "work.skills:show",
+            "install": "work.skills:install",
+            "enable": "work.skills:enable",
+            "disable": "work.skills:disable",
+            "remove": "work.skills:remove",
+        },
+        default="list",
+    ),
     "grants": Group(
         "List or revoke what you have allowed in advance.",
         {"list": "work.grants:show_all", "give": "work.grants:give", "revoke": "work.grants:revoke"},
@@ -121,6 +133,18 @@ COMMANDS: Mapping[str, str | Group] = {
     "service": Group(
         "Start the gateway at boot, under systemd.",
         {"install": "process.service:install", "uninstall": "process.service:uninstall"},
+    ),
+    "secrets": Group(
+        "Store keys and passwords that the model never sees.",
+        {
+            "set": "storage.secrets:put",
+            "list": "storage.secrets:show",
+            "rotate": "storage.secrets:rotate",
+            "rm": "storage.secrets:remove",
+            "bind": "storage.secrets:bind",
+            "confirm": "storage.secrets:confirm",
+            "recover": "storage.secrets:recover",
+        },
     ),
     "remember": "storage.remember:remember",
     "search": "storage.search:search",

@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from gateway.agent.limits import Limits
+from gateway.agent.skills.library import Skills
 from gateway.config.editing.editor import ConfigEditor
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
@@ -70,7 +71,7 @@ class Backend:
     time zones. `jobs` says when each is due. `findings` runs the
     checks of `supaclaw doctor`, and blocks. `logs` is the logs' folder, `mask` hides secrets.
     `model` says who answers, `setup` connects models and messengers, `deep_link` makes a channel's address with a code.
-    `unsettled` is what the owner has to settle about their own ids.
+    `unsettled` is what the owner has to settle about their own ids. `skills` are the owner's.
     """
 
     database: Database
@@ -92,6 +93,7 @@ class Backend:
     triggers: Triggers
     settings: ConfigEditor
     probes: ChannelProbes
+    skills: Skills
     zones: ZoneOffers
     embedder: Embedders = no_embedder
     tools: Callable[[], Collection[str]] = tuple

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 
 from gateway.cli.console import echo
 from gateway.cli.conversation.local_gateway import ensure_gateway
@@ -32,8 +33,12 @@ from gateway.store.pool import Database
 
 def init() -> None:
     """Connect a model and your messengers, step by step. Enter skips a step; run it again at any time."""
+    from gateway.app.resolving import StoredSecrets
+
     environment = Environment.read(os.environ)
-    setup = Setup(environment, os.environ, SystemClock(), lambda: load(environment.config, os.environ))
+    secrets = StoredSecrets(environment, os.environ)
+    config = partial(load, environment.config, os.environ, secrets)
+    setup = Setup(environment, os.environ, SystemClock(), config, secrets=secrets)
     _connect_model(setup)
     for form in forms():
         _connect_channel(setup, form)

@@ -54,11 +54,13 @@ async def look(site: Site, asked: Asked) -> Answer:
         searching = MemorySearch(site.backend.database, site.backend.embedder)
         owner, where = site.backend.owner.id, asked.filter
         found = await searching.find(owner, asked.q, scope=Scope.ALL, filter=where, k=BEST)
-        return Answer(await asyncio.to_thread(_rows, found.hits, frozenset(lexemes(asked.q))), _notes(found))
+        words = frozenset(lexemes(asked.q))
+        rows = await asyncio.to_thread(lambda: [row_of(hit.memory, hit, words) for hit in found.hits])
+        return Answer(rows, _notes(found))
     async with site.backend.database.connection() as conn:
-        rows = await memories.listed(conn, site.backend.owner.id, asked.filter, PAGE + 1, asked.skip)
-    more = asked.skip + PAGE if len(rows) > PAGE else None
-    return Answer([row_of(memory) for memory in rows[:PAGE]], more=more)
+        newest = await memories.listed(conn, site.backend.owner.id, asked.filter, PAGE + 1, asked.skip)
+    more = asked.skip + PAGE if len(newest) > PAGE else None
+    return Answer([row_of(memory) for memory in newest[:PAGE]], more=more)
 
 
 async def named(site: Site, ids: Sequence[int]) -> list[Memory]:
@@ -91,10 +93,6 @@ def marked(text: str, words: Set[str]) -> Markup:
             made += escape(line[at:start]) + Markup("<mark>{}</mark>").format(line[start:stop])
             at = stop
     return made + escape(line[at:end]) + ("…" if len(line) > end else "")
-
-
-def _rows(hits: Sequence[Hit], words: Set[str]) -> list[Row]:
-    return [row_of(hit.memory, hit, words) for hit in hits]
 
 
 def _why(hit: Hit) -> str:

@@ -13,6 +13,7 @@ from gateway.web.errors import Refused
 from gateway.web.files import MAX_FILES
 
 PIECE = 256 * 1024
+NOT_TEXT = "[This result had a file, which was left out: only text is taken.]"
 FILES = frozenset({"image_url", "file", "input_audio"})
 
 
@@ -38,6 +39,12 @@ def text_of(content: JsonValue, param: str) -> str:
         raise _refused("invalid_value", "Content must be a text or a list of parts.", param)
     texts = [_text(part, f"{param}[{at}]") for at, part in enumerate(content)]
     return "\n".join(text for text in texts if text is not None)
+
+
+def result_of(content: JsonValue, param: str) -> str:
+    """What a client's tool returned, as text; it says where something else was left out. Raises `Refused`."""
+    left_out = isinstance(content, list) and any(_kind(part) in FILES for part in content)
+    return "\n".join(filter(None, (text_of(content, param), NOT_TEXT if left_out else "")))
 
 
 def files_of(content: JsonValue, param: str) -> tuple[InlineFile, ...]:
