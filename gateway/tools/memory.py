@@ -22,9 +22,9 @@ from gateway.domain.tools import (
     Labelled,
     Tool,
     ToolArguments,
+    ToolClass,
     ToolFailed,
     Wording,
-    nothing_lasts,
 )
 from gateway.domain.zones import moment
 from gateway.memory.wording import kind, shortened, verdict, who
@@ -82,7 +82,7 @@ class GetArguments(ToolArguments):
 class RememberArguments(ToolArguments):
     """Arguments of remember."""
 
-    content: str = Field(description="A sentence that is clear by itself")
+    content: str = Field(description="A sentence that makes sense on its own")
     category: Category | None = None
     importance: float | None = Field(None, description="0 to 1")
     tags: _Tags | None = Field(None, description="core: always shown to you")
@@ -273,7 +273,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             own.search,
             Effect.SAFE,
             max_result=20_000,
-            lasting=nothing_lasts,
+            kind=ToolClass.READ,
             private=True,
             wording=Wording("Searching memory for “{query}”", "Searched memory for “{query}”"),
         ),
@@ -284,7 +284,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             own.get,
             Effect.SAFE,
             max_result=20_000,
-            lasting=nothing_lasts,
+            kind=ToolClass.READ,
             private=True,
             wording=Wording("Looking up a memory", "Looked up a memory"),
         ),
@@ -294,6 +294,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             RememberArguments,
             own.remember,
             Effect.IDEMPOTENT,
+            kind=ToolClass.PERSIST,
             lasting=own.remember_lasts,
             private=True,
             wording=Wording("Remembering: {content}", "Remembered: {content}"),
@@ -304,6 +305,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             ForgetArguments,
             own.forget,
             Effect.IDEMPOTENT,
+            kind=ToolClass.PERSIST,
             lasting=own.forget_lasts,
             private=True,
             wording=Wording("Forgetting memory {id}", "Forgot memory {id}"),

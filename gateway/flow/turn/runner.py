@@ -155,7 +155,10 @@ class TurnRunner:
     ) -> LoopWiring:
         """Compacted if it is too long, and always when a provider said so, in which case `budget` is set."""
         environment = self._environment(run, opened)
-        conversation = LoopWiring(self.database, self.live, run, opened, environment, persona, model, limits, budget)
+        skills = await environment.skill_index()
+        conversation = LoopWiring(
+            self.database, self.live, run, opened, environment, persona, model, limits, budget, skills
+        )
         if budget is None and limits.stop(opened.spent):
             return conversation
         ready = await self.compactor.prepare(run, opened, conversation.room, self._budgets, overflow=budget is not None)

@@ -146,7 +146,7 @@ async def supersede(
 
 
 async def forget(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
-    """Leave a row out of everything from now on; `restore` takes it back."""
+    """Leave a row out of everything from now on; `restore` undoes it."""
     done = await tx.fetchval(
         """update memories set forgotten_at = now(), updated_at = now()
            where principal_id = $1 and id = $2 and forgotten_at is null returning true""",

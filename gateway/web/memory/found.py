@@ -103,8 +103,8 @@ def _why(hit: Hit) -> str:
 
 def _notes(found: Found) -> list[str]:
     by_words = found.mode is Mode.HYBRID and bool(found.hits) and all(hit.cosine is None for hit in found.hits)
-    left_out = f"{found.left_out} more that others wrote, which nobody verified: tick “not verified” to see them."
-    weak = "Only something weak was found; it may have nothing to do with what you look for."
+    left_out = f"{found.left_out} more that aren’t verified: tick “include unverified” to see them."
+    weak = "Only weak matches were found; they may have nothing to do with your search."
     notes = (
         found.note or NO_INDEX * by_words,
         weak * (found.weak and bool(found.hits)),

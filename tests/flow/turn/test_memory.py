@@ -322,9 +322,9 @@ class TestPrograms:
 class TestCommands:
     async def test_people_list_search_pin_forget_and_restore(self, path: MessagePath) -> None:
         async with path.working():
-            assert (await path.ask("/memory")).startswith("Nothing is remembered yet.")
+            assert (await path.ask("/memory")).startswith("No memories yet.")
             assert await path.ask("/remember fact: The rent is 900") == (
-                "Remembered as 1 [fact]. /memory forget 1 takes it back."
+                "Remembered as 1 [fact]. /memory forget 1 undoes it."
             )
             assert "seen 2 times" in await path.ask("/remember the rent is 900")
             assert (await path.ask("/memory rent")).startswith("1: [fact] The rent is 900 (")
