@@ -84,7 +84,8 @@ ROWS = {
                 select 1, 'infinity', $1, $2, $1, '\\x00ff', '', '', '\\x5c' from principals limit 1""",
     "imports": """insert into imports (principal_id, agent, key, source, place)
                   select id, $1, decode('005c', 'hex'), $2::uuid::text, $1 from principals""",
-    "secrets": """insert into secrets (principal_id, shared, name, version, key_id, wrapped, sealed, hosts, tools, place)
+    "secrets": """insert into secrets
+                    (principal_id, shared, name, version, key_id, wrapped, sealed, hosts, tools, place)
                   select id, true, $1, 2147483647, $2::uuid::text, '\\x00ff', '\\x5c4e', array['NULL', $1], '{}', $1
                   from principals""",
     "meta": "insert into meta (key, value) values ($2::uuid::text, jsonb_build_array($1::text, '\"\\u0041'::text))",
