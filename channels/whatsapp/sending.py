@@ -84,7 +84,7 @@ async def fetch(client: NewAClient, attachment: Attachment) -> AsyncIterator[byt
     except NeonizeError as error:
         text = one_line(error)
         if any(phrase in text.lower() for phrase in _GONE):
-            raise FetchFailed(f"WhatsApp no longer hands the file out: {text}") from error
+            raise FetchFailed(f"WhatsApp no longer provides the file: {text}") from error
         raise FetchDelayed(text) from error
     for start in range(0, len(data), PIECE):
         yield data[start : start + PIECE]

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property
 
 from gateway import commands, tools
+from gateway.agent.skills.sources import guarded
 from gateway.app.condition import Condition
 from gateway.app.current import Current
 from gateway.app.embedders import Embedders
@@ -43,6 +45,7 @@ from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
+from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.compact import Compactor
 from gateway.flow.turn.environment import AgentEnvironments
@@ -50,13 +53,17 @@ from gateway.flow.turn.finish import RunFinisher
 from gateway.flow.turn.runner import TurnRunner
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
+from gateway.flow.zone import ZoneOffers
+from gateway.logs import SecretMask
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
 from gateway.store.pool import Database
 from gateway.tools import Family
 from gateway.web.links import LoginLinks
 
-SCHEDULES = "schedules"
+SCHEDULES, SECRETS = "schedules", "secrets"
+LOOK_FOR_SECRETS = timedelta(minutes=1)
+"""A changed one is also told of at once, unless a notification got lost."""
 
 
 @dataclass
@@ -75,6 +82,8 @@ class Parts:
     starts: Starts
     stop: asyncio.Event
     clock: Clock
+    secrets: LiveSecrets
+    mask: SecretMask
 
     # What every part may use
 
@@ -100,7 +109,13 @@ class Parts:
             embedder=self.embedders.embedder,
             unverified=self.journal.check.holds,
             web=self.web,
+            fetch=guarded(self.web.rules),
         )
+
+    @cached_property
+    def zones(self) -> ZoneOffers:
+        """Offers people their time zone."""
+        return ZoneOffers(self.database, self.environments, self.proactive)
 
     @cached_property
     def web(self) -> tools.Web:
@@ -117,7 +132,10 @@ class Parts:
     @cached_property
     def questions(self) -> Questions:
         """Asks people before anything lasts."""
-        return Questions(self.database, self.people, self.proactive, self.clock)
+        return Questions(self.database, self.people, self.proactive, self.clock, self._wake_worker)
+
+    def _wake_worker(self) -> None:
+        self.worker.wake()  # which asks for what is built here
 
     @cached_property
     def families(self) -> Sequence[Family]:
@@ -156,7 +174,8 @@ class Parts:
     @cached_property
     def gate(self) -> Gate:
         """What arrives at a channel comes here first."""
-        return Gate(self.database, self.people, self.inbound.accept, self.notices, self.outbound, self.live)
+        inbound, notices, offer = self.inbound.accept, self.notices, self.zones.offer
+        return Gate(self.database, self.people, inbound, notices, self.outbound, self.live, offer)
 
     @cached_property
     def inbound(self) -> InboundFlow:
@@ -190,6 +209,7 @@ class Parts:
             self.current.describe,
             self.outbound,
             self.worker.cancel,
+            self.instance,
             self.live,
             self.clock,
             self.failpoints,
@@ -197,6 +217,7 @@ class Parts:
             limits=self.current.limits,
             admit=lambda: self.people.refresh(self.database),
             sign_in_link=self.sign_in_link,
+            note_zone=self.zones.note,
         )
 
     @cached_property
@@ -284,6 +305,7 @@ class Parts:
             self.current.summary_model,
             self.current.cheap_model,
             self.current.heartbeat_model,
+            self.current.named_model,
             self.current.hear,
             self.schedules_changed,
         )
@@ -337,6 +359,7 @@ class Parts:
             SCHEDULES: self.scheduler.look,
             "heartbeat": self.heartbeat.look,
             "approvals": self.questions.look,
+            SECRETS: Interval(lambda: LOOK_FOR_SECRETS, self.secrets.look, self.clock).look,
             "embed": self.indexing.look,
             "consolidation": Interval(lambda: LOOK_EVERY, self.consolidation.look, self.clock).look,
             **self.condition.jobs,

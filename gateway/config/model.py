@@ -38,7 +38,7 @@ class Owner(BaseModel):
 
     name: str = Field("Owner", min_length=1, description="What the agent calls you.")
     timezone: Annotated[str, AfterValidator(_zone)] | None = Field(
-        None, description='Your time zone, such as "Europe/Berlin"; null: as the agent has noted it in USER.md.'
+        None, description='Your time zone, such as "Europe/Berlin"; null: the one noted in USER.md.'
     )
 
     @property
@@ -62,7 +62,7 @@ class Heartbeat(Section):
 class Compaction(Section):
     """When a long conversation is summarised."""
 
-    at_tokens: int = Field(64_000, ge=1, description="Tokens of transcript that start a compaction.")
+    at_tokens: int = Field(64_000, ge=1, description="Compact a conversation once its transcript has this many tokens.")
 
 
 class Checkpoints(Section):
@@ -127,18 +127,20 @@ class Limits(Section):
     """Limits on the resources of the process."""
 
     memory_mb: int | None = Field(
-        None, ge=128, description="Megabytes from which it sheds load; null: half of what the machine or container has."
+        None,
+        ge=128,
+        description="Memory, in MB, above which it sheds load; null: half of what the machine or container has.",
     )
     file_mb: int = Field(50, ge=1, le=2_000, description="The largest accepted file, in megabytes.")
     member_mb: int | None = Field(
-        500, ge=1, description="Megabytes that the files of a member or a group may take; null: no limit."
+        500, ge=1, description="Space, in MB, for the files of a member or a group; null: no limit."
     )
 
 
 class Logs(Section):
     """The log files."""
 
-    keep: Duration | None = Field(None, description="How long to keep log files; null: for ever.")
+    keep: Duration | None = Field(None, description="How long to keep log files; null: forever.")
 
 
 class Web(Section):

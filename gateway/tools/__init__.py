@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
 from gateway.agent.memory.search import MemorySearch
+from gateway.agent.skills.library import Skills
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId
@@ -110,6 +111,7 @@ class Services:
     find_read: FindRead = no_extracted_text
     context: PrincipalContext | None = None
     web: Web | None = None
+    skills: Skills | None = None
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

@@ -68,7 +68,7 @@ def test_a_memory_is_changed_pinned_forgotten_and_remembered_again(supaclaw: Sup
     assert texts(supaclaw, "--category", "person") == texts(supaclaw, "--tags", "family") == ["Anna is 42"]
     assert supaclaw("memories", "pin", id).out.startswith(f"pinned: {id} ")
     assert [row for row in supaclaw("memories", "list").out.splitlines() if "yes" in row and "Anna is 42" in row]
-    assert supaclaw("memories", "forget", id).out.endswith("--undo takes it back\n")
+    assert supaclaw("memories", "forget", id).out.endswith("--undo restores it\n")
     assert texts(supaclaw) == ["The bike is red"]
     assert supaclaw("memories", "forget", id, "--undo").out.startswith(f"remembered again: {id} ")
     assert texts(supaclaw) == ["The bike is red", "Anna is 42"]

@@ -29,7 +29,8 @@ def at(address: Address, text: str, sender: str) -> Inbound:
 async def gate(path: MessagePath) -> Gate:
     path.people.allow({"fake": Access(allow=frozenset({MEMBER})), "slack": Access(allow=frozenset({"U9"}))})
     await path.outbound.adopt("slack", FakeChannel("slack"))
-    return Gate(path.database, path.people, path.inbound.accept, path.notices, path.outbound, path.live)
+    inbound, notices, offer = path.inbound.accept, path.notices, path.zones.offer
+    return Gate(path.database, path.people, inbound, notices, path.outbound, path.live, offer)
 
 
 async def offered(path: MessagePath, **who: str) -> str:

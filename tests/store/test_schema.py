@@ -46,6 +46,7 @@ PYTHON_TYPES: dict[str, type] = {
     "float8": float,
     "timestamptz": datetime,
     "_text": tuple,
+    "_int8": tuple,
     "jsonb": tuple,
 }
 

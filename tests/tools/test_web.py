@@ -11,22 +11,23 @@ from uuid import uuid4
 import pytest
 from pydantic import SecretStr
 
-from gateway.agent.policy import Policy
+from gateway.agent.policy import Act, Policy
 from gateway.agent.toolbox import Toolbox
 from gateway.background.cpu import Cpu
 from gateway.background.web_pages import WebPages
-from gateway.config.clock import SystemClock
 from gateway.config.model import WebSearch
 from gateway.domain.ids import SessionId
 from gateway.domain.json import JsonObject
 from gateway.domain.model import ToolCall
-from gateway.domain.principals import Label, Role
-from gateway.domain.tools import Caller, Change
+from gateway.domain.principals import Label
+from gateway.domain.texts import quotes_whole
+from gateway.domain.tools import Caller
 from gateway.llm.tokens import estimate_tool
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
 from gateway.store.pool import Database
-from gateway.tools import PrincipalContext, Services, Web
+from gateway.store.transcript import messages
+from gateway.tools import Services, Web
 from gateway.tools.web import MAX_FOLLOWED, tools
 from gateway.workspace.tree import Workspace
 from tests.fakes.caller import CALLER
@@ -59,9 +60,10 @@ class Browsing:
     caller: Caller = CALLER
     asked: list[str] = field(default_factory=list)
     label: Label = Label.OWNER
+    database: Database | None = None
 
     def __post_init__(self) -> None:
-        self.toolbox = Toolbox(tools(self.services), self._spill, Policy(self.own, self._ask))
+        self.toolbox = Toolbox(tools(self.services), self._spill, Policy(self.own, self._ask, self._said))
 
     async def call(self, tool: str, **arguments: object) -> dict[str, Any]:
         outcome = await self.toolbox.run(ToolCall("1", tool, json.dumps(arguments)), self.caller)
@@ -73,9 +75,16 @@ class Browsing:
     async def read(self, path: str = "/", **arguments: object) -> dict[str, Any]:
         return await self.call("web_fetch", url=f"{self.server.url}{path}", **arguments)
 
-    async def _ask(self, _tool: str, _arguments: JsonObject, change: Change, _caller: Caller) -> JsonObject:
-        self.asked.append(change.preview)
+    async def _ask(self, act: Act, _caller: Caller) -> JsonObject:
+        self.asked.append(act.change.preview)
         return {"waiting": True}
+
+    async def _said(self, caller: Caller, value: str) -> bool:
+        if self.database is None:
+            return False
+        async with self.database.connection() as conn:
+            texts = await messages.said_by_person(conn, caller.session, self.own)
+        return any(quotes_whole(text, value) for text in texts)
 
     async def _spill(self, name: str, _text: str, _label: Label) -> str:
         return name
@@ -92,8 +101,7 @@ class Bench:
         settings = WebSearch(provider="brave", brave_api_key=SecretStr("key"))
         search = Search(lambda: settings, lambda: server.rules, {"brave": server.url})
         web = Web(lambda: server.rules, search, WebPages(self.cpu, self.folder / "scratch").read)
-        context = more.pop("context", None)
-        return Browsing(server, Services(Workspace(self.folder), context=context, web=web), **more)
+        return Browsing(server, Services(Workspace(self.folder), web=web), **more)
 
 
 @pytest.fixture
@@ -141,7 +149,7 @@ class TestReading:
         }
         at = await bench.open(pages)
 
-        texts = [(await at.read(path))["text"] for path in pages]
+        texts = [str((await at.read(path)).get("text")) for path in pages]
 
         assert "Otters of the Elbe" in texts[0]
         assert ('"otters": 3' in texts[1], texts[2].strip()) == (True, "Three otters.")
@@ -256,9 +264,8 @@ class TestAsking:
         async def respond(asked: Any, write: Any) -> None:
             await pages.get(asked.path.partition("?")[0], page(b"?", "text/plain", "404 Not Found"))(asked, write)
 
-        context = PrincipalContext(world.principal, Role.OWNER, world.database.run, SystemClock(), lambda: None)
         caller = Caller(CALLER.task, 0, world.session, world.address, Label.UNTRUSTED)
-        return await bench.open(respond, context=context, caller=caller)
+        return await bench.open(respond, caller=caller, database=world.database)
 
     async def said(self, world: World, text: str, label: Label = Label.OWNER) -> None:
         await world.ask(text)
@@ -277,7 +284,7 @@ class TestAsking:
         assert "text" in await at.read("/")
         assert at.asked == []
 
-    @pytest.mark.parametrize("text", ["Read {url}/, please.", "<{url}>", "see ({bare})!", "**{url}/**", "a\n{url}\nb"])
+    @pytest.mark.parametrize("text", ["Read {url}/, please.", "<{url}>", "see ({bare})!", "a\n{url}\nb"])
     async def test_one_that_the_person_wrote_does_not(self, at: Browsing, world: World, text: str) -> None:
         await self.said(world, text.format(url=at.server.url, bare=at.server.url.removeprefix("http://")))
 
@@ -324,9 +331,8 @@ class TestAsking:
             rows = {"web": {"results": [{"title": "t", "url": f"{server[0]}/found", "description": "d"}]}}
             await (page(b"<p>yes</p>") if asked.path == "/found" else page(json.dumps(rows).encode()))(asked, write)
 
-        context = PrincipalContext(world.principal, Role.OWNER, world.database.run, SystemClock(), lambda: None)
         caller = Caller(CALLER.task, 0, world.session, world.address, Label.UNTRUSTED)
-        at = await bench.open(respond, context=context, caller=caller)
+        at = await bench.open(respond, caller=caller, database=world.database)
         server.append(at.server.url)
 
         await at.call("web_search", query="x")

@@ -169,6 +169,8 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         triggers=Triggers(path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.worker.wake),
         settings=settings_of(path.workspace.parent),
         probes=ChannelProbes(no_spec, clock),
+        skills=path.environments.skills,
+        zones=path.zones,
         channels=lambda: {"telegram": "open"},
         tools=lambda: [spec.name for spec in path.environments.of(owner.id).toolbox.specs],
         wordings=lambda: path.environments.of(owner.id).toolbox.wordings,

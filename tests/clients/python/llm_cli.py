@@ -1,4 +1,4 @@
-"""Simon Willison's llm, with an entry in its extra-openai-models.yaml."""
+"""llm: a prompt on the command line, with an entry in extra-openai-models.yaml."""
 
 import os
 import subprocess
