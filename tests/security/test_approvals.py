@@ -174,7 +174,7 @@ async def test_every_lasting_call_of_every_tool_asks_by_the_label(path: MessageP
     tools, own = await at_work(path, who)
     by_name = {tool.name: tool for tool in tools}
     assert {name for name, tool in by_name.items() if tool.kind is None} == set(), "declare what its calls are"
-    harmless = {ToolClass.READ, ToolClass.WRITE}
+    harmless = {ToolClass.READ, ToolClass.WRITE, ToolClass.NET}
     assert {name for name, tool in by_name.items() if tool.kind not in harmless} == {name for name, _ in WRITES}
     toolbox = Toolbox(tools, path.environments.of(path.people.owner.id).toolbox._spill, Policy(own))
     assert set(by_name) == {name for name, _ in WRITES + HARMLESS}, "put the new tool into the table"
