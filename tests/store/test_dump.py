@@ -84,6 +84,8 @@ ROWS = {
                 select 1, 'infinity', $1, $2, $1, '\\x00ff', '', '', '\\x5c' from principals limit 1""",
     "imports": """insert into imports (principal_id, agent, key, source, place)
                   select id, $1, decode('005c', 'hex'), $2::uuid::text, $1 from principals""",
+    "pins": """insert into pins (kind, name, state, sha256, content, source)
+               values ($1, $2::uuid::text, 'staged', '', '\\x00ff5c', $1)""",
     "meta": "insert into meta (key, value) values ($2::uuid::text, jsonb_build_array($1::text, '\"\\u0041'::text))",
 }
 """One row, or more, of values that a careless copy would change."""
