@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property
 
 from gateway import commands, tools
@@ -44,6 +45,7 @@ from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
+from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.compact import Compactor
 from gateway.flow.turn.environment import AgentEnvironments
@@ -52,13 +54,16 @@ from gateway.flow.turn.runner import TurnRunner
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
 from gateway.flow.zone import ZoneOffers
+from gateway.logs import SecretMask
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
 from gateway.store.pool import Database
 from gateway.tools import Family
 from gateway.web.links import LoginLinks
 
-SCHEDULES = "schedules"
+SCHEDULES, SECRETS = "schedules", "secrets"
+LOOK_FOR_SECRETS = timedelta(minutes=1)
+"""A changed one is also told of at once, unless a notification got lost."""
 
 
 @dataclass
@@ -77,6 +82,8 @@ class Parts:
     starts: Starts
     stop: asyncio.Event
     clock: Clock
+    secrets: LiveSecrets
+    mask: SecretMask
 
     # What every part may use
 
@@ -352,6 +359,7 @@ class Parts:
             SCHEDULES: self.scheduler.look,
             "heartbeat": self.heartbeat.look,
             "approvals": self.questions.look,
+            SECRETS: Interval(lambda: LOOK_FOR_SECRETS, self.secrets.look, self.clock).look,
             "embed": self.indexing.look,
             "consolidation": Interval(lambda: LOOK_EVERY, self.consolidation.look, self.clock).look,
             **self.condition.jobs,

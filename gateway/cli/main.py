@@ -134,6 +134,18 @@ COMMANDS: Mapping[str, str | Group] = {
         "Start the gateway at boot, under systemd.",
         {"install": "process.service:install", "uninstall": "process.service:uninstall"},
     ),
+    "secrets": Group(
+        "Store keys and passwords that the model never sees.",
+        {
+            "set": "storage.secrets:put",
+            "list": "storage.secrets:show",
+            "rotate": "storage.secrets:rotate",
+            "rm": "storage.secrets:remove",
+            "bind": "storage.secrets:bind",
+            "confirm": "storage.secrets:confirm",
+            "recover": "storage.secrets:recover",
+        },
+    ),
     "remember": "storage.remember:remember",
     "search": "storage.search:search",
     "memories": Group(

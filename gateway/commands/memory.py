@@ -42,19 +42,17 @@ async def _done(own: Remembering, argument: str, action: str, which: str) -> str
         return "\n".join([*await _proposed(own), _lines(await _standing(own), NONE)])
     if argument.isdecimal():
         return listed(await own.get(_number(argument)), limit=10 * LONGEST)
-    if not which.isdecimal():
-        return _lines(await _found(own, argument), "No memory matches that.")
-    match action:
-        case "pin" | "unpin":
-            memory = await own.pin(_number(which), pinned=action == "pin")
-            return f"{action.capitalize()}ned: {listed(memory)}"
-        case "forget":
-            memory = await own.forget(_number(which))
-            return f"Forgotten: {listed(memory)}\n\n/memory restore {memory.id} undoes that."
-        case "restore":
-            return f"Remembered again: {listed(await own.restore(_number(which)))}"
-        case _:
-            return _lines(await _found(own, argument), "No memory matches that.")
+    if which.isdecimal():
+        match action:
+            case "pin" | "unpin":
+                memory = await own.pin(_number(which), pinned=action == "pin")
+                return f"{action.capitalize()}ned: {listed(memory)}"
+            case "forget":
+                memory = await own.forget(_number(which))
+                return f"Forgotten: {listed(memory)}\n\n/memory restore {memory.id} undoes that."
+            case "restore":
+                return f"Remembered again: {listed(await own.restore(_number(which)))}"
+    return _lines(await _found(own, argument), "No memory matches that.")
 
 
 async def _keep(own: Remembering, id: MemoryId, label: Label) -> str:

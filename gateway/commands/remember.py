@@ -21,7 +21,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     except Refused as refusal:
         return CommandReply(str(refusal))
     if not is_new:
-        return CommandReply(f"That is memory {memory.id} already; it was seen {memory.seen_count} times.")
+        return CommandReply(f"Memory {memory.id} already says so; it was seen {memory.seen_count} times.")
     return CommandReply(f"Remembered as {memory.id} [{kind(memory)}]. /memory forget {memory.id} undoes it.")
 
 

@@ -94,8 +94,8 @@ class ReviewRow:
 
 def digest_of(tool: str, arguments: JsonObject, base: str, session: SessionId | None) -> str:
     """Of everything that a yes is bound to; `base` stands for the contents of files."""
-    where = str(session) if session else None
-    exact = json.dumps([tool, arguments, base, where], sort_keys=True, separators=(",", ":"))
+    where = [str(session)] if session else []
+    exact = json.dumps([tool, arguments, base, *where], sort_keys=True, separators=(",", ":"))
     return sha256(exact.encode()).hexdigest()
 
 
@@ -150,16 +150,22 @@ async def ask(conn: Connection, question: Question, now: datetime) -> ReviewRow:
         None if question.grant is None else now,
     )
     if row is None:
-        before = await conn.fetchrow(
-            "select * from reviews where (task_id, ordinal) = ($1, $2)", question.task, question.ordinal
-        )
+        assert question.task is not None, "only a call is met again"
+        assert question.ordinal is not None, "it has a number"
+        before = await of_call(conn, question.task, question.ordinal)
         assert before is not None, "the insert met it"
-        return ReviewRow.of(before)
+        return before
     review = ReviewRow.of(row)
     await _noted(conn, Event.ASKED, review)
     if question.grant is not None:
         await _settled(conn, review, Event.APPROVED)
     return review
+
+
+async def of_call(conn: Connection, task: TaskId, ordinal: int) -> ReviewRow | None:
+    """What this very call asked already: a resumed run makes it again."""
+    row = await conn.fetchrow("select * from reviews where task_id = $1 and ordinal = $2", task, ordinal)
+    return ReviewRow.of(row) if row else None
 
 
 async def hold(conn: Connection, asked: PrincipalId) -> None:

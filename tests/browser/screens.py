@@ -22,6 +22,7 @@ from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.domain.findings import Finding, Level
+from gateway.domain.ids import SessionId
 from gateway.domain.inbound import Address
 from gateway.domain.memory import Category
 from gateway.domain.model import ModelEvent, Prompt, Reply, ToolCall, Usage
@@ -56,7 +57,7 @@ SMALL = ("desktop", "phone")
 COLOURS = 160
 MODEL = "anthropic/claude-sonnet-4-5"
 BIKE = "What do I need to check before I ride my bike to work again?"
-CHECKLIST = """Your bike stood in the cellar since November, so **check these first**; half an hour is enough.
+CHECKLIST = """Your bike has been in the cellar since November, so **check these first**; half an hour is enough.
 
 1. **Tyres**: pump them to 4.5 bar and look for cracks.
 2. **Brakes**: both levers should stop the wheel at half pull.
@@ -159,11 +160,11 @@ SHOTS = [
 
 async def fill(web: Web, folder: Path) -> None:
     """Some weeks of an ordinary life."""
-    await conversations(web)
+    spoken = await conversations(web)
     await memory(web)
     await people(web)
     for ago in range(29):
-        await used(web, 0.06 + 0.13 * (ago * ago % 7), model=MODEL, ago=ago)
+        await used(web, 0.06 + 0.13 * (ago * ago % 7), model=MODEL, ago=ago, session=spoken[ago % len(spoken)])
         await used(web, 0.02, model="openai/gpt-5.6-mini", ago=ago)
     owner = web.path.people.owner.id
     question = Question(owner, owner, "write_file", {"path": "HEARTBEAT.md"}, CHANGE, Label.UNTRUSTED)
@@ -183,7 +184,8 @@ async def fill(web: Web, folder: Path) -> None:
         await tokens.create(web.backend.database, owner, name, [scope])
 
 
-async def conversations(web: Web) -> None:
+async def conversations(web: Web) -> list[SessionId]:
+    spoken: list[SessionId] = []
     said: list[tuple[float, str, Address | None, tuple[str, ...]]] = [
         (0.02, "telegram", Address("telegram", "bot", "1"), ("What is on my calendar this week?", WEEK)),
         (
@@ -213,12 +215,14 @@ async def conversations(web: Web) -> None:
     ]
     for days, channel, at, texts in reversed(said):
         session = await talk(web, *texts, at=at, ended=channel == "web")
+        spoken.append(session)
         await aged(web, "messages", "session_id", session, days)
         await aged(web, "sessions", "id", session, days)
     for days in (0.4, 1.4):
         session = await talk(web, "Every morning at 8: dates and weather", "Sunny, 19 °C.", unattended=True)
         await aged(web, "messages", "session_id", session, days)
         await aged(web, "sessions", "id", session, days)
+    return spoken
 
 
 def as_a_real_one(model: ScriptedModel) -> Callable[[Prompt], AsyncIterator[ModelEvent]]:

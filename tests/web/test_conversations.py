@@ -166,7 +166,9 @@ async def test_a_programs_conversation_is_only_read(web: Web):
         assert "You can read this one but not continue it" in page
         assert "/resume" not in page
         await browser.post(f"/conversations/{program}/resume")
-        await until(lambda: web.path.rows("select from messages where kind = 'notice' and text like '%only be read%'"))
+        await until(
+            lambda: web.path.rows("select from messages where kind = 'notice' and text like '%not continue it%'")
+        )
     assert await web.path.rows("select channel from addresses where session_id = $1", program) == [("api",)]
 
 

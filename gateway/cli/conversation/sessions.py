@@ -56,7 +56,7 @@ def _read(id: str) -> tuple[Conversation, list[MessageRow]]:
     async def read(conn: Connection) -> tuple[Conversation, list[MessageRow]]:
         of = await conversations.beginning(conn, (await require_owner(conn)).id, id)
         if of is None:
-            raise OwnerMustAct(f"no single conversation begins with {id}; `supaclaw sessions` lists them")
+            raise OwnerMustAct(f"no conversation, or more than one, begins with {id}; `supaclaw sessions` lists them")
         return of, await attachments.joined(conn, await messages.told_until(conn, of.id))
 
     return with_connection(read)

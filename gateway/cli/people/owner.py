@@ -10,7 +10,7 @@ from gateway.cli.database import with_connection, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.config.channels import check_owner, enabled_channels
 from gateway.config.environment import Environment
-from gateway.config.load import load
+from gateway.config.load import load_early
 from gateway.domain.ownership import unsettled
 from gateway.flow.inbound.pairing import Pairing
 from gateway.store.people import ownership, principals
@@ -50,6 +50,6 @@ def part(
 
 
 def _print_unsettled(owner: PrincipalRow) -> None:
-    config = load(Environment.read(os.environ).config, os.environ)
+    config = load_early(Environment.read(os.environ), os.environ)
     for line in unsettled(config.owner.ids, enabled_channels(config.channels), owner.identities, owner.unconfirmed):
         echo(f"supaclaw: {line}", error=True)

@@ -48,8 +48,11 @@ def doctor(
         _print_failpoints(as_json=as_json)
         return
     from gateway.app.checks import load_context, run_checks
+    from gateway.app.checks.secrets import without_starting
 
-    context = load_context(Environment.read(os.environ), os.environ, live=live)
+    environment = Environment.read(os.environ)
+    secrets = without_starting(environment, os.environ)
+    context = load_context(environment, os.environ, live=live, secrets=secrets)
     with logging_to(None, SecretMask(), level=logging.CRITICAL):
         findings = list(run_checks(context, _progress))
     _progress("")

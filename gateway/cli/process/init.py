@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 
 from gateway.cli.console import echo
 from gateway.cli.conversation.local_gateway import ensure_gateway
@@ -32,8 +33,12 @@ from gateway.store.pool import Database
 
 def init() -> None:
     """Connect a model and your messengers, step by step. Enter skips a step; run it again at any time."""
+    from gateway.app.resolving import StoredSecrets
+
     environment = Environment.read(os.environ)
-    setup = Setup(environment, os.environ, SystemClock(), lambda: load(environment.config, os.environ))
+    secrets = StoredSecrets(environment, os.environ)
+    config = partial(load, environment.config, os.environ, secrets)
+    setup = Setup(environment, os.environ, SystemClock(), config, secrets=secrets)
     _connect_model(setup)
     for form in forms():
         _connect_channel(setup, form)
@@ -114,7 +119,7 @@ async def _wait_for_owner(database: Database, form: Form, link: str) -> None:
     if link:
         echo(f"{qr_picture(link + code)}\nOpen {link}{code} (or scan this with your phone) and press Start.")
     else:
-        echo(f"Write this to your agent on {form.title}, in a private chat from your own account: /link {code}")
+        echo(f"Send this to your agent on {form.title}, in a private chat from your own account: /link {code}")
     echo("Waiting for it; Ctrl-C skips it.")
     for _ in range(MINUTES * 60):
         if claim := next((each for each in await pairing.claims() if each.code == code), None):

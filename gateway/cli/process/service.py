@@ -134,7 +134,7 @@ def _quoted(text: str) -> str:
 
 def _escaped(text: str) -> str:
     if not text.isprintable():
-        raise OwnerMustAct(f"systemd cannot be told of {text!r}; move it to a path that can be printed")
+        raise OwnerMustAct(f"systemd can't handle {text!r}; move it to a path that can be printed")
     return text.replace("%", "%%")
 
 
@@ -160,9 +160,9 @@ class _Systemd:
         """Raises `OwnerMustAct` when it cannot be asked for anything."""
         if self._run("is-system-running").stdout.strip() in {"", "offline", "unknown"}:
             whose = "of this login" if self.user else "on this machine"
-            raise OwnerMustAct(f"there is no systemd {whose}; have `supaclaw up` started by what there is instead")
+            raise OwnerMustAct(f"there is no systemd {whose}; start `supaclaw up` with another service manager")
         if not self.user and os.geteuid() != 0:
-            raise OwnerMustAct("only root can change what the machine starts; use sudo, or --user for your own login")
+            raise OwnerMustAct("only root can change system services; use sudo, or --user for your own login")
 
     def runs(self) -> bool:
         """Whether our unit does."""
@@ -183,7 +183,7 @@ class _Systemd:
     def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         program = shutil.which("systemctl")
         if program is None:
-            return subprocess.CompletedProcess([], 1, "", "there is no systemctl here")
+            return subprocess.CompletedProcess([], 1, "", "systemctl isn't available here")
         manager = ["--user"] if self.user else []
         return subprocess.run([program, *manager, *arguments], check=False, capture_output=True, encoding="utf-8")
 

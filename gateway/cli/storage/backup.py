@@ -11,7 +11,7 @@ import typer
 
 from gateway.cli.console import echo
 from gateway.config.environment import Environment
-from gateway.config.load import load, parse, parse_json, read
+from gateway.config.load import load_early, parse, parse_json, read
 from gateway.config.model import Config
 from gateway.logs import SecretMask, logging_to
 
@@ -31,7 +31,7 @@ def backup(
     from gateway.app.database import reach
 
     environment = Environment.read(os.environ)
-    config = load(environment.config, os.environ)
+    config = load_early(environment, os.environ)
     with logging_to(None, SecretMask(), level=logging.WARNING):
         reached = reach(environment, config, mine=False)
         saved = asyncio.run(back_up(environment, config, file, reached, force=force, with_secrets=with_secrets))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gateway.cli.console import echo
 from gateway.cli.questions import confirm
 from gateway.config.environment import Environment
-from gateway.config.load import load
+from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
 from gateway.domain.texts import one_line
@@ -29,7 +29,7 @@ def erase_for_good(memory: MemoryId, also: Sequence[str], *, yes: bool) -> None:
     if not (yes or sys.stdin.isatty()):
         raise OwnerMustAct("this permanently removes what was said; add --yes to confirm")
     environment = Environment.read(os.environ)
-    config = load(environment.config, os.environ)
+    config = load_early(environment, os.environ)
     receipt: list[str] = []
 
     def agree(found: "Found") -> None:

@@ -17,7 +17,7 @@ from gateway.cli.progress import progress
 from gateway.cli.questions import confirm
 from gateway.cli.zone import own_zone
 from gateway.config.environment import Environment
-from gateway.config.load import load
+from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.texts import one_line
 from gateway.domain.zones import zone
@@ -75,7 +75,7 @@ def run(
 
 def _paid_model() -> str | None:
     """The embedding model, if a provider charges for it."""
-    model = load(Environment.read(os.environ).config, os.environ).models.embedding
+    model = load_early(Environment.read(os.environ), os.environ).models.embedding
     return model if model.startswith(PAID) else None
 
 

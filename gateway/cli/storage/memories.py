@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 import typer
 from pydantic import TypeAdapter
 
-from gateway.agent.memory.remember import Refused, Remembering, checked
+from gateway.agent.memory.remember import Refused, Remembering
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
@@ -17,7 +17,7 @@ from gateway.cli.storage.remember import CATEGORIES, MinImportance, separated
 from gateway.cli.storage.search import facts, whereabouts
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory import Category, Filter, Kind, Memory, NewMemory
+from gateway.domain.memory import Category, Filter, Kind, Memory
 from gateway.domain.principals import Label
 from gateway.domain.texts import json_text, one_line
 from gateway.memory.wording import described, kind, who
@@ -109,18 +109,8 @@ def edit(
         raise OwnerMustAct("say what to change: --text, --category, --importance or --tags")
 
     async def change(own: Remembering) -> Memory:
-        before = await own.get(MemoryId(id))
-        new = checked(NewMemory(before.text if text is None else text, tags=separated(tags or "")))
-        changed = await memories.edit(
-            own.tx,
-            own.principal,
-            before.id,
-            text=None if text is None else new.text,
-            category=category,
-            importance=importance,
-            tags=None if tags is None else new.tags,
-        )
-        return _there(changed, id)
+        new = None if tags is None else separated(tags)
+        return await own.edit(MemoryId(id), text=text, category=category, importance=importance, tags=new)
 
     echo(f"changed: {id} {described(_with_own(change))}")
 
@@ -128,10 +118,8 @@ def edit(
 def pin(id: Id, undo: Annotated[bool, typer.Option("--undo", help="Unpin it.")] = False) -> None:
     """Pin a memory: your agent looks at it first."""
 
-    async def change(own: Remembering) -> Memory:
-        return _there(await memories.edit(own.tx, own.principal, MemoryId(id), pinned=not undo), id)
-
-    echo(f"{'unpinned' if undo else 'pinned'}: {id} {described(_with_own(change))}")
+    pinned = _with_own(lambda own: own.pin(MemoryId(id), pinned=not undo))
+    echo(f"{'unpinned' if undo else 'pinned'}: {id} {described(pinned)}")
 
 
 def forget(
@@ -183,12 +171,6 @@ def _with_own(work: Callable[[Remembering], Awaitable[Result]]) -> Result:
         return with_connection(run_work)
     except Refused as refusal:
         raise OwnerMustAct(str(refusal)) from refusal
-
-
-def _there(memory: Memory | None, id: int) -> Memory:
-    if memory is None:
-        raise Refused(f"There is no memory {id}; `supaclaw memories list` shows them.")
-    return memory
 
 
 def _listed(memory: Memory) -> Listed:

@@ -51,7 +51,7 @@ def search(
     if not query.strip():
         raise OwnerMustAct('say what to look for, such as `supaclaw search "Anna\'s birthday"`')
     if scope is Scope.CURRENT and session is None:
-        raise OwnerMustAct("a terminal is in no conversation; add --session ID, `supaclaw sessions` shows them")
+        raise OwnerMustAct("a terminal has no conversation; add --session ID, `supaclaw sessions` shows them")
     which = Filter(
         kinds=_kinds(types),
         categories=(category,) if category else (),
@@ -110,7 +110,7 @@ def _print(found: Found) -> None:
         echo(lead=f"    {_why(hit)}", style=Style.DIM)
     notes = [found.note]
     if found.weak:
-        notes.append("Only something weak was found." if found.hits else "Nothing was found.")
+        notes.append("Only weak matches were found." if found.hits else "Nothing was found.")
     if found.left_out:
         notes.append(f"{found.left_out} untrusted rows were left out; --include-untrusted shows them.")
     for note in filter(None, notes):

@@ -114,13 +114,15 @@ class Questions:
             act=act.kind,
         )
         await reviews.hold(tx, asked)
+        if stored := await reviews.of_call(tx, caller.task, caller.ordinal):
+            return stored
+        call = Call(principal, asked, act.tool, act.kind, act.arguments, act.change.base)
+        if grant := await grants.take(tx, call, now):
+            return await reviews.ask(tx, replace(question, grant=grant), now)
         if before := await reviews.asked_before(tx, question, now):
             if before.state == "denied":
                 raise ToolFailed("denied", f"The user said no to exactly this, as {before.name}; do not ask again.")
             return before
-        call = Call(principal, asked, act.tool, act.kind, act.arguments, act.change.base)
-        if grant := await grants.take(tx, call, now):
-            return await reviews.ask(tx, replace(question, grant=grant), now)
         waiting = [row.name for row in await reviews.list_open(tx, asked, now) if row.task_id is not None]
         if len(waiting) >= MOST:
             names = ", ".join(waiting)

@@ -36,13 +36,13 @@ def rendered(reviews: Sequence[ReviewRow]) -> tuple[str, str, tuple[Button, ...]
     kept, sent = zip(*map(_one, reviews), strict=True)
     names = " ".join(review.name for review in reviews)
     cut = any(for_chat(review.preview)[1] for review in reviews)
-    all = " all" if len(reviews) > 1 else ""
-    buttons = Button(f"Approve{all}", f"/approve {names}"), Button(f"Deny{all}", f"/deny {names}")
+    every = " all" if len(reviews) > 1 else ""
+    buttons = Button(f"Approve{every}", f"/approve {names}"), Button(f"Deny{every}", f"/deny {names}")
     expires = reviews[0].expires_at
     until = "" if expires is None else f" It expires at {expires:%H:%M} UTC."
     first = reviews[0].name
     answer = "" if cut else f"/approve {first} or /deny {first}."
-    if all:
+    if every:
         answer = f"Approve or deny them together, or one by one, as with /approve {first}."
     return "\n".join(kept) + until, "\n".join([*sent, answer]).rstrip() + until, buttons[1:] if cut else buttons
 

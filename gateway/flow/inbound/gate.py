@@ -38,7 +38,7 @@ ASKED = (
 )
 
 CLAIMED = (
-    "One more step: say yes to this account where you made the code, or on the page People. "
+    "One more step: confirm this account where you got the code, or on the People page. "
     f"The question is open for {MINUTES} minutes."
 )
 

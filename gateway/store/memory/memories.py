@@ -13,18 +13,17 @@ from gateway.domain.texts import storable
 from gateway.memory.lexemes import lexemes
 from gateway.store.pool import Connection
 
+FILTER = """row($2::text[], $3::text[], $4::text[], $5::uuid, $6::text, $7::timestamptz, $8::timestamptz, $9::smallint,
+  $10::boolean, $11::boolean, $12::double precision)::memory_filter"""
+"""What `filtering` gives, for `memory_matches`."""
+
 _LISTED = """
-select * from remembered
-where principal_id = $1 and forgotten_at is null and (valid_to is null or valid_to > now())
-  and ($2 or superseded_at is null)
-  and (cardinality($3::text[]) = 0 or kind = any($3)) and (cardinality($4::text[]) = 0 or category = any($4))
-  and (cardinality($5::text[]) = 0 or tags @> $5) and ($6::uuid is null or session_id = $6)
-  and ($7::text is null or agent = $7) and ($8::timestamptz is null or created_at >= $8)
-  and ($9::timestamptz is null or created_at < $9) and label <= $10 and ($11::boolean is null or pinned = $11)
-  and ($12::double precision is null or importance >= $12)
-order by {order} limit $13 offset $14"""
-_NEWEST = _LISTED.format(order="id desc")
-_WEIGHTIEST = _LISTED.format(order="pinned desc, importance desc, id desc")
+with page as (
+  select id from memories m where principal_id = $1 and memory_matches(m, {which})
+  order by {order} limit $13 offset $14)
+select * from remembered where id in (select id from page) order by {order}"""
+_NEWEST = _LISTED.format(which=FILTER, order="id desc")
+_WEIGHTIEST = _LISTED.format(which=FILTER, order="pinned desc, importance desc, id desc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +193,6 @@ def filtering(principal: PrincipalId, which: Filter) -> tuple[object, ...]:
     """The parameters $1 to $12 of a filter."""
     return (
         principal,
-        which.superseded,
         list(which.kinds),
         list(which.categories),
         list(which.tags),
@@ -204,6 +202,7 @@ def filtering(principal: PrincipalId, which: Filter) -> tuple[object, ...]:
         which.until,
         which.at_most,
         which.pinned,
+        which.superseded,
         which.min_importance,
     )
 

@@ -24,7 +24,7 @@ create table grants (
   created_at timestamptz not null default now(),
   check ((bounded is null) = (at_most is null) and (sum_left is null or bounded is not null))
 );
-create index grants_live on grants (principal_id, tool) where revoked_at is null and times_left > 0;
+create index grants_live on grants (given_by, tool) where revoked_at is null and times_left > 0;
 alter table reviews add column grant_id bigint references grants;
 create index reviews_latest on reviews (asked_id, id desc) where state <> 'open';
 

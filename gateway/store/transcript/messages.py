@@ -226,10 +226,11 @@ _KIND: dict[type[Entry], Kind] = {
 
 
 async def said_by_person(conn: Connection, session: SessionId, own: Label) -> list[str]:
-    """What the person of this trust level wrote here themselves, the newest first; not what they passed on."""
+    """What the person of this trust level wrote here themselves, among the newest entries; not what they passed on."""
     rows = await conn.fetch(
-        """select text from messages where session_id = $1 and kind = 'user' and label <= $2 and origin <> $3
-           order by id desc limit 200""",
+        """select text from (select kind, label, origin, text from messages where session_id = $1 and seq is not null
+                             order by seq desc limit 1000) newest
+           where kind = 'user' and label <= $2 and origin <> $3""",
         session,
         own,
         EARLIER,

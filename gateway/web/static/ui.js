@@ -15,8 +15,9 @@ $("[data-theme-toggle]")?.addEventListener("click", () => {
 const bare = document.title;
 async function showWaiting() {
   try {
-    const answer = document.hidden ? null : await fetch("/approvals/waiting");
-    if (!answer?.ok) return;
+    if (document.hidden || by("connection")?.dataset.state === "off") return;
+    const answer = await fetch("/approvals/waiting");
+    if (!answer.ok) return;
     const { waiting } = await answer.json(), badge = by("waiting");
     document.title = waiting ? `(${waiting}) ${bare}` : bare;
     badge.hidden = !waiting; badge.textContent = waiting;
