@@ -85,6 +85,8 @@ ROWS = {
                 select 1, 'infinity', $1, $2, $1, '\\x00ff', '', '', '\\x5c' from principals limit 1""",
     "imports": """insert into imports (principal_id, agent, key, source, place)
                   select id, $1, decode('005c', 'hex'), $2::uuid::text, $1 from principals""",
+    "pins": """insert into pins (kind, name, state, sha256, content, source)
+               values ($1, $2::uuid::text, 'staged', '', '\\x00ff5c', $1)""",
     "secrets": """insert into secrets
                     (principal_id, shared, name, version, key_id, wrapped, sealed, hosts, tools, place)
                   select id, true, $1, 2147483647, $2::uuid::text, '\\x00ff', '\\x5c4e', array['NULL', $1], '{}', $1

@@ -141,13 +141,11 @@ class Skills:
         except OSError as error:
             raise BadSkill(f"{name} can't be read: {error.strerror}.") from error
 
-    async def before(self, name: str) -> Files:
-        """What was confirmed last."""
-        return await self._kept(name, staged=False)
-
-    async def waiting(self, name: str) -> Files:
-        """What waits for a word."""
-        return await self._kept(name, staged=True)
+    async def kept(self, name: str, *, staged: bool) -> Files:
+        """What was confirmed last, or what waits for the owner's word; none if nothing does."""
+        async with self.database.connection() as conn:
+            content = await pins.content(conn, KIND, name, staged=staged)
+        return await asyncio.to_thread(unpack, content) if content else {}
 
     async def stage(self, source: str) -> tuple[Pin, Files]:
         """Fetch it, and keep it until the owner says whether it is to be a skill; a link not again while it is kept."""
@@ -157,7 +155,7 @@ class Skills:
         now = self.clock.now()
         for row in rows:
             if row.state == "staged" and row.source == origin != "text" and now - row.changed_at < STAGED_FOR:
-                return row, await self.waiting(row.name)
+                return row, await self.kept(row.name, staged=True)
         return await self.stage_files(await gather(source, self.fetch), origin)
 
     async def stage_files(self, files: Files, origin: str) -> tuple[Pin, Files]:
@@ -168,7 +166,7 @@ class Skills:
 
     async def confirm(self, name: str, sha256: str, *, despite_findings: bool = False) -> None:
         """Switch on exactly these bytes, staged or on the disk; what has severe findings takes the extra word."""
-        files = await self.waiting(name)
+        files = await self.kept(name, staged=True)
         staged, source = digest(files) == sha256, "workspace"
         if not staged:
             files = await self.on_disk(name)
@@ -215,11 +213,6 @@ class Skills:
             return Look(problem=str(error))
         except OSError as error:
             return Look(problem=f"It can't be read: {error.strerror}.")
-
-    async def _kept(self, name: str, *, staged: bool) -> Files:
-        async with self.database.connection() as conn:
-            content = await pins.content(conn, KIND, name, staged=staged)
-        return await asyncio.to_thread(unpack, content) if content else {}
 
     async def _write(self, name: str, files: Files) -> None:
         """In the place of what is there. A crash leaves a folder that is not what is pinned, and so is off."""

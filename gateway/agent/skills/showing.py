@@ -24,9 +24,9 @@ def described(files: Files, before: Files, source: str) -> str:
 async def shown(skills: Skills, name: str) -> tuple[str, str]:
     """The hash and the description of what a person would confirm: the version that waits, or what is on the disk."""
     found = await skills.get(name)
-    files, before = await skills.on_disk(name), await skills.before(name)
+    files, before = await skills.on_disk(name), await skills.kept(name, staged=False)
     if found.staged:
-        files, before = await skills.waiting(name), files
+        files, before = await skills.kept(name, staged=True), files
     return digest(files), described(files, before, found.staged.source if found.staged else "the workspace")
 
 
