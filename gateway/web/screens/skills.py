@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Form
 from fastapi.responses import HTMLResponse
 
 from gateway.agent.skills.library import Listed, Look
-from gateway.agent.skills.showing import shown
+from gateway.agent.skills.showing import changes, undecided
 from gateway.domain.diff import legible
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.web import board
@@ -38,13 +38,10 @@ async def install(site: AtSite, source: Annotated[Text, Form(max_length=MAX_FILE
 @router.get("/skills/{name}/details", dependencies=OWNER)
 async def details(site: AtSite, name: str) -> HTMLResponse:
     """Everything that a yes would cover, and the form for it."""
-    skills = site.backend.skills
     found = await _known(site, name)
-    sha256, text = await shown(skills, name)
-    look = Look.at(await skills.kept(name, staged=True), name) if found.staged else found.look
-    return HTMLResponse(
-        site.pages.piece("skill_details.html", skill=found, look=look, sha256=sha256, text=legible(text))
-    )
+    files, before, _ = await undecided(site.backend.skills, name)
+    look, text = Look.at(files, name), legible("\n".join(changes(before, files)))
+    return HTMLResponse(site.pages.piece("skill_details.html", skill=found, look=look, text=text))
 
 
 @router.post("/skills/{name}/confirm", status_code=204, dependencies=OWNER)
