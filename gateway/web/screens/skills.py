@@ -1,5 +1,6 @@
 """Skills: what the agent can look up for certain tasks, what the scan found in each, and the owner's word on it."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -40,7 +41,8 @@ async def details(site: AtSite, name: str) -> HTMLResponse:
     """Everything that a yes would cover, and the form for it."""
     found = await _known(site, name)
     files, before, _ = await undecided(site.backend.skills, name)
-    look, text = Look.at(files, name), legible("\n".join(changes(before, files)))
+    look = await asyncio.to_thread(Look.at, files, name)
+    text = legible("\n".join(await asyncio.to_thread(changes, before, files)))
     return HTMLResponse(site.pages.piece("skill_details.html", skill=found, look=look, text=text))
 
 
