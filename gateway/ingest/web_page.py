@@ -16,8 +16,8 @@ from gateway.ingest.output import clean
 from gateway.ingest.sniff import sniff
 from gateway.ingest.text import decode
 
-SECONDS = 25.0
-"""For one page; other files have as long as the person waits."""
+SECONDS = 60.0
+"""For one page or file, as a run waits for it."""
 MAX_TEXT = 1_000_000
 MAX_LINKS = 500
 _CHARSET = re.compile(rb"""charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)

