@@ -1,5 +1,6 @@
 """Skills: what the agent can look up for certain tasks, what the scan found in each, and the owner's word on it."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -7,7 +8,7 @@ from fastapi import APIRouter, Depends, Form
 from fastapi.responses import HTMLResponse
 
 from gateway.agent.skills.library import Listed, Look
-from gateway.agent.skills.showing import shown
+from gateway.agent.skills.showing import changes, undecided
 from gateway.domain.diff import legible
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.web import board
@@ -38,13 +39,11 @@ async def install(site: AtSite, source: Annotated[Text, Form(max_length=MAX_FILE
 @router.get("/skills/{name}/details", dependencies=OWNER)
 async def details(site: AtSite, name: str) -> HTMLResponse:
     """Everything that a yes would cover, and the form for it."""
-    skills = site.backend.skills
     found = await _known(site, name)
-    sha256, text = await shown(skills, name)
-    look = Look.at(await skills.kept(name, staged=True), name) if found.staged else found.look
-    return HTMLResponse(
-        site.pages.piece("skill_details.html", skill=found, look=look, sha256=sha256, text=legible(text))
-    )
+    files, before, _ = await undecided(site.backend.skills, name)
+    look = await asyncio.to_thread(Look.at, files, name)
+    text = legible("\n".join(await asyncio.to_thread(changes, before, files)))
+    return HTMLResponse(site.pages.piece("skill_details.html", skill=found, look=look, text=text))
 
 
 @router.post("/skills/{name}/confirm", status_code=204, dependencies=OWNER)
