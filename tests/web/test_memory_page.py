@@ -99,7 +99,7 @@ async def test_what_is_not_verified_is_counted_and_shown_on_request(web: Web):
     async with web.sign_in() as browser:
         answer = await browser.get("/memory/rows", params={"q": "heron"})
         assert doubtful not in shown(answer)
-        assert "1 more that others wrote" in answer.text
+        assert "1 unverified left out" in answer.text
         answer = await browser.get("/memory/rows", params={"q": "heron", "untrusted": "true"})
         assert doubtful in shown(answer)
         assert "not verified" in answer.text

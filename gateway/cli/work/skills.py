@@ -77,7 +77,7 @@ def show_all(as_json: AsJson = False) -> None:
 
 
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show a skill, what the scan found in it, and what differs from what you confirmed."""
+    """Show a skill, its scan and the changes since you confirmed it."""
 
     async def read_one(skills: Skills) -> tuple[Listed, str]:
         return await skills.get(name), described(*await undecided(skills, name))
@@ -106,7 +106,7 @@ def install(
 
 
 def enable(name: Name, yes: Yes = False, despite_findings: Despite = False, as_json: AsJson = False) -> None:
-    """Confirm a skill as it is now, or the version that waits, and switch it on."""
+    """Confirm a skill, or its waiting version, and switch it on."""
     shown = _with(lambda skills: undecided(skills, name))
     _confirm(name, digest(shown[0]), described(*shown), yes, despite_findings, as_json)
 

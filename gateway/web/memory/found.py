@@ -103,7 +103,7 @@ def _why(hit: Hit) -> str:
 
 def _notes(found: Found) -> list[str]:
     by_words = found.mode is Mode.HYBRID and bool(found.hits) and all(hit.cosine is None for hit in found.hits)
-    left_out = f"{found.left_out} more that aren’t verified: tick “include unverified” to see them."
+    left_out = f"{found.left_out} unverified left out; tick “include unverified” to see them."
     weak = "Only weak matches were found; they may have nothing to do with your search."
     notes = (
         found.note or NO_INDEX * by_words,
