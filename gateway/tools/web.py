@@ -69,8 +69,7 @@ class _WebTools:
     async def fetch(self, arguments: FetchArguments, caller: Caller) -> Labelled:
         with _tool_errors():
             target = parse(arguments.url)
-            found = await self._document(target.url, raw=bool(arguments.raw))
-        self._note_links(caller.session, target.url, found)
+            found = await self._document(target.url, arguments, caller)
         pages = max(1, -(-len(found.text) // PAGE_CHARS))
         page = min(max(arguments.page or 1, 1), pages)
         about: JsonObject = {"url": found.url, "title": found.title, "page": page, "pages": pages}
@@ -95,7 +94,7 @@ class _WebTools:
             url = parse(arguments.url).url
         except NetError:
             return ToolClass.READ  # nothing is asked for
-        known = (url, bool(arguments.raw)) in self.documents or await self._named(arguments.url, url, caller)
+        known = self._kept(url, arguments) is not None or await self._named(arguments.url, url, caller)
         return ToolClass.NET if known else ToolClass.SEND
 
     async def shown_fetch(self, arguments: FetchArguments, _caller: Caller) -> Change | None:
@@ -112,15 +111,21 @@ class _WebTools:
             [await caller.said(form) for form in dict.fromkeys((written, url, url.removesuffix("/"), key, f"{key}/"))]
         )
 
-    async def _document(self, url: str, *, raw: bool) -> PageText:
-        if (url, raw) not in self.documents:
-            web = self._web()
-            page = await fetch.get(url, web.rules())
-            read = await asyncio.to_thread(_unread, page) if raw else await web.read(page)
-            self.documents[url, raw] = read
-            while len(self.documents) > _DOCUMENTS:
-                self.documents.popitem(last=False)
-        return self.documents[url, raw]
+    def _kept(self, url: str, arguments: FetchArguments) -> PageText | None:
+        """For a further page; the first one is always asked for, as it may have changed."""
+        return self.documents.get((url, bool(arguments.raw))) if (arguments.page or 1) > 1 else None
+
+    async def _document(self, url: str, arguments: FetchArguments, caller: Caller) -> PageText:
+        if (kept := self._kept(url, arguments)) is not None:
+            return kept
+        web = self._web()
+        page = await fetch.get(url, web.rules())
+        read = await asyncio.to_thread(_unread, page) if arguments.raw else await web.read(page)
+        self.documents[url, bool(arguments.raw)] = read
+        if len(self.documents) > _DOCUMENTS:
+            self.documents.popitem(last=False)
+        self._note_links(caller.session, url, read)
+        return read
 
     def _note_links(self, session: SessionId, url: str, found: PageText) -> None:
         seen, key, host = self._session(session), _key(url), parse(found.url).host

@@ -136,6 +136,14 @@ class TestReading:
         assert "Paragraph 199." in pages[2]["text"]
         assert len(at.server.asked) == 1
 
+    async def test_the_first_page_is_always_asked_for_again(self, bench: Bench) -> None:
+        at = await bench.open(page(LONG.encode()))
+
+        await at.read()
+        await at.read()
+
+        assert len(at.server.asked) == 2
+
     async def test_raw_is_the_source(self, bench: Bench) -> None:
         at = await bench.open(page(ARTICLE.encode()))
 
