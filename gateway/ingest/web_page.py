@@ -16,8 +16,8 @@ from gateway.ingest.output import clean
 from gateway.ingest.sniff import sniff
 from gateway.ingest.text import decode
 
-SECONDS = 25.0
-"""For one page; other files have as long as the person waits."""
+SECONDS = 60.0
+"""For one page or file, as a run waits for it."""
 MAX_TEXT = 1_000_000
 MAX_LINKS = 500
 _CHARSET = re.compile(rb"""charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
@@ -31,7 +31,7 @@ def read(source: str, target: str, url: str, mime: str, charset: str, name: str)
 
     The job of the CPU process, in a jail as any file. Raises `Ended`.
     """
-    if sys.platform == "linux":
+    if sys.platform == "linux" and (not mime or "html" in mime):
         import_module("trafilatura")  # the child, and those after it, start with it
     jailed.prepare(name)
     return jailed.in_jail(partial(_read, source, target, url, mime, charset, name), source, target, SECONDS)

@@ -40,6 +40,8 @@ class Event(StrEnum):
     ACCOUNT_UNLINKED = "account unlinked"
     SECRET_USED = "secret used"
     CONFIG_WRITTEN = "config written"
+    PINNED = "pin confirmed"
+    UNPINNED = "pin switched off"
 
 
 @dataclass(frozen=True, slots=True)

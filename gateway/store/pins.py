@@ -6,6 +6,8 @@ from typing import Literal, Self, TypeAlias
 
 from asyncpg import Record
 
+from gateway.store import audit
+from gateway.store.audit import Event
 from gateway.store.pool import Connection
 
 PinState: TypeAlias = Literal["on", "off", "staged"]
@@ -67,6 +69,8 @@ async def put(
         content,
         source,
     )
+    if state != "staged":
+        await audit.note(conn, Event.PINNED, f"{kind} {name}", detail=sha256)
 
 
 async def switch_off(conn: Connection, kind: str, name: str) -> bool:
@@ -77,11 +81,14 @@ async def switch_off(conn: Connection, kind: str, name: str) -> bool:
         kind,
         name,
     )
+    if done:
+        await audit.note(conn, Event.UNPINNED, f"{kind} {name}")
     return bool(done)
 
 
 async def remove(conn: Connection, kind: str, name: str) -> None:
     """Forget it, confirmed and staged."""
+    await switch_off(conn, kind, name)
     await conn.execute("delete from pins where kind = $1 and name = $2", kind, name)
 
 

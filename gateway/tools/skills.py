@@ -1,5 +1,6 @@
 """Skills: instructions for certain tasks that the owner has confirmed, loaded when a task needs them."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from gateway.domain.tools import (
     Wording,
 )
 from gateway.tools import Services
-from gateway.workspace.skills.folder import manifest
+from gateway.workspace.skills.folder import digest, manifest
 from gateway.workspace.skills.parsing import skill_of
 
 PAGE = 20_000
@@ -79,7 +80,7 @@ class _Tool:
         with _explained(Label.UNTRUSTED):  # what is fetched may speak in the error
             pin, files = await self.skills.stage(arguments.given("source"))
             before = await self.skills.on_disk(pin.name)
-        look = Look.at(files)
+        look = await asyncio.to_thread(Look.at, files)
         if look.severe:
             worst = f"{look.findings[0]}"[:300]
             message = (
@@ -87,7 +88,8 @@ class _Tool:
                 f"Skills or with `supaclaw skills install`; tell them what was found."
             )
             raise ToolFailed("severe_findings", message, Label.UNTRUSTED)
-        return Change(described(files, before, pin.source), f"{pin.sha256} {Look.at(before).sha256}")
+        shown = await asyncio.to_thread(described, files, before, pin.source)
+        return Change(shown, f"{pin.sha256} {digest(before)}")
 
     async def _list(self) -> Labelled:
         """What nobody confirmed is named only: its name may be another's words, too."""

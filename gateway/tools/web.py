@@ -11,7 +11,7 @@ from pydantic import Field
 
 from gateway.domain.ids import SessionId
 from gateway.domain.json import JsonObject
-from gateway.domain.principals import Label, Role
+from gateway.domain.principals import Label
 from gateway.domain.tools import (
     AnyTool,
     Caller,
@@ -26,7 +26,6 @@ from gateway.domain.tools import (
 from gateway.net import fetch
 from gateway.net.errors import NetError
 from gateway.net.urls import parse
-from gateway.store.transcript import messages
 from gateway.tools import PageText, Services, Web
 
 PAGE_CHARS = 12_000
@@ -34,7 +33,6 @@ MAX_COUNT = 10
 MAX_FOLLOWED = 10
 """Links of pages that a run may follow unasked once it has read what is trusted less than its person."""
 _DOCUMENTS, _SESSIONS, _LINKS = 4, 64, 1_000
-_BETWEEN = re.compile(r"""[\s<>"'()\[\]{}|`]+""")
 
 
 class FetchArguments(ToolArguments):
@@ -97,24 +95,22 @@ class _WebTools:
             url = parse(arguments.url).url
         except NetError:
             return ToolClass.READ  # nothing is asked for
-        known = (url, bool(arguments.raw)) in self.documents or await self._named(_key(url), caller)
+        known = (url, bool(arguments.raw)) in self.documents or await self._named(arguments.url, url, caller)
         return ToolClass.NET if known else ToolClass.SEND
 
     async def shown_fetch(self, arguments: FetchArguments, _caller: Caller) -> Change | None:
+        """The address as it is asked for."""
         with _tool_errors():
             url = parse(arguments.url).url
         return Change(f"Read this address, which tells its host whatever stands in it:\n{url}")
 
-    async def _named(self, key: str, caller: Caller) -> bool:
-        seen = self._session(caller.session)
+    async def _named(self, written: str, url: str, caller: Caller) -> bool:
+        seen, key = self._session(caller.session), _key(url)
         if key in seen.results or (key in seen.links and seen.followed < MAX_FOLLOWED):
             return True
-        context = self.services.context
-        if context is None:
-            return False
-        own = Label.OWNER if context.role is Role.OWNER else Label.KNOWN
-        said = await context.transact(lambda conn: messages.said_by_person(conn, caller.session, own))
-        return any(key == _key(word.strip(".,;:!?*_")) for text in said for word in _BETWEEN.split(text))
+        return any(
+            [await caller.said(form) for form in dict.fromkeys((written, url, url.removesuffix("/"), key, f"{key}/"))]
+        )
 
     async def _document(self, url: str, *, raw: bool) -> PageText:
         if (url, raw) not in self.documents:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, StorageState, async_playwright, expect
 
 from gateway.agent.limits import Limits
 from gateway.config.clock import SystemClock
@@ -155,6 +155,7 @@ SHOTS = [
     Shot("tokens", "/tokens", ("desktop",)),
     Shot("tokens-new", "/tokens", ("phone",), new_token),
     Shot("jobs", "/jobs"),
+    Shot("skills", "/skills"),
 ]
 
 
@@ -167,7 +168,8 @@ async def fill(web: Web, folder: Path) -> None:
         await used(web, 0.06 + 0.13 * (ago * ago % 7), model=MODEL, ago=ago, session=spoken[ago % len(spoken)])
         await used(web, 0.02, model="openai/gpt-5.6-mini", ago=ago)
     owner = web.path.people.owner.id
-    question = Question(owner, owner, "write_file", {"path": "HEARTBEAT.md"}, CHANGE, Label.UNTRUSTED)
+    [(task,), *_] = await web.path.rows("select id from tasks")
+    question = Question(owner, owner, "write_file", {"path": "HEARTBEAT.md"}, CHANGE, Label.UNTRUSTED, task=task)
     await web.path.database.run(lambda tx: reviews.ask(tx, question, datetime.now(UTC)))
     session = "6f2c1f0e-3b1a-4c55-9f0e-000000000001"
     write(
@@ -268,12 +270,23 @@ async def people(web: Web) -> None:
     await ask(web, "Alan", "KMNPQRST", "7654321")
 
 
-async def take(browser: Browser, web: Web, shot: Shot, look: str) -> None:
-    size, scheme, scale = LOOKS[look]
-    context = await browser.new_context(viewport=size, color_scheme=scheme, device_scale_factor=scale, locale="en-GB")
+async def sign_in(browser: Browser, web: Web) -> StorageState:
+    context = await browser.new_context()
     page = await context.new_page()
     await page.goto(web.backend.sign_in_link(web.url))
+    await expect(page.locator("main h1, main h2").first).to_be_visible()
     await page.wait_for_url(lambda url: not url.startswith(f"{web.page}/login"))
+    state = await context.storage_state()
+    await context.close()
+    return state
+
+
+async def take(browser: Browser, web: Web, shot: Shot, look: str, state: StorageState) -> None:
+    size, scheme, scale = LOOKS[look]
+    context = await browser.new_context(
+        viewport=size, color_scheme=scheme, device_scale_factor=scale, locale="en-GB", storage_state=state
+    )
+    page = await context.new_page()
     await page.goto(f"{web.page}{shot.path}")
     await expect(page.locator("main h1, main h2").first).to_be_visible()
     if (connection := page.locator("#connection")) and await connection.count():
@@ -321,12 +334,13 @@ async def setups(browser: Browser, running: Running, folder: Path) -> None:
         channels=lambda: states,
         deep_link=lambda name, code: f"https://t.me/ada_claw_bot?start={code}" if name == "telegram" else "",
     )
+    state = await sign_in(browser, started.web)
     for look in LOOKS:
-        await take(browser, started.web, Shot("setup", "/setup"), look)
+        await take(browser, started.web, Shot("setup", "/setup"), look, state)
     active[0], states["telegram"] = MODEL, "open"
     await started.web.backend.pairing.offer()
     for look in SMALL:
-        await take(browser, started.web, Shot("setup-telegram", "/setup"), look)
+        await take(browser, started.web, Shot("setup-telegram", "/setup"), look, state)
     context = await browser.new_context(viewport=DESKTOP)
     page = await context.new_page()
     await page.goto(f"{started.web.page}/login")
@@ -354,10 +368,11 @@ async def lived_in(browser: Browser, running: Running, folder: Path, names: Sequ
     await started.web.path.rows(
         "update principals set identities = $1 where role = 'owner' returning 1", ["telegram:123456789"]
     )
+    state = await sign_in(browser, started.web)
     for shot in SHOTS:
         if not names or shot.name in names:
             for look in shot.looks:
-                await take(browser, started.web, shot, look)
+                await take(browser, started.web, shot, look, state)
     await started.stop()
 
 
@@ -366,6 +381,7 @@ async def main(names: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="supaclaw-screens-") as temporary:
         folder = Path(temporary)
         (workspace := folder / "workspace").mkdir()
+        (workspace / "USER.md").write_text("- Time zone: Europe/Berlin\n", encoding="utf-8")
         postgres = EmbeddedPostgres(folder / "data")
         async with (
             await Database.connect(await postgres.start()) as database,

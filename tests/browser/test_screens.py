@@ -130,7 +130,7 @@ async def test_tokens(browser: Browser, web: Web, scheme: str, phone: bool):
         await page.get_by_text("New token").first.click()
         await page.get_by_label("Name").fill("editor")
         await page.get_by_label("talk to the agent").check()
-        await page.get_by_text("For memory, and as yourself").click()
+        await page.get_by_text("Memory and identity").click()
         await page.get_by_label("counts as sent by you").check()
         await accessible(page)
         await watched.show(f"tokens-new-{look}")

@@ -1,4 +1,5 @@
 import pytest
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, expect
 
 from tests.browser.conftest import opened
@@ -34,6 +35,8 @@ async def test_skills_are_looked_at_confirmed_and_switched_off(browser: Browser,
         word = page.get_by_label("Its name")
         await expect(word).to_be_visible()
         await watched.show(f"skills-severe-{look}")
+        found = await Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
         await word.fill("setup-helper")
         await page.get_by_role("button", name="Confirm and switch on").click()
         await expect(page.locator("#skill-setup-helper .badge").nth(1)).to_have_text("on")

@@ -48,7 +48,7 @@ def test_remember_says_what_it_stored_and_the_same_again_is_seen_once_more(supac
         (("search", " "), "say what to look for"),
         (("search", "x", "--types", "page"), "--types takes turn, memory, summary, file"),
         (("search", "x", "--since", "May"), '"May" is not a date or time'),
-        (("search", "x", "--scope", "current"), "a terminal is in no conversation"),
+        (("search", "x", "--scope", "current"), "a terminal has no conversation"),
     ],
 )
 def test_what_nobody_could_mean_is_refused(supaclaw: Supaclaw, arguments: tuple[str, ...], why: str) -> None:

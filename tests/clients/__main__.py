@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ HERE = Path(__file__).parent
 BUILD = Path("build/clients").absolute()
 UV = Path(".uv/bin/uv").absolute()
 INSTALL_SECONDS = 900.0
-SECONDS = 300.0
+SECONDS = 600.0
 ROME = {"city": "Rome", "degrees": 21}
 RULES = [
     Rule("write code mk950x", text="Thought: I know.\n<code>\nfinal_answer('fin950x')\n</code>"),
@@ -95,11 +96,12 @@ async def run(*command: str | Path, seconds: float, cwd: Path | None = None, **e
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
     )
     try:
         out, _ = await asyncio.wait_for(process.communicate(), seconds)
     except TimeoutError:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         return 124, f"no end after {seconds:g} s"
     return process.returncode or 0, out.decode(errors="replace")

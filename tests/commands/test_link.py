@@ -245,7 +245,7 @@ async def test_a_code_in_a_thiefs_hand_joins_nothing_by_itself(gate: Gate, path:
     assert path.people.role(at(SLACK, "hi", "thief")) is Role.STRANGER
     await gate.receive([at(SLACK, f"/link join {code}", "thief"), at(SLACK, "who am I?", "thief")])
     assert "slack D1" not in await sessions(path)
-    assert "where you made the code" in gate._answers.get_nowait().text
+    assert "where you got the code" in gate._answers.get_nowait().text
 
     [(text, buttons)] = await path.rows("select text, buttons from outbox order by id desc limit 1")
     assert all(part in text for part in ("`Ada` on slack (id `thief`)", "say no"))

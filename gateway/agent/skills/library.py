@@ -56,15 +56,16 @@ class Look:
     problem: str = ""
 
     @classmethod
-    def at(cls, files: Files, name: str = "") -> "Look":
-        """Never raises; `name` is that of its folder."""
+    def at(cls, files: Files, name: str = "", *, scanned: bool = True) -> "Look":
+        """Never raises; `name` is that of its folder. A scan takes seconds where there is much text."""
         sizes, sha256 = tuple((path, len(data)) for path, data in sorted(files.items())), digest(files)
+        findings = scan(files) if scanned else ()
         try:
             skill = skill_of(files)
         except BadSkill as error:
-            return cls(sha256, None, scan(files), sizes, str(error))
+            return cls(sha256, None, findings, sizes, str(error))
         problem = "" if name in ("", skill.name) else f"Its SKILL.md says it is called {skill.name}."
-        return cls(sha256, None if problem else skill, scan(files), sizes, problem)
+        return cls(sha256, None if problem else skill, findings, sizes, problem)
 
     @property
     def severe(self) -> bool:
@@ -91,7 +92,7 @@ class Skills:
     workspace: Workspace
     clock: Clock
     fetch: Fetch = no_fetch
-    _seen: dict[str, tuple[Stamp, Look]] = field(default_factory=dict, init=False)
+    _seen: dict[tuple[str, bool], tuple[Stamp, Look]] = field(default_factory=dict, init=False)
 
     async def list_all(self) -> list[Listed]:
         """All that are on the disk, were confirmed or wait for it, by name."""
@@ -117,7 +118,7 @@ class Skills:
             return ""
         async with self.database.connection() as conn:
             on = await pins.confirmed(conn, KIND)
-        looks = await asyncio.to_thread(self._looks, [name for name in names if name in on])
+        looks = await asyncio.to_thread(self._looks, [name for name in names if name in on], scanned=False)
         skills = [look.skill for name, look in looks.items() if look.skill and look.sha256 == on[name]]
         lines = [f"- {skill.name}: {one_line(skill.description, SHORT)}" for skill in skills[:INDEXED]]
         more = [f"- and {len(skills) - INDEXED} more: action list"] if len(skills) > INDEXED else []
@@ -141,13 +142,11 @@ class Skills:
         except OSError as error:
             raise BadSkill(f"{name} can't be read: {error.strerror}.") from error
 
-    async def before(self, name: str) -> Files:
-        """What was confirmed last."""
-        return await self._kept(name, staged=False)
-
-    async def waiting(self, name: str) -> Files:
-        """What waits for a word."""
-        return await self._kept(name, staged=True)
+    async def kept(self, name: str, *, staged: bool) -> Files:
+        """What was confirmed last, or what waits for the owner's word; none if nothing does."""
+        async with self.database.connection() as conn:
+            content = await pins.content(conn, KIND, name, staged=staged)
+        return await asyncio.to_thread(unpack, content) if content else {}
 
     async def stage(self, source: str) -> tuple[Pin, Files]:
         """Fetch it, and keep it until the owner says whether it is to be a skill; a link not again while it is kept."""
@@ -157,7 +156,7 @@ class Skills:
         now = self.clock.now()
         for row in rows:
             if row.state == "staged" and row.source == origin != "text" and now - row.changed_at < STAGED_FOR:
-                return row, await self.waiting(row.name)
+                return row, await self.kept(row.name, staged=True)
         return await self.stage_files(await gather(source, self.fetch), origin)
 
     async def stage_files(self, files: Files, origin: str) -> tuple[Pin, Files]:
@@ -168,11 +167,11 @@ class Skills:
 
     async def confirm(self, name: str, sha256: str, *, despite_findings: bool = False) -> None:
         """Switch on exactly these bytes, staged or on the disk; what has severe findings takes the extra word."""
-        files = await self.waiting(name)
+        files = await self.kept(name, staged=True)
         staged, source = digest(files) == sha256, "workspace"
         if not staged:
             files = await self.on_disk(name)
-        look = Look.at(files, name)
+        look = await asyncio.to_thread(Look.at, files, name)
         if look.sha256 != sha256 or not files:
             raise NotConfirmed(f"{name} has changed since you saw it, so nothing was done; look at it again.")
         if look.skill is None:
@@ -201,25 +200,22 @@ class Skills:
         """Forget what waits."""
         await self.database.run(lambda tx: pins.unstage(tx, KIND, name))
 
-    def _looks(self, names: Sequence[str]) -> dict[str, Look]:
+    def _looks(self, names: Sequence[str], *, scanned: bool = True) -> dict[str, Look]:
         """By name; what did not change since the last time is not read again."""
-        return {name: self._look(name) for name in names}
+        return {name: self._look(name, scanned) for name in names}
 
-    def _look(self, name: str) -> Look:
+    def _look(self, name: str, scanned: bool) -> Look:
+        key = name, scanned
         try:
             stamp = folder.stamp(self.workspace.root, name)
-            if name not in self._seen or self._seen[name][0] != stamp:
-                self._seen[name] = stamp, Look.at(folder.read(self.workspace.root, name), name)
-            return self._seen[name][1]
+            if key not in self._seen or self._seen[key][0] != stamp:
+                files = folder.read(self.workspace.root, name)
+                self._seen[key] = stamp, Look.at(files, name, scanned=scanned)
+            return self._seen[key][1]
         except (BadSkill, WorkspaceError) as error:
             return Look(problem=str(error))
         except OSError as error:
             return Look(problem=f"It can't be read: {error.strerror}.")
-
-    async def _kept(self, name: str, *, staged: bool) -> Files:
-        async with self.database.connection() as conn:
-            content = await pins.content(conn, KIND, name, staged=staged)
-        return await asyncio.to_thread(unpack, content) if content else {}
 
     async def _write(self, name: str, files: Files) -> None:
         """In the place of what is there. A crash leaves a folder that is not what is pinned, and so is off."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gateway.agent.skills.library import Look, Skills
 from gateway.domain.diff import difference
 from gateway.domain.tools import ToolFailed
-from gateway.workspace.skills.folder import Files, digest
+from gateway.workspace.skills.folder import Files
 
 FINDINGS = 20
 TOO_LONG = "too long to show; read the file itself"
@@ -21,13 +21,13 @@ def described(files: Files, before: Files, source: str) -> str:
     return "\n".join([head, f"sha256 {look.sha256}", *found, *more, "", *changes(before, files)])
 
 
-async def shown(skills: Skills, name: str) -> tuple[str, str]:
-    """The hash and the description of what a person would confirm: the version that waits, or what is on the disk."""
+async def undecided(skills: Skills, name: str) -> tuple[Files, Files, str]:
+    """What a person would confirm, what it differs from, and its source: the version that waits, or what lies there."""
     found = await skills.get(name)
-    files, before = await skills.on_disk(name), await skills.before(name)
+    files = await skills.on_disk(name)
     if found.staged:
-        files, before = await skills.waiting(name), files
-    return digest(files), described(files, before, found.staged.source if found.staged else "the workspace")
+        return await skills.kept(name, staged=True), files, found.staged.source
+    return files, await skills.kept(name, staged=False), "the workspace"
 
 
 def changes(before: Files, after: Files) -> Sequence[str]:

@@ -43,7 +43,7 @@ def guarded(rules: Callable[[], Rules]) -> Fetch:
 async def gather(source: str, fetch: Fetch) -> Files:
     """The files of a skill from the text of its SKILL.md or from a link; raises `SupaclawError`."""
     if is_text(source):
-        return checked([("SKILL.md", source.encode("utf-8", "replace"))])
+        return checked([("SKILL.md", f"{source.strip()}\n".encode("utf-8", "replace"))])
     failure: SupaclawError = BadSkill("There is nothing at that link.")
     for place in places(source):
         try:

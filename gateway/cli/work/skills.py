@@ -10,7 +10,7 @@ from typing import Annotated, Self, TypeVar
 import typer
 
 from gateway.agent.skills.library import Listed, Skills
-from gateway.agent.skills.showing import described, shown
+from gateway.agent.skills.showing import described, undecided
 from gateway.agent.skills.sources import guarded
 from gateway.cli.console import echo
 from gateway.cli.database import with_database
@@ -24,7 +24,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.net.rules import Rules
 from gateway.store.pins import Pin
 from gateway.store.pool import Database
-from gateway.workspace.skills.folder import Files, read
+from gateway.workspace.skills.folder import Files, digest, read
 from gateway.workspace.tree import Workspace
 
 Result = TypeVar("Result")
@@ -80,7 +80,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
     """Show a skill, what the scan found in it, and what differs from what you confirmed."""
 
     async def read_one(skills: Skills) -> tuple[Listed, str]:
-        return await skills.get(name), (await shown(skills, name))[1]
+        return await skills.get(name), described(*await undecided(skills, name))
 
     found, text = _with(read_one)
     row = Row.of(found)
@@ -107,8 +107,8 @@ def install(
 
 def enable(name: Name, yes: Yes = False, despite_findings: Despite = False, as_json: AsJson = False) -> None:
     """Confirm a skill as it is now, or the version that waits, and switch it on."""
-    sha256, text = _with(lambda skills: shown(skills, name))
-    _confirm(name, sha256, text, yes, despite_findings, as_json)
+    shown = _with(lambda skills: undecided(skills, name))
+    _confirm(name, digest(shown[0]), described(*shown), yes, despite_findings, as_json)
 
 
 def disable(name: Name, as_json: AsJson = False) -> None:

@@ -50,6 +50,7 @@ declare t text; r text;
 begin
   foreach t in array array['grants', 'audit'] loop
     execute format('alter table %I enable row level security', t);
+    execute format('create policy own on %I to supaclaw_member using (principal_id = (select member()))', t);
   end loop;
   revoke all on function audit_kept() from public;
   foreach r in array array['anon', 'authenticated'] loop

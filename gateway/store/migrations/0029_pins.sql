@@ -11,3 +11,12 @@ create table pins (
 );
 create unique index pins_by_name on pins (kind, name, (state = 'staged'));
 alter table pins enable row level security;
+do $$
+declare r text;
+begin
+  foreach r in array array['anon', 'authenticated'] loop
+    if exists (select from pg_roles where rolname = r) then
+      execute format('revoke all on pins from %I', r);
+    end if;
+  end loop;
+end $$;

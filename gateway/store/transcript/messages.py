@@ -64,7 +64,7 @@ class MessageRow:
     album: str | None
     remembered: tuple[MemoryId, ...]
     """The memories that an answer's turn was reminded of, or, where that was asked for, all that it used."""
-    model: str | None = None
+    model: str | None
     """That is asked first for its answer; None: the configured one."""
     attached: tuple[Attached, ...] = ()
     """Its files, where they were asked for: they are rows of their own."""

@@ -1,13 +1,14 @@
 """Skills: what the agent can look up for certain tasks, what the scan found in each, and the owner's word on it."""
 
+import asyncio
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Form
 from fastapi.responses import HTMLResponse
 
 from gateway.agent.skills.library import Listed, Look
-from gateway.agent.skills.showing import shown
+from gateway.agent.skills.showing import changes, undecided
 from gateway.domain.diff import legible
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.web import board
@@ -38,13 +39,11 @@ async def install(site: AtSite, source: Annotated[Text, Form(max_length=MAX_FILE
 @router.get("/skills/{name}/details", dependencies=OWNER)
 async def details(site: AtSite, name: str) -> HTMLResponse:
     """Everything that a yes would cover, and the form for it."""
-    skills = site.backend.skills
     found = await _known(site, name)
-    sha256, text = await shown(skills, name)
-    look = Look.at(await skills.waiting(name), name) if found.staged else found.look
-    return HTMLResponse(
-        site.pages.piece("skill_details.html", skill=found, look=look, sha256=sha256, text=legible(text))
-    )
+    files, before, _ = await undecided(site.backend.skills, name)
+    look = await asyncio.to_thread(Look.at, files, name)
+    text = legible("\n".join(await asyncio.to_thread(changes, before, files)))
+    return HTMLResponse(site.pages.piece("skill_details.html", skill=found, look=look, text=text))
 
 
 @router.post("/skills/{name}/confirm", status_code=204, dependencies=OWNER)
@@ -59,24 +58,18 @@ async def confirm(
     await site.backend.skills.confirm(name, sha256, despite_findings=word.strip() == name)
 
 
-@router.post("/skills/{name}/off", status_code=204, dependencies=OWNER)
-async def switch_off(site: AtSite, name: str) -> None:
-    """Its files stay."""
+@router.post("/skills/{name}/{act}", status_code=204, dependencies=OWNER)
+async def change(site: AtSite, name: str, act: Literal["off", "dismiss", "remove"]) -> None:
+    """Switch it off, forget the version that waits, or delete it and its files."""
+    skills = site.backend.skills
     await _known(site, name)
-    await site.backend.skills.disable(name)
-
-
-@router.post("/skills/{name}/dismiss", status_code=204, dependencies=OWNER)
-async def dismiss(site: AtSite, name: str) -> None:
-    """Forget the version that waits."""
-    await site.backend.skills.dismiss(name)
-
-
-@router.post("/skills/{name}/remove", status_code=204, dependencies=OWNER)
-async def remove(site: AtSite, name: str) -> None:
-    """Delete it and its files."""
-    await _known(site, name)
-    await site.backend.skills.remove(name)
+    match act:
+        case "off":
+            await skills.disable(name)
+        case "dismiss":
+            await skills.dismiss(name)
+        case "remove":
+            await skills.remove(name)
 
 
 async def _known(site: Site, name: str) -> Listed:

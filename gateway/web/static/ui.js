@@ -270,7 +270,7 @@ if (form) {
     if (held = sent.some(underWay)) return say("Your message goes out as soon as its files are uploaded.");
     by("toast").hidden = true;
     box.value = ""; files = files.filter(file => !sent.includes(file));
-    if (editing) edit("");
+    if (editing) cancelEdit();
     changed(); showFiles(); submit(text, sent); box.focus();
   });
   by("attach").addEventListener("click", () => by("pick").click());

@@ -16,7 +16,7 @@ const told = execFileSync(command, ["--config", join(home, "config.yaml"), "-p",
   cwd: home,
   env: { ...inherited, HOME: home, CONTINUE_GLOBAL_DIR: join(home, ".continue"), CONTINUE_TELEMETRY_ENABLED: "0" },
   encoding: "utf8",
-  timeout: 240_000,
+  timeout: 540_000,
   stdio: ["ignore", "pipe", "inherit"],
 });
 assert.match(told, /fin953x/);

@@ -20,7 +20,7 @@ NOT_SAID = {
     "links": "code channel account chat thread sender name",
     "member_keys": "key",
     "memory_models": "name",
-    "messages": "kind origin platform_id call_id tool album",
+    "messages": "kind origin platform_id call_id tool album model",
     "meta": "key value",
     "migrations": "name sha256",
     "outbox": "state platform_id reply_to",

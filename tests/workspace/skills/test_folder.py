@@ -143,7 +143,9 @@ def test_names_that_are_the_same_somewhere_are_refused() -> None:
         checked([("SKILL.md", b"harmless"), ("skill.MD", b"evil")])
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\x05\x06", b"hello" * 100, zipped({"a": b"b" * 100})[:-30]])
+@pytest.mark.parametrize(
+    "data", [b"", b"PK\x05\x06", b"hello", zipped({"a": b"b" * 100})[:-30]], ids=["empty", "end", "text", "cut"]
+)
 def test_what_is_no_archive_is_refused(data: bytes) -> None:
     with pytest.raises(BadSkill):
         unpack(data)
