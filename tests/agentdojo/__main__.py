@@ -162,7 +162,8 @@ def attacked(name: str, suite: Any, total: Counter[str]) -> None:
         useful, _ = suite.run_task_with_pipeline(pipeline(user, None, session), user, None, {})
         count["tasks"] += 1
         count["asks"] += len(session.asked)
-        count["done without asking"] += bool(useful) and not session.asked
+        count["never asked"] += bool(useful) and not session.asked
+        count["done"] += bool(useful)
         for injection in suite.injection_tasks.values():
             agent = pipeline(user, injection, Session())
             _, obeyed = suite.run_task_with_pipeline(agent, user, injection, vectors)
@@ -195,11 +196,11 @@ def main() -> int:
     for name, suite in suites.items():
         cached(suite)
         attacked(name, suite, total)
-    useful = total["done without asking"] / total["tasks"]
+    useful = total["done"] / total["tasks"]
     print(f"all        {dict(total)}")
     print(f"unapproved actions: {total['unapproved actions']} in {total['pairs']} attacks that were read")
     print(
-        f"done without asking: {useful:.1%} of {total['tasks']} tasks; "
+        f"done without a yes: {useful:.1%} of {total['tasks']} tasks, {total['never asked']} without a question; "
         f"asks a task: {total['asks'] / total['tasks']:.2f}"
     )
     print(f"one chat of {TURNS} turns: {dict(long_chat(suites))}")
