@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from gateway.background.cpu import Cpu, CpuJobFailed
+from gateway.background.extraction import SPARE_SECONDS
 from gateway.domain.errors import TryAgainLater
 from gateway.net.errors import NetError
 from gateway.net.fetch import Page
@@ -40,7 +41,7 @@ class WebPages:
         await asyncio.to_thread(source.write_bytes, page.body)
         await asyncio.to_thread(target.mkdir)
         arguments = str(source), str(target), page.url, page.mime, page.charset, page.name
-        answer = await self.cpu.run(web_page.read, *arguments, seconds=web_page.SECONDS + 10, memory=MEMORY)
+        answer = await self.cpu.run(web_page.read, *arguments, seconds=web_page.SECONDS + SPARE_SECONDS, memory=MEMORY)
         text = await asyncio.to_thread((target / "text.txt").read_text, "utf-8")
         return TypeAdapter(PageText).validate_python(
             {**answer, "url": page.url, "text": text} if isinstance(answer, dict) else {}

@@ -6,6 +6,7 @@ never waits for a model, a platform or a running turn.
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +16,6 @@ from gateway.agent.limits import Limits
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
-from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
@@ -27,6 +27,8 @@ from gateway.store.inbox import InboxRow
 from gateway.store.pool import Connection
 from gateway.store.transcript import journals, messages
 from gateway.workspace.journal.summary import summarise
+
+_NUMBERED = re.compile(r"#(\d{1,18})(?!\S)\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +130,10 @@ async def end_session(tx: Connection, session: SessionId) -> Ended:
     return Ended(tuple(cancelled), closed, tuple(await reviews.close(tx, session)))
 
 
-async def set_aside(tx: Connection, session: SessionId, principal: PrincipalId, until: int) -> None:
-    """The same for a session that nothing runs in and that goes on in a branch: no other one is told of it.
-
-    Only what the branch reads of it, `until` a place, is summarised: the rest was taken back.
-    """
-    asked, answered, said = await journals.outline(tx, session)
-    await journals.close(tx, session, summarise(asked, answered, said))
-    await sessions.end(tx, session)
-    if said:
-        payload: JsonObject = {"session": str(session), "until": until}
-        await tasks.create(tx, principal, "summarise", Lane.AGENTS, payload=payload)
+def numbered(argument: str) -> tuple[MessageId | None, str]:
+    """The message that an argument like `#17 and so on` names, and the rest of it."""
+    found = _NUMBERED.match(argument)
+    return (MessageId(int(found[1])), argument[found.end() :]) if found else (None, argument)
 
 
 def discover() -> dict[str, Command]:

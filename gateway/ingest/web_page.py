@@ -31,7 +31,7 @@ def read(source: str, target: str, url: str, mime: str, charset: str, name: str)
 
     The job of the CPU process, in a jail as any file. Raises `Ended`.
     """
-    if sys.platform == "linux":
+    if sys.platform == "linux" and (not mime or "html" in mime):
         import_module("trafilatura")  # the child, and those after it, start with it
     jailed.prepare(name)
     return jailed.in_jail(partial(_read, source, target, url, mime, charset, name), source, target, SECONDS)

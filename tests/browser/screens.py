@@ -155,6 +155,7 @@ SHOTS = [
     Shot("tokens", "/tokens", ("desktop",)),
     Shot("tokens-new", "/tokens", ("phone",), new_token),
     Shot("jobs", "/jobs"),
+    Shot("skills", "/skills"),
 ]
 
 

@@ -149,7 +149,8 @@ class TestReading:
         }
         at = await bench.open(pages)
 
-        texts = [str((await at.read(path)).get("text")) for path in pages]
+        answers = [await at.read(path) for path in pages]
+        texts = [str(answer.get("text")) for answer in answers]
 
         assert "Otters of the Elbe" in texts[0]
         assert ('"otters": 3' in texts[1], texts[2].strip()) == (True, "Three otters.")

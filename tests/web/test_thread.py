@@ -162,6 +162,12 @@ def test_words_are_cut_off_before_an_argument_that_is_missing(arguments: str, wo
     assert worded(Wording("Searching for “{query}”", "Searched for “{query}”"), arguments, done=True) == words
 
 
+def test_of_an_address_the_host_is_shown() -> None:
+    said = worded(Wording("Reading {url}", "Read {url}"), '{"url": "https://example.com/a?b"}', done=False)
+
+    assert said == "Reading example.com"
+
+
 async def test_an_answer_tells_quietly_what_wrote_it_and_what_it_took(thread: Thread):
     html = await drawn(thread, row(1, "assistant", "hi", models=("openai/gpt-5",), usage=Usage(1200, 34, 0, 0.0042)))
     assert "gpt-5 · 1,234 tokens · $0.0042" in html
