@@ -146,12 +146,17 @@ def _ask(question: str) -> None:
 
 def _local(source: str) -> tuple[Files, str]:
     """The files of a folder or a SKILL.md on this machine, if it is one; else what may be a link or a text."""
-    path = Path(source)
     if source == "-":
         return {}, sys.stdin.read()
-    if path.is_dir():
-        return read(path.resolve().parent, path.resolve().name, ()), str(path.resolve())
-    return {}, path.read_text(encoding="utf-8") if path.is_file() else source
+    if source.startswith("https://"):
+        return {}, source
+    path = Path(source).resolve()
+    try:
+        if path.is_dir():
+            return read(path.parent, path.name, ()), str(path)
+        return {}, path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise OwnerMustAct(f"{source[:200]} is no link, and can't be read: {error.strerror}") from error
 
 
 def _with(work: Callable[[Skills], Awaitable[Result]]) -> Result:

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.agent.skills.links import places
-from gateway.agent.skills.sources import gather, no_fetch
+from gateway.agent.skills.sources import gather, guarded, no_fetch
 from gateway.domain.errors import SupaclawError
+from gateway.net.rules import Rules
 from gateway.workspace.skills.folder import BadSkill, pack
 from tests.fakes.github import GitHub
 from tests.workspace.skills.writing import one_line, skill_md
@@ -137,3 +138,8 @@ def test_no_link_leads_anywhere_but_to_github(text: str, parts: list[str]) -> No
             assert place.url.startswith(
                 ("https://codeload.github.com/", "https://api.github.com/", "https://github.com/")
             )
+
+
+async def test_the_gateways_own_client_connects_to_nothing_private() -> None:
+    with pytest.raises(SupaclawError, match="private network"):
+        await guarded(Rules)("https://127.0.0.1/skill.zip", 100)
