@@ -27,7 +27,7 @@ from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.config.starts import Starts
 from gateway.domain.clock import Clock
-from gateway.domain.ids import InstanceId, MessageId
+from gateway.domain.ids import InstanceId, MessageId, PrincipalId
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
 from gateway.flow.approvals.questions import Questions
@@ -43,6 +43,7 @@ from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
+from gateway.flow.secrets.guard import LeakGuard
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.compact import Compactor
@@ -54,7 +55,7 @@ from gateway.flow.unattended.follow_up import DeliveryFollowUp
 from gateway.logs import SecretMask
 from gateway.store.pool import Database
 from gateway.tools import Family
-from gateway.web.links import LoginLinks
+from gateway.web.links import LoginLinks, SecretLinks
 
 SCHEDULES, SECRETS = "schedules", "secrets"
 LOOK_FOR_SECRETS = timedelta(minutes=1)
@@ -88,6 +89,11 @@ class Parts:
         return Live()
 
     @cached_property
+    def guard(self) -> LeakGuard:
+        """Keeps live secrets out of texts."""
+        return LeakGuard(self.mask.leaks)
+
+    @cached_property
     def environments(self) -> AgentEnvironments:
         """Each principal's workspace and tools."""
         return AgentEnvironments(
@@ -103,6 +109,7 @@ class Parts:
             questions=self.questions,
             embedder=self.embedders.embedder,
             unverified=self.journal.check.holds,
+            clean=self.guard.at("tools"),
         )
 
     @cached_property
@@ -165,6 +172,7 @@ class Parts:
             self.outages,
             self.notices,
             self.clock,
+            self.guard.at("inbound"),
         )
 
     @cached_property
@@ -188,12 +196,24 @@ class Parts:
             limits=self.current.limits,
             admit=lambda: self.people.refresh(self.database),
             sign_in_link=self.sign_in_link,
+            secret_link=self.secret_link,
         )
 
     @cached_property
     def links(self) -> LoginLinks:
         """Sign-in links to the page."""
         return LoginLinks()
+
+    @cached_property
+    def secret_links(self) -> SecretLinks:
+        """Links to the form for a secret."""
+        return SecretLinks()
+
+    def secret_link(self, principal: PrincipalId, name: str) -> str | None:
+        """A link that works elsewhere; None if only this machine's own browser reaches the page."""
+        public = self.public_url or ""
+        known = public.startswith("https://")
+        return self.secret_links.issue(public, principal, name, self.clock.now()) if known else None
 
     @cached_property
     def public_url(self) -> str | None:
@@ -215,6 +235,7 @@ class Parts:
             self.failpoints,
             lambda principal: self.environments.of(principal).workspace.root,
             self._attempted,
+            self.guard.at("outbound"),
         )
 
     @cached_property
@@ -338,7 +359,9 @@ class Parts:
     @cached_property
     def indexing(self) -> Indexing:
         """Brings into memory what is new."""
-        files = FilePassages(self.database, lambda whose: self.environments.of(whose).workspace, self.clock)
+        files = FilePassages(
+            self.database, lambda whose: self.environments.of(whose).workspace, self.clock, self.guard.at("files")
+        )
         return Indexing(
             self.database,
             self.embedders.embedder,

@@ -14,7 +14,7 @@ from typing import Literal, assert_never
 from gateway.agent.limits import Limits
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import SessionId, TaskId
+from gateway.domain.ids import PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Role
 from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
@@ -45,6 +45,8 @@ class CommandContext:
     commands: "Mapping[str, Command]"
     sign_in_link: Callable[[], str | None]
     """Makes a link to the page under its public address; None if it has none."""
+    secret_link: Callable[[PrincipalId, str], str | None]
+    """Makes a link to the form for a person's own secret; None if the page has no public address."""
     written: str = ""
     """The unfinished text of the running turn, if it runs in this process."""
 

@@ -8,7 +8,7 @@ from gateway.app.database import open_database
 from gateway.app.resolving import StoredSecrets
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
-from gateway.config.master_key import given_by, has_key, read_keyring
+from gateway.config.master_key import has_key, read_keyring
 from gateway.config.references import Lookup, unresolved
 from gateway.domain.errors import SupaclawError
 from gateway.domain.findings import Finding, Level
@@ -51,7 +51,7 @@ async def _look(environment: Environment, environ: Mapping[str, str]) -> list[Fi
         await secrets.look()
         found = [*_judged(secrets)]
         keys = read_keyring(environment.data, environ).keys
-        if secrets.stored and not given_by(environ) and keys and not await secrets.vault.confirmed(keys[0]):
+        if secrets.stored and keys and not await secrets.key_kept():
             found.append(Finding(Level.WARN, "nobody has confirmed that the recovery key is kept elsewhere", _KEEP))
         if len(keys) > 1:
             found.append(Finding(Level.WARN, "a change of the master key was interrupted", _HALF))

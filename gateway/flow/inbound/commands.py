@@ -12,7 +12,7 @@ from gateway.commands import Command, CommandContext, CommandReply
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.ids import InboxId, SessionId, TaskId
+from gateway.domain.ids import InboxId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
 from gateway.domain.routing import parse_command
 from gateway.domain.transcript import Notice
@@ -65,6 +65,7 @@ class CommandRunner:
     limits: Callable[[], Limits] = Limits
     admit: Callable[[], Awaitable[None]] = _nobody_changes
     sign_in_link: Callable[[], str | None] = lambda: None
+    secret_link: Callable[[PrincipalId, str], str | None] = lambda _whose, _name: None
 
     def __post_init__(self) -> None:
         self._started_at = self.clock.now()
@@ -164,6 +165,7 @@ class CommandRunner:
             vitals=self.vitals(),
             commands=self.commands,
             sign_in_link=self.sign_in_link,
+            secret_link=self.secret_link,
             written=self.live.written(at.session_id) or "",
         )
         command = self.commands[name]
