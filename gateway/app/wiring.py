@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from gateway import commands, tools
@@ -349,12 +349,16 @@ class Parts:
             SCHEDULES: self.scheduler.look,
             "heartbeat": self.heartbeat.look,
             "approvals": self.questions.look,
-            SECRETS: Interval(lambda: LOOK_FOR_SECRETS, self.secrets.look, self.clock).look,
+            SECRETS: self._look_for_secrets,
             "embed": self.indexing.look,
             "consolidation": Interval(lambda: LOOK_EVERY, self.consolidation.look, self.clock).look,
             **self.condition.jobs,
         }
         return JobTable(looks, self.clock)
+
+    async def _look_for_secrets(self) -> datetime:
+        await self.secrets.look()
+        return self.clock.now() + LOOK_FOR_SECRETS
 
     @cached_property
     def indexing(self) -> Indexing:

@@ -98,7 +98,7 @@ def rotate(
     master: Annotated[bool, typer.Option("--master", help="Change the master key instead.")] = False,
     own: Own = False,
 ) -> None:
-    """Replace the value of a secret, which stays bound as it is; or the key that seals them all."""
+    """Replace the value of a secret, or the master key."""
     if master == bool(name):
         raise OwnerMustAct("name a secret, or say --master")
     if master:
@@ -120,7 +120,7 @@ def remove(name: Name, own: Own = False) -> None:
 def bind(
     name: Name, host: Hosts = None, tool: Tools = None, header: Header = "", field: FormField = "", own: Own = False
 ) -> None:
-    """Say where a secret may be sent, by which tool, in which place; instead of what was said before."""
+    """Set where a secret may be sent, and by which tool."""
     binding = _binding(host, tool, header, field) or Binding()
     if not _with_vault(lambda vault, owner: vault.bind(owner, name, binding, shared=not own)):
         raise _unknown(name)
@@ -143,7 +143,7 @@ def confirm() -> None:
 
 
 def recover() -> None:
-    """Enter the recovery key, from a prompt or standard input, where the master key is lost."""
+    """Enter the recovery key if the master key is lost."""
     recover_secrets(read_hidden("Recovery key"))
     echo("a running gateway takes it within a minute")
 

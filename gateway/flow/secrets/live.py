@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from gateway.config.master_key import given_by, read_keyring
+from gateway.config.references import Unopened
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.flow.secrets.vault import Stored, Vault
@@ -41,8 +42,9 @@ class LiveSecrets:
         value = (own and own.value) or self.environ.get(name) or (shared and shared.value)
         if value:
             return value
-        problem = next((each.problem for each in (own, shared) if each), "")
-        raise ConfigError(problem or f"there is no secret {name}; `supaclaw secrets set {name}` stores one")
+        if problem := next((each.problem for each in (own, shared) if each), ""):
+            raise Unopened(problem)
+        raise ConfigError(f"there is no secret {name}; `supaclaw secrets set {name}` stores one")
 
     def versions(self) -> Mapping[str, str]:
         """Changes whenever a value does."""
