@@ -78,7 +78,8 @@ ROWS = {
                     jsonb_build_object('a', $1::text), $2::uuid::text, $1, 2, 'infinity' from principals""",
     "imports": """insert into imports (principal_id, agent, key, source, place)
                   select id, $1, decode('005c', 'hex'), $2::uuid::text, $1 from principals""",
-    "secrets": """insert into secrets (principal_id, shared, name, version, key_id, wrapped, sealed, hosts, tools, place)
+    "secrets": """insert into secrets
+                    (principal_id, shared, name, version, key_id, wrapped, sealed, hosts, tools, place)
                   select id, true, $1, 2147483647, $2::uuid::text, '\\x00ff', '\\x5c4e', array['NULL', $1], '{}', $1
                   from principals""",
     "meta": "insert into meta (key, value) values ($2::uuid::text, jsonb_build_array($1::text, '\"\\u0041'::text))",
