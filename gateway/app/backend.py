@@ -99,6 +99,8 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         ),
         channels=states,
         probes=ChannelProbes(spec, parts.clock),
+        skills=parts.environments.skills,
+        zones=parts.zones,
         settings=ConfigEditor(parts.environment, os.environ, watch),
         logins=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, LoginChannel)},
         jobs=lambda: parts.job_table.dates,

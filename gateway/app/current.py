@@ -42,6 +42,10 @@ class Current:
         """Who is asked by a heartbeat; None when no model is connected."""
         return self.model.with_primary(self.config.heartbeat.model)
 
+    def named_model(self, name: str | None) -> ModelClient | None:
+        """The one that is asked for, before the others; None when none is, or it is no longer configured."""
+        return self.model.with_primary(name) if name in self.model.describe().chain else None
+
     def hear(self) -> Hear | None:
         """Who writes down what is said in audio; None when no model for it is named."""
         name = self.config.models.transcription

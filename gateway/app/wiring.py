@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from gateway import commands, tools
+from gateway.agent.skills.sources import guarded
 from gateway.app.condition import Condition
 from gateway.app.current import Current
 from gateway.app.embedders import Embedders
@@ -20,6 +21,7 @@ from gateway.background.scheduling.halt import Halt
 from gateway.background.scheduling.heartbeat import Heartbeat
 from gateway.background.scheduling.scheduler import Scheduler
 from gateway.background.scheduling.table import Interval, JobTable
+from gateway.background.web_pages import WebPages
 from gateway.background.worker import Runner, Worker
 from gateway.commands import Command
 from gateway.config.channels import enabled_channels
@@ -52,7 +54,10 @@ from gateway.flow.turn.finish import RunFinisher
 from gateway.flow.turn.runner import TurnRunner
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
+from gateway.flow.zone import ZoneOffers
 from gateway.logs import SecretMask
+from gateway.net.rules import Rules
+from gateway.net.search.asking import Search
 from gateway.store.pool import Database
 from gateway.tools import Family
 from gateway.web.links import LoginLinks, SecretLinks
@@ -110,12 +115,34 @@ class Parts:
             embedder=self.embedders.embedder,
             unverified=self.journal.check.holds,
             clean=self.guard.at("tools"),
+            web=self.web,
+            fetch=guarded(self.web.rules),
         )
+
+    @cached_property
+    def zones(self) -> ZoneOffers:
+        """Offers people their time zone."""
+        return ZoneOffers(self.database, self.environments, self.proactive)
+
+    @cached_property
+    def web(self) -> tools.Web:
+        """How the agent reaches the web, by the configuration as it is at each request."""
+
+        def rules(*, pages: bool = True) -> Rules:
+            web = self.current.config.tools.web
+            hosts = (web.allow_hosts, web.deny_hosts) if pages else ()
+            return Rules.of(self.current.config.net.private_allow, *hosts)
+
+        search = Search(lambda: self.current.config.tools.web.search, lambda: rules(pages=False))
+        return tools.Web(rules, search, WebPages(self.cpu, self.environment.data / "web-pages").read)
 
     @cached_property
     def questions(self) -> Questions:
         """Asks people before anything lasts."""
-        return Questions(self.database, self.people, self.proactive, self.clock)
+        return Questions(self.database, self.people, self.proactive, self.clock, self._wake_worker)
+
+    def _wake_worker(self) -> None:
+        self.worker.wake()  # which asks for what is built here
 
     @cached_property
     def families(self) -> Sequence[Family]:
@@ -154,7 +181,8 @@ class Parts:
     @cached_property
     def gate(self) -> Gate:
         """What arrives at a channel comes here first."""
-        return Gate(self.database, self.people, self.inbound.accept, self.notices, self.outbound, self.live)
+        inbound, notices, offer = self.inbound.accept, self.notices, self.zones.offer
+        return Gate(self.database, self.people, inbound, notices, self.outbound, self.live, offer)
 
     @cached_property
     def inbound(self) -> InboundFlow:
@@ -189,6 +217,7 @@ class Parts:
             self.current.describe,
             self.outbound,
             self.worker.cancel,
+            self.instance,
             self.live,
             self.clock,
             self.failpoints,
@@ -197,6 +226,7 @@ class Parts:
             admit=lambda: self.people.refresh(self.database),
             sign_in_link=self.sign_in_link,
             secret_link=self.secret_link,
+            note_zone=self.zones.note,
         )
 
     @cached_property
@@ -296,6 +326,7 @@ class Parts:
             self.current.summary_model,
             self.current.cheap_model,
             self.current.heartbeat_model,
+            self.current.named_model,
             self.current.hear,
             self.schedules_changed,
         )

@@ -61,7 +61,7 @@ def local_token(environment: Environment) -> str:
     try:
         return read_regular(path, 100).decode().strip()
     except FileNotFoundError:
-        raise OwnerMustAct(f"nothing runs on {environment.data} yet; `supaclaw up` starts the gateway") from None
+        raise OwnerMustAct(f"no gateway has run on {environment.data} yet; `supaclaw up` starts the gateway") from None
     except OSError as error:
         raise OwnerMustAct(f"{path} cannot be read: {error.strerror}; run this as the gateway's user") from error
 

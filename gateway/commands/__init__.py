@@ -6,7 +6,7 @@ never waits for a model, a platform or a running turn.
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, assert_never
@@ -14,13 +14,14 @@ from typing import Literal, assert_never
 from gateway.agent.limits import Limits
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import PrincipalId, SessionId, TaskId
-from gateway.domain.principals import Role
+from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
 from gateway.domain.vitals import Vitals
 from gateway.llm.client import Description
-from gateway.store import sessions, tasks
+from gateway.store import reviews, sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
 from gateway.store.pool import Connection
@@ -47,6 +48,8 @@ class CommandContext:
     """Makes a link to the page under its public address; None if it has none."""
     secret_link: Callable[[PrincipalId, str], str | None]
     """Makes a link to the form for a person's own secret; None if the page has no public address."""
+    note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]]
+    """Writes a person's time zone into their USER.md and returns the one that counts; raises `ValueError`."""
     written: str = ""
     """The unfinished text of the running turn, if it runs in this process."""
 
@@ -55,7 +58,7 @@ class CommandContext:
 class CommandReply:
     """The reply, and the effects to apply to this process after the commit."""
 
-    text: str
+    text: str = ""
     cancelled: tuple[TaskId, ...] = ()
     successor: SessionId | None = None
     unfinished: AssistantText | None = None
@@ -64,6 +67,8 @@ class CommandReply:
     """Whether access rights have changed."""
     secret: str = ""
     """Sent below the text, to this chat alone: the transcript, which the agent reads, does not hold it."""
+    asked: MessageId | None = None
+    """A message of the person's, in the successor, that is answered instead of this reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +100,25 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The result of ending a session: its cancelled runs, and the number of messages left unanswered."""
+    """The result of ending a session: its cancelled runs, the number of messages left unanswered, closed approvals."""
 
     cancelled: tuple[TaskId, ...]
     unanswered: int
+    approvals: tuple[str, ...]
 
     def __str__(self) -> str:
-        if not self.unanswered:
-            return ""
         many = "s" * (self.unanswered != 1)
-        return f" {self.unanswered} unanswered message{many} from the old one won't be answered."
+        left = f" {self.unanswered} unanswered message{many} from the old one won't be answered."
+        return (left if self.unanswered else "") + closed_approvals(self.approvals)
+
+
+def closed_approvals(names: Sequence[str]) -> str:
+    """What a reply adds when it closed questions; "" if it closed none."""
+    return f" {', '.join(names)} {'is' if len(names) == 1 else 'are'} closed." if names else ""
 
 
 async def end_session(tx: Connection, session: SessionId) -> Ended:
-    """Cancel its runs, close its messages and its journal, have it summarised; the caller has locked the session."""
+    """Cancel its runs, close its messages, questions and journal, have it summarised; the caller has locked it."""
     task = await tasks.live_chat(tx, session)
     cancelled = await tasks.cancel(tx, task) if task else []
     closed = await messages.close(tx, session)
@@ -117,7 +127,20 @@ async def end_session(tx: Connection, session: SessionId) -> Ended:
     principal = await sessions.end_chat(tx, session)
     if said:
         await tasks.create(tx, principal, "summarise", Lane.AGENTS, payload={"session": str(session)})
-    return Ended(tuple(cancelled), closed)
+    return Ended(tuple(cancelled), closed, tuple(await reviews.close(tx, session)))
+
+
+async def set_aside(tx: Connection, session: SessionId, principal: PrincipalId, until: int) -> None:
+    """The same for a session that nothing runs in and that goes on in a branch: no other one is told of it.
+
+    Only what the branch reads of it, `until` a place, is summarised: the rest was taken back.
+    """
+    asked, answered, said = await journals.outline(tx, session)
+    await journals.close(tx, session, summarise(asked, answered, said))
+    await sessions.end(tx, session)
+    if said:
+        payload: JsonObject = {"session": str(session), "until": until}
+        await tasks.create(tx, principal, "summarise", Lane.AGENTS, payload=payload)
 
 
 def discover() -> dict[str, Command]:

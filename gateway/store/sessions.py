@@ -151,7 +151,8 @@ async def current(conn: Connection, address: Address) -> SessionId | None:
 async def recent(conn: Connection, limit: int) -> list[SessionSummary]:
     """The sessions last spoken in, newest first."""
     rows = await conn.fetch(
-        """select s.id, a.channel, a.chat, s.next_seq - 1 + waiting.messages as messages, s.started_at,
+        """select s.id, a.channel, a.chat, s.next_seq - 1 - coalesce(s.parent_seq, 0) + waiting.messages as messages,
+                  s.started_at,
                   greatest(taken.at, waiting.at) as last_at, s.ended_at
            from (select * from sessions order by spoken_at desc limit $1) s
            left join lateral (

@@ -73,7 +73,7 @@ def _site(backend: Backend, nav: tuple[Nav, ...]) -> Site:
     pages, markdown = Pages(), Markdown()
     backend.on_shed(markdown.forget)
     greeting = pages.piece("empty.html", owner=backend.owner.name)
-    topics = Topics(conversations, lambda: Thread(pages, markdown, greeting, backend.wordings))
+    topics = Topics(conversations, lambda: Thread(pages, markdown, greeting, backend.wordings, acts=True))
     throttle, rate_limiter = Throttle(backend.clock), RateLimiter(backend.clock, TRIGGERS, TRIGGERS / 60)
     rights = Rights(backend.database, backend.clock)
     backend.on_people_changed(rights.look_again)

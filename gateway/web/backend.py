@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from gateway.agent.limits import Limits
+from gateway.agent.skills.library import Skills
 from gateway.config.editing.editor import ConfigEditor
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
@@ -23,6 +24,7 @@ from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.setup.saving import Setup
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.triggers import Triggers
+from gateway.flow.zone import ZoneOffers
 from gateway.llm.client import Description
 from gateway.logs import SecretMask
 from gateway.store.pool import Database
@@ -66,10 +68,11 @@ class Backend:
     `variable_of` names the environment variable that sets a key of config.json.
     `tools` are the names of the owner's agent's tools, `wordings` how a call of one is told.
     `allowed_hosts` are further names of this gateway.
-    `settings` changes config.json, `probes` tries credentials. `jobs` says when each is due. `findings` runs the
+    `settings` changes config.json, `probes` tries credentials, `zones` offers
+    time zones. `jobs` says when each is due. `findings` runs the
     checks of `supaclaw doctor`, and blocks. `logs` is the logs' folder, `mask` hides secrets.
     `model` says who answers, `setup` connects models and messengers, `deep_link` makes a channel's address with a code.
-    `unsettled` is what the owner has to settle about their own ids.
+    `unsettled` is what the owner has to settle about their own ids. `skills` are the owner's.
     """
 
     database: Database
@@ -91,6 +94,8 @@ class Backend:
     triggers: Triggers
     settings: ConfigEditor
     probes: ChannelProbes
+    skills: Skills
+    zones: ZoneOffers
     embedder: Embedders = no_embedder
     tools: Callable[[], Collection[str]] = tuple
     wordings: Callable[[], Mapping[str, Wording]] = dict

@@ -43,22 +43,24 @@ class ToolCard:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Draws entries; `wordings` says how a call of a tool is told."""
+    """Draws entries; `wordings` says how a call of a tool is told. What they begin is offered where it `acts`."""
 
     pages: Pages
     markdown: Markdown
     wordings: Callable[[], Mapping[str, Wording]] = dict
+    acts: bool = False
 
     def draw(self, row: MessageRow, other: MessageRow | None, running: bool) -> Markup:
-        """`other` belongs to the row: the result of a call, the message that a notice answers."""
+        """`other` belongs to the row: the result of a call, the last message that is answered."""
         part, id, chips = self.pages.message, id_of(row), [chip(file) for file in row.attached]
         match row.kind:
             case "user":
-                return part("user", id, row, _note(row), _reads(row), chips)
+                return part("user", id, row, _note(row), _reads(row), chips, self.acts and _own(row))
             case "assistant":
-                return part("assistant", id, row, self.markdown.html(_words(row)), chips, quiet(row))
+                asked = other.id if self.acts and other is not None and _own(other) else None
+                return part("assistant", id, row, self.markdown.html(_words(row)), chips, quiet(row), asked)
             case "notice" if other is not None:
-                again = other.id if other.label is Label.OWNER or other.attached else None
+                again = other.id if _own(other) else None
                 return part("failure", id, row, self.markdown.html(row.text), again)
             case "notice":
                 return part("notice", id, row, chips)
@@ -101,8 +103,13 @@ def worded(wording: Wording, arguments: str, *, done: bool) -> str:
         value = known.get(name)
         if not isinstance(value, str | int):
             return text[: text.index(f"{{{name}}}")].rstrip(" :“")
-        text = text.replace(f"{{{name}}}", plain(str(value), _SHOWN_ARGUMENT))
+        shown = _host(str(value)) if name == "url" else str(value)
+        text = text.replace(f"{{{name}}}", plain(shown, _SHOWN_ARGUMENT))
     return text
+
+
+def _host(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0] or url
 
 
 def _card(row: MessageRow, result: MessageRow | None, wording: Wording | None, *, running: bool) -> ToolCard:
@@ -125,6 +132,11 @@ def _reads(row: MessageRow) -> str:
 def _words(row: MessageRow) -> str:
     """The text of a message; empty if it only names an attached file, which is shown anyway."""
     return "" if row.text in {f"[{file.path}]" for file in row.attached} else row.text
+
+
+def _own(row: MessageRow) -> bool:
+    """Whether its person wrote it, as far as the row tells; the inbox knows."""
+    return row.seq is not None and (row.label is Label.OWNER or bool(row.attached))
 
 
 def _note(row: MessageRow) -> str:

@@ -12,7 +12,7 @@ from gateway.flow.live import Live, LiveEvent, Overrun, SessionReplaced, Subscri
 from gateway.store import sessions
 from gateway.store.memory import used
 from gateway.store.pool import Database
-from gateway.store.transcript import asides, attachments, messages
+from gateway.store.transcript import asides, attachments, branches, messages
 from gateway.store.transcript.messages import MessageRow
 
 SHOWN = 200
@@ -63,7 +63,8 @@ class Conversations:
         """The stored session, and its answer as written so far."""
         async with self._database.connection() as conn:
             rows = await messages.shown(conn, session, limit=SHOWN)
-            rows = await asides.joined(conn, await used.joined(conn, await attachments.joined(conn, rows)))
+            rows = used.joined(await attachments.joined(conn, rows))
+            rows = await branches.joined(conn, await asides.joined(conn, rows))
         written = self._live.written(session)
         if written and any(row.kind == "assistant" and row.text == written for row in rows[-2:]):
             written = ""

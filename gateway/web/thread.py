@@ -22,11 +22,17 @@ class Thread:
     """The rendered state of one conversation. One task feeds it rows and events, in order."""
 
     def __init__(
-        self, pages: Pages, markdown: Markdown, greeting: Markup, wordings: Callable[[], Mapping[str, Wording]] = dict
+        self,
+        pages: Pages,
+        markdown: Markdown,
+        greeting: Markup,
+        wordings: Callable[[], Mapping[str, Wording]] = dict,
+        *,
+        acts: bool = False,
     ) -> None:
         self._pages = pages
         self._markdown = markdown
-        self._entries_of = Entries(pages, markdown, wordings)
+        self._entries_of = Entries(pages, markdown, wordings, acts)
         self._greeting = greeting
         self._entries: dict[str, str] = {}
         self._made: dict[tuple[MessageRow, MessageRow | None, bool], str] = {}
@@ -145,5 +151,5 @@ class Thread:
 
 
 def _key(row: MessageRow) -> tuple[object, object]:
-    """Of the row that belongs to this one: the result of a call, the message that a notice answers."""
-    return (row.id, None) if row.kind == "notice" else (row.task_id, row.ordinal)
+    """Of the row that belongs to this one: the result of a call, the last message that is answered."""
+    return (row.id, None) if row.kind in {"notice", "assistant"} else (row.task_id, row.ordinal)

@@ -2,8 +2,9 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from gateway.domain.model import Attempt, ModelsExhausted, ToolCall, Waiting
+from gateway.llm.client import Description
 from tests.browser.conftest import opened
-from tests.browser.test_memory import accessible
+from tests.browser.test_memory import LOOKS, accessible
 from tests.web.conftest import Running, Web
 from tests.web.scripted import Wait
 
@@ -347,3 +348,77 @@ async def test_the_page_is_small(browser: Browser, web: Web):
         await watched.page.reload(wait_until="load")
         await expect(watched.page.locator("#connection")).to_have_text("Live")
         assert 0 < sum(sizes) <= 120 * 1024, sizes
+
+
+@pytest.mark.parametrize(("scheme", "phone"), LOOKS, ids=[f"{s}-{'phone' if p else 'desktop'}" for s, p in LOOKS])
+async def test_a_message_is_edited_and_an_answer_retried(browser: Browser, web: Web, scheme: str, phone: bool):
+    name = web.model.describe().chain[0]
+    object.__setattr__(web.backend, "model", lambda: Description(name, "a test", (name, "acme/other"), ()))
+    for words in ("About Rome.", "About Florence.", "More about Florence."):
+        web.model.says(words)
+    look = f"{'phone' if phone else 'desktop'}-{scheme}"
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = watched.page
+        if not phone:
+            await page.set_viewport_size({"width": 1440, "height": 900})
+        await page.fill("#text", "Tell me about Rome")
+        await page.click("#send")
+        answer, mine = page.locator(".assistant:not(.live) .md"), page.locator(".message.user")
+        await expect(answer).to_have_text("About Rome.")
+        await page.fill("#text", "a draft")
+        await mine.hover()
+        await mine.get_by_role("button", name="Edit").click()
+        await expect(page.locator("#text")).to_have_value("Tell me about Rome")
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#text")).to_have_value("a draft")
+        await expect(page.locator("#editing")).to_be_hidden()
+        await mine.hover()
+        await mine.get_by_role("button", name="Edit").click()
+        await expect(page.locator("#editing")).to_be_visible()
+        await page.fill("#text", "Tell me about Florence")
+        await accessible(page)
+        await watched.show(f"edit-{look}")
+        await page.click("#send")
+        await expect(answer).to_have_text("About Florence.")
+        await expect(mine).to_contain_text("Tell me about Florence")
+        await expect(page.locator("#text")).to_have_value("a draft")
+        await page.locator(".assistant:not(.live)").hover()
+        await page.get_by_role("button", name="Retry").click()
+        await expect(page.locator("#retry")).to_be_visible()
+        await accessible(page)
+        await watched.show(f"retry-{look}")
+        await page.locator("#retry button").first.click()
+        await expect(answer).to_have_text("More about Florence.")
+        await expect(mine).to_have_count(1)
+        await expect(page.get_by_role("link", name="Earlier version")).to_be_visible()
+        await accessible(page)
+        await watched.show(f"branch-{look}")
+        await page.get_by_role("link", name="Earlier version").click()
+        await expect(page.locator(".thread .user")).to_contain_text("Tell me about Rome")
+        await expect(page.locator(".thread").get_by_role("button", name="Edit")).to_have_count(0)
+        await page.goto(f"{web.page}/conversations")
+        await expect(page.locator(".badge", has_text="branch")).to_have_count(2)
+        await accessible(page)
+        await watched.show(f"versions-{look}")
+        await watched.assert_clean()
+
+
+async def test_nothing_branches_off_while_an_answer_is_written(browser: Browser, web: Web):
+    waiting = Wait()
+    web.model.says("One.")
+    web.model.says("Two", waiting, ".")
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.fill("#text", "one")
+        await page.click("#send")
+        await expect(page.locator(".assistant:not(.live) .md")).to_have_text("One.")
+        await page.fill("#text", "two")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#live-tail")).to_have_text("Two")
+        await page.locator(".message.user").first.hover()
+        await page.locator(".message.user").first.get_by_role("button", name="Edit").click()
+        await expect(page.locator("#toast")).to_have_text("Wait for the answer, or stop it first.")
+        await expect(page.locator("#editing")).to_be_hidden()
+        waiting.over.set()
+        await expect(page.locator(".assistant:not(.live) .md").last).to_have_text("Two.")
+        await watched.assert_clean()

@@ -14,15 +14,16 @@ from tests.store.world import World, found
 NASTY = "tab\t newline\n return\r backslash\\ \\N \\. \\t quote' \" {,} \x01 🦞 e\u0301 \u200d ﷽ " + "x" * 9000
 
 ROWS = {
-    "sessions": "update sessions set label = 2, digest = $1, ended_at = '-infinity' where $2::uuid is not null",
+    "sessions": """update sessions set label = 2, digest = $1, ended_at = '-infinity', parent_id = id,
+                     parent_seq = 2147483647 where $2::uuid is not null""",
     "tasks": """insert into tasks (id, master_id, parent_id, kind, lane, principal_id, input, output, error, seq, token)
                 overriding system value
                 select $2, $2, $2, 'agent', $1, id, jsonb_build_object('a', $1::text, 'n', 1e400::numeric, 'x', null),
                   'null', $1, 9223372036854775806, 9223372036854775807 from principals""",
     "messages": """insert into messages (session_id, principal_id, seq, kind, text, label, origin, sent_at, answered_by,
-                     entry_id)
+                     entry_id, model)
                    select s.id, principal_id, 1, 'notice', $1, -32768, '', '2026-02-28 23:59:59.123456+05:45',
-                     null, $2 from sessions s""",
+                     null, $2, $1 from sessions s""",
     "inbox": """insert into inbox (principal_id, address_id, channel, account, chat, platform_id, kind, text,
                   platform_time, entry_id)
                 select principal_id, id, channel, account, $1, '', 'edit', $1, 'infinity', $2 from addresses""",
@@ -76,8 +77,16 @@ ROWS = {
                     preview, label, expires_at)
                   select 'approval', id, id, (select id from sessions), (select id from addresses), $1,
                     jsonb_build_object('a', $1::text), $2::uuid::text, $1, 2, 'infinity' from principals""",
+    "grants": """insert into grants (principal_id, given_by, tool, act, arguments, base, bounded, at_most, times_left,
+                   sum_left, expires_at)
+                 select id, id, $1, 'run', jsonb_build_object('a', $1::text), $2::uuid::text, $1, 0.1, 2147483647,
+                   1e300, 'infinity' from principals""",
+    "audit": """insert into audit
+                select 1, 'infinity', $1, $2, $1, '\\x00ff', '', '', '\\x5c' from principals limit 1""",
     "imports": """insert into imports (principal_id, agent, key, source, place)
                   select id, $1, decode('005c', 'hex'), $2::uuid::text, $1 from principals""",
+    "pins": """insert into pins (kind, name, state, sha256, content, source)
+               values ($1, $2::uuid::text, 'staged', '', '\\x00ff5c', $1)""",
     "secrets": """insert into secrets
                     (principal_id, shared, name, version, key_id, wrapped, sealed, hosts, tools, place)
                   select id, true, $1, 2147483647, $2::uuid::text, '\\x00ff', '\\x5c4e', array['NULL', $1], '{}', $1

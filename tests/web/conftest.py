@@ -171,6 +171,8 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         triggers=Triggers(path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.worker.wake),
         settings=settings_of(path.workspace.parent),
         probes=ChannelProbes(no_spec, clock),
+        skills=path.environments.skills,
+        zones=path.zones,
         channels=lambda: {"telegram": "open"},
         secrets=LiveSecrets(Vault(path.database, path.workspace.parent / "data", {}), owner.id, {}),
         tools=lambda: [spec.name for spec in path.environments.of(owner.id).toolbox.specs],

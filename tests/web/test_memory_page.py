@@ -48,8 +48,8 @@ async def someone(web: Web) -> PrincipalId:
 
 async def test_an_empty_memory_says_what_memory_is(web: Web):
     async with web.sign_in() as browser:
-        assert "Nothing is remembered yet" in (await browser.get("/memory")).text
-        assert "Nothing was found" in (await browser.get("/memory/rows", params={"q": "heron"})).text
+        assert "No memories yet" in (await browser.get("/memory")).text
+        assert "No matches" in (await browser.get("/memory/rows", params={"q": "heron"})).text
 
 
 async def test_what_is_searched_is_found_with_its_score_and_why(web: Web):

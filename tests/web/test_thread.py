@@ -62,6 +62,7 @@ def row(id: int, kind: str, text: str, **more: object) -> MessageRow:
         tokens=None,
         covers=None,
         album=None,
+        remembered=(),
     )
     return replace(plain, **more)
 

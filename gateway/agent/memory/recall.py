@@ -30,7 +30,7 @@ def shown_to(role: Role, label: Label) -> Label:
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """What the prompt shows anyway."""
+    """What the prompt shows anyway, or is not to show."""
 
     messages: Set[MessageId]
     memories: Set[MemoryId]

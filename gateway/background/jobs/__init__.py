@@ -58,6 +58,7 @@ class Services:
     summary_model: Callable[[], SizedModel | None]
     cheap_model: Callable[[], SizedModel | None]
     heartbeat_model: Callable[[], SizedModel | None]
+    named_model: Callable[[str | None], SizedModel | None]
     hear: Callable[[], Hear | None]
     wake_scheduler: Callable[[], None]
 

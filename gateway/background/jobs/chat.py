@@ -2,7 +2,7 @@
 
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
-from gateway.domain import digest
+from gateway.domain import digest, marks
 from gateway.domain.channel import Channel
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.tasks import Claim, Status
@@ -58,7 +58,8 @@ class ChatTurns:
     async def _answer(self, run: Claim, opened: OpenedChat, channel: Channel | None) -> None:
         draft = opened.asked[-1].id
         async with typing(channel, opened.at), drafts(channel, opened.at, draft, self._services.clock) as sinks:
-            result = await self._services.turn_runner.answer(run, opened, sinks)
+            model = self._services.named_model(opened.asked[-1].model)
+            result = await self._services.turn_runner.answer(run, opened, sinks, model)
         self._failpoints.reach(Step.ANSWER_READY)
         await self._commit(run, opened, result)
 
@@ -73,7 +74,9 @@ class ChatTurns:
             if opened.solo:
                 await self._remember(tx, opened, result)
             files, asked = await sent.keep(tx, run.principal_id, answer.label), opened.asked[-1].platform_id
-            await self._outbound.put(tx, opened.at, answer.id, sent.text, files=files, reply_to=asked)
+            said = isinstance(result.entry, AssistantText)
+            shown = marks.sourced(sent.text, answer.label, private=opened.at.private) if said else sent.text
+            await self._outbound.put(tx, opened.at, answer.id, shown, files=files, reply_to=asked)
             more = await unread.left(tx, opened.session)
             return Finished(None if more else result.status, result.error)
 

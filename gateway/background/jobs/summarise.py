@@ -12,6 +12,7 @@ from gateway.agent.summary_prompt import prompt_for
 from gateway.background.asking import ask
 from gateway.background.jobs import Services
 from gateway.domain.ids import SessionId
+from gateway.domain.json import Json
 from gateway.domain.memory import Category, Kind, NewMemory
 from gateway.domain.model import Reply
 from gateway.domain.principals import Label
@@ -22,6 +23,7 @@ from gateway.store import sessions, steps, tasks
 from gateway.store.memory import memories
 from gateway.store.pool import Connection
 from gateway.store.transcript import attachments, messages
+from gateway.store.transcript.messages import MessageRow
 
 FEWEST_QUESTIONS = 2
 """A conversation with fewer is told by its last messages; no summary could be shorter."""
@@ -74,11 +76,12 @@ class Summarise:
         """What is to be summarised; None for what is too short."""
         async with self._database.connection() as conn:
             match await tasks.payload(conn, run.id):
-                case {"session": str(id)}:
-                    session = SessionId(UUID(id))
+                case {"session": str(id), **more}:
+                    session, until = SessionId(UUID(id)), more.get("until")
                 case _:
                     return None
-            rows = await attachments.joined(conn, await messages.transcript(conn, session))
+            own = [row for row in await messages.transcript(conn, session) if row.session_id == session]
+            rows = await attachments.joined(conn, [row for row in own if _within(row, until)])
             label, agent = await sessions.label(conn, session), await sessions.agent(conn, session)
         previous = next((row for row in rows if row.kind == "summary"), None)
         covered = tuple(row for row in rows if row.kind != "summary")
@@ -86,6 +89,11 @@ class Summarise:
         if not covered or (previous is None and questions < FEWEST_QUESTIONS):
             return None
         return _Ended(session, agent, label, Cut(previous, covered))
+
+
+def _within(row: MessageRow, until: Json) -> bool:
+    """Whether the branch that a conversation goes on in has it, too; all of it counts where there is none."""
+    return not isinstance(until, int) or (row.seq or 0) <= until or (row.covers is not None and row.covers <= until)
 
 
 def _made(what: Cut, reply: Reply | None) -> Sections:

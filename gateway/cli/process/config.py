@@ -57,7 +57,9 @@ def set(key: Key, value: Annotated[str, typer.Argument(help="JSON; anything else
     environment = Environment.read(os.environ)
     path = environment.config
     if variable := variable_of(key, os.environ):
-        raise OwnerMustAct(f"{key} is set by {variable} in the environment, which beats {path.name}; change it there")
+        raise OwnerMustAct(
+            f"{key} is set by {variable} in the environment, which overrides {path.name}; change it there"
+        )
 
     def check(text: str) -> None:
         check_channels(parse(text, os.environ, StoredSecrets(environment, os.environ), source=path.name))

@@ -25,12 +25,14 @@ _COLOURS = {Level.OK: Style.GREEN, Level.WARN: Style.YELLOW, Level.FAIL: Style.R
 
 
 def doctor(
-    failpoints: Annotated[bool, typer.Option("--failpoints", help="List where SUPACLAW_FAIL can kill it.")] = False,
+    failpoints: Annotated[
+        bool, typer.Option("--failpoints", help="List the points where SUPACLAW_FAIL can kill the gateway.")
+    ] = False,
     live: Annotated[
         bool, typer.Option("--live", help="Also call the model (costs a few tokens) and the messengers.")
     ] = False,
     requeue: Annotated[
-        bool, typer.Option("--requeue", help="Let the running gateway store what it could not store before.")
+        bool, typer.Option("--requeue", help="Let the running gateway retry messages that it couldn't store.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

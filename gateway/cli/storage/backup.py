@@ -66,7 +66,7 @@ def restore(
         bool, typer.Option("--recovery-key", help="Ask for the recovery key of its secrets, or read it from stdin.")
     ] = False,
 ) -> None:
-    """Restore a backup to an empty place."""
+    """Restore a backup into an empty data folder."""
     from gateway.app.archive.record import record
     from gateway.app.archive.restore import restore as put_back
     from gateway.app.archive.restore import unpack

@@ -40,7 +40,7 @@ def show(as_json: AsJson = False) -> None:
 
 
 def revoke(source: Source) -> None:
-    """Revoke a source's token. It stops working at once, and what came by it ends."""
+    """Revoke a source's token. It stops working at once, and its runs end."""
     ended = with_database(lambda database: tokens.revoke(database, _token_of(source)))
     if ended is None:
         raise OwnerMustAct(f"{source} is not registered; `supaclaw webhooks list` shows what is")

@@ -197,6 +197,7 @@ class InboundFlow:
                 # Also one that was stored before: whether its effect was committed, only its row knows.
                 if not await self.run_command(accepted.inbox_id):
                     raise TryAgainLater("a command waits for the database, and what follows it waits with it")
+                self.wake()  # it may have asked for an answer
             case StartTurn() | Edit() if accepted.message_id is not None and not accepted.duplicate:
                 self.wake()
                 if arrival.inbound.album:

@@ -62,11 +62,17 @@ async def _something_stored(events: Subscription) -> None:
 
 
 async def _answer_to(conn: Connection, accepted: Accepted) -> Answer | None:
-    if accepted.message_id is None:
-        return await _command_reply(conn, accepted)
-    asked = await messages.get(conn, accepted.message_id)
+    message = accepted.message_id
+    if message is None:
+        if accepted.inbox_id is None:
+            return Answer("", notice=True)
+        arrival = await inbox.get(conn, accepted.inbox_id)
+        if arrival.handled_at is None:
+            return None
+        message = arrival.message_id
+    asked = await messages.get(conn, message) if message else None
     if asked is None or asked.kind != "user":
-        return _said(asked, NOTHING) if asked else None
+        return _said(asked, NOTHING) if asked else Answer("", notice=True)
     if asked.closed_at is not None:
         return Answer("Stopped.", notice=True)
     if asked.answered_by is None:
@@ -75,16 +81,6 @@ async def _answer_to(conn: Connection, accepted: Accepted) -> Answer | None:
     assert answer is not None, "answers are never deleted"
     task = answer.task_id
     return _said(answer, await steps.spent_on(conn, task, asked.created_at) if task else NOTHING)
-
-
-async def _command_reply(conn: Connection, accepted: Accepted) -> Answer | None:
-    if accepted.inbox_id is None:
-        return Answer("", notice=True)
-    row = await inbox.get(conn, accepted.inbox_id)
-    if row.handled_at is None:
-        return None
-    said = await messages.get(conn, row.message_id) if row.message_id else None
-    return _said(said, NOTHING) if said else Answer("", notice=True)
 
 
 def _said(row: MessageRow, spent: Spent) -> Answer:

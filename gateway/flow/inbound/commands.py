@@ -12,7 +12,7 @@ from gateway.commands import Command, CommandContext, CommandReply
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.ids import InboxId, PrincipalId, SessionId, TaskId
+from gateway.domain.ids import InboxId, InstanceId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
 from gateway.domain.routing import parse_command
 from gateway.domain.transcript import Notice
@@ -20,7 +20,7 @@ from gateway.domain.vitals import Vitals
 from gateway.flow.live import Live, LiveEvent, MessageStored, SessionReplaced
 from gateway.flow.outbound.sender import Outbound
 from gateway.llm.client import Description
-from gateway.store import addresses, inbox, sessions
+from gateway.store import addresses, inbox, sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.failures import reaching
 from gateway.store.inbox import InboxRow
@@ -45,6 +45,10 @@ class Done:
     admission: bool = False
 
 
+async def _no_zone(_principal: PrincipalId, _name: str, _label: Label) -> str | None:
+    raise ValueError("time zones are not kept here")
+
+
 async def _nobody_changes() -> None:
     """The database tells of it."""
 
@@ -58,6 +62,7 @@ class CommandRunner:
     models: Callable[[], Description]
     outbound: Outbound
     cancel: Callable[[tuple[TaskId, ...]], None]
+    instance: InstanceId
     live: Live
     clock: Clock
     failpoints: Failpoints
@@ -66,6 +71,7 @@ class CommandRunner:
     admit: Callable[[], Awaitable[None]] = _nobody_changes
     sign_in_link: Callable[[], str | None] = lambda: None
     secret_link: Callable[[PrincipalId, str], str | None] = lambda _whose, _name: None
+    note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]] = _no_zone
 
     def __post_init__(self) -> None:
         self._started_at = self.clock.now()
@@ -132,6 +138,11 @@ class CommandRunner:
         self._interrupted[arrival] = at.session_id
         reply = await effect(tx, at, row)
         session = reply.successor or at.session_id
+        moved: Events = () if reply.successor is None else ((at.session_id, SessionReplaced(reply.successor)),)
+        if reply.asked is not None:
+            await tasks.create_chat(tx, at.principal_id, session, self.instance)
+            await inbox.handled(tx, arrival, reply.asked)
+            return Done(events=(*moved, (session, MessageStored(reply.asked))))
         if reply.unfinished is not None:
             label = await sessions.label(tx, session)
             await messages.say(tx, session, at.principal_id, reply.unfinished, label=label, origin="agent")
@@ -139,7 +150,6 @@ class CommandRunner:
         notice = await messages.say(tx, session, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
         await self.outbound.put(tx, at, notice.id, f"{text}\n\n{reply.secret}" if reply.secret else text)
         await inbox.handled(tx, arrival, notice.id)
-        moved: Events = () if reply.successor is None else ((at.session_id, SessionReplaced(reply.successor)),)
         return Done(reply.cancelled, (*moved, (session, MessageStored(notice.id))), reply.admission)
 
     def _done_before(self, row: InboxRow, at: AddressRow) -> Done:
@@ -166,6 +176,7 @@ class CommandRunner:
             commands=self.commands,
             sign_in_link=self.sign_in_link,
             secret_link=self.secret_link,
+            note_zone=self.note_zone,
             written=self.live.written(at.session_id) or "",
         )
         command = self.commands[name]

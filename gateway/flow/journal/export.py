@@ -46,6 +46,7 @@ def _section(row: MessageRow) -> str:
 def _document(of: Conversation, rows: Sequence[MessageRow]) -> Json:
     return {
         "session": str(of.id),
+        "branch_of": str(of.parent) if of.parent else None,
         "title": of.title,
         "channel": of.channel,
         "agent": of.agent,

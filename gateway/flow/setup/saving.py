@@ -50,7 +50,7 @@ class Setup:
         taken = [name for name, value in keys.items() if self.environ.get(name) not in (None, "", value)]
         taken += filter(None, (variable_of(path, self.environ) for path in paths))
         if taken:
-            raise OwnerMustAct(f"{taken[0]} is set in the environment, which beats what is saved; change it there")
+            raise OwnerMustAct(f"{taken[0]} is set in the environment, which overrides saved values; change it there")
 
     def save(
         self, who: str, path: str, change: Section, name: str = "", keys: Mapping[str, str] | None = None

@@ -114,7 +114,8 @@ class Compactor:
         if await messages.newest_summary(tx, session) != (what.previous.id if what.previous else None):
             return None
         label = await sessions.label(tx, session)
-        for fact in summary.facts:
+        own = any(row.session_id == session for row in what.covered)  # what a branch only reads was remembered there
+        for fact in summary.facts if own else ():
             new = NewMemory(fact, Category.FACT, label=label, origin="compaction", session=session, sources=what.spoken)
             await memories.add(tx, run.principal_id, new)
         short = NewMemory(recap(summary.sections), label=label, origin="compaction", session=session, kind=Kind.SUMMARY)

@@ -16,6 +16,7 @@ from gateway.memory.wording import Bootstrap
 from gateway.store import sessions
 from gateway.store.memory import standing
 from gateway.store.pool import Connection, Database
+from gateway.store.transcript import branches
 
 KEPT = 256
 """Sessions whose beginnings are kept."""
@@ -50,7 +51,8 @@ class TurnMemory:
             label = max(told.label, opened.label)
             question = "\n".join(row.text for row in opened.asked)
             rows = (*opened.history, *opened.transcript)
-            visible = Visible({row.id for row in rows}, {memory.id for memory in told.shown})
+            taken_back = await branches.others(conn, opened.session)
+            visible = Visible({row.id for row in rows} | taken_back, {memory.id for memory in told.shown})
             at_most = min(label, shown_to(opened.principal.role, label))
             recalled = await recall(conn, run.principal_id, question, visible, at_most=at_most)
         if label > opened.label:

@@ -64,6 +64,7 @@ class LoopWiring:
     model: SizedModel
     limits: Limits
     budget: int | None = None
+    skills: str = ""
 
     def __post_init__(self) -> None:
         listed = index(self.opened.files, self.opened.all_files)
@@ -72,7 +73,7 @@ class LoopWiring:
             self.opened.principal,
             zone=self.environment.zone(),
             remembered=self.opened.reminder.standing,
-            sections=(listed, JSON_ONLY if self.opened.client.answer_format else ""),
+            sections=(self.skills, listed, JSON_ONLY if self.opened.client.answer_format else ""),
             heartbeat=self.opened.heartbeat,
         )
         self._system = SystemMessage(standing)

@@ -127,10 +127,12 @@ async def of_turn(
     """
     records = await conn.fetch(
         """with newest as (
-             select a.id, a.file_id, a.created_at, a.place
-             from attachments a join messages m on m.id = a.message_id
-             where a.session_id = $1 and a.state = 'stored' and m.seq is not null
-             order by a.created_at desc, a.place desc limit $3 * 4
+             select n.* from past($1) p cross join lateral (
+               select a.id, a.file_id, a.created_at, a.place
+               from attachments a join messages m on m.id = a.message_id
+               where a.session_id = p.id and a.state = 'stored' and m.seq <= p.until
+               order by a.created_at desc, a.place desc limit $3 * 4) n
+             order by n.created_at desc, n.place desc limit $3 * 4
            ), latest as (
              select distinct on (file_id) id, created_at, place from newest
              order by file_id, created_at desc, place desc
@@ -140,7 +142,8 @@ async def of_turn(
            ), chosen as (
              select id, max(age) as age, max(total) as total from (
                select id, age, total from listed where age <= $3
-               union all select id, null, null from attachments where session_id = $1 and message_id = any($2)) c
+               union all select id, null, null from attachments
+               where session_id in (select id from past($1)) and message_id = any($2)) c
              group by id)
            select a.*, c.age, c.total from chosen c join attached a on a.attachment_id = c.id""",
         session,

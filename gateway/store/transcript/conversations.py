@@ -15,7 +15,7 @@ from gateway.store.transcript.messages import MessageRow
 
 _LISTED = """
 select s.id, s.title as given, s.agent, s.label, s.unattended, s.next_seq - 1 as messages, s.started_at,
-       s.spoken_at as last_at, s.ended_at, first.text as asked,
+       s.spoken_at as last_at, s.ended_at, s.parent_id as parent, first.text as asked,
        coalesce(at.channel, split_part(replace(first.origin, 'earlier', 'api'), ':', 1)) as channel,
        at.id is not null and not s.unattended and s.agent = 'default'
          and (at.channel not in ('api', 'terminal') or at.account = 'local') as ours,
@@ -40,6 +40,7 @@ class Conversation:
     """A session in which something was said; `channel` is where it began, `open_on` where it goes on now.
 
     `given` is the title its person chose, or "". `answering`: a turn runs. `ours`: no program's, import's or run's.
+    What `parent` holds up to some place is read in it, and counts there alone.
     """
 
     id: SessionId
@@ -56,6 +57,7 @@ class Conversation:
     started_at: datetime
     last_at: datetime
     ended_at: datetime | None
+    parent: SessionId | None
 
 
 async def listed(
@@ -94,7 +96,9 @@ async def rename(tx: Connection, session: SessionId, title: str) -> None:
 
 async def stretch(conn: Connection, session: SessionId, first: int, limit: int) -> list[MessageRow]:
     """Its entries from a place on, in order."""
-    query = "select * from messages where session_id = $1 and seq >= $2 order by seq limit $3"
+    query = """select m.* from past($1) p cross join lateral (
+      select * from messages where session_id = p.id and seq >= $2 and seq <= p.until order by seq limit $3) m
+      order by m.seq limit $3"""
     return [MessageRow.of(row) for row in await conn.fetch(query, session, first, limit)]
 
 

@@ -62,21 +62,25 @@ class MessageRow:
     tokens: int | None
     covers: int | None
     album: str | None
+    remembered: tuple[MemoryId, ...]
+    """The memories that an answer's turn was reminded of, or, where that was asked for, all that it used."""
+    model: str | None = None
+    """That is asked first for its answer; None: the configured one."""
     attached: tuple[Attached, ...] = ()
     """Its files, where they were asked for: they are rows of their own."""
-    remembered: tuple[MemoryId, ...] = ()
-    """What an answer used of the memory, where that was asked for."""
     models: tuple[str, ...] = ()
     """That wrote an answer, where that was asked for, and `usage` what all its calls took."""
     usage: Usage | None = None
     command: str = ""
     """What a notice replies to, where that was asked for."""
+    version_of: SessionId | None = None
+    """The conversation that went on otherwise from here, where that was asked for: a branch begins with this entry."""
 
     @classmethod
     def of(cls, row: Record) -> Self:
         """From its row; a transcript has hundreds, for which the constructor would take five times as long."""
         made = cls.__new__(cls)
-        vars(made).update(row, label=Label(row["label"]))
+        vars(made).update(row, label=Label(row["label"]), remembered=tuple(row["remembered"]))
         return made
 
     @property
@@ -134,20 +138,26 @@ class MessageRow:
                 assert_never(self.kind)
 
 
+_LAST = """
+with last as (
+  select s.id, s.covers from past($1) p cross join lateral (
+    select id, covers from messages
+    where session_id = p.id and kind = 'summary' and covers <= p.until and created_at <= p.at
+    order by seq desc limit 1) s
+  order by p.depth limit 1)
+{}"""
+_LAST_SUMMARY = _LAST.format("select id from last")
+_TRANSCRIPT = _LAST.format("""select * from (
+  (select * from messages where id = (select id from last))
+  union all
+  (select m.* from past($1) p join messages m on m.session_id = p.id and m.seq <= p.until
+   where m.kind <> 'summary' and m.seq > coalesce((select covers from last), 0))) m
+order by kind <> 'summary', seq""")
+
+
 async def transcript(conn: Connection, session: SessionId) -> list[MessageRow]:
     """Everything a turn has to know, without what is unread: the last summary, then in order what it does not cover."""
-    rows = await conn.fetch(
-        """with last as (
-             select id, covers from messages where session_id = $1 and kind = 'summary' order by seq desc limit 1)
-           select * from (
-             (select * from messages where id = (select id from last))
-             union all
-             (select * from messages
-              where session_id = $1 and kind <> 'summary' and seq > coalesce((select covers from last), 0)
-              order by seq)) m
-           order by kind <> 'summary', seq""",
-        session,
-    )
+    rows = await conn.fetch(_TRANSCRIPT, session)
     return [MessageRow.of(row) for row in rows]
 
 
@@ -156,9 +166,9 @@ with place as (
   update sessions set next_seq = next_seq + 1, spoken_at = now() where id = $1 returning next_seq - 1 as seq
 ), said as (
   insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final, task_id, closed_at,
-                        covers, tokens, journal_id)
+                        covers, tokens, remembered, journal_id)
   select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9, case when $4 = 'user' and $9::uuid is null then now() end, $10,
-         $11, (select id from journals where session_id = $1 and closed_at is null)
+         $11, $12, (select id from journals where session_id = $1 and closed_at is null)
   from place returning *
 ){} select * from said"""
 _SAY = _SAID.format("")
@@ -180,6 +190,7 @@ async def say(
     task: TaskId | None = None,
     covers: int | None = None,
     answers: bool = False,
+    remembered: Sequence[MemoryId] = (),
 ) -> MessageRow:
     """Append one text to the transcript; the caller holds the session. A summary says up to which place it `covers`.
 
@@ -200,6 +211,7 @@ async def say(
         task,
         covers,
         estimate(text),
+        remembered,
     )
     assert row is not None, "the session exists"
     return MessageRow.of(row)
@@ -211,6 +223,19 @@ _KIND: dict[type[Entry], Kind] = {
     Summary: "summary",
     UserText: "user",
 }
+
+
+async def said_by_person(conn: Connection, session: SessionId, own: Label) -> list[str]:
+    """What the person of this trust level wrote here themselves, among the newest entries; not what they passed on."""
+    rows = await conn.fetch(
+        """select text from (select kind, label, origin, text from messages where session_id = $1 and seq is not null
+                             order by seq desc limit 1000) newest
+           where kind = 'user' and label <= $2 and origin <> $3""",
+        session,
+        own,
+        EARLIER,
+    )
+    return [row["text"] for row in rows]
 
 
 async def was_asked(conn: Connection, session: SessionId, task: TaskId) -> bool:
@@ -306,9 +331,7 @@ async def stored_since(conn: Connection, session: SessionId, task: TaskId, seq: 
 
 async def newest_summary(conn: Connection, session: SessionId) -> MessageId | None:
     """The summary the transcript begins with."""
-    found = await conn.fetchval(
-        "select id from messages where session_id = $1 and kind = 'summary' order by seq desc limit 1", session
-    )
+    found = await conn.fetchval(_LAST_SUMMARY, session)
     return MessageId(found) if found else None
 
 
@@ -346,7 +369,9 @@ async def shown(conn: Connection, session: SessionId, *, limit: int = 200) -> li
         """select * from (
              (select * from messages where session_id = $1 and seq is null order by id desc limit $2)
              union all
-             (select * from messages where session_id = $1 and seq is not null order by seq desc limit $2)
+             (select m.* from past($1) p cross join lateral (
+                select * from messages where session_id = p.id and seq <= p.until order by seq desc limit $2) m
+              order by m.seq desc limit $2)
              limit $2) m
            order by coalesce(seq, 2147483647), id""",
         session,
@@ -394,8 +419,8 @@ async def handed(conn: Connection, session: SessionId, call_id: str) -> MessageR
 async def told_until(conn: Connection, session: SessionId, seq: int = 2**31 - 1) -> list[MessageRow]:
     """All that was said and called up to a place, whatever a summary hides of it."""
     rows = await conn.fetch(
-        """select * from messages where session_id = $1 and seq <= $2
-             and kind in ('user', 'assistant', 'tool_intent', 'tool_result') order by seq""",
+        """select m.* from past($1) p join messages m on m.session_id = p.id and m.seq <= least(p.until, $2)
+           where m.kind in ('user', 'assistant', 'tool_intent', 'tool_result') order by m.seq""",
         session,
         seq,
     )
@@ -405,10 +430,12 @@ async def told_until(conn: Connection, session: SessionId, seq: int = 2**31 - 1)
 async def last_answer(conn: Connection, session: SessionId) -> MessageRow | None:
     """How the latest turn of a session ended: the agent's answer, or the gateway's word that there is none."""
     row = await conn.fetchrow(
-        """select * from messages
-           where session_id = $1 and seq is not null
-             and ((kind = 'assistant' and final) or (kind = 'notice' and task_id is not null))
-           order by seq desc limit 1""",
+        """select m.* from past($1) p cross join lateral (
+             select * from messages
+             where session_id = p.id and seq <= p.until
+               and ((kind = 'assistant' and final) or (kind = 'notice' and task_id is not null))
+             order by seq desc limit 1) m
+           order by m.seq desc limit 1""",
         session,
     )
     return MessageRow.of(row) if row else None
@@ -419,6 +446,16 @@ async def asked_at(conn: Connection, answer: MessageId) -> datetime:
     at: datetime = await conn.fetchval(
         "select min(created_at) from messages where answered_by = $1 or id = $1",
         answer,
+    )
+    return at
+
+
+async def said_at(conn: Connection, session: SessionId) -> datetime | None:
+    """When the newest of the user's messages that a turn has taken was sent."""
+    at: datetime | None = await conn.fetchval(
+        """select sent_at from messages where session_id = $1 and seq is not null and kind = 'user'
+           order by seq desc limit 1""",
+        session,
     )
     return at
 

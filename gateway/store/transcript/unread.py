@@ -23,18 +23,19 @@ async def receive(
     label: Label,
     entry: EntryId,
     arrived: InboxId | None = None,
+    model: str | None = None,
 ) -> MessageId:
     """Store what a person said, unread: it gets its place in the transcript when a turn takes it.
 
-    What `arrived` is noted to have become it.
+    What `arrived` is noted to have become it. With a `model`, that one is asked first.
     """
     text = storable(inbound.text)
     return MessageId(
         await conn.fetchval(
             """with said as (
                  insert into messages (session_id, principal_id, address_id, kind, text, label, origin, sender,
-                                       platform_id, sent_at, solo, entry_id, tokens, album, journal_id)
-                 values ($1, $2, $3, 'user', $4, $5, $6, $7, $8, $9, $10, $11, $12, nullif($13, ''),
+                                       platform_id, sent_at, solo, entry_id, tokens, album, model, journal_id)
+                 values ($1, $2, $3, 'user', $4, $5, $6, $7, $8, $9, $10, $11, $12, nullif($13, ''), $15,
                          (select id from journals where session_id = $1 and closed_at is null)) returning id
                ), became as (
                  update inbox set message_id = (select id from said) where id = $14
@@ -54,6 +55,7 @@ async def receive(
             estimate(text),
             storable(inbound.album),
             arrived,
+            model,
         )
     )
 

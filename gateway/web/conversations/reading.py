@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from gateway.domain.ids import MessageId, SessionId
 from gateway.store.memory import used
-from gateway.store.transcript import attachments, conversations, messages
+from gateway.store.transcript import attachments, branches, conversations, messages
 from gateway.web.follow import SHOWN
 from gateway.web.render import Markdown
 from gateway.web.site import Site
@@ -32,7 +32,7 @@ async def read(site: Site, session: SessionId, first: int | None, around: int | 
         if row is not None and row.session_id == session and row.seq is not None:
             first = max(1, row.seq - BEFORE)
         rows = await (conversations.stretch(conn, session, first, SHOWN) if first else messages.shown(conn, session))
-        rows = await used.joined(conn, await attachments.joined(conn, rows))
+        rows = await branches.joined(conn, used.joined(await attachments.joined(conn, rows)))
     places = [row.seq for row in rows if row.seq is not None] or [1]
     thread = Thread(site.pages, Markdown(), Markup(), site.backend.wordings)
     await thread.draw(rows)

@@ -11,6 +11,23 @@ $("[data-theme-toggle]")?.addEventListener("click", () => {
   say(`Theme: ${next || "like the system"}`);
 });
 
+// ---- approvals that wait show in the sidebar and in the tab's title, on every page
+const bare = document.title;
+async function showWaiting() {
+  try {
+    if (document.hidden || by("connection")?.dataset.state === "off") return;
+    const answer = await fetch("/approvals/waiting");
+    if (!answer.ok) return;
+    const { waiting } = await answer.json(), badge = by("waiting");
+    document.title = waiting ? `(${waiting}) ${bare}` : bare;
+    badge.hidden = !waiting; badge.textContent = waiting;
+  } catch { /* the connection tells */ }
+}
+if (by("waiting")) {
+  showWaiting(); setInterval(showWaiting, 10000);
+  document.addEventListener("visibilitychange", showWaiting);
+}
+
 // ---- patches: [what, where, html]
 const element = html => { const t = document.createElement("template"); t.innerHTML = html; localise(t.content); return t.content };
 const localise = root => root.querySelectorAll("time").forEach(time => {
@@ -245,11 +262,15 @@ if (form) {
   });
   form.addEventListener("submit", event => {
     event.preventDefault();
-    const text = box.value.trimEnd(), sent = /^\/\w+(?!\S)/.test(text) ? [] : files;
+    const typed = box.value.trimEnd(), text = editing ? `/edit #${editing} ${typed}` : typed, sent = /^\/\w+(?!\S)/.test(text) ? [] : files;
+    if (editing && !branching()) return;
+    if (editing && files.length) return say("The message keeps its files; remove the new ones, or send them afterwards.");
+    if (editing && !typed) return box.focus();
     if (sent.some(file => file.problem)) return say("Remove the file that was not uploaded, or try it again.");
     if (held = sent.some(underWay)) return say("Your message goes out as soon as its files are uploaded.");
     by("toast").hidden = true;
     box.value = ""; files = files.filter(file => !sent.includes(file));
+    if (editing) cancelEdit();
     changed(); showFiles(); submit(text, sent); box.focus();
   });
   by("attach").addEventListener("click", () => by("pick").click());
@@ -272,7 +293,56 @@ if (form) {
     }
   });
 }
+// ---- branches: an earlier message said otherwise, or answered again
+let editing = "", before = "", asked = "";
+const branching = () => form.dataset.running !== "true" || (say("Wait for the answer, or stop it first."), false);
+async function edit(id) {                                            // "" ends it
+  if (id && !branching()) return;
+  if (id) {
+    const answer = await fetch(`/chat/messages/${id}/text`);
+    if (!answer.ok) return say("The message could not be read; try again.");
+    if (!editing) before = box.value;
+    box.value = await answer.text();
+  }
+  editing = id; by("editing").hidden = !id; changed(); box.focus();
+}
+function cancelEdit() { box.value = before; before = ""; edit("") }
+function retryMessage(id, button) {
+  if (!branching()) return;
+  const menu = by("retry"), { left, bottom, top } = button.getBoundingClientRect();
+  if (menu.children.length < 2) return submit(`/retry #${id}`);
+  asked = id; menu.showPopover();
+  menu.style.left = `${Math.max(8, Math.min(left, innerWidth - menu.offsetWidth - 8))}px`;
+  menu.style.top = `${bottom + menu.offsetHeight + 8 < innerHeight ? bottom + 4 : Math.max(8, top - menu.offsetHeight - 4)}px`;
+  $("button", menu).focus();
+}
+document.addEventListener("click", event => {
+  const button = event.target.closest("[data-edit], [data-retry], [data-model]"), { edit: id, retry, model } = button?.dataset ?? {};
+  if (id) edit(id); else if (id === "") cancelEdit();
+  if (retry) retryMessage(retry, button);
+  if (model !== undefined) { by("retry").hidePopover(); submit(`/retry #${asked} ${model}`.trimEnd()); box.focus() }
+});
+box?.addEventListener("keydown", event => {
+  if (event.key === "Escape" && editing && list.hidden && !event.isComposing) { event.preventDefault(); cancelEdit() }
+});
 if (stream) connect();
+
+// ---- the browser's time zone, offered while none is known
+const offer = by("zone"), zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (offer && zone && zone !== "Etc/Unknown") {
+  $("b", offer).textContent = $("button", offer).value = zone;
+  offer.hidden = false;
+  offer.addEventListener("submit", async event => {
+    event.preventDefault();
+    try {
+      const answer = await fetch(offer.action, { method: "POST", body: new URLSearchParams({ zone: event.submitter.value }) });
+      if (answer.status === 401) return location.assign("/login");
+      if (!answer.ok) return say((await answer.json()).error.message);
+      if (event.submitter.value) say(`Your times are in ${zone} now.`);
+      offer.remove(); box.focus();
+    } catch { say("The gateway cannot be reached; try again.") }
+  });
+}
 
 // ---- pieces of a page that are fetched: what is found while it is typed, panels when they are opened
 const find = by("find");

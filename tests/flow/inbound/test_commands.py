@@ -79,6 +79,7 @@ def with_commands(path: MessagePath, commands: Mapping[str, Command]) -> tuple[I
         path.model.describe,
         path.outbound,
         cancelled.extend,
+        path.instance,
         path.live,
         Hurried(),
         Failpoints(None),
