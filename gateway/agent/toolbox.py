@@ -46,20 +46,26 @@ class Yes:
 class Toolbox:
     """The tools of one agent, by name."""
 
-    def __init__(self, tools: Sequence[AnyTool], spill: Spill, policy: Policy = ANYBODY) -> None:
+    def __init__(
+        self, tools: Sequence[AnyTool], spill: Spill, policy: Policy = ANYBODY, clean: Callable[[str], str] = str
+    ) -> None:
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise ValueError(f"two tools share a name: {sorted(tool.name for tool in tools)}")
         self._spill = spill
         self._policy = policy
+        self.clean = clean
+        """Takes live secrets out of what a tool brings."""
 
     def for_programs(self) -> "Toolbox":
         """Without the private ones."""
-        return Toolbox([tool for tool in self._tools.values() if not tool.private], self._spill, self._policy)
+        return Toolbox(
+            [tool for tool in self._tools.values() if not tool.private], self._spill, self._policy, self.clean
+        )
 
     def for_tokens(self) -> "Toolbox":
         """None: each of them reads what is private, or acts."""
-        return Toolbox((), self._spill, self._policy)
+        return Toolbox((), self._spill, self._policy, self.clean)
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -95,9 +101,9 @@ class Toolbox:
             else:
                 work = self._allowed(tool, arguments, caller)
             found = _labelled(await _guarded(tool, work))
-            text = _to_json(found.result)
+            text = self.clean(_to_json(found.result))
         except ToolFailed as failure:
-            return _refusal(failure.error, failure.message, failure.label)
+            return _refusal(failure.error, self.clean(failure.message), failure.label)
         if len(text) > tool.max_result:
             text = await self._spilled(tool, text, max(caller.label, found.label))
         return ToolOutcome(text, label=found.label)

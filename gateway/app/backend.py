@@ -123,6 +123,8 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         findings=findings,
         logs=parts.environment.data / "logs",
         mask=parts.mask,
+        secrets=parts.secrets,
+        secret_links=parts.secret_links,
     )
 
 

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from gateway.app.database import open_database
+from gateway.app.database import has_database, open_database
 from gateway.config.environment import Environment
 from gateway.config.load import load_early, secrets_unavailable
-from gateway.config.master_key import has_key
+from gateway.config.model import Config
 from gateway.config.references import Lookup
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
@@ -29,13 +29,14 @@ class StoredSecrets:
 
     @cached_property
     def _lookup(self) -> Lookup:
-        if not has_key(self.environment.data, self.environ):
+        config = load_early(self.environment, self.environ)
+        if not has_database(self.environment, config):
             return secrets_unavailable
         with ThreadPoolExecutor(1) as apart:  # the caller may be a coroutine
-            return apart.submit(lambda: asyncio.run(self._read())).result()
+            return apart.submit(lambda: asyncio.run(self._read(config))).result()
 
-    async def _read(self) -> Lookup:
-        async with open_database(self.environment, load_early(self.environment, self.environ)) as database:
+    async def _read(self, config: Config) -> Lookup:
+        async with open_database(self.environment, config) as database:
             async with database.connection() as conn:
                 owner = await principals.owner(conn)
             if owner is None:

@@ -13,7 +13,7 @@ import structlog
 
 from gateway.app.archive.place import check_finished
 from gateway.app.current import Current
-from gateway.app.database import postgres
+from gateway.app.database import has_database, postgres
 from gateway.app.descriptors import allow_descriptors
 from gateway.app.gateway import TOLD, Gateway
 from gateway.app.local import listening, local_token, reserved, url
@@ -56,6 +56,8 @@ def run(environment: Environment) -> int:
     faulthandler.enable()
     allow_descriptors()
     config = load_early(environment, os.environ)
+    if not has_database(environment, config):  # so there can be no secret
+        config = load(environment.config, os.environ)
     failpoints = Failpoints(environment.fail)
     mask = SecretMask()
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):

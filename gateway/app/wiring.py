@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from gateway import commands, tools
@@ -29,7 +29,7 @@ from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.config.starts import Starts
 from gateway.domain.clock import Clock
-from gateway.domain.ids import InstanceId, MessageId
+from gateway.domain.ids import InstanceId, MessageId, PrincipalId
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
 from gateway.flow.approvals.questions import Questions
@@ -45,6 +45,7 @@ from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
+from gateway.flow.secrets.guard import LeakGuard
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.compact import Compactor
@@ -59,7 +60,7 @@ from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
 from gateway.store.pool import Database
 from gateway.tools import Family
-from gateway.web.links import LoginLinks
+from gateway.web.links import LoginLinks, SecretLinks
 
 SCHEDULES, SECRETS = "schedules", "secrets"
 LOOK_FOR_SECRETS = timedelta(minutes=1)
@@ -93,6 +94,11 @@ class Parts:
         return Live()
 
     @cached_property
+    def guard(self) -> LeakGuard:
+        """Keeps live secrets out of texts."""
+        return LeakGuard(self.mask.leaks)
+
+    @cached_property
     def environments(self) -> AgentEnvironments:
         """Each principal's workspace and tools."""
         return AgentEnvironments(
@@ -108,6 +114,7 @@ class Parts:
             questions=self.questions,
             embedder=self.embedders.embedder,
             unverified=self.journal.check.holds,
+            clean=self.guard.at("tools"),
             web=self.web,
             fetch=guarded(self.web.rules),
         )
@@ -193,6 +200,7 @@ class Parts:
             self.outages,
             self.notices,
             self.clock,
+            self.guard.at("inbound"),
         )
 
     @cached_property
@@ -217,6 +225,7 @@ class Parts:
             limits=self.current.limits,
             admit=lambda: self.people.refresh(self.database),
             sign_in_link=self.sign_in_link,
+            secret_link=self.secret_link,
             note_zone=self.zones.note,
         )
 
@@ -224,6 +233,17 @@ class Parts:
     def links(self) -> LoginLinks:
         """Sign-in links to the page."""
         return LoginLinks()
+
+    @cached_property
+    def secret_links(self) -> SecretLinks:
+        """Links to the form for a secret."""
+        return SecretLinks()
+
+    def secret_link(self, principal: PrincipalId, name: str) -> str | None:
+        """A link that works elsewhere; None if only this machine's own browser reaches the page."""
+        public = self.public_url or ""
+        known = public.startswith("https://")
+        return self.secret_links.issue(public, principal, name, self.clock.now()) if known else None
 
     @cached_property
     def public_url(self) -> str | None:
@@ -245,6 +265,7 @@ class Parts:
             self.failpoints,
             lambda principal: self.environments.of(principal).workspace.root,
             self._attempted,
+            self.guard.at("outbound"),
         )
 
     @cached_property
@@ -359,17 +380,23 @@ class Parts:
             SCHEDULES: self.scheduler.look,
             "heartbeat": self.heartbeat.look,
             "approvals": self.questions.look,
-            SECRETS: Interval(lambda: LOOK_FOR_SECRETS, self.secrets.look, self.clock).look,
+            SECRETS: self._look_for_secrets,
             "embed": self.indexing.look,
             "consolidation": Interval(lambda: LOOK_EVERY, self.consolidation.look, self.clock).look,
             **self.condition.jobs,
         }
         return JobTable(looks, self.clock)
 
+    async def _look_for_secrets(self) -> datetime:
+        await self.secrets.look()
+        return self.clock.now() + LOOK_FOR_SECRETS
+
     @cached_property
     def indexing(self) -> Indexing:
         """Brings into memory what is new."""
-        files = FilePassages(self.database, lambda whose: self.environments.of(whose).workspace, self.clock)
+        files = FilePassages(
+            self.database, lambda whose: self.environments.of(whose).workspace, self.clock, self.guard.at("files")
+        )
         return Indexing(
             self.database,
             self.embedders.embedder,

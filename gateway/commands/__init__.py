@@ -48,6 +48,8 @@ class CommandContext:
     commands: "Mapping[str, Command]"
     sign_in_link: Callable[[], str | None]
     """Makes a link to the page under its public address; None if it has none."""
+    secret_link: Callable[[PrincipalId, str], str | None]
+    """Makes a link to the form for a person's own secret; None if the page has no public address."""
     note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]]
     """Writes a person's time zone into their USER.md and returns the one that counts; raises `ValueError`."""
     written: str = ""

@@ -11,7 +11,6 @@ from pydantic import JsonValue, ValidationError
 
 from gateway.config.environment import Environment
 from gateway.config.files import read_regular
-from gateway.config.master_key import has_key
 from gateway.config.model import Config
 from gateway.config.problems import dotted, explain
 from gateway.config.references import Lookup, resolve, unresolved
@@ -20,7 +19,7 @@ from gateway.domain.errors import ConfigError
 
 
 def secrets_unavailable(name: str) -> NoReturn:
-    """A lookup where no secret can be: nothing that could open one was ever made here."""
+    """A lookup where no secret can be, for there is no database yet."""
     raise ConfigError(f"there is no secret {name}; `supaclaw secrets set {name}` stores one")
 
 
@@ -32,8 +31,7 @@ def load(path: Path, environ: Mapping[str, str], secrets: Lookup = secrets_unava
 
 def load_early(environment: Environment, environ: Mapping[str, str]) -> Config:
     """The same while the database cannot be asked: what it may hold stays a reference, which nobody may use."""
-    lookup = unresolved if has_key(environment.data, environ) else secrets_unavailable
-    return load(environment.config, environ, lookup)
+    return load(environment.config, environ, unresolved)
 
 
 def read(path: Path) -> str | None:

@@ -1,7 +1,6 @@
 """`"$env:NAME"` and `"$secret:NAME"`: values of config.json that are stored elsewhere."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import NoReturn
 
 from pydantic import JsonValue
@@ -15,6 +14,10 @@ Lookup = Callable[[str], str]
 """Gives the value of a name; raises `ConfigError` if there is none."""
 _FIRST = frozenset({"database", "web"})
 """What a start needs to get at the secrets."""
+
+
+class Unopened(ConfigError):
+    """There is such a secret, and why it cannot be opened."""
 
 
 def unresolved(name: str) -> str:
@@ -33,9 +36,12 @@ def resolve(
         place = Environment.read(environ)
         if saved := read_keys(place.data).get(name):
             return saved
-        with suppress(ConfigError):
+        try:
             return otherwise(name)
-        problem = f"the environment variable {name} is not set"
+        except Unopened:
+            raise
+        except ConfigError:
+            problem = f"the environment variable {name} is not set"
         raise ConfigError(f"{problem}; write {name}=… into {place.env_file} and start again")
 
     def lookups(section: str) -> Mapping[str, Lookup]:

@@ -20,6 +20,7 @@ from gateway.flow.inbound.accept import InboundFlow
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.live import Live
+from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.setup.saving import Setup
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.triggers import Triggers
@@ -28,7 +29,7 @@ from gateway.llm.client import Description
 from gateway.logs import SecretMask
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
-from gateway.web.links import LoginLinks
+from gateway.web.links import LoginLinks, SecretLinks
 from gateway.web.origin import page_url
 
 
@@ -117,6 +118,8 @@ class Backend:
     findings: Callable[[], Sequence[tuple[str, Finding]]] = tuple
     logs: Path = Path("logs")
     mask: SecretMask = field(default_factory=SecretMask)
+    secrets: LiveSecrets | None = None
+    secret_links: SecretLinks = field(default_factory=SecretLinks)
 
     def sign_in_link(self, base: str) -> str:
         """A new sign-in link to the page, under the public address, or under `base` with the page's own name."""

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from gateway.app.checks.context import CheckContext
-from gateway.app.database import open_database
+from gateway.app.database import has_database, open_database
 from gateway.app.resolving import StoredSecrets
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
-from gateway.config.master_key import given_by, has_key, read_keyring
+from gateway.config.master_key import has_key, read_keyring
 from gateway.config.references import Lookup, unresolved
 from gateway.domain.errors import SupaclawError
 from gateway.domain.findings import Finding, Level
@@ -23,22 +24,20 @@ _HALF = "`supaclaw secrets rotate --master` goes on with it"
 
 def without_starting(environment: Environment, environ: Mapping[str, str]) -> Lookup:
     """Values of secrets, unless that takes a database that does not run."""
-    if has_key(environment.data, environ) and not _runs(environment, environ):
-        return unresolved
-    return StoredSecrets(environment, environ)
+    return StoredSecrets(environment, environ) if _state(environment, environ) != "stopped" else unresolved
 
 
 def check_secrets(context: CheckContext) -> Iterator[Finding]:
-    """What is stored, and the key. Yields nothing while there is no secret."""
+    """What is stored, and the key. Yields nothing before the first start."""
     environment, environ = context.environment, context.environ
-    if has_key(environment.data, environ):
-        if not _runs(environment, environ):
-            yield Finding(Level.OK, "not looked at: the database is not running")
-            return
+    state = _state(environment, environ)
+    if state == "stopped" and has_key(environment.data, environ):
+        yield Finding(Level.OK, "not looked at: the database is not running")
+    elif state == "runs":
         try:
             yield from asyncio.run(_look(environment, environ))
-        except SupaclawError as error:
-            yield Finding(Level.FAIL, str(error))
+        except SupaclawError:
+            yield Finding(Level.WARN, "not looked at", "see the check of the database")
 
 
 async def _look(environment: Environment, environ: Mapping[str, str]) -> list[Finding]:
@@ -51,7 +50,7 @@ async def _look(environment: Environment, environ: Mapping[str, str]) -> list[Fi
         await secrets.look()
         found = [*_judged(secrets)]
         keys = read_keyring(environment.data, environ).keys
-        if secrets.stored and not given_by(environ) and keys and not await secrets.vault.confirmed(keys[0]):
+        if secrets.stored and keys and not await secrets.key_kept():
             found.append(Finding(Level.WARN, "nobody has confirmed that the recovery key is kept elsewhere", _KEEP))
         if len(keys) > 1:
             found.append(Finding(Level.WARN, "a change of the master key was interrupted", _HALF))
@@ -68,9 +67,12 @@ def _judged(secrets: LiveSecrets) -> Iterator[Finding]:
     yield Finding(Level.OK, f"{len(secrets.stored)} stored")
 
 
-def _runs(environment: Environment, environ: Mapping[str, str]) -> bool:
+def _state(environment: Environment, environ: Mapping[str, str]) -> Literal["none", "stopped", "runs"]:
+    """Of the database; an invalid config.json has none."""
     try:
-        elsewhere = load_early(environment, environ).database.url is not None
+        config = load_early(environment, environ)
     except SupaclawError:
-        return False
-    return elsewhere or EmbeddedPostgres(environment.data).is_running
+        return "none"
+    if not has_database(environment, config):
+        return "none"
+    return "runs" if config.database.url or EmbeddedPostgres(environment.data).is_running else "stopped"

@@ -144,9 +144,14 @@ def confirm() -> None:
 
 def recover() -> None:
     """Enter the recovery key if the master key is lost."""
-    text = _read("Recovery key")
+    recover_secrets(read_hidden("Recovery key"))
+    echo("a running gateway takes it within a minute")
+
+
+def recover_secrets(text: str) -> None:
+    """Take this recovery key; raises `OwnerMustAct` unless it opens what is stored."""
     _with_vault(lambda vault, _owner: vault.recover(text))
-    echo("the master key is back; restart the gateway")
+    echo("the master key is in place")
 
 
 def _with_vault(work: Callable[[Vault, PrincipalId], Awaitable[Result]]) -> Result:
@@ -176,10 +181,11 @@ def _unknown(name: str) -> OwnerMustAct:
 
 
 def _value(name: str) -> str:
-    return _read(f"Value of {name}")
+    return read_hidden(f"Value of {name}")
 
 
-def _read(question: str) -> str:
+def read_hidden(question: str) -> str:
+    """What is typed without an echo, else standard input."""
     if sys.stdin.isatty():
         return str(typer.prompt(question, hide_input=True, err=True))
     return sys.stdin.read(MAX_VALUE + 2)

@@ -70,6 +70,7 @@ class CommandRunner:
     limits: Callable[[], Limits] = Limits
     admit: Callable[[], Awaitable[None]] = _nobody_changes
     sign_in_link: Callable[[], str | None] = lambda: None
+    secret_link: Callable[[PrincipalId, str], str | None] = lambda _whose, _name: None
     note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]] = _no_zone
 
     def __post_init__(self) -> None:
@@ -174,6 +175,7 @@ class CommandRunner:
             vitals=self.vitals(),
             commands=self.commands,
             sign_in_link=self.sign_in_link,
+            secret_link=self.secret_link,
             note_zone=self.note_zone,
             written=self.live.written(at.session_id) or "",
         )

@@ -1,14 +1,17 @@
 """Live secrets: what a running gateway has opened, and which value a name means for whom."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
 
-from gateway.domain.errors import ConfigError
+from gateway.config.master_key import given_by, read_keyring
+from gateway.config.references import Unopened
+from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.flow.secrets.vault import Stored, Vault
-from gateway.secrets.facts import Facts
+from gateway.secrets.facts import Binding, Facts
 from gateway.secrets.injection import Usable
 from gateway.store import secrets
 
@@ -39,8 +42,9 @@ class LiveSecrets:
         value = (own and own.value) or self.environ.get(name) or (shared and shared.value)
         if value:
             return value
-        problem = next((each.problem for each in (own, shared) if each), "")
-        raise ConfigError(problem or f"there is no secret {name}; `supaclaw secrets set {name}` stores one")
+        if problem := next((each.problem for each in (own, shared) if each), ""):
+            raise Unopened(problem)
+        raise ConfigError(f"there is no secret {name}; `supaclaw secrets set {name}` stores one")
 
     def versions(self) -> Mapping[str, str]:
         """Changes whenever a value does."""
@@ -58,11 +62,23 @@ class LiveSecrets:
 
         return find
 
+    async def key_kept(self) -> bool:
+        """Whether the owner has confirmed that the recovery key is kept elsewhere, or a variable gives the key."""
+        with suppress(OwnerMustAct):
+            keys = read_keyring(self.vault.data, self.environ).keys
+            return given_by(self.environ) is not None or (bool(keys) and await self.vault.confirmed(keys[0]))
+        return False
+
     def hidden_by(self, facts: Facts) -> str:
         """What the owner gets instead of this shared value; "" if it is the one that counts."""
         if facts.shared and self._of(facts.name, self.owner, shared=False):
             return "your own value"
         return f"the variable {facts.name}" if facts.shared and self.environ.get(facts.name) else ""
+
+    def binding_for(self, name: str, principal: PrincipalId) -> Binding:
+        """What a person's own value is bound to: as theirs before, else as the shared one, for its owner chose that."""
+        best = self._best(name, principal)
+        return best.row.facts.binding if best else Binding()
 
     async def used(self, names: Collection[str], principal: PrincipalId) -> None:
         """Note that these were put into a request of this person's."""

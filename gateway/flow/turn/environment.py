@@ -20,6 +20,7 @@ from gateway.flow.approvals.questions import Questions
 from gateway.flow.labels import ContentLabels
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
+from gateway.flow.secrets.guard import Clean
 from gateway.llm.tokens import estimate_tool
 from gateway.store.pool import Database
 from gateway.store.transcript import files
@@ -100,6 +101,7 @@ class AgentEnvironments:
     """Reads the links of skills."""
     unverified: Callable[[Place], bool] = lambda _place: False
     """Whether a journal's file may not be right."""
+    clean: Clean = str
     web: Web | None = None
 
     def __post_init__(self) -> None:
@@ -144,7 +146,7 @@ class AgentEnvironments:
         services = Services(workspace, post, _finder(database, principal), context, self.web, skills)
         tools = [tool for family in self.families for tool in family(services)]
         policy = self.questions.policy(principal) if self.questions else Policy()
-        toolbox = Toolbox(tools, _spill(workspace), policy)
+        toolbox = Toolbox(tools, _spill(workspace), policy, self.clean)
         return AgentEnvironment(self._workspace, workspace, toolbox, self._personas, zone, skills=skills)
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
