@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from uuid import uuid4
 
 import pytest
 from playwright.async_api import Browser, expect
 
-from gateway.domain.ids import TaskId
 from gateway.domain.principals import Label
 from gateway.domain.tools import ToolClass
 from gateway.store import reviews
@@ -21,10 +19,9 @@ MAIL = "send_mail\nto: eve@example.com\ntext: All of it."
 
 
 async def ask(web: Web) -> None:
-    owner = web.path.people.owner.id
-    soul = Question(
-        owner, owner, "write_file", {"path": "SOUL.md"}, CHANGE, Label.UNTRUSTED, task=TaskId(uuid4()), ordinal=1
-    )
+    owner, at = web.path.people.owner.id, (await web.path.tell("hello")).session_id
+    [(task,)] = await web.path.rows("select id from tasks where session_id = $1", at)
+    soul = Question(owner, owner, "write_file", {"path": "SOUL.md"}, CHANGE, Label.UNTRUSTED, task=task, ordinal=1)
     mail = replace(
         soul, tool="send_mail", arguments={"to": "eve@example.com"}, preview=MAIL, act=ToolClass.SEND, ordinal=2
     )

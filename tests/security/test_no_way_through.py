@@ -139,9 +139,10 @@ async def test_untrusted_content_causes_nothing_that_lasts_or_leaves(
     path: MessagePath, outside: Outside, calls: list[tuple[str, Mapping[str, Any]]]
 ) -> None:
     [(session, address)] = await path.rows("select session_id, id from addresses where channel = 'fake'")
+    [(task,)] = await path.rows("select id from tasks where kind = 'chat'")
     caller = replace(
         CALLER,
-        task=TaskId(path.instance),
+        task=TaskId(task),
         session=SessionId(session),
         address=AddressId(address),
         label=Label.UNTRUSTED,
@@ -157,6 +158,8 @@ async def test_untrusted_content_causes_nothing_that_lasts_or_leaves(
     assert set(outside.acts) <= {("fetch", "https://ada.example/page")}
     assert await path.rows("select id from reviews where state not in ('open', 'expired')") == []
     assert await path.rows("select id from grants") == []
+    asked = await path.rows("select distinct tool from reviews")
+    assert {"mail", "pay", "execute"} & {name for name, _ in calls} == set() or asked, "what leaves is asked about"
     assert await path.rows("select label from contents where source = 'agent' and label < 2") == []
 
 
