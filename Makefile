@@ -4,15 +4,15 @@ BIN := .venv/bin
 WHEEL := build/wheel
 # Where people's own programs are, for `supaclaw` to be found from any folder.
 LINK := $(HOME)/.local/bin/supaclaw
-# Tests that run the gateway as a process of its own; a tracer in it would double its CPU, and kill points shift.
-OUTSIDE := tests/chaos tests/journeys tests/upgrades
+# Tests of whole gateways, from outside: a tracer would double their CPU and shift kill points, and other tests cover as much.
+OUTSIDE := $(addprefix tests/,browser chaos contract journeys security upgrades)
 
 # Compiled imports halve the time to start; what is installed is compiled once, our own code when it is first used.
 unexport PYTHONDONTWRITEBYTECODE
 # A virtual environment that happens to be active is not ours to fill.
 unexport VIRTUAL_ENV
 
-.PHONY: run dev test setup fmt check wheel bounds check-image bench chaos soak live clients
+.PHONY: run dev test setup fmt check wheel bounds check-image bench chaos soak live clients agentdojo
 .DEFAULT_GOAL := run
 
 run: setup  ## Set up and start the gateway.
@@ -89,6 +89,11 @@ live: setup  ## Ask the real providers and messengers whose keys are in the envi
 
 clients: setup  ## Drive real client libraries of the OpenAI API against the gateway; installs them in build/.
 	$(BIN)/python -m tests.clients $(ONLY)
+
+agentdojo: setup  ## AgentDojo's worst case through our policy: every attack obeyed; installs it in build/.
+	@test -d build/agentdojo || $(UV) venv --quiet build/agentdojo
+	@$(UV) pip install --quiet --python build/agentdojo --require-hashes --requirement tests/agentdojo/requirements.txt
+	PYTHONPATH=. build/agentdojo/bin/python -W ignore -m tests.agentdojo
 
 .uv/bin/uv:
 	@python3 -m venv .uv

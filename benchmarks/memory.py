@@ -203,7 +203,6 @@ async def _make_indexes(database: Database, definitions: Sequence[str]) -> None:
 
 async def _index_vectors(database: Database, model: vectors.Model) -> None:
     async with database.transaction() as tx:
-        await tx.execute("set local max_parallel_maintenance_workers = 2")
         await vectors.index(tx, model)
 
 

@@ -40,6 +40,14 @@ SETTINGS = ("fsync = off", "full_page_writes = off", "autovacuum = off", "deadlo
 
 
 @pytest.fixture(autouse=True, scope="session")
+def children_untraced() -> Iterator[None]:
+    """The hundreds of programs that tests start take a second each to be traced, and run what tests run anyway."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test reads or writes the record, the settings or the data of whoever runs it."""
     with pytest.MonkeyPatch.context() as patch:

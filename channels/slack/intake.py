@@ -25,6 +25,7 @@ class Intake:
         self._commands = commands
         self._accept = accept
         self._names: dict[str, str] = {}
+        self._zones: dict[str, str] = {}
         self._known: dict[tuple[str, str, bool], None] = {}
 
     async def take(self, said: Said | None) -> None:
@@ -37,7 +38,8 @@ class Intake:
         names = await self._names_of([said.sender, *said.people]) if addressed else {}
         new = addressed and said.continues and said.at not in self._threads
         thread = await self._so_far(said) if new else ("", "")
-        await self.accept_once(said.inbound(us, names, self._commands, addressed=addressed, thread=thread))
+        inbound = said.inbound(us, names, self._commands, addressed=addressed, thread=thread)
+        await self.accept_once(replace(inbound, zone=self._zones.get(said.sender, "") if said.private else ""))
         if said.calls(us):
             await self.take(replace(said, edited_at=None))
         elif addressed and said.message.bot_id is None and said.edited_at is None:
@@ -85,6 +87,7 @@ class Intake:
         try:
             found = await self._client.call(self._client.web.users_info(user=user), Named, BRIEF_SECONDS)
             name = found.display_name or found.real_name or found.name or ""
+            put_newest(self._zones, user, found.zone or "")
         except Refused:
             name = ""
         except PlatformError:

@@ -148,11 +148,12 @@ class Socket(Payload):
 
 
 class Named(Payload):
-    """What a person is called (`users.info`)."""
+    """What a person is called, and their time zone (`users.info`)."""
 
     display_name: str | None = Field(None, validation_alias=AliasPath("user", "profile", "display_name"))
     real_name: str | None = Field(None, validation_alias=AliasPath("user", "profile", "real_name"))
     name: str | None = Field(None, validation_alias=AliasPath("user", "name"))
+    zone: str | None = Field(None, validation_alias=AliasPath("user", "tz"))
 
 
 class FileAnswer(Payload):

@@ -27,7 +27,7 @@ class Settings(ChannelSettings):
     STEPS = "In Telegram, write /newbot to @BotFather, choose a name, and paste the token it gives you."
     PERSON = r"[1-9]\d{0,18}"
     GROUP = r"-[1-9]\d{0,18}"
-    IDS = "a person's is a number like 123456789, which @userinfobot tells, a group's one like -1001234567890"
+    IDS = "a person's id is a number like 123456789, from @userinfobot; a group's is like -1001234567890"
     VARIABLES = MappingProxyType({"TELEGRAM_BOT_TOKEN": "token"})
 
     token: SecretStr = Field(description="The bot's token, from @BotFather.")
@@ -35,10 +35,10 @@ class Settings(ChannelSettings):
     api_base: HttpUrl | None = Field(None, description="A Bot API server of your own; null means Telegram's.")
     webhook_url: HttpUrl | None = Field(None, description="The public address of /webhook/telegram, for mode webhook.")
     webhook_secret: SecretStr | None = Field(
-        None, description="What Telegram proves itself with; null makes up a new one at every start."
+        None, description="The secret that Telegram sends with each webhook call; null: a new one at every start."
     )
     rich_messages: bool = Field(
-        True, description="Tables and formulas as rich messages; false where apps are too old to show them."
+        True, description="Send tables and formulas as rich messages; false if your apps are too old to show them."
     )
 
     @model_validator(mode="after")

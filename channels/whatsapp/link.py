@@ -61,7 +61,7 @@ class Link:
                 await self.pairing.shown.wait()
                 self.pairing.code = str(await self.client.PairPhone(number, True))
         except TimeoutError:
-            raise OwnerMustAct(self._trouble or "WhatsApp gives no code at the moment; try again") from None
+            raise OwnerMustAct(self._trouble or "WhatsApp offers no code right now; try again") from None
         except NeonizeError as error:
             raise OwnerMustAct(f"WhatsApp gives no code for {number}: {one_line(error)}") from error
         return self.pairing.code

@@ -1,6 +1,7 @@
 """One message out, and files both ways."""
 
 import asyncio
+import re
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -32,6 +33,7 @@ OFFLINE_PAUSE = 5.0
 BUSY_PAUSE = 60.0
 PIECE = 256 * 1024
 
+_ITS_HOSTS = re.compile(r"https://(?:[a-z0-9-]+\.)+whatsapp\.net/")
 _SHOWN_AS = {"image/jpeg": "Image", "image/png": "Image", "video/mp4": "Video", "video/3gpp": "Video"}
 _REFUSED = (
     *(f"server returned error {code}" for code in (400, 403, 404, 406, 410)),
@@ -76,16 +78,26 @@ async def fetch(client: NewAClient, attachment: Attachment) -> AsyncIterator[byt
     if (attachment.size or 0) > MAX_FILE:
         raise FetchFailed(f"the file is larger than {MAX_FILE // 2**20} MB")
     try:
-        data = await client.download_any(Message.FromString(b64decode(attachment.ref)))
+        data = await client.download_any(_at_whatsapp(Message.FromString(b64decode(attachment.ref))))
     except (ValueError, DecodeError) as error:
         raise FetchFailed("the file is not one of WhatsApp's") from error
     except NeonizeError as error:
         text = one_line(error)
         if any(phrase in text.lower() for phrase in _GONE):
-            raise FetchFailed(f"WhatsApp no longer hands the file out: {text}") from error
+            raise FetchFailed(f"WhatsApp no longer provides the file: {text}") from error
         raise FetchDelayed(text) from error
     for start in range(0, len(data), PIECE):
         yield data[start : start + PIECE]
+
+
+def _at_whatsapp(message: Message) -> Message:
+    """Without addresses elsewhere: whoever sent the file wrote where it is, and the SDK would ask there."""
+    for _, file in message.ListFields():
+        if not _ITS_HOSTS.match(getattr(file, "URL", "")):
+            file.ClearField("URL")
+        if not getattr(file, "directPath", "").startswith("/"):
+            file.ClearField("directPath")
+    return message
 
 
 async def _upload(client: NewAClient, file: OutgoingFile, caption: str, body: Message) -> Any:

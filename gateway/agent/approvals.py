@@ -5,6 +5,7 @@ from datetime import datetime
 from gateway.domain.diff import for_chat
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
+from gateway.domain.tools import ToolClass
 from gateway.store import reviews
 from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
@@ -12,7 +13,17 @@ from gateway.store.people import principals
 from gateway.store.pool import Connection
 from gateway.store.reviews import ReviewRow
 
+MOST_AT_ONCE = 10
 NONE = "No approvals are waiting."
+
+_WOULD = {
+    ToolClass.READ: "read something",
+    ToolClass.WRITE: "write a file",
+    ToolClass.PERSIST: "outlive the conversation",
+    ToolClass.NET: "reach the net",
+    ToolClass.SEND: "tell others something",
+    ToolClass.RUN: "run a program",
+}
 
 
 class NotDecided(OwnerMustAct):
@@ -27,32 +38,53 @@ async def settle(
     Whoever is not asked hears the same as of a number that does not exist. A chat (`in_chat`) cuts a long change off,
     so no yes to one is taken there.
     """
-    id = reviews.number(which)
-    row = await reviews.get(tx, id) if id is not None else None
-    if row is None or asked is None or row.asked_id != asked:
-        raise NotDecided("No approval with that number is waiting; /approve lists them.")
+    row = await question(tx, asked, which)
     if yes and in_chat and for_chat(row.preview)[1]:
         raise NotDecided(f"{row.name} is too long to show here. {where_whole(row)}")
-    decided = await reviews.decide(tx, row.id, asked, now, yes=yes, by=by)
+    decided = await reviews.decide(tx, row.id, row.asked_id, now, yes=yes, by=by)
     if decided is None:
-        state = "expired" if row.state in ("open", "expired") else "was already answered"
-        raise NotDecided(f"{row.name} {state}; this answer changes nothing.")
+        over = {"open": "expired", "expired": "expired", "closed": "was closed"}
+        raise NotDecided(f"{row.name} {over.get(row.state, 'was already answered')}; this answer changes nothing.")
     return decided
+
+
+async def question(conn: Connection, asked: PrincipalId | None, which: str) -> ReviewRow:
+    """The question of this name, if it was this person's to answer; raises `NotDecided`."""
+    id = reviews.number(which)
+    row = await reviews.get(conn, id) if id is not None else None
+    if row is None or asked is None or row.asked_id != asked:
+        raise NotDecided("No approval with that number is waiting; /approve lists them.")
+    return row
 
 
 async def reply(tx: Connection, at: AddressRow, arrival: InboxRow, which: str, now: datetime, *, yes: bool) -> str:
     """What the commands say; without a number the list of what waits for whoever wrote, in a group of what is its."""
-    asked = await _speaker(tx, at, arrival)
+    asked = await speaker(tx, at, arrival)
     if not which:
         rows = await reviews.list_open(tx, asked, now) if asked else []
         shown = [_line(row, now) for row in rows if at.private or row.address_id == at.id]
         return "\n".join([*shown, "", "Answer with /approve or /deny and the number."]) if shown else NONE
+    return "\n".join(
+        [await _answered(tx, asked, each, now, yes=yes, by=arrival.sender) for each in which.split()[:MOST_AT_ONCE]]
+    )
+
+
+async def _answered(tx: Connection, asked: PrincipalId | None, which: str, now: datetime, *, yes: bool, by: str) -> str:
     try:
-        row = await settle(tx, asked, which, now, yes=yes, by=arrival.sender, in_chat=True)
+        row = await settle(tx, asked, which, now, yes=yes, by=by, in_chat=True)
     except NotDecided as refusal:
         return str(refusal)
     done = "approved; it runs now, and its result comes as a message." if yes else "denied; nothing was changed."
     return f"{row.name} is {done}"
+
+
+def why(row: ReviewRow) -> str:
+    """Why a person is asked, in one line."""
+    if row.task_id is None:
+        return "The gateway itself asks."
+    if row.act is ToolClass.IRREVERSIBLE:
+        return "It can't be undone, so it always needs your yes."
+    return f"It would {_WOULD[row.act]}, and this conversation has read what others wrote."
 
 
 def where_whole(row: ReviewRow) -> str:
@@ -65,7 +97,7 @@ def _line(row: ReviewRow, now: datetime) -> str:
     return f"{row.name}: {row.tool}{left}"
 
 
-async def _speaker(tx: Connection, at: AddressRow, arrival: InboxRow) -> PrincipalId | None:
+async def speaker(tx: Connection, at: AddressRow, arrival: InboxRow) -> PrincipalId | None:
     """Who gives an answer, by their account; None for words that count as nobody's: sent with a token, or forwarded."""
     if at.channel == "api" or at.address.by_token or not arrival.sender:
         return None

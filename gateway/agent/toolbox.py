@@ -5,18 +5,19 @@ import difflib
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from gateway.agent.policy import Policy, needs_yes
+from gateway.agent.policy import Act, Decision, Policy, decide, values
 from gateway.agent.schema import parameters_of
+from gateway.domain.diff import written_out
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.model import ToolCall, ToolSpec
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Effect, Labelled, ToolFailed, Wording
+from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, ToolClass, ToolFailed, Wording
 
 T = TypeVar("T")
 ANYBODY = Policy()
@@ -34,23 +35,37 @@ class ToolOutcome:
     label: Label = Label.OWNER
 
 
+@dataclass(frozen=True, slots=True)
+class Yes:
+    """What a person has allowed: a call of this class, on contents of this `base`."""
+
+    kind: ToolClass
+    base: str
+
+
 class Toolbox:
     """The tools of one agent, by name."""
 
-    def __init__(self, tools: Sequence[AnyTool], spill: Spill, policy: Policy = ANYBODY) -> None:
+    def __init__(
+        self, tools: Sequence[AnyTool], spill: Spill, policy: Policy = ANYBODY, clean: Callable[[str], str] = str
+    ) -> None:
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise ValueError(f"two tools share a name: {sorted(tool.name for tool in tools)}")
         self._spill = spill
         self._policy = policy
+        self.clean = clean
+        """Takes live secrets out of what a tool brings."""
 
     def for_programs(self) -> "Toolbox":
         """Without the private ones."""
-        return Toolbox([tool for tool in self._tools.values() if not tool.private], self._spill, self._policy)
+        return Toolbox(
+            [tool for tool in self._tools.values() if not tool.private], self._spill, self._policy, self.clean
+        )
 
     def for_tokens(self) -> "Toolbox":
         """None: each of them reads what is private, or acts."""
-        return Toolbox((), self._spill, self._policy)
+        return Toolbox((), self._spill, self._policy, self.clean)
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -69,33 +84,51 @@ class Toolbox:
         tool = self._tools.get(name)
         return tool.effect if tool else Effect.SAFE
 
-    async def run(self, call: ToolCall, caller: Caller, *, base: str | None = None) -> ToolOutcome:
+    async def run(self, call: ToolCall, caller: Caller, *, yes: Yes | None = None) -> ToolOutcome:
         """Never raises for what the call or the tool does; only cancellation passes.
 
-        A call that a person has allowed runs only if what it changes has still the state of then, `base`.
+        A call that a person has allowed runs only if it is of the class and works on the contents of then.
         """
         tool = self._tools.get(call.name)
         if tool is None:
             return _refusal("unknown_tool", self._suggestion(call.name))
+        caller = replace(caller, said=partial(self._policy.said, caller))
         try:
             arguments = _parse(tool, call.arguments)
-            if base is not None:
-                await _guarded(tool, _check_base(tool, arguments, caller, base))
-            found = _labelled(await _guarded(tool, self._allowed(tool, arguments, caller)))
-            text = _to_json(found.result)
+            if yes is not None:
+                await _guarded(tool, _check(tool, arguments, caller, yes))
+                work = tool.run(arguments, caller)
+            else:
+                work = self._allowed(tool, arguments, caller)
+            found = _labelled(await _guarded(tool, work))
+            text = self.clean(_to_json(found.result))
         except ToolFailed as failure:
-            return _refusal(failure.error, failure.message, failure.label)
+            return _refusal(failure.error, self.clean(failure.message), failure.label)
         if len(text) > tool.max_result:
             text = await self._spilled(tool, text, max(caller.label, found.label))
         return ToolOutcome(text, label=found.label)
 
     async def _allowed(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject | Labelled:
         """The result of the call, or of the question whether it may run."""
-        change = await needs_yes(tool, arguments, caller, self._policy.own)
-        if change is None:
-            result: JsonObject | Labelled = await tool.run(arguments, caller)
-            return result
-        return await self._policy.ask(tool.name, arguments.model_dump(mode="json", exclude_unset=True), change, caller)
+        if act := await self.judged(tool, arguments, caller):
+            return await self._policy.ask(act, caller)
+        result: JsonObject | Labelled = await tool.run(arguments, caller)
+        return result
+
+    async def judged(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> Act | None:
+        """What a person has to allow before the call runs; None if it may run. Raises `ToolFailed` if it never may."""
+        kind, given = await _class(tool, arguments, caller), arguments.model_dump(mode="json", exclude_unset=True)
+        tainted = caller.label > self._policy.own
+        own_words = kind is ToolClass.SEND and tainted and bool(given) and await _all_said(given, caller)
+        match decide(kind, caller.label, self._policy.own, own_words=own_words):
+            case Decision.ALLOW:
+                return None
+            case Decision.REFUSE:
+                raise ToolFailed("not_allowed", f"{tool.name} does not say what it does, so it may not run here.")
+            case Decision.ASK:
+                assert kind is not None, "what has no class is never asked about"
+                change = await _change(tool, arguments, caller)
+                return None if change is None else Act(tool.name, given, kind, change)
 
     def _suggestion(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._tools, n=1)
@@ -113,10 +146,31 @@ class Toolbox:
         return _to_json({"truncated": True, **whole, "head": text[: tool.max_result // 2]})
 
 
-async def _check_base(tool: AnyTool, arguments: BaseModel, caller: Caller, base: str) -> None:
-    change = await tool.lasting(arguments, caller) if tool.lasting else None
-    if change is not None and change.base != base:
-        raise ToolFailed("changed", "What this would change is different now, so nothing was done; ask again.")
+async def _class(tool: AnyTool, arguments: BaseModel, caller: Caller) -> ToolClass | None:
+    if tool.kind is None or isinstance(tool.kind, ToolClass):
+        return tool.kind
+    kind: ToolClass = await tool.kind(arguments, caller)
+    return kind
+
+
+async def _change(tool: AnyTool, arguments: BaseModel, caller: Caller) -> Change | None:
+    if tool.lasting is None:
+        return Change(written_out(tool.name, arguments.model_dump(mode="json", exclude_unset=True)))
+    change: Change | None = await tool.lasting(arguments, caller)
+    return change
+
+
+async def _all_said(arguments: JsonObject, caller: Caller) -> bool:
+    for value in values(arguments):
+        if not await caller.said(value):
+            return False
+    return True
+
+
+async def _check(tool: AnyTool, arguments: BaseModel, caller: Caller, yes: Yes) -> None:
+    change = await _change(tool, arguments, caller)
+    if await _class(tool, arguments, caller) is not yes.kind or (change is not None and change.base != yes.base):
+        raise ToolFailed("changed", "What this would do is different now, so nothing was done; ask again.")
 
 
 async def _guarded(tool: AnyTool, work: Awaitable[T]) -> T:

@@ -21,7 +21,6 @@ from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.setup.saving import Setup
 from gateway.flow.unattended.triggers import Triggers
-from gateway.logs import SecretMask
 from gateway.store import outbox, steps, tasks
 from gateway.store.memory import vectors
 from gateway.store.migrate import outdated
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from gateway.web.backend import Backend, StatusReport
 
 
-def build_backend(parts: Parts, local_token: str, mask: SecretMask, watch: ConfigWatch) -> "Backend":
+def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backend":
     """Imports the web, so it is called once the gateway is ready."""
     from gateway.config.editing.editor import ConfigEditor
     from gateway.web.backend import Backend
@@ -52,7 +51,7 @@ def build_backend(parts: Parts, local_token: str, mask: SecretMask, watch: Confi
     def findings() -> Sequence[tuple[str, Finding]]:
         from gateway.app.checks import load_context, run_checks
 
-        return list(run_checks(load_context(parts.environment, os.environ, live=False)))
+        return list(run_checks(load_context(parts.environment, os.environ, live=False, secrets=parts.secrets.lookup)))
 
     def spec(channel: str) -> ChannelSpec:
         section = parts.current.config.channels.get(channel)
@@ -100,11 +99,20 @@ def build_backend(parts: Parts, local_token: str, mask: SecretMask, watch: Confi
         ),
         channels=states,
         probes=ChannelProbes(spec, parts.clock),
+        skills=parts.environments.skills,
+        zones=parts.zones,
         settings=ConfigEditor(parts.environment, os.environ, watch),
         logins=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, LoginChannel)},
         jobs=lambda: parts.job_table.dates,
         model=parts.current.describe,
-        setup=Setup(parts.environment, os.environ, parts.clock, lambda: parts.current.config, mask.add),
+        setup=Setup(
+            parts.environment,
+            os.environ,
+            parts.clock,
+            lambda: parts.current.config,
+            parts.mask.add,
+            parts.secrets.lookup,
+        ),
         deep_link=deep_link,
         variable_of=lambda key: variable_of(key, os.environ),
         commands={name: command.summary for name, command in parts.commands.items()},
@@ -114,7 +122,9 @@ def build_backend(parts: Parts, local_token: str, mask: SecretMask, watch: Confi
         limits=parts.current.limits,
         findings=findings,
         logs=parts.environment.data / "logs",
-        mask=mask,
+        mask=parts.mask,
+        secrets=parts.secrets,
+        secret_links=parts.secret_links,
     )
 
 

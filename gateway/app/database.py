@@ -18,10 +18,15 @@ PAUSES = (0.2, 1.0)
 """Seconds between the starts of an embedded server before it counts as one that cannot."""
 
 
+def has_database(environment: Environment, config: Config) -> bool:
+    """False before the first start."""
+    return config.database.url is not None or (environment.data / "postgres").is_dir()
+
+
 @asynccontextmanager
 async def open_database(environment: Environment, config: Config) -> AsyncIterator[Database]:
     """The database for a command, started if need be; raises `OwnerMustAct` unless its schema is this program's."""
-    if config.database.url is None and not (environment.data / "postgres").is_dir():
+    if not has_database(environment, config):
         raise OwnerMustAct(f"there is no gateway in {environment.data} yet; `supaclaw up` sets one up")
     async with reach(environment, config, mine=False) as database:
         await check_schema(database)

@@ -12,12 +12,12 @@ from gateway.llm.embedding.remote import RemoteEmbedder
 
 @dataclass
 class Embedders:
-    """Whoever embeds asks for it every time; a model that is set again is a new one."""
+    """Whoever embeds asks for it every time; a provider's model keeps what it learned of itself."""
 
     current: Current
     clock: Clock
     _local: LocalEmbedder = field(default_factory=LocalEmbedder)
-    _remote: RemoteEmbedder | None = None
+    _remotes: dict[str, RemoteEmbedder] = field(default_factory=dict)
 
     def embedder(self, name: str | None = None, /) -> Embedder | None:
         """None when `models.embedding` is "none", and for a provider's vectors when it is "local": nothing goes out."""
@@ -28,14 +28,17 @@ class Embedders:
             return self._local
         if configured is self._local:
             return None
-        return RemoteEmbedder(name.removeprefix("litellm:"), self._embed, self.clock)
+        return self._remote(name.removeprefix("litellm:"))
 
     def _configured(self, model: str) -> Embedder | None:
         if model in ("none", "local"):
             return self._local if model == "local" else None
-        if self._remote is None or self._remote.model != model:
-            self._remote = RemoteEmbedder(model, self._embed, self.clock)
-        return self._remote
+        return self._remote(model)
+
+    def _remote(self, model: str) -> RemoteEmbedder:
+        if model not in self._remotes:
+            self._remotes[model] = RemoteEmbedder(model, self._embed, self.clock)
+        return self._remotes[model]
 
     async def _embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """With the keys of now."""

@@ -17,7 +17,7 @@ import structlog
 
 from gateway.app.backend import build_backend
 from gateway.app.local import announce, is_secret, url
-from gateway.app.wiring import Parts
+from gateway.app.wiring import SECRETS, Parts
 from gateway.background.upkeep import kept_up
 from gateway.background.watch.footprint import trim
 from gateway.background.watch.systemd import notify
@@ -31,7 +31,6 @@ from gateway.domain.ids import TaskId
 from gateway.flow.channels.manager import ChannelSpec, channel_specs
 from gateway.flow.vouching import list_older
 from gateway.llm.client import ModelClient, build_client
-from gateway.logs import SecretMask
 from gateway.store import tasks
 from gateway.store.listener import Listener
 
@@ -42,7 +41,8 @@ TASK_READY = "supaclaw_task"
 TASK_CANCELLED = "supaclaw_cancel"
 PEOPLE_CHANGED = "supaclaw_people"
 SCHEDULES_CHANGED = "supaclaw_schedule"
-TOLD = (TASK_READY, TASK_CANCELLED, PEOPLE_CHANGED, SCHEDULES_CHANGED)
+SECRETS_CHANGED = "supaclaw_secrets"
+TOLD = (TASK_READY, TASK_CANCELLED, PEOPLE_CHANGED, SCHEDULES_CHANGED, SECRETS_CHANGED)
 """What processes on the same database tell each other of."""
 
 log = structlog.get_logger("gateway")
@@ -53,7 +53,6 @@ class Gateway:
     """A running gateway: its start, its work, its orderly stop; a new configuration is taken over in place."""
 
     _parts: Parts
-    _mask: SecretMask
     _local_token: str = field(repr=False)
 
     def heard(self, channel: str, payload: str) -> None:
@@ -64,6 +63,8 @@ class Gateway:
             self._parts.gate.people_changed()
         elif channel == SCHEDULES_CHANGED:
             self._parts.schedules_changed()
+        elif channel == SECRETS_CHANGED:
+            self._parts.job_table.wake(SECRETS)
         else:
             self._parts.worker.wake()
 
@@ -151,7 +152,7 @@ class Gateway:
         """What the first poll does not need: the web, the model's SDK, watching the configuration."""
         web = await asyncio.to_thread(import_module, "gateway.web.server")
         watch = self._watch(group)
-        backend = build_backend(self._parts, self._local_token, self._mask, watch)
+        backend = build_backend(self._parts, self._local_token, watch)
         work: dict[str, Callable[[], Awaitable[None]]] = {
             "web": partial(web.serve, backend, socket),
             "config": watch.run,
@@ -181,7 +182,7 @@ class Gateway:
 
     def _watch(self, group: asyncio.TaskGroup) -> ConfigWatch:
         def parsed(text: str) -> Config:
-            config = parse(text, os.environ)
+            config = parse(text, os.environ, self._parts.secrets.lookup)
             check_channels(config)
             return config
 
@@ -189,7 +190,10 @@ class Gateway:
             await self._parts.notices.tell_owner(f"config.json wasn't applied. {problem}")
 
         environment = self._parts.environment
-        keys = partial(read_keys, environment.data)
+
+        def keys() -> Mapping[str, str]:
+            return {**read_keys(environment.data), **self._parts.secrets.versions()}
+
         watch = ConfigWatch(environment.config, self._parts.current.config, parsed, rejected, _keys=keys)
         watch.subscribe(lambda config: self._change(config, group))
         return watch
@@ -223,9 +227,9 @@ class Gateway:
         check_owner(config.owner.ids)
         opened = channel_specs(config.channels, menu, self._parts.environment.data)
         for part in (config, *(spec.settings for spec in opened.values())):
-            self._mask.learn(part)
+            self._parts.mask.learn(part)
         for name in filter(is_secret, os.environ):
-            self._mask.add(os.environ[name])
+            self._parts.mask.add(os.environ[name])
         for name, spec in opened.items():
             if spec.access.anyone:
                 log.warning("channel.open_to_all", channel=name, hint=f'"*" or "open" lets anyone use {name}')
@@ -240,3 +244,4 @@ class Gateway:
         self._parts.worker.wake()
         self._parts.schedules_changed()
         self._parts.gate.people_changed()
+        self._parts.job_table.wake(SECRETS)

@@ -13,7 +13,7 @@ import structlog
 
 from gateway.app.archive.place import check_finished
 from gateway.app.current import Current
-from gateway.app.database import postgres
+from gateway.app.database import has_database, postgres
 from gateway.app.descriptors import allow_descriptors
 from gateway.app.gateway import TOLD, Gateway
 from gateway.app.local import listening, local_token, reserved, url
@@ -28,13 +28,16 @@ from gateway.config.environment import Environment
 from gateway.config.erasures import reminder
 from gateway.config.failpoints import Failpoints
 from gateway.config.instance import Hold, hold_instance, instance_id
-from gateway.config.load import load
+from gateway.config.load import load, load_early
 from gateway.config.model import Config
 from gateway.config.places import record
 from gateway.config.starts import Starts, record_start, record_stop
 from gateway.domain.ids import InstanceId
 from gateway.flow.channels.manager import preload
 from gateway.flow.people import People, meet
+from gateway.flow.secrets.key_files import import_key_files
+from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.secrets.vault import Vault
 from gateway.llm.client import build_client
 from gateway.logs import SecretMask, logging_to
 from gateway.store.listener import Listener
@@ -52,7 +55,9 @@ def run(environment: Environment) -> int:
 
     faulthandler.enable()
     allow_descriptors()
-    config = load(environment.config, os.environ)
+    config = load_early(environment, os.environ)
+    if not has_database(environment, config):  # so there can be no secret
+        config = load(environment.config, os.environ)
     failpoints = Failpoints(environment.fail)
     mask = SecretMask()
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
@@ -97,18 +102,29 @@ async def _serve(
         async def start() -> Callable[[], Awaitable[None]]:
             instance, dsn = await waiting.retry(stack, reach)
             database, people = await waiting.retry(stack, partial(take_over, instance=instance, dsn=dsn))
-            current = Current(config, await build_client(config.models, os.environ, clock))
+            vault = Vault(database, environment.data, os.environ)
+            secrets = LiveSecrets(vault, people.owner.id, os.environ, mask.stored)
+            await waiting.retry(stack, lambda _: _open_secrets(secrets))
+            resolved = load(environment.config, os.environ, secrets.lookup)
+            current = Current(resolved, await build_client(resolved.models, os.environ, clock))
             await preloaded
-            parts = Parts(environment, current, database, people, instance, failpoints, starts, stop, clock)
+            parts = Parts(
+                environment, current, database, people, instance, failpoints, starts, stop, clock, secrets, mask
+            )
             restorer = Periodic("restorer", EVERY_SECONDS, Restorer(environment, hold, parts.notices.tell_owner).look)
             stack.callback(asyncio.create_task(kept_up(restorer.name, restorer.run), name=restorer.name).cancel)
-            gateway = Gateway(parts, mask, token)
+            gateway = Gateway(parts, token)
             await waiting.retry(stack, lambda _: gateway.put_back())
             doors = await waiting.retry(stack, lambda _: gateway.prepare())
             return partial(gateway.run, doors, Listener(dsn, TOLD, gateway.heard, gateway.listening), socket)
 
         if run := await waiting.run_until(stop, start()):
             await run()
+
+
+async def _open_secrets(secrets: LiveSecrets) -> None:
+    await import_key_files(secrets.vault, secrets.owner)
+    await secrets.look()
 
 
 def _look_for_another(config: Path) -> None:

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from gateway import commands, tools
+from gateway.agent.skills.sources import guarded
 from gateway.app.condition import Condition
 from gateway.app.current import Current
 from gateway.app.embedders import Embedders
@@ -19,6 +21,7 @@ from gateway.background.scheduling.halt import Halt
 from gateway.background.scheduling.heartbeat import Heartbeat
 from gateway.background.scheduling.scheduler import Scheduler
 from gateway.background.scheduling.table import Interval, JobTable
+from gateway.background.web_pages import WebPages
 from gateway.background.worker import Runner, Worker
 from gateway.commands import Command
 from gateway.config.channels import enabled_channels
@@ -26,7 +29,7 @@ from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.config.starts import Starts
 from gateway.domain.clock import Clock
-from gateway.domain.ids import InstanceId, MessageId
+from gateway.domain.ids import InstanceId, MessageId, PrincipalId
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
 from gateway.flow.approvals.questions import Questions
@@ -42,6 +45,8 @@ from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
+from gateway.flow.secrets.guard import LeakGuard
+from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.compact import Compactor
 from gateway.flow.turn.environment import AgentEnvironments
@@ -49,11 +54,17 @@ from gateway.flow.turn.finish import RunFinisher
 from gateway.flow.turn.runner import TurnRunner
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
+from gateway.flow.zone import ZoneOffers
+from gateway.logs import SecretMask
+from gateway.net.rules import Rules
+from gateway.net.search.asking import Search
 from gateway.store.pool import Database
 from gateway.tools import Family
-from gateway.web.links import LoginLinks
+from gateway.web.links import LoginLinks, SecretLinks
 
-SCHEDULES = "schedules"
+SCHEDULES, SECRETS = "schedules", "secrets"
+LOOK_FOR_SECRETS = timedelta(minutes=1)
+"""A changed one is also told of at once, unless a notification got lost."""
 
 
 @dataclass
@@ -72,6 +83,8 @@ class Parts:
     starts: Starts
     stop: asyncio.Event
     clock: Clock
+    secrets: LiveSecrets
+    mask: SecretMask
 
     # What every part may use
 
@@ -79,6 +92,11 @@ class Parts:
     def live(self) -> Live:
         """What is happening, for those who look on."""
         return Live()
+
+    @cached_property
+    def guard(self) -> LeakGuard:
+        """Keeps live secrets out of texts."""
+        return LeakGuard(self.mask.leaks)
 
     @cached_property
     def environments(self) -> AgentEnvironments:
@@ -96,12 +114,35 @@ class Parts:
             questions=self.questions,
             embedder=self.embedders.embedder,
             unverified=self.journal.check.holds,
+            clean=self.guard.at("tools"),
+            web=self.web,
+            fetch=guarded(self.web.rules),
         )
+
+    @cached_property
+    def zones(self) -> ZoneOffers:
+        """Offers people their time zone."""
+        return ZoneOffers(self.database, self.environments, self.proactive)
+
+    @cached_property
+    def web(self) -> tools.Web:
+        """How the agent reaches the web, by the configuration as it is at each request."""
+
+        def rules(*, pages: bool = True) -> Rules:
+            web = self.current.config.tools.web
+            hosts = (web.allow_hosts, web.deny_hosts) if pages else ()
+            return Rules.of(self.current.config.net.private_allow, *hosts)
+
+        search = Search(lambda: self.current.config.tools.web.search, lambda: rules(pages=False))
+        return tools.Web(rules, search, WebPages(self.cpu, self.environment.data / "web-pages").read)
 
     @cached_property
     def questions(self) -> Questions:
         """Asks people before anything lasts."""
-        return Questions(self.database, self.people, self.proactive, self.clock)
+        return Questions(self.database, self.people, self.proactive, self.clock, self._wake_worker)
+
+    def _wake_worker(self) -> None:
+        self.worker.wake()  # which asks for what is built here
 
     @cached_property
     def families(self) -> Sequence[Family]:
@@ -140,7 +181,8 @@ class Parts:
     @cached_property
     def gate(self) -> Gate:
         """What arrives at a channel comes here first."""
-        return Gate(self.database, self.people, self.inbound.accept, self.notices, self.outbound, self.live)
+        inbound, notices, offer = self.inbound.accept, self.notices, self.zones.offer
+        return Gate(self.database, self.people, inbound, notices, self.outbound, self.live, offer)
 
     @cached_property
     def inbound(self) -> InboundFlow:
@@ -158,6 +200,7 @@ class Parts:
             self.outages,
             self.notices,
             self.clock,
+            self.guard.at("inbound"),
         )
 
     @cached_property
@@ -182,12 +225,25 @@ class Parts:
             limits=self.current.limits,
             admit=lambda: self.people.refresh(self.database),
             sign_in_link=self.sign_in_link,
+            secret_link=self.secret_link,
+            note_zone=self.zones.note,
         )
 
     @cached_property
     def links(self) -> LoginLinks:
         """Sign-in links to the page."""
         return LoginLinks()
+
+    @cached_property
+    def secret_links(self) -> SecretLinks:
+        """Links to the form for a secret."""
+        return SecretLinks()
+
+    def secret_link(self, principal: PrincipalId, name: str) -> str | None:
+        """A link that works elsewhere; None if only this machine's own browser reaches the page."""
+        public = self.public_url or ""
+        known = public.startswith("https://")
+        return self.secret_links.issue(public, principal, name, self.clock.now()) if known else None
 
     @cached_property
     def public_url(self) -> str | None:
@@ -209,6 +265,7 @@ class Parts:
             self.failpoints,
             lambda principal: self.environments.of(principal).workspace.root,
             self._attempted,
+            self.guard.at("outbound"),
         )
 
     @cached_property
@@ -323,16 +380,23 @@ class Parts:
             SCHEDULES: self.scheduler.look,
             "heartbeat": self.heartbeat.look,
             "approvals": self.questions.look,
+            SECRETS: self._look_for_secrets,
             "embed": self.indexing.look,
             "consolidation": Interval(lambda: LOOK_EVERY, self.consolidation.look, self.clock).look,
             **self.condition.jobs,
         }
         return JobTable(looks, self.clock)
 
+    async def _look_for_secrets(self) -> datetime:
+        await self.secrets.look()
+        return self.clock.now() + LOOK_FOR_SECRETS
+
     @cached_property
     def indexing(self) -> Indexing:
         """Brings into memory what is new."""
-        files = FilePassages(self.database, lambda whose: self.environments.of(whose).workspace, self.clock)
+        files = FilePassages(
+            self.database, lambda whose: self.environments.of(whose).workspace, self.clock, self.guard.at("files")
+        )
         return Indexing(
             self.database,
             self.embedders.embedder,

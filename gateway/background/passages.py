@@ -14,6 +14,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.texts import storable
+from gateway.flow.secrets.guard import Clean
 from gateway.memory.passages import passages
 from gateway.store.memory import chunks
 from gateway.store.people import principals
@@ -40,6 +41,7 @@ class FilePassages:
     database: Database
     workspace: Callable[[PrincipalId], Workspace]
     clock: Clock
+    clean: Clean = str
     _due: float = 0.0
 
     async def look(self) -> None:
@@ -71,7 +73,7 @@ class FilePassages:
         except WorkspaceError as exc:
             log.info("memory.file_not_read", path=path, error=str(exc))
             page = None
-        found = await asyncio.to_thread(passages, page.text) if page else ()
+        found = await asyncio.to_thread(passages, self.clean(page.text)) if page else ()
         label = page.label if page else Label.UNTRUSTED
         await self.database.run(lambda tx: chunks.replace(tx, principal, path, version, label, found))
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from gateway.cli.progress import slow
 from gateway.config.environment import Environment
-from gateway.config.load import load
+from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.logs import SecretMask, logging_to
 from gateway.store.people import principals
@@ -24,7 +24,7 @@ def with_database(work: Callable[[Database], Awaitable[Result]]) -> Result:
     from gateway.app import open_database
 
     environment = Environment.read(os.environ)
-    config = load(environment.config, os.environ)
+    config = load_early(environment, os.environ)
 
     async def run_work() -> Result:
         async with AsyncExitStack() as stack:

@@ -67,7 +67,7 @@ COMMANDS: Mapping[str, str | Group] = {
         },
     ),
     "reviews": Group(
-        "Approve or deny what the agent asks for.",
+        "Approve or deny the agent's requests.",
         {
             "list": "work.reviews:show_all",
             "show": "work.reviews:show",
@@ -75,9 +75,29 @@ COMMANDS: Mapping[str, str | Group] = {
             "deny": "work.reviews:deny",
         },
     ),
+    "skills": Group(
+        "Install, confirm and switch off skills of the agent.",
+        {
+            "list": "work.skills:show_all",
+            "show": "work.skills:show",
+            "install": "work.skills:install",
+            "enable": "work.skills:enable",
+            "disable": "work.skills:disable",
+            "remove": "work.skills:remove",
+        },
+        default="list",
+    ),
+    "grants": Group(
+        "List or revoke what you have allowed in advance.",
+        {"list": "work.grants:show_all", "give": "work.grants:give", "revoke": "work.grants:revoke"},
+    ),
+    "audit": Group(
+        "Show who allowed and changed what, and check that record.",
+        {"list": "work.audit:show_all", "verify": "work.audit:verify"},
+    ),
     "heartbeat": "work.heartbeat:heartbeat",
     "sessions": Group(
-        "List, show and export conversations; lists them unless told otherwise.",
+        "List, show and export conversations (default: list).",
         {
             "list": "conversation.sessions:show_all",
             "show": "conversation.sessions:show",
@@ -86,11 +106,11 @@ COMMANDS: Mapping[str, str | Group] = {
         default="list",
     ),
     "files": Group(
-        "List, fetch and vouch for files of the workspace.",
+        "List, fetch and vouch for workspace files.",
         {"list": "storage.files:show", "get": "storage.files:get", "vouch": "storage.files:vouch"},
     ),
     "eval": Group(
-        "Measure how well memory is searched, on published sets.",
+        "Measure memory search on published data sets.",
         {"locomo": "storage.eval:locomo", "longmemeval": "storage.eval:longmemeval"},
     ),
     "checkpoints": Group(
@@ -103,21 +123,33 @@ COMMANDS: Mapping[str, str | Group] = {
         },
     ),
     "workspace": Group(
-        "Files that you edited, and what a new version has for them.",
+        "Merge a new version's changes into files that you edited.",
         {"diff": "storage.workspace:diff", "merge": "storage.workspace:merge"},
     ),
     "channel": Group(
-        "Link an account to a channel that has no token.",
+        "Link an account on a channel without tokens.",
         {"login": "people.channel:login", "logout": "people.channel:logout", "status": "people.channel:status"},
     ),
     "service": Group(
         "Start the gateway at boot, under systemd.",
         {"install": "process.service:install", "uninstall": "process.service:uninstall"},
     ),
+    "secrets": Group(
+        "Store keys and passwords that the model never sees.",
+        {
+            "set": "storage.secrets:put",
+            "list": "storage.secrets:show",
+            "rotate": "storage.secrets:rotate",
+            "rm": "storage.secrets:remove",
+            "bind": "storage.secrets:bind",
+            "confirm": "storage.secrets:confirm",
+            "recover": "storage.secrets:recover",
+        },
+    ),
     "remember": "storage.remember:remember",
     "search": "storage.search:search",
     "memories": Group(
-        "List, change and forget what is remembered.",
+        "List, change and forget memories.",
         {
             "list": "storage.memories:show_all",
             "show": "storage.memories:show",

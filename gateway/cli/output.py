@@ -44,11 +44,6 @@ def print_rows(
         _print_table(facts, columns)
 
 
-def confirm(question: str) -> None:
-    """Ask on the terminal; anything but yes ends the command."""
-    typer.confirm(printable(question), abort=True, err=True)
-
-
 def save_copy(file: BinaryIO, output: str, name: str) -> None:
     """Write it to `output`, a file or a folder, or for - to standard output; never over another file."""
     if output == "-":

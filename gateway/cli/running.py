@@ -14,7 +14,7 @@ from gateway.config.environment import Environment
 from gateway.config.files import read_regular
 from gateway.config.instance import address as address_on_record
 from gateway.config.instance import holder
-from gateway.config.load import load
+from gateway.config.load import load_early
 from gateway.config.model import Web
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 
@@ -46,7 +46,7 @@ def ask(
 
 def gateway_address(environment: Environment) -> str:
     """The URL of this data directory's gateway, running or not; raises `ConfigError`."""
-    return address_on_record(environment.data) or web_address(load(environment.config, os.environ).web)
+    return address_on_record(environment.data) or web_address(load_early(environment, os.environ).web)
 
 
 def web_address(web: Web) -> str:
@@ -61,7 +61,7 @@ def local_token(environment: Environment) -> str:
     try:
         return read_regular(path, 100).decode().strip()
     except FileNotFoundError:
-        raise OwnerMustAct(f"nothing runs on {environment.data} yet; `supaclaw up` starts the gateway") from None
+        raise OwnerMustAct(f"no gateway has run on {environment.data} yet; `supaclaw up` starts the gateway") from None
     except OSError as error:
         raise OwnerMustAct(f"{path} cannot be read: {error.strerror}; run this as the gateway's user") from error
 

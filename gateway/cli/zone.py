@@ -4,7 +4,7 @@ import os
 from datetime import datetime
 
 from gateway.config.environment import Environment
-from gateway.config.load import load
+from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.zones import moment
 from gateway.workspace.prompts import Persona
@@ -15,7 +15,7 @@ from gateway.workspace.zone import zone_in
 def own_zone() -> str | None:
     """What config.json or USER.md names; None if neither does."""
     environment = Environment.read(os.environ)
-    owner, workspace = load(environment.config, os.environ).owner, Workspace(environment.workspace)
+    owner, workspace = load_early(environment, os.environ).owner, Workspace(environment.workspace)
     return owner.timezone or zone_in(Persona(workspace).user(workspace))
 
 

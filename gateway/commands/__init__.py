@@ -6,7 +6,8 @@ never waits for a model, a platform or a running turn.
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, assert_never
@@ -15,18 +16,19 @@ from gateway.agent.limits import Limits
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
-from gateway.domain.json import JsonObject
-from gateway.domain.principals import Role
+from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
 from gateway.domain.vitals import Vitals
 from gateway.llm.client import Description
-from gateway.store import sessions, tasks
+from gateway.store import reviews, sessions, tasks
 from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
 from gateway.store.pool import Connection
 from gateway.store.transcript import journals, messages
 from gateway.workspace.journal.summary import summarise
+
+_NUMBERED = re.compile(r"#(\d{1,18})(?!\S)\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,10 @@ class CommandContext:
     commands: "Mapping[str, Command]"
     sign_in_link: Callable[[], str | None]
     """Makes a link to the page under its public address; None if it has none."""
+    secret_link: Callable[[PrincipalId, str], str | None]
+    """Makes a link to the form for a person's own secret; None if the page has no public address."""
+    note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]]
+    """Writes a person's time zone into their USER.md and returns the one that counts; raises `ValueError`."""
     written: str = ""
     """The unfinished text of the running turn, if it runs in this process."""
 
@@ -96,20 +102,25 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The result of ending a session: its cancelled runs, and the number of messages left unanswered."""
+    """The result of ending a session: its cancelled runs, the number of messages left unanswered, closed approvals."""
 
     cancelled: tuple[TaskId, ...]
     unanswered: int
+    approvals: tuple[str, ...]
 
     def __str__(self) -> str:
-        if not self.unanswered:
-            return ""
         many = "s" * (self.unanswered != 1)
-        return f" {self.unanswered} unanswered message{many} from the old one won't be answered."
+        left = f" {self.unanswered} unanswered message{many} from the old one won't be answered."
+        return (left if self.unanswered else "") + closed_approvals(self.approvals)
+
+
+def closed_approvals(names: Sequence[str]) -> str:
+    """What a reply adds when it closed questions; "" if it closed none."""
+    return f" {', '.join(names)} {'is' if len(names) == 1 else 'are'} closed." if names else ""
 
 
 async def end_session(tx: Connection, session: SessionId) -> Ended:
-    """Cancel its runs, close its messages and its journal, have it summarised; the caller has locked the session."""
+    """Cancel its runs, close its messages, questions and journal, have it summarised; the caller has locked it."""
     task = await tasks.live_chat(tx, session)
     cancelled = await tasks.cancel(tx, task) if task else []
     closed = await messages.close(tx, session)
@@ -118,20 +129,13 @@ async def end_session(tx: Connection, session: SessionId) -> Ended:
     principal = await sessions.end_chat(tx, session)
     if said:
         await tasks.create(tx, principal, "summarise", Lane.AGENTS, payload={"session": str(session)})
-    return Ended(tuple(cancelled), closed)
+    return Ended(tuple(cancelled), closed, tuple(await reviews.close(tx, session)))
 
 
-async def set_aside(tx: Connection, session: SessionId, principal: PrincipalId, until: int) -> None:
-    """The same for a session that nothing runs in and that goes on in a branch: no other one is told of it.
-
-    Only what the branch reads of it, `until` a place, is summarised: the rest was taken back.
-    """
-    asked, answered, said = await journals.outline(tx, session)
-    await journals.close(tx, session, summarise(asked, answered, said))
-    await sessions.end(tx, session)
-    if said:
-        payload: JsonObject = {"session": str(session), "until": until}
-        await tasks.create(tx, principal, "summarise", Lane.AGENTS, payload=payload)
+def numbered(argument: str) -> tuple[MessageId | None, str]:
+    """The message that an argument like `#17 and so on` names, and the rest of it."""
+    found = _NUMBERED.match(argument)
+    return (MessageId(int(found[1])), argument[found.end() :]) if found else (None, argument)
 
 
 def discover() -> dict[str, Command]:

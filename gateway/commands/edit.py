@@ -1,7 +1,7 @@
-"""/edit: say a message of one's own otherwise, in a branch of the conversation."""
+"""/edit: change a message of one's own, in a branch of the conversation."""
 
-from gateway.commands import Command, CommandContext, CommandReply
-from gateway.commands.retry import branch, own_message
+from gateway.agent.branching import NotBranched, branch, own_message
+from gateway.commands import Command, CommandContext, CommandReply, numbered
 from gateway.domain.marks import without_marks
 from gateway.domain.principals import label_of
 
@@ -10,13 +10,16 @@ USAGE = "Write /edit and the new words; they replace your last message, in a bra
 
 async def run(ctx: CommandContext) -> CommandReply:
     """Never trusted more than the words before: those may have quoted somebody, and be typed again."""
-    found, words = await own_message(ctx)
-    if isinstance(found, CommandReply):
-        return found
-    if not words.strip():
-        return CommandReply(USAGE)
-    label = max(found.label, label_of(ctx.role, private=ctx.at.private))
-    return await branch(ctx, found, without_marks(words), label)
+    id, words = numbered(ctx.argument)
+    try:
+        row = await own_message(ctx.tx, ctx.at, id)
+        if not words.strip():
+            return CommandReply(USAGE)
+        label = max(row.label, label_of(ctx.role, private=ctx.at.private))
+        made, asked = await branch(ctx.tx, ctx.at, ctx.arrival, row, (without_marks(words), label), None)
+    except NotBranched as reason:
+        return CommandReply(str(reason))
+    return CommandReply(successor=made, asked=asked)
 
 
-command = Command("edit", "say my last message otherwise, in a branch", run)
+command = Command("edit", "change my last message, in a branch", run)

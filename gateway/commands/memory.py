@@ -18,7 +18,7 @@ USAGE = (
     "Write /memory WORDS to search, /memory NUMBER to read one, "
     "/memory pin, unpin, forget, restore or keep with a number, /remember TEXT to add one."
 )
-NONE = "Nothing is remembered yet."
+NONE = "No memories yet."
 
 
 async def run(ctx: CommandContext) -> CommandReply:
@@ -42,19 +42,17 @@ async def _done(own: Remembering, argument: str, action: str, which: str) -> str
         return "\n".join([*await _proposed(own), _lines(await _standing(own), NONE)])
     if argument.isdecimal():
         return listed(await own.get(_number(argument)), limit=10 * LONGEST)
-    if not which.isdecimal():
-        return _lines(await _found(own, argument), "Nothing like that is remembered.")
-    match action:
-        case "pin" | "unpin":
-            memory = await own.pin(_number(which), pinned=action == "pin")
-            return f"{action.capitalize()}ned: {listed(memory)}"
-        case "forget":
-            memory = await own.forget(_number(which))
-            return f"Forgotten: {listed(memory)}\n\n/memory restore {memory.id} takes that back."
-        case "restore":
-            return f"Remembered again: {listed(await own.restore(_number(which)))}"
-        case _:
-            return _lines(await _found(own, argument), "Nothing like that is remembered.")
+    if which.isdecimal():
+        match action:
+            case "pin" | "unpin":
+                memory = await own.pin(_number(which), pinned=action == "pin")
+                return f"{action.capitalize()}ned: {listed(memory)}"
+            case "forget":
+                memory = await own.forget(_number(which))
+                return f"Forgotten: {listed(memory)}\n\n/memory restore {memory.id} undoes that."
+            case "restore":
+                return f"Remembered again: {listed(await own.restore(_number(which)))}"
+    return _lines(await _found(own, argument), "No memory matches that.")
 
 
 async def _keep(own: Remembering, id: MemoryId, label: Label) -> str:
@@ -99,4 +97,4 @@ def _lines(rows: Sequence[Memory], nothing: str) -> str:
     return "\n".join([*map(listed, rows), *([] if rows else [nothing]), "", USAGE])
 
 
-command = Command("memory", "what is remembered; WORDS search it; pin, forget, restore, keep NUMBER", run)
+command = Command("memory", "list memories; WORDS searches them; pin, forget, restore, keep NUMBER", run)

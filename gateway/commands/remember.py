@@ -21,8 +21,8 @@ async def run(ctx: CommandContext) -> CommandReply:
     except Refused as refusal:
         return CommandReply(str(refusal))
     if not is_new:
-        return CommandReply(f"That is memory {memory.id} already; it was seen {memory.seen_count} times.")
-    return CommandReply(f"Remembered as {memory.id} [{kind(memory)}]. /memory forget {memory.id} takes it back.")
+        return CommandReply(f"Memory {memory.id} already says so; it was seen {memory.seen_count} times.")
+    return CommandReply(f"Remembered as {memory.id} [{kind(memory)}]. /memory forget {memory.id} undoes it.")
 
 
 def _parsed(argument: str) -> tuple[Category, str]:
@@ -32,4 +32,4 @@ def _parsed(argument: str) -> tuple[Category, str]:
     return Category.CONTEXT, argument
 
 
-command = Command("remember", "keep a fact for later conversations; CATEGORY: TEXT, or just TEXT", run)
+command = Command("remember", "remember a fact; CATEGORY: TEXT, or just TEXT", run)

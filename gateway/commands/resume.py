@@ -1,13 +1,13 @@
-"""/resume: go on with an earlier conversation, here."""
+"""/resume: continue an earlier conversation, here."""
 
 from gateway.commands import Command, CommandContext, CommandReply, end_session
 from gateway.store import addresses, sessions, tasks
 from gateway.store.transcript import conversations
 
 SHORTEST = 6
-WHICH = "Write /resume and the beginning of an id; the page Conversations and `supaclaw sessions` list them."
+WHICH = "Write /resume and the beginning of an id; the Conversations page and `supaclaw sessions` list them."
 BUSY = "Your last message isn't answered yet; wait, or write /stop, then try again."
-READ_ONLY = "That conversation can only be read: a program, a schedule or an import made it."
+READ_ONLY = "You can read that conversation but not continue it: a program, a schedule or an import made it."
 
 
 async def run(ctx: CommandContext) -> CommandReply:
@@ -21,7 +21,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     if wanted is None or not wanted.ours:
         return CommandReply(READ_ONLY if wanted else WHICH)
     if wanted.id == ctx.at.session_id:
-        return CommandReply("This chat is in that conversation already.")
+        return CommandReply("This chat already has that conversation open.")
     if await tasks.live_chat(ctx.tx, ctx.at.session_id):
         return CommandReply(BUSY)
     also = " It is open in another chat, too; /link off separates them."
@@ -30,8 +30,8 @@ async def run(ctx: CommandContext) -> CommandReply:
     await end_session(ctx.tx, ctx.at.session_id)
     await sessions.reopen(ctx.tx, wanted.id)
     await addresses.move(ctx.tx, ctx.at.session_id, wanted.id)
-    reply = f"This chat goes on with the conversation of {wanted.started_at:%Y-%m-%d} ({str(wanted.id)[:8]})."
+    reply = f"This chat continues the conversation of {wanted.started_at:%Y-%m-%d} ({str(wanted.id)[:8]})."
     return CommandReply(reply + also * shared, successor=wanted.id)
 
 
-command = Command("resume", "go on with an earlier conversation", run, owner_only=True)
+command = Command("resume", "continue an earlier conversation", run, owner_only=True)

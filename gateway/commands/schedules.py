@@ -7,10 +7,10 @@ from gateway.store.people import principals
 from gateway.timetable.definition import Refused
 
 USAGE = (
-    "Write /schedules to see what is planned, /schedules all to include paused and finished ones, or "
+    "Write /schedules to see what's scheduled, /schedules all to include paused and finished ones, or "
     "/schedules pause, resume, run or remove with a number or name."
 )
-NONE = "Nothing is planned here. Say what you want and when, such as: remind me tomorrow at 9 to call the bank."
+NONE = "Nothing is scheduled here. Say what you want and when, such as: remind me tomorrow at 9 to call the bank."
 
 
 async def run(ctx: CommandContext) -> CommandReply:

@@ -46,8 +46,7 @@ def _condition(vitals: Vitals) -> Iterator[str]:
         heard = "" if channel.heard_ago is None else f", heard {timedelta(seconds=int(channel.heard_ago))} ago"
         yield f"Channel {name}: {channel.state}{heard}"
     if vitals.unclean_ends:
-        times = "once" if vitals.unclean_ends == 1 else f"{vitals.unclean_ends} times"
-        yield f"Restarts: ended {times} without being stopped in the last 24 hours"
+        yield f"Unplanned restarts: {vitals.unclean_ends} in the last 24 hours"
     if vitals.checkpoints is not None:
         yield f"Checkpoints: {vitals.checkpoints}"
     if vitals.heartbeat is not None:

@@ -1,6 +1,7 @@
 """Keys that the page or `supaclaw init` saved: `$SUPACLAW_DATA/keys/*.env`, readable by the gateway's user only.
 
-They fill `"$env:NAME"` in config.json where the environment has no such variable, and set nothing by themselves.
+They fill `"$env:NAME"` in config.json where the environment has no such variable, and set nothing by themselves. The
+next start of the gateway makes secrets of them.
 """
 
 import os
@@ -17,12 +18,12 @@ _VALUE = re.compile(r"[!-&(-\[\]-~]+")
 """Visible ASCII that needs no escape between single quotes."""
 
 
-def read_keys(data: Path) -> dict[str, str]:
+def read_keys(data: Path, files: str = "*.env") -> dict[str, str]:
     """The saved names and values; raises `ConfigError` for a file that cannot be read."""
     from dotenv import dotenv_values
 
     keys: dict[str, str] = {}
-    for file in sorted((data / "keys").glob("*.env")):
+    for file in sorted((data / "keys").glob(files)):
         try:
             text = StringIO(read_regular(file).decode("utf-8-sig"))
         except (OSError, UnicodeDecodeError) as error:

@@ -9,23 +9,29 @@ from typing import NoReturn
 
 from pydantic import JsonValue, ValidationError
 
+from gateway.config.environment import Environment
 from gateway.config.files import read_regular
 from gateway.config.model import Config
 from gateway.config.problems import dotted, explain
-from gateway.config.references import Lookup, resolve
+from gateway.config.references import Lookup, resolve, unresolved
 from gateway.config.variables import overruled, variables
 from gateway.domain.errors import ConfigError
 
 
 def secrets_unavailable(name: str) -> NoReturn:
-    """A placeholder until there is a secret store."""
-    raise ConfigError(f"secrets are not available yet; use $env:{name}")
+    """A lookup where no secret can be, for there is no database yet."""
+    raise ConfigError(f"there is no secret {name}; `supaclaw secrets set {name}` stores one")
 
 
 def load(path: Path, environ: Mapping[str, str], secrets: Lookup = secrets_unavailable) -> Config:
     """Load the configuration at `path`, or the defaults without a file; raises `ConfigError`, one line per problem."""
     text = read(path)
     return parse("{}" if text is None else text, environ, secrets, source=path.name)
+
+
+def load_early(environment: Environment, environ: Mapping[str, str]) -> Config:
+    """The same while the database cannot be asked: what it may hold stays a reference, which nobody may use."""
+    return load(environment.config, environ, unresolved)
 
 
 def read(path: Path) -> str | None:

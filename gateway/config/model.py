@@ -9,10 +9,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Se
 from gateway.config.duration import Duration
 from gateway.config.hours import Hours
 from gateway.config.public_url import PublicUrl
+from gateway.domain.private_places import PrivateEntry
 from gateway.domain.settings import ModelSettings
+from gateway.domain.urls import HttpUrl
 from gateway.domain.zones import zone
 
 HostName = Annotated[str, Field(pattern=r"^[a-z0-9._-]+$")]
+WebHost = Annotated[str, Field(pattern=r"^(?i:(\*\.)?[a-z0-9._:-]+)$")]
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 JsonSection = Mapping[str, JsonValue]
 
@@ -35,7 +38,7 @@ class Owner(BaseModel):
 
     name: str = Field("Owner", min_length=1, description="What the agent calls you.")
     timezone: Annotated[str, AfterValidator(_zone)] | None = Field(
-        None, description='Your time zone, such as "Europe/Berlin"; null: as the agent has noted it in USER.md.'
+        None, description='Your time zone, such as "Europe/Berlin"; null: the one noted in USER.md.'
     )
 
     @property
@@ -59,7 +62,7 @@ class Heartbeat(Section):
 class Compaction(Section):
     """When a long conversation is summarised."""
 
-    at_tokens: int = Field(64_000, ge=1, description="Tokens of transcript that start a compaction.")
+    at_tokens: int = Field(64_000, ge=1, description="Compact a conversation once its transcript has this many tokens.")
 
 
 class Checkpoints(Section):
@@ -76,11 +79,32 @@ class Exec(Section):
     )
 
 
-class WebAccess(Section):
-    """Which hosts the agent may read; a name covers its subdomains."""
+class WebSearch(Section):
+    """Where the agent searches the web."""
 
-    allow_hosts: tuple[str, ...] = Field((), description="The only hosts that may be read; empty: any public host.")
-    deny_hosts: tuple[str, ...] = Field((), description="Hosts that are never read.")
+    provider: Literal["auto", "brave", "tavily", "exa", "searxng", "ddgs"] = Field(
+        "auto", description='"auto": those with a key or an address below, in this order, then ddgs, which needs none.'
+    )
+    brave_api_key: SecretStr | None = Field(None, description="Key of the Brave Search API (`BRAVE_API_KEY`).")
+    tavily_api_key: SecretStr | None = Field(None, description="Key of Tavily (`TAVILY_API_KEY`).")
+    exa_api_key: SecretStr | None = Field(None, description="Key of Exa (`EXA_API_KEY`).")
+    searxng_url: HttpUrl | None = Field(None, description="Address of a SearXNG that answers JSON (`SEARXNG_URL`).")
+
+
+class WebAccess(Section):
+    """Which hosts the agent may read, and where it searches; a name covers its subdomains."""
+
+    allow_hosts: tuple[WebHost, ...] = Field((), description="The only hosts that may be read; empty: any public host.")
+    deny_hosts: tuple[WebHost, ...] = Field((), description="Hosts that are never read.")
+    search: WebSearch = Field(WebSearch(), description="Where the agent searches the web.")
+
+
+class Net(Section):
+    """What may be reached in private networks."""
+
+    private_allow: tuple[PrivateEntry, ...] = Field(
+        (), description='Hosts or networks of your own, with a port if you can, such as "nas.lan:8080"; empty: none.'
+    )
 
 
 class Tools(Section):
@@ -103,18 +127,20 @@ class Limits(Section):
     """Limits on the resources of the process."""
 
     memory_mb: int | None = Field(
-        None, ge=128, description="Megabytes from which it sheds load; null: half of what the machine or container has."
+        None,
+        ge=128,
+        description="Memory, in MB, above which it sheds load; null: half of what the machine or container has.",
     )
     file_mb: int = Field(50, ge=1, le=2_000, description="The largest accepted file, in megabytes.")
     member_mb: int | None = Field(
-        500, ge=1, description="Megabytes that the files of a member or a group may take; null: no limit."
+        500, ge=1, description="Space, in MB, for the files of a member or a group; null: no limit."
     )
 
 
 class Logs(Section):
     """The log files."""
 
-    keep: Duration | None = Field(None, description="How long to keep log files; null: for ever.")
+    keep: Duration | None = Field(None, description="How long to keep log files; null: forever.")
 
 
 class Web(Section):
@@ -150,6 +176,7 @@ class Config(Section):
     compaction: Compaction = Field(Compaction(), description="When a long conversation is summarised.")
     checkpoints: Checkpoints = Field(Checkpoints(), description="Checkpoints of the workspace.")
     tools: Tools = Field(Tools(), description="What the agent may use.")
+    net: Net = Field(Net(), description="What may be reached in private networks.")
     budgets: Budgets = Field(Budgets(), description="Limits on the cost of models.")
     limits: Limits = Field(Limits(), description="Limits on the resources of the process.")
     logs: Logs = Field(Logs(), description="The log files.")

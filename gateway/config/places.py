@@ -73,8 +73,8 @@ def check_only(environ: Mapping[str, str], data: Path) -> None:
     known = started(environ)
     if known and not is_chosen(environ) and all(place.data != data for place in known):
         raise OwnerMustAct(
-            f"you have an agent already, in {known[-1].data}; `cd && supaclaw up` starts it. "
-            f"For another one here, say so: `SUPACLAW_DATA={data} supaclaw up`"
+            f"you already have an agent, in {known[-1].data}; `cd && supaclaw up` starts it. "
+            f"To start another one here: `SUPACLAW_DATA={data} supaclaw up`"
         )
 
 

@@ -1,6 +1,7 @@
 """`"$env:NAME"` and `"$secret:NAME"`: values of config.json that are stored elsewhere."""
 
 from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 from pydantic import JsonValue
 
@@ -11,6 +12,17 @@ from gateway.domain.errors import ConfigError
 
 Lookup = Callable[[str], str]
 """Gives the value of a name; raises `ConfigError` if there is none."""
+_FIRST = frozenset({"database", "web"})
+"""What a start needs to get at the secrets."""
+
+
+class Unopened(ConfigError):
+    """There is such a secret, and why it cannot be opened."""
+
+
+def unresolved(name: str) -> str:
+    """A lookup for whoever needs no secret: the reference stays."""
+    return f"$secret:{name}"
 
 
 def resolve(
@@ -18,18 +30,30 @@ def resolve(
 ) -> tuple[dict[str, JsonValue], list[str]]:
     """`raw` with every reference replaced, and one line per reference that failed."""
 
-    def variable(name: str) -> str:
+    def variable(name: str, otherwise: Lookup) -> str:
         if value := environ.get(name):
             return value
         place = Environment.read(environ)
         if saved := read_keys(place.data).get(name):
             return saved
-        problem = f"the environment variable {name} is not set"
+        try:
+            return otherwise(name)
+        except Unopened:
+            raise
+        except ConfigError:
+            problem = f"the environment variable {name} is not set"
         raise ConfigError(f"{problem}; write {name}=… into {place.env_file} and start again")
 
+    def lookups(section: str) -> Mapping[str, Lookup]:
+        stored = _too_early if section in _FIRST else secrets
+        return {"$env:": lambda name: variable(name, stored), "$secret:": stored}
+
     problems: list[str] = []
-    lookups = {"$env:": variable, "$secret:": secrets}
-    return {key: _replaced(value, (key,), lookups, problems) for key, value in raw.items()}, problems
+    return {key: _replaced(value, (key,), lookups(key), problems) for key, value in raw.items()}, problems
+
+
+def _too_early(name: str) -> NoReturn:
+    raise ConfigError(f"a start needs this before it can read secrets; use $env:{name}")
 
 
 def is_reference(value: JsonValue) -> bool:

@@ -12,6 +12,10 @@ Variables = Mapping[tuple[str, ...], str]
 
 FULL_NAME = "SUPACLAW__"
 SHORT_NAMES: Mapping[str, tuple[str, ...]] = {
+    "BRAVE_API_KEY": ("tools", "web", "search", "brave_api_key"),
+    "EXA_API_KEY": ("tools", "web", "search", "exa_api_key"),
+    "SEARXNG_URL": ("tools", "web", "search", "searxng_url"),
+    "TAVILY_API_KEY": ("tools", "web", "search", "tavily_api_key"),
     "SUPACLAW_DATABASE_URL": ("database", "url"),
     "SUPACLAW_HOST": ("web", "host"),
     "SUPACLAW_MODEL": ("models", "primary"),

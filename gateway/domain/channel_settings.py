@@ -36,7 +36,7 @@ class ChannelSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    enabled: bool = Field(True, description="false leaves the section unused.")
+    enabled: bool = Field(True, description="false turns the channel off.")
     access: AccessMode = Field("allowlist", description="Who gets answers: owner, allowlist, pairing or open.")
     allow: tuple[PlatformId, ...] = Field(
         (), description='Allow list: platform ids of people and groups; "*" allows anyone.'

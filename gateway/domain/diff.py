@@ -1,10 +1,12 @@
 """What a change changes, as text for the person who decides on it; nothing in it can pass for anything else."""
 
 import difflib
+import json
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from gateway.domain.json import JsonObject
 from gateway.domain.tools import ToolFailed
 
 LONGEST = 60_000
@@ -36,6 +38,18 @@ def difference(name: str, before: str, after: str) -> str:
     return "\n".join(
         [f"{name}, from line {first + 1}:", *(f"-{line}" for line in gone), *(f"+{line}" for line in come)]
     )
+
+
+def written_out(tool: str, arguments: JsonObject) -> str:
+    """The exact call, an argument a line. Raises `ToolFailed` if it is too long."""
+    lines = [f"{name}: {_plain(value)}" for name, value in arguments.items()]
+    if sum(map(len, lines)) > LONGEST:
+        raise ToolFailed("too_long", "A person has to approve this call, and it is too long to show.")
+    return "\n".join([tool, *lines])
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _shared(old: Sequence[str], new: Sequence[str]) -> int:

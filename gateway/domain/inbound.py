@@ -86,6 +86,7 @@ class Inbound:
     `forwarded` is where a text that its sender only passed on comes from, in words for the agent ("" if they wrote it
     themselves). A button press is its value, sent by whoever pressed it. `as_owner` is false for what a program says
     with a token: it is trusted as known at most, and no owner's command. `client` is what a program brought along.
+    `zone` is the sender's time zone as the platform knows it ("" if it doesn't tell): never more than an offer.
     """
 
     address: Address
@@ -106,6 +107,7 @@ class Inbound:
     as_owner: bool = True
     fork: str | None = None
     client: Brought | None = None
+    zone: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,18 @@ def heading(name: str, label: Label, own: Label) -> str:
     return f"From {shown or 'a task'} (not verified):"
 
 
+UNVERIFIED = "⚠ Built on texts by others; not verified."
+
+
+def sourced(text: str, label: Label, *, private: bool) -> str:
+    """An answer as its person's messenger shows it: marked where texts by others may have shaped it.
+
+    A group hears words of many anyway.
+    """
+    marked = private and label is Label.UNTRUSTED and text.strip()
+    return f"{text}\n\n{UNVERIFIED}" if marked else text
+
+
 def without_headings(text: str) -> str:
     """The text of such a run, which must not hold the heading of another one, however it is decorated."""
     return _CLAIM.sub(r"\1", text)

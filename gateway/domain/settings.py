@@ -17,12 +17,12 @@ class Params(_Settings):
     """Sampling parameters; null: not sent, the provider decides."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
-        0.7, description="How freely the model words things, 0 to 2; null leaves it to the provider."
+        0.7, description="Sampling temperature, 0 to 2; null: the provider's default."
     )
     top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        1.0, description="Share of likely tokens to pick from, above 0 up to 1; null leaves it to the provider."
+        1.0, description="Nucleus sampling (top-p), above 0, up to 1; null: the provider's default."
     )
-    max_output_tokens: int = Field(4096, ge=1, description="The longest answer, in tokens.")
+    max_output_tokens: int = Field(4096, ge=1, description="The maximum length of an answer, in tokens.")
 
 
 class ProviderSettings(_Settings):
@@ -47,7 +47,8 @@ class ModelSettings(_Settings):
         "auto", description='"litellm" sends every call through litellm; "auto" only those that need it.'
     )
     embedding: str = Field(
-        "local", description='What finds memories by meaning: "local", "litellm:<provider>/<model>", or "none".'
+        "local",
+        description='The embedding model for search by meaning: "local", "litellm:<provider>/<model>", or "none".',
     )
     summary: str | None = Field(
         None,
@@ -55,7 +56,7 @@ class ModelSettings(_Settings):
         "a cheap one of its provider for those that have ended.",
     )
     transcription: str | None = Field(
-        None, description="The model that writes down what is said in audio, such as `openai/whisper-1`; null: none."
+        None, description="The model that transcribes audio, such as `openai/whisper-1`; null: none."
     )
 
     @field_validator("embedding")

@@ -1,12 +1,28 @@
 """Sanitises external text for storage and display."""
 
 import json
+import re
 import unicodedata
+
+SHORTEST_QUOTE = 3
 
 
 def storable(text: str) -> str:
     """The text as databases and providers accept it: without NUL, with lone surrogates replaced by question marks."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode()
+
+
+def quotes_whole(text: str, value: str) -> bool:
+    """Whether the value stands in the text for itself: `a@b.c` does not in `a@b.com`, nor `x.org` in `x.org/path`.
+
+    Of a value that is short, or blank, nothing can be said.
+    """
+    if len(value.strip()) < SHORTEST_QUOTE:
+        return False
+    return (
+        re.search(rf"(?<![^\s\"'“„(<\[,;:]){re.escape(value.strip())}(?![^\s\"'”)>\],;:.!?]|[.!?:]\S)", text)
+        is not None
+    )
 
 
 def one_line(text: str, limit: int) -> str:

@@ -1,7 +1,7 @@
 """A tool: a name, typed arguments, a function."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
@@ -34,6 +34,22 @@ class Effect(StrEnum):
     ONCE = "once"
 
 
+class ToolClass(StrEnum):
+    """What a call does to the world; `agent/policy` decides by it whether the call may run."""
+
+    READ = "read"
+    WRITE = "write own"
+    """Files of the workspace, words to the person themselves: what carries its label along."""
+    PERSIST = "write what lasts"
+    """Persona files, schedules, skills, memories: what other conversations follow."""
+    NET = "reach the net"
+    """Reads from an address that is configured, or that the model did not make."""
+    SEND = "send elsewhere"
+    """Tells others something; a GET of an address that the model made, too."""
+    RUN = "run"
+    IRREVERSIBLE = "irreversible"
+
+
 class ToolFailed(Exception):
     """The call failed; the text tells the model what was wrong and what would work. `label` is that of the text."""
 
@@ -52,12 +68,17 @@ class Labelled:
     label: Label
 
 
+async def _never_said(_value: str) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The run that calls a tool; (`task`, `ordinal`) is the call's key, unchanged if a resumed run repeats it.
 
     `address` is where the run answers; None if it is unattended. `label` is the trust level of what it had read when
-    the model asked for the call.
+    the model asked for the call. `said` tells whether the person wrote a value themselves in this conversation, word
+    for word: an address, say, that the model did not make.
     """
 
     task: TaskId
@@ -65,24 +86,26 @@ class Caller:
     session: SessionId
     address: AddressId | None
     label: Label
+    said: Callable[[str], Awaitable[bool]] = field(default=_never_said, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a call would change for good, as people are shown it; a yes counts only while `base` is the same."""
+    """What a call would do, as people are shown it; a yes counts only while `base` is the same.
+
+    `base` is a hash of the contents that the call works on: of the file it changes, of the files it names.
+    """
 
     preview: str
     base: str = ""
 
 
-async def nothing_lasts(_arguments: BaseModel, _caller: Caller) -> Change | None:
-    """For a tool none of whose calls changes anything for good."""
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What a person reads of a call while it runs and when it is done; `{path}` is the argument of that name."""
+    """What a person reads of a call while it runs and when it is done; `{path}` is the argument of that name.
+
+    Of an argument named `url` its host is shown.
+    """
 
     doing: str
     done: str
@@ -93,10 +116,11 @@ class Tool(Generic[Arguments]):
     """A tool; `run` returns a JSON object or raises `ToolFailed`. `timeout` is in seconds.
 
     A tool that returns content, in whatever field, says how far it is trusted by returning it `Labelled`. A result of
-    more than `max_result` characters is stored as a file, and the model sees its beginning. `lasting` says what a call
-    would change for good, None if nothing; every tool declares it, by `nothing_lasts` if none of its calls does.
-    A `private` one is not there where another program asks, with a token or by a trigger. Without a `wording` a call
-    is shown by the tool's name.
+    more than `max_result` characters is stored as a file, and the model sees its beginning. `kind` is the class of its
+    calls, or finds that of one call; a tool without one runs for nobody who has read others' words. `lasting` shows
+    what a call would do, None if nothing; without it a question shows the arguments, which suffices unless they name
+    what can change. A `private` one is not there where another program asks, with a token or by a trigger. Without a
+    `wording` a call is shown by the tool's name.
     """
 
     name: str
@@ -106,6 +130,7 @@ class Tool(Generic[Arguments]):
     effect: Effect = Effect.SAFE
     timeout: float = 30.0
     max_result: int = 8_000
+    kind: ToolClass | Callable[[Arguments, Caller], Awaitable[ToolClass]] | None = None
     lasting: Callable[[Arguments, Caller], Awaitable[Change | None]] | None = None
     private: bool = False
     wording: Wording | None = None

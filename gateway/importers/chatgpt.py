@@ -1,29 +1,20 @@
 """ChatGPT's export: conversations.json, its folder or its ZIP; of each conversation the branch that was shown last."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 from pydantic import JsonValue
 
 from gateway.domain.imports import Damaged, ImportedMessage, ImportedSession, Passed, Record
 from gateway.importers import Source
-from gateway.importers.reading.conversations import begins_with, string, text_of, time_of
-from gateway.importers.reading.files import Reader
-from gateway.importers.reading.objects import Object, objects
+from gateway.importers.reading.conversations import begins_with, read_with, string, text_of, time_of
+from gateway.importers.reading.objects import Object
 
 FILES = "conversations*.json"
 ROLES: dict[JsonValue, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}
 TEXTS = ("text", "multimodal_text")
 
 Fields = dict[str, JsonValue]
-
-
-def _read(path: Path, reader: Reader) -> Iterator[Record]:
-    with reader.chunks(path, FILES) as files:
-        for name, read in files:
-            for found in objects(name, read):
-                yield from [found] if isinstance(found, Damaged) else _conversation(f"{name}:{found.line}", found)
 
 
 def _conversation(place: str, found: Object) -> Iterator[Record]:
@@ -66,4 +57,8 @@ def _fields(value: JsonValue) -> Fields:
     return value if isinstance(value, dict) else {}
 
 
-source = Source("ChatGPT's conversations.json, or the ZIP", lambda path: begins_with(path, FILES, b'"mapping"'), _read)
+source = Source(
+    "ChatGPT's conversations.json, or the ZIP",
+    lambda path: begins_with(path, FILES, b'"mapping"'),
+    read_with(FILES, _conversation),
+)

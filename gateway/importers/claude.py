@@ -1,26 +1,17 @@
 """Claude's export: conversations.json, its folder or its ZIP."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 from pydantic import JsonValue
 
 from gateway.domain.imports import Damaged, ImportedMessage, ImportedSession, Passed, Record
 from gateway.importers import Source
-from gateway.importers.reading.conversations import begins_with, string, text_of, time_of
-from gateway.importers.reading.files import Reader
-from gateway.importers.reading.objects import Object, objects
+from gateway.importers.reading.conversations import begins_with, read_with, string, text_of, time_of
+from gateway.importers.reading.objects import Object
 
 FILES = "conversations*.json"
 ROLES: dict[str, Literal["user", "assistant"]] = {"human": "user", "assistant": "assistant"}
-
-
-def _read(path: Path, reader: Reader) -> Iterator[Record]:
-    with reader.chunks(path, FILES) as files:
-        for name, read in files:
-            for found in objects(name, read):
-                yield from [found] if isinstance(found, Damaged) else _conversation(f"{name}:{found.line}", found)
 
 
 def _conversation(place: str, found: Object) -> Iterator[Record]:
@@ -55,5 +46,7 @@ def _files(message: dict[str, JsonValue]) -> Iterator[str]:
 
 
 source = Source(
-    "Claude's conversations.json, or the ZIP", lambda path: begins_with(path, FILES, b'"chat_messages"'), _read
+    "Claude's conversations.json, or the ZIP",
+    lambda path: begins_with(path, FILES, b'"chat_messages"'),
+    read_with(FILES, _conversation),
 )

@@ -33,11 +33,11 @@ def read(source: str, target: str, name: str, mime: str) -> Json:
     return in_jail(partial(reading.read, source, target, name, mime), source, target)
 
 
-def in_jail(work: Callable[[], Json], source: str, target: str) -> Json:
+def in_jail(work: Callable[[], Json], source: str, target: str, seconds: float = SECONDS) -> Json:
     """What `work` answers where nothing but these two can be reached."""
     packages = (path for path in sys.path if path.endswith("-packages"))
     reads = (*_SYSTEM, sysconfig.get_path("stdlib"), *packages, *gateway.__path__, source)
-    return run(Jail(reads, target, MEMORY, SECONDS, SPACE), work)
+    return run(Jail(reads, target, MEMORY, seconds, SPACE), work)
 
 
 def prepare(name: str) -> None:

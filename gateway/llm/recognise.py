@@ -22,7 +22,9 @@ class UnknownVendor(OwnerMustAct):
     def __init__(self, vendors: tuple[Vendor, ...]) -> None:
         titles = " or ".join(each.title for each in vendors)
         which = (
-            f"this may be a key of {titles}" if len(vendors) < len(WITH_KEYS) else "this key looks like no provider's"
+            f"this key may be from {titles}"
+            if len(vendors) < len(WITH_KEYS)
+            else "this key doesn't look like any provider's"
         )
         super().__init__(f"{which}; choose the provider")
         self.vendors = vendors
@@ -50,5 +52,5 @@ def _chosen(prefix: str, likely: tuple[Vendor, ...]) -> Vendor:
     if chosen not in WITH_KEYS:
         raise OwnerMustAct(f"{prefix} is not a provider with a key; choose another")
     if len(likely) == 1 and likely[0] != chosen:
-        raise OwnerMustAct(f"this is a key of {likely[0].title}, not of {chosen.title}; make one at {chosen.keys_page}")
+        raise OwnerMustAct(f"this key is from {likely[0].title}, not {chosen.title}; create one at {chosen.keys_page}")
     return chosen

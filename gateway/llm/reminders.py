@@ -85,11 +85,12 @@ def _time(found: Mapping[str, str | None], sent_at: datetime) -> Time | None:
 
 
 def _after(count: str, unit: str, sent_at: datetime) -> Time:
+    """Counted by the tool from the second the message was sent, which its timestamp does not tell."""
     number = int(count) if count.isdecimal() else 1
-    # The timestamp has no seconds: add a minute, so that the reminder is never early.
     length = {"min": 1, "minute": 1, "hour": 60, "day": 1440, "week": 10_080}[unit]
-    at = sent_at.astimezone(UTC) + timedelta(minutes=number * length + 1)
-    return Time({"schedule_type": "once", "run_at": at.isoformat()}, f"at {at.astimezone(sent_at.tzinfo):%H:%M}")
+    at = sent_at.astimezone(UTC) + timedelta(minutes=number * length)
+    words = f"at {at.astimezone(sent_at.tzinfo):%H:%M}"
+    return Time({"schedule_type": "once", "run_at": f"in {number} {unit}{'s' * (number != 1)}"}, words)
 
 
 def _again(day: str, clock: tuple[int, int], words: str) -> Time | None:

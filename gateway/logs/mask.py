@@ -1,12 +1,12 @@
 """What keeps secrets out of logs and of everything else that is printed."""
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
 
 from pydantic import BaseModel, SecretStr
 
 from gateway.domain.credentials import SHAPES
+from gateway.secrets.leaks import Leaks
 
 _HIDDEN = "[hidden]"
 _SHORTEST = 6
@@ -14,24 +14,30 @@ _SHORTEST = 6
 
 
 class SecretMask:
-    """Takes secrets out of texts: the values it was told, and what looks like a key, a token or a password."""
+    """Takes secrets out of texts: the values it was told, and what looks like a key, a token or a password.
+
+    `leaks` finds what is certainly secret, in any text: the stored secrets and those of the settings. Log lines lack
+    more: variables that are named like a secret, short values, shapes.
+    """
 
     def __init__(self) -> None:
-        self._values: set[str] = set()
-        self._told: re.Pattern[str] | None = None
+        self.leaks = Leaks()
+        self._told = Leaks(_SHORTEST)
+        self._settings: dict[str, str] = {}
+        self._stored: Mapping[str, str] = {}
+        self._others: dict[str, str] = {}
 
     def add(self, value: str) -> None:
-        """Hide `value` from now on; fewer than 6 characters are not taken."""
-        if len(value) >= _SHORTEST:
-            self._values.add(value)
-            longest_first = sorted(self._values, key=len, reverse=True)
-            self._told = re.compile("|".join(map(re.escape, longest_first)))
+        """Hide `value` in logs from now on; fewer than 6 characters are not taken."""
+        self._others[value] = _HIDDEN
+        self._tell()
 
     def learn(self, settings: object) -> None:
         """Hide every secret in these settings."""
         match settings:
             case SecretStr():
-                self.add(settings.get_secret_value())
+                self._settings[settings.get_secret_value()] = _HIDDEN
+                self._tell()
             case BaseModel():
                 for _, value in settings:
                     self.learn(value)
@@ -39,11 +45,19 @@ class SecretMask:
                 for value in settings.values():
                     self.learn(value)
 
+    def stored(self, values: Mapping[str, str]) -> None:
+        """Replace these values, and no earlier ones, each by the text that stands for it."""
+        self._stored = values
+        self._tell()
+
     def text(self, text: str) -> str:
         """`text` without secrets."""
-        if self._told is not None:
-            text = self._told.sub(_HIDDEN, text)
+        text, _ = self._told.clean(text)
         return SHAPES.sub(lambda match: "".join(filter(None, match.groups())) + _HIDDEN, text)
+
+    def _tell(self) -> None:
+        self.leaks.learn(self._settings | dict(self._stored))
+        self._told.learn(self._others | self._settings | dict(self._stored))
 
     def value(self, value: object) -> object:
         """`value` as JSON knows it, every text in it without secrets; what JSON does not know is written as text."""

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.texts import storable
 
 Parsed = TypeVar("Parsed")
 
@@ -29,7 +30,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`evidence`: the turns that answer it, at least one."""
+    """`evidence`: the turns that answer it; none if it asks for what was never said, and is not to be answered."""
 
     text: str
     category: str
@@ -51,7 +52,10 @@ def locomo(content: bytes) -> list[Conversation]:
 
 
 def longmemeval(content: bytes) -> list[Conversation]:
-    """The questions of a LongMemEval file, each with its own history, without abstentions. Raises `OwnerMustAct`."""
+    """The questions of a LongMemEval file, each with its own history; those that name no turn are left out.
+
+    An abstention (`…_abs`) names turns that only look like an answer: it has no evidence. Raises `OwnerMustAct`.
+    """
     instances = _parsed(TypeAdapter(list[_Instance]), content, "LongMemEval")
     return [conversation for each in instances if (conversation := _of_longmemeval(each)).questions]
 
@@ -78,7 +82,7 @@ class _Sample(BaseModel):
 class _Said(BaseModel):
     role: str
     content: str
-    has_answer: bool = False
+    has_answer: bool | None = None
 
 
 class _Instance(BaseModel):
@@ -88,7 +92,6 @@ class _Instance(BaseModel):
     haystack_dates: list[str]
     haystack_session_ids: list[str]
     haystack_sessions: list[list[_Said]]
-    answer_session_ids: list[str] = Field(default=[])
 
 
 def _parsed(adapter: TypeAdapter[Parsed], content: bytes, name: str) -> Parsed:
@@ -127,13 +130,16 @@ def _of_longmemeval(instance: _Instance) -> Conversation:
     turns, evidence = [], set()
     dated = zip(instance.haystack_session_ids, instance.haystack_dates, instance.haystack_sessions, strict=False)
     for number, (name, date, said) in enumerate(sorted(dated, key=lambda each: each[1])):
-        began = _time(re.sub(r" \(\w+\)", "", date), "%Y/%m/%d %H:%M")
+        began = _time(re.sub(r" \(\w+\)", "", date), "%Y/%m/%d %H:%M") + timedelta(microseconds=number)
         for place, each in enumerate(said):
             id = f"{number}:{name}:{place}"
-            turns.append(Turn(id, f"{number}:{name}", each.role, each.content, began + timedelta(minutes=place)))
+            at = began + timedelta(minutes=place)
+            turns.append(Turn(id, f"{number}:{name}", each.role, storable(each.content), at))
             if each.has_answer:
                 evidence.add(id)
-    asked = (Question(instance.question, instance.question_type, frozenset(evidence)),) if evidence else ()
+    abstention = instance.question_id.endswith("_abs")
+    named = frozenset() if abstention else frozenset(evidence)
+    asked = (Question(instance.question, instance.question_type, named),) if named or abstention else ()
     return Conversation(instance.question_id, tuple(turns), asked)
 
 

@@ -1,6 +1,6 @@
 """A row of memory as programs see it, by the API and by `--json`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from uuid import UUID
 
@@ -35,24 +35,9 @@ class Row:
 
 def row_of(memory: Memory) -> Row:
     """What of a memory is shown."""
-    return Row(
-        id=memory.id,
-        kind=memory.kind,
-        text=memory.text,
-        category=memory.category,
-        importance=memory.importance,
-        tags=memory.tags,
-        pinned=memory.pinned,
-        trust=memory.label.name.lower(),
-        origin=memory.origin,
-        agent=memory.agent,
-        who=who(memory),
-        session=memory.session_id,
-        message=memory.message_id,
-        path=memory.path,
-        page=memory.page,
-        event_at=memory.event_at,
-        created_at=memory.created_at,
-        superseded_by=memory.superseded_by,
-        seen_count=memory.seen_count,
-    )
+    same = {name: getattr(memory, name) for name in _SAME}
+    trust = memory.label.name.lower()
+    return Row(**same, trust=trust, who=who(memory), session=memory.session_id, message=memory.message_id)
+
+
+_SAME = {each.name for each in fields(Row)} & {each.name for each in fields(Memory)}

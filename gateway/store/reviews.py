@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -9,22 +10,27 @@ from typing import Literal, Self
 
 from asyncpg import Record
 
-from gateway.domain.ids import AddressId, PrincipalId, ReviewId, SessionId, TaskId
+from gateway.domain.ids import AddressId, GrantId, PrincipalId, ReviewId, SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
-from gateway.store import tasks
+from gateway.domain.tools import ToolClass
+from gateway.store import audit, tasks
+from gateway.store.audit import Event
 from gateway.store.pool import Connection
 
 LASTS = timedelta(minutes=15)
 _NUMBER = re.compile(r"[Aa]?(\d{1,18})", re.ASCII)
 
-State = Literal["open", "approved", "done", "denied", "expired"]
+State = Literal["open", "approved", "done", "denied", "expired", "closed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A call that needs `asked`'s yes; `lasts` is how long the question stays open, None for ever."""
+    """A call that needs `asked`'s yes; `lasts` is how long the question stays open, None for ever.
+
+    With a `grant` the yes was given before: the call runs, and nobody is asked.
+    """
 
     principal: PrincipalId
     asked: PrincipalId
@@ -38,11 +44,13 @@ class Question:
     task: TaskId | None = None
     ordinal: int | None = None
     lasts: timedelta | None = LASTS
+    act: ToolClass = ToolClass.PERSIST
+    grant: GrantId | None = None
 
     @property
     def digest(self) -> str:
         """What the yes is bound to."""
-        return digest_of(self.tool, self.arguments, self.base)
+        return digest_of(self.tool, self.arguments, self.base, self.session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +78,13 @@ class ReviewRow:
     told_at: datetime | None
     expires_at: datetime | None
     created_at: datetime
+    act: ToolClass
+    grant_id: GrantId | None
 
     @classmethod
     def of(cls, row: Record) -> Self:
         """From its row."""
-        return cls(**{**row, "label": Label(row["label"])})
+        return cls(**{**row, "label": Label(row["label"]), "act": ToolClass(row["act"])})
 
     @property
     def name(self) -> str:
@@ -82,9 +92,10 @@ class ReviewRow:
         return f"A{self.id}"
 
 
-def digest_of(tool: str, arguments: JsonObject, base: str) -> str:
-    """Of everything that a yes is bound to."""
-    exact = json.dumps([tool, arguments, base], sort_keys=True, separators=(",", ":"))
+def digest_of(tool: str, arguments: JsonObject, base: str, session: SessionId | None) -> str:
+    """Of everything that a yes is bound to; `base` stands for the contents of files."""
+    where = [str(session)] if session else []
+    exact = json.dumps([tool, arguments, base, *where], sort_keys=True, separators=(",", ":"))
     return sha256(exact.encode()).hexdigest()
 
 
@@ -108,15 +119,17 @@ async def asked(conn: Connection, question: Question) -> bool:
     )
 
 
-async def ask(conn: Connection, question: Question, now: datetime) -> ReviewId:
-    """Store a question, once for each tool call; the gateway puts it to the person after the commit."""
-    found = await conn.fetchval(
-        """with added as (
-             insert into reviews (kind, principal_id, asked_id, session_id, address_id, task_id, ordinal, tool,
-                                  arguments, base, digest, preview, label, expires_at)
-             values ('approval', $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-             on conflict (task_id, ordinal) where task_id is not null do nothing returning id)
-           select id from added union all select id from reviews where (task_id, ordinal) = ($5, $6) limit 1""",
+async def ask(conn: Connection, question: Question, now: datetime) -> ReviewRow:
+    """Store a question, once for each tool call; the gateway puts it to the person after the commit.
+
+    One under a grant is answered with this: its call is queued.
+    """
+    row = await conn.fetchrow(
+        """insert into reviews (kind, principal_id, asked_id, session_id, address_id, task_id, ordinal, tool,
+                                arguments, base, digest, preview, label, expires_at, act, grant_id, state, decided_by,
+                                decided_at, told_at)
+           values ('approval', $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18)
+           on conflict (task_id, ordinal) where task_id is not null do nothing returning *""",
         question.principal,
         question.asked,
         question.session,
@@ -130,8 +143,29 @@ async def ask(conn: Connection, question: Question, now: datetime) -> ReviewId:
         question.preview,
         question.label,
         None if question.lasts is None else now + question.lasts,
+        question.act,
+        question.grant,
+        "open" if question.grant is None else "approved",
+        None if question.grant is None else f"grant:G{question.grant}",
+        None if question.grant is None else now,
     )
-    return ReviewId(found)
+    if row is None:
+        assert question.task is not None, "only a call is met again"
+        assert question.ordinal is not None, "it has a number"
+        before = await of_call(conn, question.task, question.ordinal)
+        assert before is not None, "the insert met it"
+        return before
+    review = ReviewRow.of(row)
+    await _noted(conn, Event.ASKED, review)
+    if question.grant is not None:
+        await _settled(conn, review, Event.APPROVED)
+    return review
+
+
+async def of_call(conn: Connection, task: TaskId, ordinal: int) -> ReviewRow | None:
+    """What this very call asked already: a resumed run makes it again."""
+    row = await conn.fetchrow("select * from reviews where task_id = $1 and ordinal = $2", task, ordinal)
+    return ReviewRow.of(row) if row else None
 
 
 async def hold(conn: Connection, asked: PrincipalId) -> None:
@@ -173,16 +207,16 @@ async def get(conn: Connection, review: ReviewId) -> ReviewRow | None:
     return ReviewRow.of(row) if row else None
 
 
-async def list_untold(conn: Connection, most: int) -> list[ReviewId]:
+async def list_untold(conn: Connection, most: int) -> list[ReviewRow]:
     """Open questions to show now: all of the agent's, and of the gateway's own until a person sees `most`."""
     rows = await conn.fetch(
-        """select id from reviews r where state = 'open' and told_at is null and (task_id is not null or $1 > (
+        """select * from reviews r where state = 'open' and told_at is null and (task_id is not null or $1 > (
              select count(*) from reviews o where o.asked_id = r.asked_id and o.state = 'open'
                and (o.told_at is not null or o.id < r.id)))
            order by id""",
         most,
     )
-    return [ReviewId(row["id"]) for row in rows]
+    return [ReviewRow.of(row) for row in rows]
 
 
 async def mark_told(conn: Connection, review: ReviewId) -> bool:
@@ -207,7 +241,7 @@ async def decide(
         yes,
         by,
     )
-    return await _settled(conn, ReviewRow.of(row)) if row else None
+    return await _settled(conn, ReviewRow.of(row), Event.APPROVED if yes else Event.DENIED) if row else None
 
 
 async def expire(conn: Connection, now: datetime) -> datetime | None:
@@ -216,9 +250,47 @@ async def expire(conn: Connection, now: datetime) -> datetime | None:
         "update reviews set state = 'expired' where state = 'open' and expires_at <= $1 returning *", now
     )
     for row in rows:
-        await _settled(conn, ReviewRow.of(row))
+        await _settled(conn, ReviewRow.of(row), Event.EXPIRED)
     due: datetime | None = await conn.fetchval("select min(expires_at) from reviews where state = 'open'")
     return due
+
+
+async def close(conn: Connection, session: SessionId) -> list[str]:
+    """Nobody can answer any more what this session asked; the names of these questions."""
+    rows = await conn.fetch(
+        """update reviews set state = 'closed', decided_at = now() where session_id = $1 and state = 'open'
+           returning *""",
+        session,
+    )
+    return [(await _settled(conn, ReviewRow.of(row), Event.CLOSED)).name for row in rows]
+
+
+async def latest(conn: Connection, asked: PrincipalId, limit: int) -> list[ReviewRow]:
+    """What this person has answered, or what was settled without them, the newest first."""
+    rows = await conn.fetch(
+        "select * from reviews where asked_id = $1 and state <> 'open' order by id desc limit $2", asked, limit
+    )
+    return [ReviewRow.of(row) for row in rows]
+
+
+async def askers(conn: Connection, rows: Sequence[ReviewRow]) -> dict[ReviewId, str]:
+    """The channel of the conversation that each was asked in, by number; none for what nobody watched."""
+    found = await conn.fetch(
+        "select r.id, a.channel from reviews r join addresses a on a.id = r.address_id where r.id = any($1)",
+        [row.id for row in rows],
+    )
+    return {row["id"]: row["channel"] for row in found}
+
+
+async def waiting(conn: Connection, asked: PrincipalId, now: datetime) -> int:
+    """How many questions wait for this person's answer."""
+    number: int = await conn.fetchval(
+        """select count(*) from reviews where asked_id = $1 and state = 'open'
+             and (expires_at is null or expires_at > $2)""",
+        asked,
+        now,
+    )
+    return number
 
 
 async def start(conn: Connection, review: ReviewId) -> tuple[ReviewRow, bool]:
@@ -229,12 +301,13 @@ async def start(conn: Connection, review: ReviewId) -> tuple[ReviewRow, bool]:
     return before, before.started_at is not None
 
 
-async def mark_done(conn: Connection, review: ReviewId) -> None:
+async def mark_done(conn: Connection, review: ReviewRow) -> None:
     """Its call has run, and its result is told with this transaction."""
-    await conn.execute("update reviews set state = 'done' where id = $1", review)
+    await conn.execute("update reviews set state = 'done' where id = $1", review.id)
+    await _noted(conn, Event.RUN, review)
 
 
-async def _settled(conn: Connection, row: ReviewRow) -> ReviewRow:
+async def _settled(conn: Connection, row: ReviewRow, event: Event) -> ReviewRow:
     await tasks.create(
         conn,
         row.principal_id,
@@ -244,7 +317,13 @@ async def _settled(conn: Connection, row: ReviewRow) -> ReviewRow:
         dedupe=f"approval:{row.id}",
         priority=1,
     )
+    await _noted(conn, event, row)
     return row
+
+
+async def _noted(conn: Connection, event: Event, row: ReviewRow) -> None:
+    by = "" if event in (Event.ASKED, Event.RUN) else row.decided_by or ""
+    await audit.note(conn, event, row.name, principal=row.principal_id, by=by, detail=row.digest)
 
 
 @dataclass(frozen=True, slots=True)

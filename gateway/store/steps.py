@@ -70,9 +70,7 @@ async def tool_ran(conn: Connection, task: TaskId, principal: PrincipalId, tool:
 
 async def of_task(conn: Connection, task: TaskId, since: datetime) -> list[StepRow]:
     """What a task ran from a moment on, in order."""
-    rows = await conn.fetch(
-        "select * from task_steps where task_id = $1 and created_at >= $2 and kind <> 'note' order by id", task, since
-    )
+    rows = await conn.fetch("select * from task_steps where task_id = $1 and created_at >= $2 order by id", task, since)
     return [StepRow(**{**row, "failed": tuple(Attempt(**a) for a in row["failed"])}) for row in rows]
 
 

@@ -1,5 +1,6 @@
 """Validates schedules, for the tool, the slash command and the command line.
 
+"in 20 minutes" is exactly that long after it was said, whatever clocks do meanwhile; days have 24 hours there.
 A time without an offset is in the schedule's zone. If a clock change repeats it, the first is used (an offset
 selects the other); if a clock change skips it, it is refused. Fractions of seconds are ignored.
 """
@@ -26,6 +27,10 @@ MAX_AHEAD = timedelta(days=3_653)
 _BREAKS = frozenset({"Cc", "Zl", "Zp"})
 _SHAPE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-](0\d|1[0-4]):?\d\d)?", re.ASCII)
 
+_UNITS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
+_PART = rf"(\d{{1,4}}|an?) ({'|'.join(_UNITS)})s?"
+_DELAY = re.compile(rf"in {_PART}(?:,? (?:and )?{_PART})*", re.ASCII | re.IGNORECASE)
+
 
 class Refused(ValueError):
     """A schedule is invalid; the text says in one line which value is wrong and how to fix it."""
@@ -44,20 +49,36 @@ class Changes(TypedDict, total=False):
     include_session_history: bool | None
 
 
-def define(*, now: datetime, zone: str | None, **said: Unpack[Changes]) -> Definition:
+def is_delay(run_at: str) -> bool:
+    """Whether this is a time like "in 20 minutes", which needs no zone."""
+    return _DELAY.fullmatch(run_at.strip()) is not None
+
+
+def define(*, now: datetime, zone: str | None, asked_at: datetime | None = None, **said: Unpack[Changes]) -> Definition:
     """Create a schedule from its fields; raises `Refused`. `zone` is the user's, the default.
+
+    A delay counts from `asked_at`, by default from `now`.
 
     Without a type, `run_at` or `cron_expr` determines it; without these too it is a backlog item.
     """
-    return amend(Definition("", "", None, zone or UTC_ZONE), now=now, zone=zone, **said)
+    return amend(Definition("", "", None, zone or UTC_ZONE), now=now, zone=zone, asked_at=asked_at, **said)
 
 
-def amend(definition: Definition, *, now: datetime, zone: str | None, **changes: Unpack[Changes]) -> Definition:
+def amend(
+    definition: Definition,
+    *,
+    now: datetime,
+    zone: str | None,
+    asked_at: datetime | None = None,
+    **changes: Unpack[Changes],
+) -> Definition:
     """Apply changes to a schedule; raises `Refused`.
 
     After a change of zone, cron fields apply to the new zone's clock, and a single time stays the same instant.
     """
     kind, run_at, cron_expr = changes.get("schedule_type"), changes.get("run_at"), changes.get("cron_expr")
+    if run_at and is_delay(run_at):
+        run_at = _after(run_at, min(asked_at or now, now))
     stays = not run_at and not cron_expr and kind in {None, _kind(definition.when)}
     said_zone = changes.get("timezone") or (None if stays else definition.zone if definition.when else zone)
     its_zone = _zone(said_zone) if said_zone else definition.zone
@@ -103,6 +124,12 @@ def _fields(cron_expr: str, zone: str) -> str:
         raise Refused(f"cron_expr: {error}") from error
 
 
+def _after(delay: str, asked_at: datetime) -> str:
+    parts = re.findall(_PART, delay, re.ASCII | re.IGNORECASE)
+    seconds = sum((int(count) if count.isdecimal() else 1) * _UNITS[unit.lower()] for count, unit in parts)
+    return (asked_at.astimezone(UTC) + timedelta(seconds=seconds)).isoformat(timespec="seconds")
+
+
 def _instant(text: str, zone: str, now: datetime) -> datetime:
     try:
         at = _read(text, named(zone)).astimezone(UTC)
@@ -119,7 +146,10 @@ def _instant(text: str, zone: str, now: datetime) -> datetime:
 def _read(text: str, zone: ZoneInfo) -> datetime:
     shape = _SHAPE.fullmatch(text)
     if shape is None:
-        raise ValueError("write a date and a time of day, such as 2027-03-01T09:00 or 2027-03-01T09:00+01:00")
+        raise ValueError(
+            "write a date and a time of day, such as 2027-03-01T09:00 or 2027-03-01T09:00+01:00, "
+            "or such as in 20 minutes"
+        )
     at = datetime.fromisoformat(text.upper()).replace(microsecond=0)
     if at.tzinfo is not None:
         return at

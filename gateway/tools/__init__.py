@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
 from gateway.agent.memory.search import MemorySearch
+from gateway.agent.skills.library import Skills
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId
 from gateway.domain.memory import EVERYTHING, Reach
 from gateway.domain.principals import Role
 from gateway.domain.tools import AnyTool, Caller, ToolFailed
+from gateway.net.fetch import Page
+from gateway.net.rules import Rules
+from gateway.net.search.asking import Search
 from gateway.store.pool import Connection
 from gateway.workspace.tree import Workspace
 
@@ -66,6 +70,26 @@ class Transact(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class PageText:
+    """What was read at `url`, with the addresses it links to; `problem` says what could not be read."""
+
+    url: str
+    title: str
+    text: str
+    links: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """How tools reach the web; `read` takes a page apart and raises `NetError`."""
+
+    rules: Callable[[], Rules]
+    search: Search
+    read: Callable[[Page], Awaitable[PageText]]
+
+
+@dataclass(frozen=True, slots=True)
 class PrincipalContext:
     """The principal that the tools act for, and their database; `zone` returns their time zone, None if unknown."""
 
@@ -86,6 +110,8 @@ class Services:
     post: Post = no_chats
     find_read: FindRead = no_extracted_text
     context: PrincipalContext | None = None
+    web: Web | None = None
+    skills: Skills | None = None
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

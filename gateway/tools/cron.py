@@ -13,11 +13,23 @@ from gateway.agent.scheduling.schedules import MOST, SHOWN, Asking, Schedules
 from gateway.domain.diff import difference
 from gateway.domain.json import Json
 from gateway.domain.principals import Label, Role
-from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolArguments, ToolFailed, Wording
+from gateway.domain.tools import (
+    AnyTool,
+    Caller,
+    Change,
+    Effect,
+    Labelled,
+    Tool,
+    ToolArguments,
+    ToolClass,
+    ToolFailed,
+    Wording,
+)
 from gateway.store import addresses
 from gateway.store.pool import Connection
 from gateway.store.scheduling.schedules import ScheduleRow
-from gateway.timetable.definition import Changes, Refused
+from gateway.store.transcript import messages
+from gateway.timetable.definition import Changes, Refused, is_delay
 from gateway.timetable.wording import in_words, local, moment
 from gateway.tools import PrincipalContext, Services
 
@@ -39,7 +51,7 @@ class CronArguments(ToolArguments):
     id: str | None = Field(None, description="Number or name")
     name: str | None = None
     schedule_type: Literal["once", "recurring"] | None = Field(None, description="Neither: backlog, never runs")
-    run_at: str | None = Field(None, description="once: ISO 8601")
+    run_at: str | None = Field(None, description="once: ISO 8601, or in 20 minutes")
     cron_expr: str | None = Field(None, description="recurring: 5 fields")
     timezone: str | None = Field(None, description="IANA; default: the user's")
     prompt: str | None = Field(None, description="What you are to do then")
@@ -76,12 +88,13 @@ async def _run(context: PrincipalContext | None, arguments: CronArguments, calle
     if context is None:
         raise ToolFailed("unavailable", "There are no schedules here.")
     try:
-        return await context.transact(lambda tx: _act(_schedules(tx, context), arguments, caller))
+        return await context.transact(lambda tx: _act(tx, context, arguments, caller))
     except Refused as refusal:
         raise ToolFailed("refused", str(refusal)) from refusal
 
 
-async def _act(schedules: Schedules, arguments: CronArguments, caller: Caller) -> Labelled:
+async def _act(tx: Connection, context: PrincipalContext, arguments: CronArguments, caller: Caller) -> Labelled:
+    schedules = await _schedules(tx, context, caller)
     if arguments.action == "list":
         return await _list(schedules, everything=arguments.all or False)
     before, row = await _change(schedules, arguments, caller)
@@ -107,13 +120,17 @@ async def _change(schedules: Schedules, arguments: CronArguments, caller: Caller
     return before, row
 
 
+async def _class(arguments: CronArguments, _caller: Caller) -> ToolClass:
+    return ToolClass.READ if arguments.action == "list" else ToolClass.PERSIST
+
+
 async def _lasting(context: PrincipalContext | None, arguments: CronArguments, caller: Caller) -> Change | None:
     """Every change of a schedule; what it would be is found by making it in a transaction that is rolled back."""
     if context is None or arguments.action == "list":
         return None
 
     async def rehearse(tx: Connection) -> _Changed:
-        raise _Rehearsed(await _change(_schedules(tx, context), arguments, caller))
+        raise _Rehearsed(await _change(await _schedules(tx, context, caller), arguments, caller))
 
     try:
         await context.transact(rehearse)
@@ -140,9 +157,11 @@ def _written_out(row: ScheduleRow) -> str:
     return f"{facts}\nreads this chat: {reads}\nprompt:\n{definition.prompt}"
 
 
-def _schedules(tx: Connection, context: PrincipalContext) -> Schedules:
+async def _schedules(tx: Connection, context: PrincipalContext, caller: Caller) -> Schedules:
+    """A delay counts from what the person said, which may have waited; nobody says anything in an unattended run."""
     most = None if context.role is Role.OWNER else MOST
-    return Schedules(tx, context.principal, context.clock.now(), context.zone(), most)
+    said_at = None if caller.address is None else await messages.said_at(tx, caller.session)
+    return Schedules(tx, context.principal, context.clock.now(), context.zone(), most, asked_at=said_at)
 
 
 async def _list(schedules: Schedules, *, everything: bool) -> Labelled:
@@ -178,7 +197,8 @@ def _schedule_json(row: ScheduleRow, schedules: Schedules) -> dict[str, Json]:
 def _zone_assumed(arguments: CronArguments, schedules: Schedules) -> bool:
     if schedules.zone or arguments.timezone:
         return False
-    return bool(arguments.cron_expr or (arguments.run_at and not _OFFSET.search(arguments.run_at)))
+    at = arguments.run_at
+    return bool(arguments.cron_expr or (at and not _OFFSET.search(at) and not is_delay(at)))
 
 
 def until(left: timedelta) -> str:
@@ -200,6 +220,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             partial(_run, services.context),
             Effect.IDEMPOTENT,
             max_result=30_000,
+            kind=_class,
             lasting=partial(_lasting, services.context),
             wording=Wording("Working on reminders", "Reminders: {action}"),
         ),

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gateway.domain.diff import difference
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolFailed, Wording, nothing_lasts
+from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed, Wording
 from gateway.tools import Services
 from gateway.workspace.names import PAGES
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
@@ -133,6 +133,12 @@ class _Files:
             written = await self.services.workspace.update(arguments.path, change, caller.label, _mime(arguments.path))
         return {"ok": True, "path": written.path, "replaced": counts}
 
+    async def class_of_write(self, arguments: WriteArguments | EditArguments, _caller: Caller) -> ToolClass:
+        """The agent's instructions last; other files are trusted as far as what is written."""
+        with _tool_errors():
+            instructions = await asyncio.to_thread(self.services.workspace.is_instructions, arguments.path)
+        return ToolClass.PERSIST if instructions else ToolClass.WRITE
+
     async def lasting_write(self, arguments: WriteArguments, _caller: Caller) -> Change | None:
         """Of the agent's instructions."""
         return await self._lasting(arguments.path, lambda _text: arguments.content)
@@ -144,8 +150,6 @@ class _Files:
     async def _lasting(self, path: str, change: Callable[[str], str]) -> Change | None:
         workspace = self.services.workspace
         with _tool_errors():
-            if not await asyncio.to_thread(workspace.is_instructions, path):
-                return None
             raw = await workspace.content(path, MAX_WRITE_BYTES)
         before = (raw or b"").decode("utf-8", "replace")
         after = change(before)
@@ -203,7 +207,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             "List one folder, without its subfolders.",
             ListArguments,
             files.list_files,
-            lasting=nothing_lasts,
+            kind=ToolClass.READ,
             wording=Wording("Listing files: {path}", "Listed files: {path}"),
         ),
         Tool(
@@ -213,7 +217,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             ReadArguments,
             files.read_file,
             max_result=3 * PAGE_BYTES,
-            lasting=nothing_lasts,
+            kind=ToolClass.READ,
             wording=Wording("Reading {path}", "Read {path}"),
         ),
         Tool(
@@ -222,6 +226,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             WriteArguments,
             files.write_file,
             Effect.IDEMPOTENT,
+            kind=files.class_of_write,
             lasting=files.lasting_write,
             wording=Wording("Writing {path}", "Wrote {path}"),
         ),
@@ -231,6 +236,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             EditArguments,
             files.edit_file,
             Effect.ONCE,
+            kind=files.class_of_write,
             lasting=files.lasting_edit,
             wording=Wording("Editing {path}", "Edited {path}"),
         ),

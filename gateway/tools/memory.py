@@ -1,16 +1,16 @@
 """Memory: search it, read it, remember, forget."""
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from gateway.agent.memory.recall import shown_to
 from gateway.agent.memory.remember import Refused, Remembering
-from gateway.domain.ids import MemoryId, MessageId
+from gateway.domain.ids import MemoryId
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.memory import KIND_NAMES, Category, Filter, Found, Kind, Memory, Mode, NewMemory, Scope
 from gateway.domain.principals import Label
@@ -22,9 +22,9 @@ from gateway.domain.tools import (
     Labelled,
     Tool,
     ToolArguments,
+    ToolClass,
     ToolFailed,
     Wording,
-    nothing_lasts,
 )
 from gateway.domain.zones import moment
 from gateway.memory.wording import kind, shortened, verdict, who
@@ -71,23 +71,18 @@ class SearchArguments(ToolArguments):
         asked = [number for number in (self.max_results, self.match_count) if number is not None]
         return max(1, min([*asked, MOST_RESULTS])) if asked else 8
 
-    @property
-    def importance_floor(self) -> float | None:
-        """What memories matter at least."""
-        return None if self.min_importance is None else max(0.0, min(self.min_importance, 1.0))
-
 
 class GetArguments(ToolArguments):
     """Arguments of memory_get."""
 
     id: int | None = None
-    category: Category | None = None
+    category: Annotated[Category | None, WithJsonSchema({"type": "string", "description": "as of remember"})] = None
 
 
 class RememberArguments(ToolArguments):
     """Arguments of remember."""
 
-    content: str = Field(description="A sentence that is clear by itself")
+    content: str = Field(description="A sentence that makes sense on its own")
     category: Category | None = None
     importance: float | None = Field(None, description="0 to 1")
     tags: _Tags | None = Field(None, description="core: always shown to you")
@@ -128,7 +123,8 @@ class _Memory:
         if since and until and since >= until:
             raise ToolFailed("empty_window", f"Nothing lies between {arguments.since} and {arguments.until}.")
         kinds = tuple(KIND_NAMES[name] for name in arguments.types or ())
-        return Filter(kinds=kinds, since=since, until=until, at_most=at_most, min_importance=arguments.importance_floor)
+        floor = None if arguments.min_importance is None else max(0.0, min(arguments.min_importance, 1.0))
+        return Filter(kinds=kinds, since=since, until=until, at_most=at_most, min_importance=floor)
 
     def _moment(self, text: str | None, *, end: bool = False) -> datetime | None:
         try:
@@ -150,9 +146,19 @@ class _Memory:
 
     async def remember(self, arguments: RememberArguments, caller: Caller) -> Labelled:
         async def store(own: Remembering) -> Labelled:
-            sources = await messages.open_questions(own.tx, caller.session)
-            new_memory = _new(arguments, caller, sources, apart=not own.reach.everything)
-            memory, new = await own.remember(new_memory)
+            memory, new = await own.remember(
+                NewMemory(
+                    arguments.content,
+                    arguments.category or Category.CONTEXT,
+                    0.5 if arguments.importance is None else arguments.importance,
+                    arguments.tags or (),
+                    label=caller.label,
+                    origin=ORIGIN,
+                    session=caller.session if own.reach.everything else None,  # a program is in no conversation here
+                    sources=tuple(await messages.open_questions(own.tx, caller.session)),
+                    supersedes=None if arguments.supersedes is None else MemoryId(arguments.supersedes),
+                )
+            )
             return Labelled({"id": memory.id, "new": new, "seen_count": memory.seen_count}, Label.OWNER)
 
         return await self._changed(store)
@@ -194,21 +200,6 @@ class _Memory:
         if self.context is None:
             raise ToolFailed("unavailable", "There is no memory here.")
         return self.context
-
-
-def _new(arguments: RememberArguments, caller: Caller, sources: Sequence[MessageId], *, apart: bool) -> NewMemory:
-    """What to remember; `apart`: a program asks, in none of the conversations here."""
-    return NewMemory(
-        arguments.content,
-        arguments.category or Category.CONTEXT,
-        0.5 if arguments.importance is None else arguments.importance,
-        arguments.tags or (),
-        label=caller.label,
-        origin=ORIGIN,
-        session=None if apart else caller.session,
-        sources=tuple(sources),
-        supersedes=None if arguments.supersedes is None else MemoryId(arguments.supersedes),
-    )
 
 
 def _answered(found: Found) -> Labelled:
@@ -282,7 +273,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             own.search,
             Effect.SAFE,
             max_result=20_000,
-            lasting=nothing_lasts,
+            kind=ToolClass.READ,
             private=True,
             wording=Wording("Searching memory for “{query}”", "Searched memory for “{query}”"),
         ),
@@ -293,7 +284,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             own.get,
             Effect.SAFE,
             max_result=20_000,
-            lasting=nothing_lasts,
+            kind=ToolClass.READ,
             private=True,
             wording=Wording("Looking up a memory", "Looked up a memory"),
         ),
@@ -303,6 +294,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             RememberArguments,
             own.remember,
             Effect.IDEMPOTENT,
+            kind=ToolClass.PERSIST,
             lasting=own.remember_lasts,
             private=True,
             wording=Wording("Remembering: {content}", "Remembered: {content}"),
@@ -313,6 +305,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             ForgetArguments,
             own.forget,
             Effect.IDEMPOTENT,
+            kind=ToolClass.PERSIST,
             lasting=own.forget_lasts,
             private=True,
             wording=Wording("Forgetting memory {id}", "Forgot memory {id}"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.domain.json import JsonObject
-from gateway.domain.tools import AnyTool, Caller, Effect, Tool, Wording, nothing_lasts
+from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolClass, Wording
 from gateway.tools import Post, Posted, Services
 
 MAX_MESSAGE = 12_000
@@ -58,7 +58,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             MessageArguments,
             messages.send_message,
             Effect.ONCE,
-            lasting=nothing_lasts,
+            kind=ToolClass.WRITE,
             wording=Wording("Sending: {text}", "Sent: {text}"),
         ),
         Tool(
@@ -67,7 +67,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             FileArguments,
             messages.send_file,
             Effect.ONCE,
-            lasting=nothing_lasts,
+            kind=ToolClass.WRITE,
             wording=Wording("Sending {path}", "Sent {path}"),
         ),
     )

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from gateway.web import api, login, mcp, screens
+from gateway.web import api, login, mcp, screens, secret_form
 from gateway.web.backend import Backend
 from gateway.web.connections import Connections
 from gateway.web.errors import handle_errors
@@ -45,7 +45,7 @@ def build_app(backend: Backend) -> FastAPI:
     app.state.site = site
     handle_errors(app)
     pages, programs = (
-        (*(screen.router for screen in shown), login.router),
+        (*(screen.router for screen in shown), login.router, secret_form.router),
         (*api.discover(), v1.router, embeddings.router, mcp.router),
     )
     for router in pages:

@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from gateway.agent.limits import Limits
+from gateway.agent.skills.library import Skills
 from gateway.config.editing.editor import ConfigEditor
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
@@ -19,14 +20,16 @@ from gateway.flow.inbound.accept import InboundFlow
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.live import Live
+from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.setup.saving import Setup
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.triggers import Triggers
+from gateway.flow.zone import ZoneOffers
 from gateway.llm.client import Description
 from gateway.logs import SecretMask
 from gateway.store.pool import Database
 from gateway.store.steps import Spent
-from gateway.web.links import LoginLinks
+from gateway.web.links import LoginLinks, SecretLinks
 from gateway.web.origin import page_url
 
 
@@ -65,10 +68,11 @@ class Backend:
     `variable_of` names the environment variable that sets a key of config.json.
     `tools` are the names of the owner's agent's tools, `wordings` how a call of one is told.
     `allowed_hosts` are further names of this gateway.
-    `settings` changes config.json, `probes` tries credentials. `jobs` says when each is due. `findings` runs the
+    `settings` changes config.json, `probes` tries credentials, `zones` offers
+    time zones. `jobs` says when each is due. `findings` runs the
     checks of `supaclaw doctor`, and blocks. `logs` is the logs' folder, `mask` hides secrets.
     `model` says who answers, `setup` connects models and messengers, `deep_link` makes a channel's address with a code.
-    `unsettled` is what the owner has to settle about their own ids.
+    `unsettled` is what the owner has to settle about their own ids. `skills` are the owner's.
     """
 
     database: Database
@@ -90,6 +94,8 @@ class Backend:
     triggers: Triggers
     settings: ConfigEditor
     probes: ChannelProbes
+    skills: Skills
+    zones: ZoneOffers
     embedder: Embedders = no_embedder
     tools: Callable[[], Collection[str]] = tuple
     wordings: Callable[[], Mapping[str, Wording]] = dict
@@ -112,6 +118,8 @@ class Backend:
     findings: Callable[[], Sequence[tuple[str, Finding]]] = tuple
     logs: Path = Path("logs")
     mask: SecretMask = field(default_factory=SecretMask)
+    secrets: LiveSecrets | None = None
+    secret_links: SecretLinks = field(default_factory=SecretLinks)
 
     def sign_in_link(self, base: str) -> str:
         """A new sign-in link to the page, under the public address, or under `base` with the page's own name."""

@@ -103,8 +103,13 @@ def worded(wording: Wording, arguments: str, *, done: bool) -> str:
         value = known.get(name)
         if not isinstance(value, str | int):
             return text[: text.index(f"{{{name}}}")].rstrip(" :“")
-        text = text.replace(f"{{{name}}}", plain(str(value), _SHOWN_ARGUMENT))
+        shown = _host(str(value)) if name == "url" else str(value)
+        text = text.replace(f"{{{name}}}", plain(shown, _SHOWN_ARGUMENT))
     return text
+
+
+def _host(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0] or url
 
 
 def _card(row: MessageRow, result: MessageRow | None, wording: Wording | None, *, running: bool) -> ToolCard:

@@ -63,7 +63,7 @@ class Conversations:
         """The stored session, and its answer as written so far."""
         async with self._database.connection() as conn:
             rows = await messages.shown(conn, session, limit=SHOWN)
-            rows = await used.joined(conn, await attachments.joined(conn, rows))
+            rows = used.joined(await attachments.joined(conn, rows))
             rows = await branches.joined(conn, await asides.joined(conn, rows))
         written = self._live.written(session)
         if written and any(row.kind == "assistant" and row.text == written for row in rows[-2:]):

@@ -1,8 +1,9 @@
-"""One-time sign-in links: printed in a terminal, used once; only their hashes are kept, in memory."""
+"""One-time links: sent or printed, used once; only their hashes are kept, in memory."""
 
 import secrets
 from datetime import datetime, timedelta
 
+from gateway.domain.ids import PrincipalId
 from gateway.store.people.tokens import sha256
 
 LIFETIME = timedelta(minutes=10)
@@ -27,3 +28,23 @@ class LoginLinks:
         """Whether the secret is valid; it is used up by this call."""
         until = self._expires_at.pop(sha256(secret), None)
         return until is not None and now < until
+
+
+class SecretLinks:
+    """The links to the form for one person's secret that are still valid."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, tuple[datetime, PrincipalId, str]] = {}
+
+    def issue(self, base_url: str, principal: PrincipalId, name: str, now: datetime) -> str:
+        """A new link; all that it says is in the fragment."""
+        secret = secrets.token_hex(32)
+        self._asked[sha256(secret)] = now + LIFETIME, principal, name
+        while len(self._asked) > _MAX_LINKS:
+            del self._asked[next(iter(self._asked))]
+        return f"{base_url.rstrip('/')}/secret#t={secret}&name={name}"
+
+    def redeem(self, secret: str, now: datetime) -> tuple[PrincipalId, str] | None:
+        """Whose secret of which name it is for; None if it isn't valid. It is used up by this call."""
+        until, principal, name = self._asked.pop(sha256(secret), (None, None, ""))
+        return (principal, name) if until and principal and now < until else None

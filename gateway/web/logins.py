@@ -26,7 +26,7 @@ def digits_of(phone: str) -> str:
     """The digits of a phone number, country code included; raises `Refused`."""
     digits = re.sub(r"[\s()./-]", "", phone).removeprefix("+").removeprefix("00")
     if not _PHONE.fullmatch(digits):
-        message = "Write the phone number with its country code, like +49 170 1234567."
+        message = "Enter the phone number with its country code, like +49 170 1234567."
         raise Refused(400, "invalid_phone", message, param="phone")
     return digits
 

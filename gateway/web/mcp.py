@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
@@ -109,5 +110,5 @@ def _loaded(toolbox: Toolbox) -> tuple["Server[Any]", Any]:
         outcome = await toolbox.run(call, Run(TaskId(uuid4()), 0, SessionId(uuid4()), None, Label.UNTRUSTED))
         return types.CallToolResult(content=[types.TextContent(text=outcome.text)], is_error=outcome.failed)
 
-    server = Server("supaclaw", on_list_tools=list_tools, on_call_tool=call_tool)
+    server = Server("supaclaw", version=version("supaclaw"), on_list_tools=list_tools, on_call_tool=call_tool)
     return server, StreamableHTTPSessionManager

@@ -8,6 +8,8 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request
 from fastapi.responses import Response
 
+from gateway.store import audit
+from gateway.store.audit import Event
 from gateway.store.people.tokens import LiveToken
 from gateway.web.backend import Backend
 from gateway.web.errors import Refused
@@ -38,6 +40,13 @@ class Site:
     def screen(self, request: Request, nav: Nav, template: str, **shown: object) -> Response:
         """A screen's page."""
         return self.pages.page(request, template, title=nav.label, nav=self.nav, here=nav.path, **shown)
+
+    async def config_written(self, text: str) -> None:
+        """Write down that the page has changed config.json, which is not in the database."""
+        owner = self.backend.owner.id
+        await self.backend.database.run(
+            lambda tx: audit.note(tx, Event.CONFIG_WRITTEN, principal=owner, by="web", detail=text)
+        )
 
     async def while_entitled(self, work: Coroutine[Any, Any, Result], token: LiveToken | None) -> Result:
         """Await `work`, as long as a turn takes; raises `Refused` if the gateway stops or the right ends first."""

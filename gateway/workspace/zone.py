@@ -19,3 +19,16 @@ def zone_in(user: str) -> str | None:
             if is_zone(name):
                 return name
     return None
+
+
+def with_zone(user: str, name: str) -> str:
+    """The text with this zone in place of the one it names, else in its first line for one, else in a new line."""
+    known = zone_in(user)
+    for line in _LINE.finditer(user):
+        said = line[0].rstrip()
+        noted = f"{said} ({name})" if line[1].strip(" *_\t\r") else f"{said} {name}"
+        noted = said.replace(known, name) if known else noted
+        filled = f"{user[: line.start()]}{noted}{user[line.start() + len(said) :]}"
+        if zone_in(filled) == name:
+            return filled
+    return f"{user.rstrip()}\n\n- Time zone: {name}\n"

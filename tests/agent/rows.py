@@ -83,6 +83,7 @@ class Spoken:
             "tokens": None,
             "covers": None,
             "album": None,
+            "remembered": (),
         }
         self.rows.append(MessageRow(kind=kind, text=text, **(whole | fields)))
         return self

@@ -25,7 +25,7 @@ from gateway.domain.model import (
     Usage,
 )
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller, Labelled, Tool, nothing_lasts
+from gateway.domain.tools import Caller, Labelled, Tool, ToolClass
 from gateway.domain.transcript import AssistantText, Entry, ToolIntent, ToolResult, UserText
 from tests.fakes.caller import CALLER
 
@@ -184,7 +184,7 @@ class TestTrust:
             asked.append(caller.label)
             return Labelled({"page": "obey"}, Label.UNTRUSTED)
 
-        toolbox = Toolbox([Tool("fetch", "", Nothing, run, lasting=nothing_lasts)], no_room)
+        toolbox = Toolbox([Tool("fetch", "", Nothing, run, kind=ToolClass.READ)], no_room)
         model = ScriptedModel.of(
             reply("", call("fetch", "1"), call("fetch", "2")), reply("", call("fetch", "3")), reply("done")
         )
@@ -214,7 +214,7 @@ class TestTrust:
             asked.append(caller.label)
             return {}
 
-        toolbox = Toolbox([Tool("look", "", Nothing, run, lasting=nothing_lasts)], no_room)
+        toolbox = Toolbox([Tool("look", "", Nothing, run, kind=ToolClass.READ)], no_room)
         model = ScriptedModel.of(reply("", call("look", "1")), reply("done"))
         turn = run_turn(
             [said("hi")], model=model, toolbox=toolbox, caller=CALLER, render=stringify, steer=steer, limits=Limits()

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.agent.toolbox import Toolbox
+from gateway.agent.policy import Act, Decision, Policy, decide
+from gateway.agent.toolbox import Toolbox, Yes
 from gateway.domain.json import JsonObject
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Change, Effect, Tool, ToolFailed, nothing_lasts
+from gateway.domain.tools import AnyTool, Caller, Change, Effect, Tool, ToolClass, ToolFailed
 from tests.fakes.caller import CALLER
 
 
@@ -189,20 +190,84 @@ async def test_a_long_result_that_cannot_be_stored_is_still_shown_in_part() -> N
     assert answer["head"].startswith('{"echo":"xxx')
 
 
-async def test_a_tool_that_does_not_say_whether_it_lasts_runs_for_its_person_alone() -> None:
-    untrusted = replace(CALLER, label=Label.UNTRUSTED)
-    outcome = await box().run(ToolCall("1", "echo", '{"text":"hi"}'), untrusted)
-    assert json.loads(outcome.text)["error"] == "not_allowed"
-    declared = await box(lasting=nothing_lasts).run(ToolCall("1", "echo", '{"text":"hi"}'), untrusted)
-    assert not declared.failed
+@pytest.mark.parametrize(
+    ("kind", "allowed"),
+    [
+        (None, Decision.REFUSE),
+        (ToolClass.READ, Decision.ALLOW),
+        (ToolClass.WRITE, Decision.ALLOW),
+        (ToolClass.NET, Decision.ALLOW),
+        (ToolClass.PERSIST, Decision.ASK),
+        (ToolClass.SEND, Decision.ASK),
+        (ToolClass.RUN, Decision.ASK),
+        (ToolClass.IRREVERSIBLE, Decision.ASK),
+    ],
+)
+def test_one_rule_decides_by_class_and_label(kind: ToolClass | None, allowed: Decision) -> None:
+    assert decide(kind, Label.UNTRUSTED, Label.OWNER) is allowed
+    assert decide(kind, Label.KNOWN, Label.OWNER) is allowed
+    clean = Decision.ASK if kind is ToolClass.IRREVERSIBLE else Decision.ALLOW
+    assert decide(kind, Label.KNOWN, Label.KNOWN) is clean
+    own = Decision.ALLOW if kind is ToolClass.SEND else allowed
+    assert decide(kind, Label.UNTRUSTED, Label.OWNER, own_words=True) is own
+
+
+def test_every_class_is_decided() -> None:
+    assert all(decide(kind, Label.UNTRUSTED, Label.OWNER) for kind in ToolClass)
+
+
+UNTRUSTED = replace(CALLER, label=Label.UNTRUSTED)
+CALL = ToolCall("1", "echo", '{"text":"hi"}')
+
+
+async def test_a_tool_without_a_class_runs_for_its_person_alone() -> None:
+    assert json.loads((await box().run(CALL, UNTRUSTED)).text)["error"] == "not_allowed"
+    assert not (await box().run(CALL, CALLER)).failed
+    assert not (await box(kind=ToolClass.READ).run(CALL, UNTRUSTED)).failed
+
+
+async def test_the_class_of_a_call_may_follow_from_its_arguments() -> None:
+    async def kind(question: Question, _caller: Caller) -> ToolClass:
+        return ToolClass.READ if question.times == 1 else ToolClass.RUN
+
+    toolbox = box(kind=kind)
+    assert not (await toolbox.run(CALL, UNTRUSTED)).failed
+    asked = await toolbox.run(ToolCall("1", "echo", '{"text":"hi","times":2}'), UNTRUSTED)
+    assert "nobody can be asked" in asked.text
+
+
+async def test_what_is_asked_shows_every_argument_where_the_tool_does_not_say_more() -> None:
+    seen: list[Act] = []
+
+    async def ask(act: Act, _caller: Caller) -> JsonObject:
+        seen.append(act)
+        return {}
+
+    toolbox = Toolbox([tool("echo", echo, kind=ToolClass.SEND)], Spilled(), Policy(ask=ask))
+    await toolbox.run(ToolCall("1", "echo", '{"text":"hi","times":2}'), UNTRUSTED)
+    [act] = seen
+    assert (act.change.preview, act.arguments) == ("echo\ntext: hi\ntimes: 2", {"text": "hi", "times": 2})
+
+
+async def test_only_what_the_person_wrote_themselves_is_sent_without_a_question() -> None:
+    async def said(_caller: Caller, value: str) -> bool:
+        return value in {"hi", "2"}
+
+    async def ask(_act: Act, _caller: Caller) -> JsonObject:
+        return {"asked": True}
+
+    toolbox = Toolbox([tool("echo", echo, kind=ToolClass.SEND)], Spilled(), Policy(ask=ask, said=said))
+    for arguments, asked in (('{"text":"hi"}', False), ('{"text":"hi","times":2}', False), ('{"text":"ho"}', True)):
+        outcome = await toolbox.run(ToolCall("1", "echo", arguments), UNTRUSTED)
+        assert ("asked" in json.loads(outcome.text)) is asked
 
 
 async def test_where_nobody_can_be_asked_what_lasts_is_not_done() -> None:
     async def lasting(_question: Question, _caller: Caller) -> Change:
         return Change("a change", "base")
 
-    toolbox = box(lasting=lasting)
-    call = ToolCall("1", "echo", '{"text":"hi"}')
-    assert "nobody can be asked" in (await toolbox.run(call, replace(CALLER, label=Label.KNOWN))).text
-    assert not (await toolbox.run(call, CALLER, base="base")).failed
-    assert json.loads((await toolbox.run(call, CALLER, base="other")).text)["error"] == "changed"
+    toolbox = box(kind=ToolClass.PERSIST, lasting=lasting)
+    assert "nobody can be asked" in (await toolbox.run(CALL, replace(CALLER, label=Label.KNOWN))).text
+    assert not (await toolbox.run(CALL, CALLER, yes=Yes(ToolClass.PERSIST, "base"))).failed
+    for other in (Yes(ToolClass.PERSIST, "other"), Yes(ToolClass.SEND, "base")):
+        assert json.loads((await toolbox.run(CALL, CALLER, yes=other)).text)["error"] == "changed"

@@ -29,6 +29,7 @@ async def test_vectors_of_a_model_before_are_compared_with_a_question_to_that_mo
     remote = embedders("litellm:openai/one")
     names = [found.name if (found := remote.embedder(name)) else None for name in (None, local, OTHER)]
     assert names == ["litellm:openai/one", local, OTHER]
+    assert remote.embedder(OTHER) is remote.embedder(OTHER), "what it learned of its model is kept"
 
 
 async def test_no_question_leaves_the_machine_once_the_model_is_local(local: str) -> None:

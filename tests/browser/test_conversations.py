@@ -72,8 +72,8 @@ async def test_a_conversation_is_found_opened_named_and_gone_on_with(
             await page.get_by_role("link", name="Markdown").click()
         assert (await download.value).suggested_filename.endswith("-lisbon-in-may.md")
 
-        await page.get_by_role("button", name="Go on").click()
-        await expect(page.locator(".notice")).to_contain_text("This chat goes on with the conversation of")
+        await page.get_by_role("button", name="Continue").click()
+        await expect(page.locator(".notice")).to_contain_text("This chat continues the conversation of")
         await expect(page.locator(".user").first).to_contain_text("Plan a trip to Lisbon")
         await page.fill("#text", "And back?")
         await page.keyboard.press("Enter")

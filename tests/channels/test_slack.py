@@ -351,6 +351,24 @@ async def test_people_without_a_name_keep_their_id(platform: FakeSlack, build: B
     assert (inbound.sender.name, inbound.text) == ("U8", "@U404 and @Ada are here")
 
 
+async def test_the_senders_zone_comes_with_what_they_say_in_private(platform: FakeSlack, build: Build) -> None:
+    platform.names["8"] = "Bob"
+    platform.zones["77"] = "Europe/Berlin"
+    async with receiving(await build()) as gateway:
+        platform.say("hello")
+        platform.say("and again")
+        platform.say("from Bob, <@77>", sender="8")
+        platform.say("<@UBOT> in a channel", "C5", kind="channel")
+        received = await gateway.received(4)
+    assert {inbound.text: inbound.zone for inbound in received} == {
+        "hello": "Europe/Berlin",
+        "and again": "Europe/Berlin",
+        "from Bob, @Ada": "",
+        "in a channel": "",
+    }
+    assert len(platform.named("users.info")) == 2
+
+
 async def test_nobody_waits_for_a_name_and_it_is_asked_for_until_it_is_known(platform: FakeSlack, build: Build) -> None:
     platform.fault("users.info", "internal_error", status=500)
     async with receiving(await build()) as gateway:

@@ -1,5 +1,6 @@
 """Messages and files out, and files in."""
 
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -203,6 +204,27 @@ async def test_a_file_is_fetched_in_pieces(channel: WhatsApp, people: FakeWhatsA
     pieces = [piece async for piece in channel.fetch(attachment)]
     assert len(pieces) > 1
     assert b"".join(pieces) == data
+
+
+@pytest.mark.parametrize(
+    ("url", "path", "asked"),
+    [
+        ("https://mmg.whatsapp.net/f", "/f", ("https://mmg.whatsapp.net/f", "/f")),
+        ("http://169.254.169.254/latest/", "/f", ("", "/f")),
+        ("https://mmg.whatsapp.net.evil.example/f", "@evil.example/f", ("", "")),
+        ("https://mmg.whatsapp.net@127.0.0.1/f", ".evil.example/f", ("", "")),
+    ],
+)
+async def test_a_file_is_asked_of_whatsapp_alone_whatever_its_sender_wrote(
+    channel: WhatsApp, people: FakeWhatsApp, url: str, path: str, asked: tuple[str, str]
+) -> None:
+    message = people.document(b"data", "a.bin", "application/octet-stream")
+    message.documentMessage.URL, message.documentMessage.directPath = url, path
+    attachment = Attachment(b64encode(message.SerializeToString()).decode())
+
+    assert b"".join([piece async for piece in channel.fetch(attachment)]) == b"data"
+
+    assert people.downloaded == [asked]
 
 
 @pytest.mark.parametrize(

@@ -27,3 +27,28 @@ def test_a_set_is_asked_of_a_database_that_is_gone_afterwards(
     assert (result["all"]["recall_5"], result["by_category"]["temporal"]["mrr"], result["weak"]) == (1, 1, 0)
     assert list(place.iterdir()) == []
     place.rmdir()
+
+
+def test_questions_without_an_answer_have_a_line_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = [{"role": "user", "content": f"Small talk number {n}"} for n in range(20)]
+    said.append({"role": "user", "content": "The piano tuner comes on Friday", "has_answer": True})
+    history = {
+        "haystack_dates": ["2023/05/20 (Sat) 02:21"],
+        "haystack_session_ids": ["a"],
+        "haystack_sessions": [said],
+        "question_type": "knowledge-update",
+    }
+    asked = [
+        history | {"question_id": "q1", "question": "When does the piano tuner come?"},
+        history | {"question_id": "q2_abs", "question": "Which lighthouse did Xaver paint?"},
+    ]
+    file = tmp_path / "set.json"
+    file.write_text(json.dumps(asked))
+
+    evaluation.longmemeval(file, mode=Mode.KEYWORD)
+
+    table = capsys.readouterr().out
+    assert "knowledge-update              1  1.000" in table
+    assert "weak: 0.000 of the questions, 1.000 of 1 that have no answer" in table

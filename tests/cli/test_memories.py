@@ -48,7 +48,7 @@ def test_remember_says_what_it_stored_and_the_same_again_is_seen_once_more(supac
         (("search", " "), "say what to look for"),
         (("search", "x", "--types", "page"), "--types takes turn, memory, summary, file"),
         (("search", "x", "--since", "May"), '"May" is not a date or time'),
-        (("search", "x", "--scope", "current"), "a terminal is in no conversation"),
+        (("search", "x", "--scope", "current"), "a terminal has no conversation"),
     ],
 )
 def test_what_nobody_could_mean_is_refused(supaclaw: Supaclaw, arguments: tuple[str, ...], why: str) -> None:
@@ -68,7 +68,7 @@ def test_a_memory_is_changed_pinned_forgotten_and_remembered_again(supaclaw: Sup
     assert texts(supaclaw, "--category", "person") == texts(supaclaw, "--tags", "family") == ["Anna is 42"]
     assert supaclaw("memories", "pin", id).out.startswith(f"pinned: {id} ")
     assert [row for row in supaclaw("memories", "list").out.splitlines() if "yes" in row and "Anna is 42" in row]
-    assert supaclaw("memories", "forget", id).out.endswith("--undo takes it back\n")
+    assert supaclaw("memories", "forget", id).out.endswith("--undo restores it\n")
     assert texts(supaclaw) == ["The bike is red"]
     assert supaclaw("memories", "forget", id, "--undo").out.startswith(f"remembered again: {id} ")
     assert texts(supaclaw) == ["The bike is red", "Anna is 42"]

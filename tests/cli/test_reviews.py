@@ -44,3 +44,24 @@ def test_anybody_elses_and_no_question_at_all_are_an_error_in_a_line(
 ) -> None:
     done = supaclaw("reviews", command, number)
     assert (done.code, done.err.count("\n")) == (1, 1)
+
+
+def test_the_audit_trail_is_listed_and_verified(supaclaw: Supaclaw) -> None:
+    supaclaw("reviews", "approve", "A1")
+    rows = supaclaw("audit", "list", "--json").json
+    assert [(row["event"], row["subject"]) for row in rows] == [
+        ("approval approved", "A1"),
+        ("approval asked", "A2"),
+        ("approval asked", "A1"),
+        ("owner set", ""),
+    ]
+    assert supaclaw("audit", "verify").out == f"4 rows in order; the newest hash is {rows[0]['hash']}\n"
+    assert supaclaw("audit", "verify", "--head", rows[1]["hash"], "--json").json["broken"] == ""
+    cut = supaclaw("audit", "verify", "--head", "00")
+    assert (cut.code, "no row has the hash 00" in cut.err) == (1, True)
+
+
+def test_what_the_gateway_asks_is_not_allowed_in_advance(supaclaw: Supaclaw) -> None:
+    assert supaclaw("grants", "list").out == "You have allowed nothing in advance.\n"
+    assert "asked once only" in supaclaw("grants", "give", "A1", "5", "24h").err
+    assert "no such grant" in supaclaw("grants", "revoke", "G1").err

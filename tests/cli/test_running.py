@@ -52,7 +52,7 @@ def test_before_the_first_start_nothing_runs(supaclaw: Supaclaw) -> None:
     done = supaclaw("status")
 
     assert done.code == 1
-    assert "nothing runs on" in done.err
+    assert "no gateway has run on" in done.err
     assert "`supaclaw up` starts the gateway" in done.err
 
 

@@ -179,4 +179,4 @@ def test_only_a_systemd_that_can_waits_longer_each_time() -> None:
 def test_a_path_with_a_line_break_is_refused(supaclaw: Supaclaw, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUPACLAW_DATA", "/srv/a\nb")
 
-    assert "cannot be told of" in supaclaw("service", "install", "--user", "--print").err
+    assert "can't handle" in supaclaw("service", "install", "--user", "--print").err

@@ -6,8 +6,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from gateway.agent.branching import BUSY, NOT_YOURS, READ_ONLY, TOO_DEEP
 from gateway.commands.edit import USAGE
-from gateway.commands.retry import BUSY, NOT_YOURS, READ_ONLY, TOO_DEEP
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.model import AssistantMessage, Prompt, UserMessage
 from gateway.domain.principals import Label

@@ -29,7 +29,8 @@ def at(address: Address, text: str, sender: str) -> Inbound:
 async def gate(path: MessagePath) -> Gate:
     path.people.allow({"fake": Access(allow=frozenset({MEMBER})), "slack": Access(allow=frozenset({"U9"}))})
     await path.outbound.adopt("slack", FakeChannel("slack"))
-    return Gate(path.database, path.people, path.inbound.accept, path.notices, path.outbound, path.live)
+    inbound, notices, offer = path.inbound.accept, path.notices, path.zones.offer
+    return Gate(path.database, path.people, inbound, notices, path.outbound, path.live, offer)
 
 
 async def offered(path: MessagePath, **who: str) -> str:
@@ -244,7 +245,7 @@ async def test_a_code_in_a_thiefs_hand_joins_nothing_by_itself(gate: Gate, path:
     assert path.people.role(at(SLACK, "hi", "thief")) is Role.STRANGER
     await gate.receive([at(SLACK, f"/link join {code}", "thief"), at(SLACK, "who am I?", "thief")])
     assert "slack D1" not in await sessions(path)
-    assert "where you made the code" in gate._answers.get_nowait().text
+    assert "where you got the code" in gate._answers.get_nowait().text
 
     [(text, buttons)] = await path.rows("select text, buttons from outbox order by id desc limit 1")
     assert all(part in text for part in ("`Ada` on slack (id `thief`)", "say no"))

@@ -32,7 +32,7 @@ async def test_it_goes_on_where_it_ended(path: MessagePath) -> None:
         await path.ask("something else")
         reply = await path.ask(f"/resume {str(old)[:8]}")
         assert await path.ask("what is my name?") == "re: what is my name?"
-    assert reply.startswith("This chat goes on with the conversation of 20")
+    assert reply.startswith("This chat continues the conversation of 20")
     assert "my name is Ada" in repr(path.model.prompts[-1].messages)
     assert "something else" not in repr(path.model.prompts[-1].messages[1:])
     assert await places(path) == {"fake": old}
@@ -98,7 +98,7 @@ async def test_what_cannot_go_on_says_so(path: MessagePath) -> None:
         await path.ask("hello")
         for text in ("", "abc", "ffffffff", f"{old}x"):
             assert await path.ask(f"/resume {text}") == WHICH
-        assert await path.ask(f"/resume {current}") == "This chat is in that conversation already."
+        assert await path.ask(f"/resume {current}") == "This chat already has that conversation open."
         await path.rows("update sessions set unattended = true where id = $1 returning id", old)
         assert await path.ask(f"/resume {old}") == READ_ONLY
     assert await places(path) == {"fake": current}

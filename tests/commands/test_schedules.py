@@ -22,7 +22,7 @@ async def add(path: MessagePath, *, who: dict[str, object] | None = None, **argu
 
 async def test_without_any_it_says_how_to_get_one(path: MessagePath) -> None:
     text = await path.ask("/schedules")
-    assert text.startswith("Nothing is planned here. Say what you want and when")
+    assert text.startswith("Nothing is scheduled here. Say what you want and when")
 
 
 async def test_they_are_listed_with_what_comes_next(path: MessagePath) -> None:

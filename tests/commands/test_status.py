@@ -52,7 +52,7 @@ async def test_the_owner_also_sees_how_the_gateway_itself_is(path: MessagePath) 
         "Memory: 140 of 128 MB, shedding load",
         "Channel telegram: open, heard 0:01:15 ago",
         "Channel slack: refused: wrong token",
-        "Restarts: ended 2 times without being stopped in the last 24 hours",
+        "Unplanned restarts: 2 in the last 24 hours",
         "Checkpoints: the last one 3 minutes ago",
         "Heartbeat: every 30m, next 15:00; 0 beats today, 0 asked a model",
         "Next checkpoints: 2026-11-22 14:05:00 UTC",
@@ -67,7 +67,7 @@ async def test_calm_takes_few_words(path: MessagePath) -> None:
     )
     assert (await path.ask("/status")).split("\n")[5:] == [
         "Memory: 100 of 2000 MB",
-        "Restarts: ended once without being stopped in the last 24 hours",
+        "Unplanned restarts: 1 in the last 24 hours",
         VECTORS,
     ]
 

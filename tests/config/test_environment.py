@@ -10,7 +10,7 @@ def test_beside_a_configuration_everything_has_a_default(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").write_text("{}")
 
-    environment = Environment.read({})
+    environment = Environment.read({"HOME": str(tmp_path / "home")})
 
     assert environment == Environment(
         tmp_path / "config.json", tmp_path / "data", tmp_path / "data" / "workspace", f"{tmp_path}/.env"
@@ -41,8 +41,8 @@ def test_every_variable_is_read() -> None:
     )
 
 
-def test_an_empty_variable_is_not_set() -> None:
-    environment = Environment.read({"SUPACLAW_DATA": "", "SUPACLAW_FAIL": ""})
+def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
+    environment = Environment.read({"HOME": str(tmp_path), "SUPACLAW_DATA": "", "SUPACLAW_FAIL": ""})
 
     assert environment.data.name == "data"
     assert environment.fail is None

@@ -87,7 +87,7 @@ def test_a_second_agent_has_to_be_asked_for(home: dict[str, str], tmp_path: Path
     check_only(home, other.data)
     record(home, mine)
 
-    with pytest.raises(OwnerMustAct, match=rf"you have an agent already, in {mine.data}.*SUPACLAW_DATA={other.data} "):
+    with pytest.raises(OwnerMustAct, match=rf"you already have an agent, in {mine.data}.*SUPACLAW_DATA={other.data} "):
         check_only(home, other.data)
     check_only(home, mine.data)
     check_only({**home, "SUPACLAW_DATA": str(other.data)}, other.data)

@@ -38,8 +38,23 @@ def test_a_secret_is_looked_up_by_its_name() -> None:
     assert config.owner.name == "Ada"
 
 
-def test_without_a_place_for_secrets_the_way_out_is_told() -> None:
+def test_a_secret_that_was_never_stored_is_told_with_the_way_to_store_it() -> None:
     with pytest.raises(ConfigError) as refused:
         parse('{"owner": {"name": "$secret:NAME"}}', {})
 
-    assert str(refused.value) == "config.json: owner.name: secrets are not available yet; use $env:NAME"
+    assert str(refused.value) == (
+        "config.json: owner.name: there is no secret NAME; `supaclaw secrets set NAME` stores one"
+    )
+
+
+@pytest.mark.parametrize("section", ['"database": {"url": "$secret:DSN"}', '"web": {"public_url": "$secret:DSN"}'])
+def test_what_a_start_needs_first_is_no_secret(section: str) -> None:
+    with pytest.raises(ConfigError, match=r"a start needs this before it can read secrets; use \$env:DSN"):
+        parse("{" + section + "}", {}, secrets={"DSN": "postgres://h/db"}.__getitem__)
+
+
+def test_an_imported_key_is_found_where_a_variable_is_named() -> None:
+    text = '{"owner": {"name": "$env:NAME"}}'
+
+    assert parse(text, {}, secrets={"NAME": "Ada"}.__getitem__).owner.name == "Ada"
+    assert parse(text, {"NAME": "Bob"}, secrets={"NAME": "Ada"}.__getitem__).owner.name == "Bob"

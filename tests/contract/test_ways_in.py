@@ -215,7 +215,8 @@ async def test_stop_ends_a_turn_that_hangs(way: WayIn, gateway: Gateway) -> None
     gateway.model.says("Here I am.")
     await way.say("again")
     *stopped, again = await way.answers("Here")
-    assert (set(stopped), again) == ({"Stopped."}, "Here I am.")
+    # Where the transcript is shown, what was said until then stays.
+    assert (set(stopped) - {"half"}, again) == ({"Stopped."}, "Here I am.")
 
 
 async def test_what_was_said_before_a_restart_is_answered_after_it(way: WayIn, gateway: Gateway) -> None:

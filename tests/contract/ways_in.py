@@ -195,7 +195,10 @@ class Browser(_OverHttp):
 
     path = "/chat"
     files_path = "/chat/files"
-    _answer = re.compile(r'<article class="message (?:assistant|notice)" id="(\w+)">(.*?)</article>', re.DOTALL)
+    _answer = re.compile(
+        r'<(article|div) class="message (?:assistant|notice|notice failure)" id="(\w+)"[^>]*>(.*?)</\1>\Z', re.DOTALL
+    )
+    _about = re.compile(r'<footer.*?</footer>|<code class="command">.*?</code>|<button.*?</button>', re.DOTALL)
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         super().__init__(group)
@@ -213,8 +216,8 @@ class Browser(_OverHttp):
 
     def _take(self, patches: Sequence[Sequence[Any]]) -> None:
         for _, *rest in patches:
-            for id, html in self._answer.findall(str(rest[-1])):
-                self._hear(id, unescape(re.sub(r"<[^>]*>", "", html)).strip())
+            for _, id, html in self._answer.findall(str(rest[-1])):
+                self._hear(id, unescape(re.sub(r"<[^>]*>", "", self._about.sub("", html))).strip())
 
 
 class Api(_OverHttp):

@@ -1,6 +1,8 @@
 import tracemalloc
 
-from gateway.domain.texts import GrowingText, one_line, storable
+import pytest
+
+from gateway.domain.texts import GrowingText, one_line, quotes_whole, storable
 
 
 def test_what_no_database_takes_is_left_out() -> None:
@@ -34,3 +36,25 @@ def test_a_growing_text_takes_the_room_of_its_characters_not_of_its_pieces() -> 
     finally:
         tracemalloc.stop()
     assert max(taken, most) < 3 * len(str(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "stands"),
+    [
+        ("Write to bob@example.com.", "bob@example.com", True),
+        ("Write to bob@example.com.evil", "bob@example.com", False),
+        ("Write to notbob@example.com", "bob@example.com", False),
+        ("Open https://x.org/a, please", "https://x.org/a", True),
+        ("Open https://x.org/a?b=c", "https://x.org/a", False),
+        ("Open https://x.org/a", "https://x.org/a?q=secret", False),
+        ('Say "hello there" to her', "hello there", True),
+        ("room 13 on 2024-05-13", "13", False),
+        ("x", "", False),
+        ("x", "   ", False),
+        ("a (x.org) b", "x.org", True),
+        ("do x.org!", "x.org", True),
+        ("x.org:8080", "x.org", False),
+    ],
+)
+def test_a_value_counts_only_where_it_stands_for_itself(text: str, value: str, stands: bool) -> None:
+    assert quotes_whole(text, value) is stands

@@ -68,6 +68,7 @@ class FakeSlack:
     app_token: str = "xapp-1-abc"
     retry_seconds: float = RETRY_SECONDS
     names: dict[str, str] = field(default_factory=lambda: {"77": "Ada"})
+    zones: dict[str, str] = field(default_factory=dict)
     messages: dict[str, list[Params]] = field(default_factory=lambda: {"77": []})
     calls: list[tuple[str, Params]] = field(default_factory=list)
     reactions: list[tuple[str, str, str]] = field(default_factory=list)
@@ -383,7 +384,8 @@ class FakeSlack:
         if params["user"] not in self.names:
             raise Refusal("user_not_found")
         name = self.names[params["user"]]
-        return {"user": {"id": params["user"], "name": name.lower(), "profile": {"display_name": name}}}
+        zone = {"tz": self.zones[params["user"]]} if params["user"] in self.zones else {"tz": None}
+        return {"user": {"id": params["user"], "name": name.lower(), "profile": {"display_name": name}, **zone}}
 
     def _post(self, params: Params) -> Params:
         return {"ts": self._show(params["channel"], params)["ts"], "channel": params["channel"]}

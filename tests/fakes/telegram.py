@@ -250,7 +250,7 @@ class FakeTelegram:
         return update
 
     def set_webhook(self, url: str, secret: str = "") -> None:
-        """As if an earlier program had asked for pushes; an empty `url` takes it back."""
+        """As if an earlier program had asked for pushes; an empty `url` undoes it."""
         self.hook = Hook(url, secret) if url else None
 
     def block(self, chat: int) -> None:

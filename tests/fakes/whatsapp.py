@@ -69,6 +69,7 @@ class FakeWhatsApp:
     sent: list[Sent] = field(default_factory=list)
     composing: list[str] = field(default_factory=list)
     files: dict[bytes, bytes] = field(default_factory=dict)
+    downloaded: list[tuple[str, str]] = field(default_factory=list)
     numbers: dict[str, str] = field(default_factory=dict)
     """Hidden names that the library has learnt, with their phone numbers."""
     pending: list[Proto] = field(default_factory=list)
@@ -355,6 +356,7 @@ class FakeWhatsApp:
     def _download_any(self, _uuid: bytes, body: bytes, _size: int) -> bytes:
         message = Message.FromString(body)
         (_, file), *_ = message.ListFields()
+        self.downloaded.append((file.URL, file.directPath))
         if self._errors:
             return neonize.DownloadReturnFunction(Error=self._errors.pop(0)).SerializeToString()
         if file.mediaKey not in self.files:

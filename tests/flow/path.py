@@ -36,7 +36,10 @@ from gateway.flow.inbound.answers import Answer, Answers
 from gateway.flow.inbound.persist import Accepted
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.people import meet
+from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.secrets.vault import Vault
 from gateway.llm.client import Description
+from gateway.logs import SecretMask
 from gateway.store import tasks
 from gateway.store.pool import Database
 from gateway.tools import Family
@@ -258,6 +261,7 @@ async def build(
     config = Config.model_validate({"compaction": {"at_tokens": at_tokens}, "models": {"embedding": "none"}})
     current = FakeCurrent(config, model, summaries, limits or Limits(), most, hear)
     environment = Environment(workspace.parent / "config.json", workspace.parent, workspace)
+    mask = SecretMask()
     path = MessagePath(
         environment,
         current,
@@ -268,6 +272,8 @@ async def build(
         Starts(),
         asyncio.Event(),
         SystemClock(),
+        LiveSecrets(Vault(database, workspace.parent, {}), people.owner.id, {}, mask.stored),
+        mask,
         model,
         channel or FakeChannel(),
         Workshop(),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel
 
 from gateway.domain.json import JsonObject
-from gateway.domain.tools import AnyTool, Caller, Effect, Tool, nothing_lasts
+from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolClass
 from gateway.tools import Services
 
 
@@ -26,9 +26,9 @@ class Workshop:
 
     def family(self, _services: Services) -> tuple[AnyTool, ...]:
         return (
-            Tool("look", "Looks.", Word, self._work, lasting=nothing_lasts),
-            Tool("put", "Puts.", Word, self._work, Effect.IDEMPOTENT, lasting=nothing_lasts),
-            Tool("send", "Sends.", Word, self._work, Effect.ONCE, lasting=nothing_lasts),
+            Tool("look", "Looks.", Word, self._work, kind=ToolClass.READ),
+            Tool("put", "Puts.", Word, self._work, Effect.IDEMPOTENT, kind=ToolClass.READ),
+            Tool("send", "Sends.", Word, self._work, Effect.ONCE, kind=ToolClass.READ),
         )
 
     async def _work(self, word: Word, caller: Caller) -> JsonObject:

@@ -30,7 +30,7 @@ def test_a_shape_that_two_have_is_asked_for() -> None:
 
 
 def test_a_shape_that_nobody_has_may_be_anybodys() -> None:
-    with pytest.raises(UnknownVendor, match="no provider's; choose") as asked:
+    with pytest.raises(UnknownVendor, match="doesn't look like any provider's; choose") as asked:
         vendor_of("key." + "x" * 30)
     assert asked.value.vendors == WITH_KEYS
 
@@ -54,7 +54,7 @@ def test_what_is_no_models_key_is_told_with_what_to_do(key: str, advice: str) ->
 
 
 def test_a_key_of_another_provider_is_told() -> None:
-    with pytest.raises(OwnerMustAct, match="a key of Anthropic, not of OpenAI; make one at https"):
+    with pytest.raises(OwnerMustAct, match="from Anthropic, not OpenAI; create one at https"):
         vendor_of("sk-ant-api03-" + "a" * 40, "openai")
     with pytest.raises(OwnerMustAct, match="not a provider"):
         vendor_of("x" * 40, "ollama")

@@ -23,13 +23,13 @@ def once(what: str, words: str, at: str) -> Mapping[str, str]:
 @pytest.mark.parametrize(
     ("said", "at"),
     [
-        ("remind me in 20 minutes to call Ada", "2026-11-21T22:23:00+00:00"),
-        ("Remind me in an hour to call Ada.", "2026-11-21T23:03:00+00:00"),
-        ("in 2 days remind me to call Ada", "2026-11-23T22:03:00+00:00"),
-        ("please remind me to call Ada in 1 week", "2026-11-28T22:03:00+00:00"),
+        ("remind me in 20 minutes to call Ada", "in 20 minutes"),
+        ("Remind me in an hour to call Ada.", "in 1 hour"),
+        ("in 2 days remind me to call Ada", "in 2 days"),
+        ("please remind me to call Ada in 1 week", "in 1 week"),
     ],
 )
-def test_after_a_while_is_never_too_early(said: str, at: str) -> None:
+def test_after_a_while_is_counted_by_the_tool(said: str, at: str) -> None:
     understood = parse_request(said, SATURDAY)
     assert understood is not None
     assert (understood["run_at"], understood["prompt"]) == (at, "Remind the user: call Ada")

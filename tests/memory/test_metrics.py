@@ -36,23 +36,49 @@ def test_a_locomo_file() -> None:
     assert [(q.category, q.evidence) for q in conversation.questions] == [("single-hop", {"D1:1"})]
 
 
-def test_a_longmemeval_file_without_its_abstentions() -> None:
-    said = [{"role": "user", "content": "My dog is Rex", "has_answer": True}, {"role": "assistant", "content": "Nice"}]
-    one = {
-        "question_id": "q1",
-        "question_type": "single-session-user",
+def _instance(id: str, type: str, *, named: bool = True) -> dict[str, object]:
+    """As LongMemEval publishes them: the sessions are not in order of time, most turns say nothing of an answer."""
+    evidence = [
+        {"role": "user", "content": "My dog is Rex", "has_answer": named},
+        {"role": "assistant", "content": "", "has_answer": False},
+    ]
+    return {
+        "question_id": id,
+        "question_type": type,
         "question": "How is my dog called?",
-        "haystack_dates": ["2023/05/20 (Sat) 02:21"],
-        "haystack_session_ids": ["a"],
-        "haystack_sessions": [said],
-        "answer_session_ids": ["a"],
+        "answer": 3,
+        "question_date": "2023/05/30 (Tue) 23:40",
+        "haystack_dates": ["2023/05/20 (Sat) 02:21", "2023/04/20 (Thu) 02:21", "2023/05/20 (Sat) 02:21"],
+        "haystack_session_ids": ["answer_4be1b6b4_1", "sharegpt_yywfIrx_0", "ultrachat_403752"],
+        "haystack_sessions": [evidence, [{"role": "user", "content": "Hi\0"}], [{"role": "user", "content": "Hi"}]],
+        "answer_session_ids": ["answer_4be1b6b4_1"],
     }
-    silent = one | {"question_id": "q2_abs", "haystack_sessions": [said[1:]]}
 
-    (conversation,) = datasets.longmemeval(json.dumps([one, silent]).encode())
 
-    (question,) = conversation.questions
-    assert (question.category, question.evidence) == ("single-session-user", {conversation.turns[0].id})
+LONGMEMEVAL_TYPES = [
+    "single-session-user",
+    "single-session-assistant",
+    "single-session-preference",
+    "multi-session",
+    "temporal-reasoning",
+    "knowledge-update",
+]
+
+
+def test_a_longmemeval_file() -> None:
+    told = [_instance(f"q{n}", type) for n, type in enumerate(LONGMEMEVAL_TYPES)]
+    absent = [_instance(f"q{n}_abs", type) for n, type in enumerate(LONGMEMEVAL_TYPES)]
+    unnamed = _instance("q9", "multi-session", named=False)
+
+    found = datasets.longmemeval(json.dumps([*told, *absent, unnamed]).encode())
+
+    assert [each.name for each in found] == [each["question_id"] for each in [*told, *absent]]
+    assert [each.questions[0].category for each in found] == LONGMEMEVAL_TYPES * 2
+    for conversation, answered in zip(found, [True] * 6 + [False] * 6, strict=True):
+        (question,) = conversation.questions
+        assert [turn.text for turn in conversation.turns] == ["Hi", "My dog is Rex", "", "Hi"]
+        assert len({turn.at for turn in conversation.turns}) == 4
+        assert question.evidence == ({conversation.turns[1].id} if answered else frozenset())
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b'[{"a": 1}]', b"\xff"])

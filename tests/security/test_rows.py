@@ -348,7 +348,7 @@ async def test_what_members_had_before_is_known_at_best_and_still_theirs_to_chan
             rows = {}
             for role in (Role.OWNER, Role.MEMBER):
                 who = await principals.add(tx, role, role, [f"fake:{role}"])
-                await sessions.start(tx, who, Label.OWNER)
+                await tx.execute("insert into sessions (id, principal_id, label) values ($1, $2, 0)", uuid4(), who)
                 await files.record(tx, who, "a.txt", size=1, mime="", sha256="1", label=Label.OWNER)
                 rows[role] = await schedules.add(tx, who, plan("a"), next_run_at=None, origin="fake")
         await migrate(database)

@@ -18,7 +18,8 @@ from gateway.cli import console
 from gateway.cli.console import Style, copy_out, echo, redraw, show_progress
 from gateway.cli.conversation.screen import Screen
 from gateway.cli.errors import explain, trace
-from gateway.cli.output import confirm, print_json, print_rows
+from gateway.cli.output import print_json, print_rows
+from gateway.cli.questions import confirm
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.texts import printable
 from gateway.logs import SecretMask, logging_to
@@ -133,17 +134,18 @@ def test_the_process_ends_without_acting_on_the_terminal(tmp_path: Path, debug: 
     assert is_tame(done.stderr)
 
 
-# By structure: the command line prints through `console` alone; tables, questions and JSON are in `output`.
+# By structure: the command line prints through `console` alone; tables are in `output`, questions in `questions`.
 
 TERMINAL = {"stdout", "stderr", "__stdout__", "__stderr__"}
 CLICK = {"echo", "secho", "echo_via_pager", "confirm", "prompt", "style", "progressbar", "get_text_stream"}
 MAY = {
     "console.py": {"print", "sys"},
-    "output.py": {"rich", "typer"},
+    "output.py": {"rich"},
     "logs.py": {"log line", "sys"},  # `readable` is told whether it is a terminal
     "mcp_serve.py": {"sys"},  # a program reads it
     "progress.py": {"rich"},
     "prompt.py": {"input"},
+    "questions.py": {"sys", "typer"},  # whether they are typed
 }
 
 

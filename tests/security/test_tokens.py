@@ -106,7 +106,7 @@ async def test_a_token_that_speaks_as_the_owner_joins_nobody_and_lets_nobody_in(
     for text in ("/pairing", "/link", "/link join ABCDEFGH"):
         assert (await ask(web, headers, text)).startswith("Tokens can't do this")
     assert (await ask(web, headers, "/budget")).startswith("One answer:")
-    assert (await ask(web, headers, "/schedules")).startswith("Nothing is planned here")
+    assert (await ask(web, headers, "/schedules")).startswith("Nothing is scheduled here")
     assert "Hello!" in await ask(web, headers, "/start ABCDEFGH")
 
 

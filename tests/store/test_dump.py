@@ -77,8 +77,20 @@ ROWS = {
                     preview, label, expires_at)
                   select 'approval', id, id, (select id from sessions), (select id from addresses), $1,
                     jsonb_build_object('a', $1::text), $2::uuid::text, $1, 2, 'infinity' from principals""",
+    "grants": """insert into grants (principal_id, given_by, tool, act, arguments, base, bounded, at_most, times_left,
+                   sum_left, expires_at)
+                 select id, id, $1, 'run', jsonb_build_object('a', $1::text), $2::uuid::text, $1, 0.1, 2147483647,
+                   1e300, 'infinity' from principals""",
+    "audit": """insert into audit
+                select 1, 'infinity', $1, $2, $1, '\\x00ff', '', '', '\\x5c' from principals limit 1""",
     "imports": """insert into imports (principal_id, agent, key, source, place)
                   select id, $1, decode('005c', 'hex'), $2::uuid::text, $1 from principals""",
+    "pins": """insert into pins (kind, name, state, sha256, content, source)
+               values ($1, $2::uuid::text, 'staged', '', '\\x00ff5c', $1)""",
+    "secrets": """insert into secrets
+                    (principal_id, shared, name, version, key_id, wrapped, sealed, hosts, tools, place)
+                  select id, true, $1, 2147483647, $2::uuid::text, '\\x00ff', '\\x5c4e', array['NULL', $1], '{}', $1
+                  from principals""",
     "meta": "insert into meta (key, value) values ($2::uuid::text, jsonb_build_array($1::text, '\"\\u0041'::text))",
 }
 """One row, or more, of values that a careless copy would change."""

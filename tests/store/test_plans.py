@@ -13,7 +13,7 @@ from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
 from gateway.store import addresses, inbox, outbox, requests, sessions, spending, steps, tasks
-from gateway.store.memory import recalling, standing, used
+from gateway.store.memory import recalling, standing
 from gateway.store.pool import Connection
 from gateway.store.scheduling import attention, heartbeats, schedule_runs
 from gateway.store.transcript import attachments, conversations, entries, journals, messages, unread
@@ -44,10 +44,6 @@ async def _lines(conn: Connection, world: World) -> None:
 
 NOW = datetime.now(UTC)
 TASK = TaskId(uuid4())
-
-
-async def _used(conn: Connection, world: World) -> None:
-    await used.joined(conn, await messages.shown(conn, world.session))
 
 
 ASKED_OFTEN: dict[str, Work] = {
@@ -119,7 +115,6 @@ ASKED_OFTEN: dict[str, Work] = {
     "conversations.listed": lambda conn, world: conversations.listed(conn, world.principal, 50),
     "conversations.these": lambda conn, world: conversations.these(conn, world.principal, [world.session]),
     "conversations.stretch": lambda conn, world: conversations.stretch(conn, world.session, 500, 200),
-    "used.joined": _used,
     "messages.last_answer": lambda conn, world: messages.last_answer(conn, world.session),
     "messages.newest_summary": lambda conn, world: messages.newest_summary(conn, world.session),
     "messages.asked_at": lambda conn, world: messages.asked_at(conn, MessageId(5)),

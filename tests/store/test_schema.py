@@ -46,6 +46,7 @@ PYTHON_TYPES: dict[str, type] = {
     "float8": float,
     "timestamptz": datetime,
     "_text": tuple,
+    "_int8": tuple,
     "jsonb": tuple,
 }
 
@@ -112,6 +113,7 @@ async def test_every_table_of_a_persons_data_says_whose_it_is(database: Database
         "memory_models",
         "meta",
         "migrations",
+        "pins",
     }
 
 

@@ -214,3 +214,56 @@ def test_what_is_in_the_backlog_stays_there_without_a_time() -> None:
 def test_what_gets_a_time_for_the_first_time_gets_it_in_the_users_zone() -> None:
     assert amended(BACKLOG, cron_expr="0 9 * * *").zone == "Asia/Tokyo"
     assert amended(BACKLOG, cron_expr="0 9 * * *", timezone="UTC").zone == "UTC"
+
+
+BERLIN_FORWARD = datetime(2027, 3, 28, 0, 50, 30, tzinfo=UTC)
+"""01:50:30 there, ten minutes before the clocks skip an hour."""
+BERLIN_BACK = datetime(2027, 10, 31, 0, 50, 30, tzinfo=UTC)
+"""02:50:30 there, ten minutes before the hour comes again."""
+
+
+@pytest.mark.parametrize("now", [NOW, BERLIN_FORWARD, BERLIN_BACK])
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin", "Pacific/Chatham"])
+@pytest.mark.parametrize(
+    ("said", "delay"),
+    [
+        ("in 20 minutes", timedelta(minutes=20)),
+        ("In 20 min", timedelta(minutes=20)),
+        (" in an hour and 30 minutes ", timedelta(minutes=90)),
+        ("in 1 hour, 5 minutes and 10 seconds", timedelta(seconds=3910)),
+        ("in 2 days", timedelta(hours=48)),
+        ("in 1 week", timedelta(hours=168)),
+    ],
+)
+def test_a_delay_is_exactly_that_long_in_any_zone_and_across_clock_changes(
+    now: datetime, zone: str | None, said: str, delay: timedelta
+) -> None:
+    definition = define(now=now, zone=zone, name="tea", prompt="Make tea.", run_at=said)
+    again = amend(DAILY, now=now, zone=zone, run_at=said)
+
+    assert definition.when == again.when == Once(now + delay)
+
+
+def test_a_delay_counts_from_when_it_was_said_unless_a_clock_is_ahead() -> None:
+    def due(asked_at: datetime) -> datetime:
+        definition = define(
+            now=NOW, zone=None, asked_at=asked_at, name="tea", prompt="Make tea.", run_at="in 20 minutes"
+        )
+        assert isinstance(definition.when, Once)
+        return definition.when.at
+
+    assert due(NOW - timedelta(minutes=3)) == NOW + timedelta(minutes=17)
+    assert due(NOW + timedelta(minutes=3)) == NOW + timedelta(minutes=20)
+    with pytest.raises(Refused, match="is in the past: it is"):
+        due(NOW - timedelta(minutes=30))
+
+
+@pytest.mark.parametrize(
+    "said", ["in minutes", "in 20", "20 minutes", "in -5 minutes", "in 2 months", "in 99999 minutes"]
+)
+def test_what_is_no_delay_is_refused(said: str) -> None:
+    assert "or such as in 20 minutes" in refusal(run_at=said)
+
+
+def test_a_delay_has_an_end() -> None:
+    assert "more than 10 years ahead" in refusal(run_at="in 9999 weeks")

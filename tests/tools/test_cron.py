@@ -121,6 +121,25 @@ class TestAdding:
             "in": "9 hours 58 minutes",
         }
 
+    async def test_a_delay_counts_from_the_message_and_needs_no_zone(self, world: World) -> None:
+        nowhere = person(world, world.database, world.principal, Role.OWNER, None)
+        sent_at = NOW - timedelta(seconds=40)
+        async with world.database.transaction() as tx:
+            await tx.execute(
+                """insert into messages (session_id, principal_id, kind, text, label, origin, sent_at, seq)
+                   values ($1, $2, 'user', 'in 20 minutes', 0, 'fake', $3, 1000)""",
+                world.session,
+                world.principal,
+                sent_at,
+            )
+        added = await nowhere.call(action="add", **{**ONCE, "run_at": "in 20 minutes"})
+
+        assert added["next_run_at"] == (sent_at + timedelta(minutes=20)).isoformat()
+        assert "note" not in added
+        nowhere.caller = replace(nowhere.caller, address=None)
+        added = await nowhere.call(action="add", **{**ONCE, "name": "unattended", "run_at": "in 20 minutes"})
+        assert added["next_run_at"] == (NOW + timedelta(minutes=20)).isoformat()
+
     async def test_recurring_work_elsewhere_is_told_in_both_zones(self, ada: Person) -> None:
         added = await ada.call(action="add", schedule_type="recurring", timezone="America/New_York", **DAILY)
         assert "America/New_York" in added["in_words"]

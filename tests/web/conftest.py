@@ -24,6 +24,8 @@ from gateway.domain.vitals import Beat, Outcome
 from gateway.flow.channels.manager import ChannelSpec
 from gateway.flow.channels.probing import ChannelProbes
 from gateway.flow.inbound.pairing import Pairing
+from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.secrets.vault import Vault
 from gateway.flow.unattended.triggers import Triggers
 from gateway.store import tasks
 from gateway.store.people import principals
@@ -169,7 +171,10 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         triggers=Triggers(path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.worker.wake),
         settings=settings_of(path.workspace.parent),
         probes=ChannelProbes(no_spec, clock),
+        skills=path.environments.skills,
+        zones=path.zones,
         channels=lambda: {"telegram": "open"},
+        secrets=LiveSecrets(Vault(path.database, path.workspace.parent / "data", {}), owner.id, {}),
         tools=lambda: [spec.name for spec in path.environments.of(owner.id).toolbox.specs],
         wordings=lambda: path.environments.of(owner.id).toolbox.wordings,
         commands={name: command.summary for name, command in discover().items()},

@@ -39,3 +39,44 @@ async def test_neither_a_token_nor_a_foreign_page_answers(web: Web) -> None:
         answer = await browser.post("/approvals/A1/approve", headers={"Origin": "http://evil.example"})
     assert answer.status_code == 403
     assert await states(web) == ["open"]
+
+
+async def test_a_token_looks_and_cannot_answer(web: Web) -> None:
+    await ask(web)
+    [review] = (await web.client.get("/api/reviews", headers=BEARER)).json()
+    assert (review["name"], review["state"], review["tool"]) == ("A1", "open", "write_file")
+    assert (review["change"], review["why"]) == (CHANGE, "The gateway itself asks.")
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        assert (await web.client.request(method, "/api/reviews", headers=BEARER)).status_code == 405
+    for path in ("/approvals/A1/grant", "/approvals/grants/G1/revoke"):
+        answer = await web.client.post(path, headers={**BEARER, "Origin": web.url}, data={"terms": "5 24h"})
+        assert answer.status_code == 401
+    assert await states(web) == ["open"]
+
+
+async def test_the_page_says_how_many_wait_and_keeps_what_was_answered(web: Web) -> None:
+    async with web.sign_in() as browser:
+        assert (await browser.get("/approvals/waiting")).json() == {"waiting": 0}
+        await ask(web)
+        assert (await browser.get("/approvals/waiting")).json() == {"waiting": 1}
+        await browser.post("/approvals/A1/deny")
+        assert (await browser.get("/approvals/waiting")).json() == {"waiting": 0}
+        shown = (await browser.get("/approvals")).text
+        assert "Answered" in shown
+        assert "denied" in shown
+
+
+async def test_what_the_gateway_asks_is_not_allowed_in_advance(web: Web) -> None:
+    await ask(web)
+    async with web.sign_in() as browser:
+        answer = await browser.post("/approvals/A1/grant", data={"terms": "5 24h"})
+        assert (answer.status_code, "asked once only" in answer.text) == (409, True)
+        assert (await browser.post("/approvals/A1/grant", data={"terms": "often"})).status_code == 409
+
+
+async def test_signing_in_and_tokens_are_written_down(web: Web) -> None:
+    async with web.sign_in() as browser:
+        await browser.post("/tokens", data={"name": "ci", "scope": "read"})
+        await browser.post("/tokens/revoke", data={"name": "ci"})
+    events = [row[0] for row in await web.path.rows("select event from audit order by seq")]
+    assert events[-3:] == ["signed in", "token made", "token revoked"]

@@ -75,8 +75,8 @@ async def until(holds: Callable[[], Awaitable[object]]) -> None:
 async def test_an_empty_list_says_what_will_be_there(web: Web):
     async with web.sign_in() as browser:
         assert "No conversations yet" in (await browser.get("/conversations")).text
-        assert "Nothing has run by itself yet" in (await browser.get("/conversations?automation=true")).text
-        assert "Nothing was found" in (await browser.get("/conversations/rows", params={"q": "heron"})).text
+        assert "No automated runs yet" in (await browser.get("/conversations?automation=true")).text
+        assert "No matches" in (await browser.get("/conversations/rows", params={"q": "heron"})).text
 
 
 async def test_chats_and_what_ran_by_itself_are_listed_apart(web: Web):
@@ -87,7 +87,7 @@ async def test_chats_and_what_ran_by_itself_are_listed_apart(web: Web):
         chats = await browser.get("/conversations")
         assert shown(chats) == [str(new), str(old)]
         assert 'dir="auto">Plan a trip to Lisbon</a>' in chats.text
-        assert "<span>Telegram · 2 entries · just now</span>" in chats.text
+        assert "<span>Telegram · 2 messages · just now</span>" in chats.text
         assert shown(await browser.get("/conversations", params={"automation": "true"})) == [str(run)]
 
 
@@ -163,10 +163,12 @@ async def test_a_programs_conversation_is_only_read(web: Web):
     program = await talk(web, "hello", at=Address("api", "token", "c1"))
     async with web.sign_in() as browser:
         page = (await browser.get(f"/conversations/{program}")).text
-        assert "This one can only be read" in page
+        assert "You can read this one but not continue it" in page
         assert "/resume" not in page
         await browser.post(f"/conversations/{program}/resume")
-        await until(lambda: web.path.rows("select from messages where kind = 'notice' and text like '%only be read%'"))
+        await until(
+            lambda: web.path.rows("select from messages where kind = 'notice' and text like '%not continue it%'")
+        )
     assert await web.path.rows("select channel from addresses where session_id = $1", program) == [("api",)]
 
 

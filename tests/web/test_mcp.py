@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ async def over_http(web: Web, headers: Headers) -> AsyncIterator[ClientSession]:
         streamable_http_client(f"{web.url}/mcp", http_client=client) as streams,
         ClientSession(streams[0], streams[1]) as session,
     ):
-        await session.initialize()
+        assert (await session.initialize()).server_info.version == version("supaclaw")
         yield session
 
 

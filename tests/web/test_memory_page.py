@@ -48,8 +48,8 @@ async def someone(web: Web) -> PrincipalId:
 
 async def test_an_empty_memory_says_what_memory_is(web: Web):
     async with web.sign_in() as browser:
-        assert "Nothing is remembered yet" in (await browser.get("/memory")).text
-        assert "Nothing was found" in (await browser.get("/memory/rows", params={"q": "heron"})).text
+        assert "No memories yet" in (await browser.get("/memory")).text
+        assert "No matches" in (await browser.get("/memory/rows", params={"q": "heron"})).text
 
 
 async def test_what_is_searched_is_found_with_its_score_and_why(web: Web):
@@ -99,7 +99,7 @@ async def test_what_is_not_verified_is_counted_and_shown_on_request(web: Web):
     async with web.sign_in() as browser:
         answer = await browser.get("/memory/rows", params={"q": "heron"})
         assert doubtful not in shown(answer)
-        assert "1 more that others wrote" in answer.text
+        assert "1 unverified left out" in answer.text
         answer = await browser.get("/memory/rows", params={"q": "heron", "untrusted": "true"})
         assert doubtful in shown(answer)
         assert "not verified" in answer.text

@@ -62,6 +62,7 @@ def row(id: int, kind: str, text: str, **more: object) -> MessageRow:
         tokens=None,
         covers=None,
         album=None,
+        remembered=(),
     )
     return replace(plain, **more)
 
@@ -159,6 +160,12 @@ async def test_a_call_is_told_in_words_and_its_json_is_one_click_away():
 )
 def test_words_are_cut_off_before_an_argument_that_is_missing(arguments: str, words: str):
     assert worded(Wording("Searching for “{query}”", "Searched for “{query}”"), arguments, done=True) == words
+
+
+def test_of_an_address_the_host_is_shown() -> None:
+    said = worded(Wording("Reading {url}", "Read {url}"), '{"url": "https://example.com/a?b"}', done=False)
+
+    assert said == "Reading example.com"
 
 
 async def test_an_answer_tells_quietly_what_wrote_it_and_what_it_took(thread: Thread):

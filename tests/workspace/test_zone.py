@@ -1,7 +1,7 @@
 import pytest
 
 from gateway.workspace.template import TEMPLATE
-from gateway.workspace.zone import zone_in
+from gateway.workspace.zone import with_zone, zone_in
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,27 @@ def test_the_template_has_the_line_and_says_none_yet() -> None:
 
     assert zone_in(text) is None
     assert zone_in(text.replace("Time zone:", "Time zone: Asia/Kathmandu")) == "Asia/Kathmandu"
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        ("- Name: Ada\n- Time zone:\n- Work:\n", "- Name: Ada\n- Time zone: Europe/Berlin\n- Work:\n"),
+        ("* **Time zone:** \r\n* Work:\r\n", "* **Time zone:** Europe/Berlin \r\n* Work:\r\n"),
+        ("- Time zone: Berlin\n", "- Time zone: Berlin (Europe/Berlin)\n"),
+        ("- Time zone: UTC+2, I think\n", "- Time zone: UTC+2, I think (Europe/Berlin)\n"),
+        ("- Time zone: Asia/Tokyo (JST)\n- Work:\n", "- Time zone: Europe/Berlin (JST)\n- Work:\n"),
+        ("- Time zone:\n- Time zone: Asia/Tokyo\n", "- Time zone:\n- Time zone: Europe/Berlin\n"),
+        ("- Name: Ada", "- Name: Ada\n\n- Time zone: Europe/Berlin\n"),
+    ],
+)
+def test_a_zone_is_noted_where_it_belongs_and_nothing_is_lost(user: str, expected: str) -> None:
+    assert with_zone(user, "Europe/Berlin") == expected
+    assert zone_in(expected) == "Europe/Berlin"
+
+
+def test_a_short_name_that_would_not_be_read_beside_others_gets_a_line_of_its_own() -> None:
+    text = with_zone("- Time zone: Berlin\n", "UTC")
+
+    assert "- Time zone: Berlin\n" in text
+    assert zone_in(text) == "UTC"

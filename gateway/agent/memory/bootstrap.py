@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.memory import DEFAULT_AGENT, EVERYTHING, Filter, Memory, Reach
 from gateway.domain.principals import Label
-from gateway.memory.wording import Bootstrap, LastSession, bootstrap
+from gateway.memory.wording import Bootstrap, bootstrap
 from gateway.store.memory import standing
 from gateway.store.pool import Connection
 
@@ -44,8 +44,7 @@ async def bootstrap_context(
         found += await standing.candidates(conn, principal, as_of, always_include_tags, trusted, whose)
     ranked = sorted(found, key=lambda memory: (-_weight(memory, as_of, recency_bias), -memory.id))
     chosen = _chosen(ranked, top_memories, frozenset(always_include_tags))
-    before = None if last is None else LastSession(last.ended_at, last.text, last.label)
-    return bootstrap(before, chosen, as_of, max_tokens)
+    return bootstrap(last, chosen, as_of, max_tokens)
 
 
 def _chosen(ranked: Sequence[Memory], top: int, always: frozenset[str]) -> list[Memory]:

@@ -176,7 +176,7 @@ def checked(new: NewMemory) -> NewMemory:
     """As it is stored; raises `Refused` for what nobody could mean."""
     text = new.text.strip()
     if not text:
-        raise Refused("There is nothing to remember: say what, in a sentence that is clear by itself.")
+        raise Refused("There is nothing to remember: say what, in a sentence that makes sense on its own.")
     if len(text) > LONGEST_TEXT:
         raise Refused(f"A memory has at most {LONGEST_TEXT:,} characters; write the rest into a file and say where.")
     if not (math.isfinite(new.importance) and 0 <= new.importance <= 1):

@@ -1,6 +1,6 @@
 """Searches of a person's memory, by words and, where a model turns the question into a vector, by meaning."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gateway.domain.embedding import Embedders, EmbeddingUnavailable, Vector, no_embedder
@@ -9,7 +9,7 @@ from gateway.domain.memory import EVERYTHING, Filter, Found, Kind, Mode, Reach, 
 from gateway.memory.lexemes import lexemes
 from gateway.store.memory import search, turns, vectors
 from gateway.store.memory.search import Ranked, WrongDimension
-from gateway.store.pool import Connection, Database
+from gateway.store.pool import Database
 
 SURE = 0.8
 """The share of the question's words that `Scope.AUTO` asks of what is pinned before it looks no further."""
@@ -54,14 +54,27 @@ class MemorySearch:
         `Scope.AUTO` looks at what is pinned and at this session's summaries first, and at everything unless one of
         them is a sure answer. A question that cannot be embedded is searched by its words, and the note says why.
         """
-        query = await self._query(text, mode)
         await self.database.run(lambda tx: turns.index_new(tx, principal, NEWEST))
+
+        async def ranked(query: Query) -> Ranked:
+            async with self.database.connection() as conn:
+
+                def best(where: Filter) -> Awaitable[Ranked]:
+                    return search.hybrid(conn, principal, query.words, where, k, vector=query.vector, model=query.model)
+
+                parts = [await _ranked(best, scope, each, session) for each in reach.filters(filter)]
+            if len(parts) == 1:
+                return parts[0]
+            hits = sorted((hit for part in parts for hit in part.hits), key=lambda hit: -hit.score)
+            return Ranked(tuple(hits[:k]), 0)
+
+        query = await self._query(text, mode)
         try:
-            ranked = await self._within(reach, principal, query, scope, filter, k, session)
+            found = await ranked(query)
         except WrongDimension as error:
             query = _by_words(query.words or lexemes(text), str(error))
-            ranked = await self._within(reach, principal, query, scope, filter, k, session)
-        return Found(ranked.hits, query.mode, ranked.weak, ranked.left_out, query.note)
+            found = await ranked(query)
+        return Found(found.hits, query.mode, found.weak, found.left_out, query.note)
 
     async def _query(self, text: str, mode: Mode) -> Query:
         words = lexemes(text)
@@ -81,38 +94,17 @@ class MemorySearch:
             return Query((), mode, vector, embedder.name)
         return Query(words, Mode.HYBRID, vector, embedder.name)
 
-    async def _within(
-        self,
-        reach: Reach,
-        principal: PrincipalId,
-        query: Query,
-        scope: Scope,
-        filter: Filter,
-        k: int,
-        session: SessionId | None,
-    ) -> Ranked:
-        """The best of what `reach` shows."""
-        parts = [await self._ranked(principal, query, scope, each, k, session) for each in reach.filters(filter)]
-        if len(parts) == 1:
-            return parts[0]
-        best = sorted((hit for part in parts for hit in part.hits), key=lambda hit: -hit.score)
-        return Ranked(tuple(best[:k]), 0)
 
-    async def _ranked(
-        self, principal: PrincipalId, query: Query, scope: Scope, filter: Filter, k: int, session: SessionId | None
-    ) -> Ranked:
-        async with self.database.connection() as conn:
-            if scope is Scope.CURRENT and session is not None:
-                return await _best(conn, principal, query, replace(filter, session=session), k)
-            for narrow in _near(filter, session) if scope is Scope.AUTO else ():
-                near = await _best(conn, principal, query, narrow, k)
-                if any(hit.words >= SURE for hit in near.hits):
-                    return near
-            return await _best(conn, principal, query, filter, k)
-
-
-async def _best(conn: Connection, principal: PrincipalId, query: Query, filter: Filter, k: int) -> Ranked:
-    return await search.hybrid(conn, principal, query.words, filter, k, vector=query.vector, model=query.model)
+async def _ranked(
+    best: Callable[[Filter], Awaitable[Ranked]], scope: Scope, filter: Filter, session: SessionId | None
+) -> Ranked:
+    if scope is Scope.CURRENT and session is not None:
+        return await best(replace(filter, session=session))
+    for narrow in _near(filter, session) if scope is Scope.AUTO else ():
+        near = await best(narrow)
+        if any(hit.words >= SURE for hit in near.hits):
+            return near
+    return await best(filter)
 
 
 def _by_words(words: Sequence[str], reason: str) -> Query:

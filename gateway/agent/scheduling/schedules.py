@@ -54,7 +54,8 @@ class Schedules:
     """Those of one principal, in the caller's transaction; what cannot be done raises `Refused`, in words for people.
 
     `zone` is the principal's own. `most` is how many may be there that are not over, each with a `LEAST_GAP`; None for
-    the owner. With `of_all` a number may also be that of somebody else's.
+    the owner. With `of_all` a number may also be that of somebody else's. `asked_at` is when the person said it, None
+    for now.
     """
 
     tx: Connection
@@ -63,6 +64,7 @@ class Schedules:
     zone: str | None = None
     most: int | None = None
     of_all: bool = False
+    asked_at: datetime | None = None
 
     async def shown(self, *, everything: bool = False) -> tuple[list[ScheduleRow], int]:
         """The first `SHOWN`, and how many there are more; without `everything` neither paused ones nor those over."""
@@ -75,7 +77,7 @@ class Schedules:
         if asking.call and (made := await schedules.made_by(self.tx, asking.call)):
             return made
         await self._room()
-        definition = self._allowed(define(now=self.now, zone=self.zone, **said))
+        definition = self._allowed(define(now=self.now, zone=self.zone, asked_at=self.asked_at, **said))
         row = await schedules.add(
             self.tx,
             self.principal,
@@ -91,7 +93,7 @@ class Schedules:
     async def update(self, which: str, said: Changes, label: Label = Label.OWNER) -> ScheduleRow:
         """Changed in what is said; trusted no more than the conversation in which it is (`label`)."""
         row = await self.get(which)
-        definition = self._allowed(amend(row.definition, now=self.now, zone=self.zone, **said))
+        definition = self._allowed(amend(row.definition, now=self.now, zone=self.zone, asked_at=self.asked_at, **said))
         if definition == row.definition:
             return row
         await schedules.hold(self.tx, self.principal)  # two that ask for one name take turns

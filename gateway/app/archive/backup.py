@@ -2,7 +2,8 @@
 
 import asyncio
 import io
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +19,10 @@ from gateway.config.environment import Environment
 from gateway.config.load import read
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
+from gateway.flow.secrets.vault import Vault
+from gateway.secrets.leaks import Leaks
 from gateway.store.dump import Snapshot, Table, snapshot
+from gateway.store.migrate import check_schema
 from gateway.store.pool import Database
 
 
@@ -30,9 +34,11 @@ async def back_up(
     *,
     force: bool,
     with_secrets: bool,
+    environ: Mapping[str, str] | None = None,
 ) -> Manifest:
     """Write an archive to `path`, whole or not at all; raises `OwnerMustAct` if that cannot be.
 
+    With `environ`, which may give the master key, live secrets in texts become references, unless it is `with_secrets`.
     Files come first: what they knew of a conversation is then in the snapshot of the database as well.
     """
     path = _checked(environment, config, path, force=force)
@@ -40,6 +46,8 @@ async def back_up(
     saved, left_out = (None, ()) if text is None else saved_config(text, config, with_secrets=with_secrets)
     async with reached as database:
         with writing(path) as writer:
+            if environ is not None and not with_secrets:
+                writer.clean = await _leak_guard(database, environment, environ)
             await asyncio.to_thread(_add_files, writer, environment, saved, with_secrets=with_secrets)
             async with snapshot(database) as seen:
                 rows = [await _add_table(writer, seen, table) for table in seen.tables]
@@ -50,6 +58,7 @@ async def back_up(
                 created=datetime.now(UTC),
                 left_out=left_out,
                 skipped=writer.skipped,
+                replaced=writer.replaced,
                 tables=seen.tables,
                 rows=sum(rows),
                 counters=seen.counters,
@@ -59,6 +68,19 @@ async def back_up(
             await asyncio.to_thread(writer.add, MANIFEST, told)
     record(environment.data, path, manifest.created)
     return manifest
+
+
+async def _leak_guard(
+    database: Database, environment: Environment, environ: Mapping[str, str]
+) -> Callable[[str], str] | None:
+    """None if nothing that can be opened is stored."""
+    leaks = Leaks()
+    with suppress(OwnerMustAct):  # a schema of before, which the upgrade that follows ends
+        await check_schema(database)
+        stored = await Vault(database, environment.data, environ).opened()
+        leaks.learn({each.value: f"${{secret:{each.row.facts.name}}}" for each in stored if each.value})
+        return (lambda text: leaks.clean(text)[0]) if stored else None
+    return None
 
 
 def _checked(environment: Environment, config: Config, path: Path, *, force: bool) -> Path:

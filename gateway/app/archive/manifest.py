@@ -11,6 +11,7 @@ from typing import IO
 
 from pydantic import BaseModel, ValidationError
 
+from gateway.config.master_key import FILE as MASTER_KEY
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.dump import Table
 from gateway.store.migrate import read_migrations
@@ -24,8 +25,11 @@ WORKSPACE = "workspace"
 PRINCIPALS = "principals"
 CHANNELS = "channels"
 
-NOT_KEYS = ("postgres.", "local-token")
-"""Beginnings of files in `keys/` that belong to one machine: passwords of its database, a token new at every start."""
+NOT_KEYS = ("postgres.", "local-token", MASTER_KEY)
+"""Beginnings of files in `keys/` that stay: passwords of a database, a token new at every start, the master key.
+
+Whoever finds a backup has no secret by it.
+"""
 
 
 class Tar(tarfile.TarFile):
@@ -69,6 +73,8 @@ class Manifest(_Version, frozen=True):
     """Keys of config.json whose values are not in the archive."""
     skipped: int
     """How many pipes, sockets, devices, and links that lead out of their folder are not."""
+    replaced: int = 0
+    """How many lines held the value of a secret, whose name stands there now."""
     tables: tuple[Table, ...]
     rows: int
     counters: Mapping[str, int]
@@ -89,6 +95,11 @@ class Manifest(_Version, frozen=True):
     def logins(self) -> list[str]:
         """The channels that are linked where this is restored."""
         return sorted({member.name.split("/")[1] for member in self.members if member.name.startswith(f"{CHANNELS}/")})
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether sealed values are in it, which take the recovery key."""
+        return any(member.name == "database/secrets.copy" and member.size for member in self.members)
 
     def __str__(self) -> str:
         files = sum(not member.name.endswith("/") for member in self.members) - len(self.tables)

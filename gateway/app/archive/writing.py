@@ -6,7 +6,7 @@ import stat
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, BinaryIO
@@ -30,6 +30,10 @@ class ArchiveWriter:
         self._tar = tar
         self._scratch = scratch
         self.members: list[Member] = []
+        self.clean: Callable[[str], str] | None = None
+        """Takes live secrets out of what is added."""
+        self.replaced = 0
+        """Lines that held one."""
         self.skipped = 0
         """Pipes, sockets, devices, files mostly of holes, what is too deep, and links that lead out of their folder."""
 
@@ -84,8 +88,18 @@ class ArchiveWriter:
         else:
             self._put(info, None)
 
+    def _cleaned(self, content: IO[bytes], clean: Callable[[str], str]) -> IO[bytes]:
+        cleaned = self.spool()
+        for line in content:
+            text = line.decode("latin-1")  # whatever the bytes are, each is one character
+            self.replaced += (new := clean(text)) != text
+            cleaned.write(new.encode("latin-1"))
+        return cleaned
+
     def _put(self, info: tarfile.TarInfo, content: IO[bytes] | None) -> None:
         if content is not None:
+            content.seek(0)
+            content = self._cleaned(content, self.clean) if self.clean else content
             info.size = content.seek(0, os.SEEK_END)
             content.seek(0)
         self.members.append(Member.of(info, content))

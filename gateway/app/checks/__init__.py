@@ -12,6 +12,7 @@ from gateway.app.checks.folders import check_disk, check_folders, check_keys
 from gateway.app.checks.machine import check_clock, check_jail, check_memory, check_port, check_python
 from gateway.app.checks.model import check_model
 from gateway.app.checks.packages import check_packages
+from gateway.app.checks.secrets import check_secrets
 from gateway.domain.findings import Finding, Level
 
 __all__ = ["CHECKS", "CheckContext", "load_context", "run_checks"]
@@ -28,6 +29,7 @@ CHECKS: Mapping[str, Check] = {
     "clock": check_clock,
     "port": check_port,
     "database": check_database,
+    "secrets": check_secrets,
     "model": check_model,
     "channels": check_channels,
     "jail": check_jail,

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.config.environment import Environment
-from gateway.config.load import load, parse
+from gateway.config.load import load, parse, secrets_unavailable
 from gateway.config.model import Config
+from gateway.config.references import Lookup
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.findings import Finding, Level
 
@@ -27,10 +28,12 @@ class CheckContext:
 Check: TypeAlias = Callable[[CheckContext], Iterator[Finding]]
 
 
-def load_context(environment: Environment, environ: Mapping[str, str], *, live: bool) -> CheckContext:
+def load_context(
+    environment: Environment, environ: Mapping[str, str], *, live: bool, secrets: Lookup = secrets_unavailable
+) -> CheckContext:
     """Load what checks read, even if config.json is invalid."""
     try:
-        return CheckContext(environment, environ, load(environment.config, environ), live=live)
+        return CheckContext(environment, environ, load(environment.config, environ, secrets), live=live)
     except ConfigError as problem:
         return CheckContext(environment, environ, parse("{}", environ), problem, live=live)
 

@@ -42,7 +42,7 @@ def _lacking(context: CheckContext, chain: Sequence[str]) -> Iterator[Finding]:
     for model in chain:
         endpoint = endpoint_of(split(model)[0], context.config.models.providers, context.environ)
         if endpoint.lacks_key:
-            fix = f"set {endpoint.vendor.keys[0]}; a key is made at {endpoint.vendor.keys_page}"
+            fix = f"set {endpoint.vendor.keys[0]}; create one at {endpoint.vendor.keys_page}"
             yield Finding(Level.WARN, f"{model} needs a key", fix)
 
 

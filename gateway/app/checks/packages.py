@@ -20,7 +20,7 @@ def check_packages(_context: CheckContext, found: Collection[str] | None = None)
         fix = "find out which package brought it, install again from uv.lock, and change your keys"
         yield Finding(Level.FAIL, f"{', '.join(found)}: code that runs whenever Python starts", fix)
     else:
-        yield Finding(Level.OK, "no package runs code by itself")
+        yield Finding(Level.OK, "no package runs code when Python starts")
 
 
 def startup_code(packages: Path) -> list[str]:

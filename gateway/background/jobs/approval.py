@@ -3,7 +3,7 @@
 import json
 
 from gateway.agent.calls import MAY_HAVE_RUN
-from gateway.agent.toolbox import ToolOutcome
+from gateway.agent.toolbox import ToolOutcome, Yes
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
 from gateway.domain.diff import legible
@@ -11,7 +11,7 @@ from gateway.domain.ids import ReviewId, SessionId
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Status
-from gateway.domain.tools import Caller, Effect
+from gateway.domain.tools import Caller
 from gateway.domain.transcript import AssistantText
 from gateway.flow.approvals.own_calls import OWN_CALLS
 from gateway.store import reviews, sessions, tasks
@@ -23,6 +23,13 @@ from gateway.store.transcript.messages import MessageRow
 LONGEST = 2_000
 """Characters of a result that are shown."""
 NOT_THIS = "This is not the call that was approved; nothing was done."
+
+
+_UNDONE = {
+    "denied": "was denied",
+    "expired": "expired without an answer",
+    "closed": "was closed with the request it belonged to",
+}
 
 
 class Approval:
@@ -49,12 +56,12 @@ class Approval:
         await self._finish(run, review, ToolOutcome(MAY_HAVE_RUN))
 
     async def _called(self, run: Claim, review: ReviewRow, *, again: bool) -> ToolOutcome:
-        """The exact call; one that must not run twice and had begun before a crash is not run again."""
-        if digest_of(review.tool, review.arguments, review.base) != review.digest:
+        """The exact call; one that had begun before a crash is never run again."""
+        if digest_of(review.tool, review.arguments, review.base, review.session_id) != review.digest:
             return ToolOutcome(NOT_THIS)
-        toolbox = self._services.environments.of(review.principal_id).toolbox
-        if again and toolbox.effect(review.tool) is Effect.ONCE:
+        if again:
             return ToolOutcome(MAY_HAVE_RUN)
+        toolbox = self._services.environments.of(review.principal_id).toolbox
         caller = Caller(
             review.task_id or run.id,
             review.ordinal or 0,
@@ -62,7 +69,8 @@ class Approval:
             review.address_id,
             self._questions.people.own_label(review.principal_id),
         )
-        return await toolbox.run(ToolCall("", review.tool, json.dumps(review.arguments)), caller, base=review.base)
+        call = ToolCall("", review.tool, json.dumps(review.arguments))
+        return await toolbox.run(call, caller, yes=Yes(review.act, review.base))
 
     async def _finish(self, run: Claim, review: ReviewRow, outcome: ToolOutcome | None) -> None:
         said = await self._database.run(lambda tx: self._store(tx, run, review, outcome))
@@ -93,12 +101,12 @@ class Approval:
 
     async def _words(self, tx: Connection, review: ReviewRow, own: Label, outcome: ToolOutcome | None) -> str:
         if review.state != "approved":
-            why = "was denied" if review.state == "denied" else "expired without an answer"
-            return f"{review.name} ({review.tool}) {why}; nothing was changed."
+            return f"{review.name} ({review.tool}) {_UNDONE[review.state]}; nothing was done."
         now = self._services.clock.now()
         result = outcome.text if outcome else await OWN_CALLS[review.tool](tx, review, own, now)
-        await reviews.mark_done(tx, review.id)
-        return f"{review.name} ({review.tool}) was approved and has run:\n```\n{legible(result[:LONGEST])}\n```"
+        await reviews.mark_done(tx, review)
+        allowed = "was approved" if review.grant_id is None else f"was allowed in advance by G{review.grant_id}"
+        return f"{review.name} ({review.tool}) {allowed} and has run:\n```\n{legible(result[:LONGEST])}\n```"
 
 
 async def _start(tx: Connection, run: Claim) -> tuple[ReviewRow, bool]:

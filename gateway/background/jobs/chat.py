@@ -2,7 +2,7 @@
 
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
-from gateway.domain import digest
+from gateway.domain import digest, marks
 from gateway.domain.channel import Channel
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.tasks import Claim, Status
@@ -74,7 +74,9 @@ class ChatTurns:
             if opened.solo:
                 await self._remember(tx, opened, result)
             files, asked = await sent.keep(tx, run.principal_id, answer.label), opened.asked[-1].platform_id
-            await self._outbound.put(tx, opened.at, answer.id, sent.text, files=files, reply_to=asked)
+            said = isinstance(result.entry, AssistantText)
+            shown = marks.sourced(sent.text, answer.label, private=opened.at.private) if said else sent.text
+            await self._outbound.put(tx, opened.at, answer.id, shown, files=files, reply_to=asked)
             more = await unread.left(tx, opened.session)
             return Finished(None if more else result.status, result.error)
 

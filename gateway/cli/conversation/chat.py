@@ -26,10 +26,10 @@ QUIT_COMMANDS = frozenset({"/quit", "/exit"})
 
 def chat(
     text: Annotated[
-        str | None, typer.Argument(help="One message; what is piped in comes after it. - reads all of it there.")
+        str | None, typer.Argument(help="One message; piped input is added to it. - reads the message from there.")
     ] = None,
     files: Annotated[
-        list[Path] | None, typer.Option("--file", "-f", metavar="PATH", help="A file to send with it; one option each.")
+        list[Path] | None, typer.Option("--file", "-f", metavar="PATH", help="A file to attach; repeatable.")
     ] = None,
 ) -> None:
     """Talk to your agent. With TEXT or a file, print its answer and exit."""

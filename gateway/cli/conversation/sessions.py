@@ -22,10 +22,10 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The id, or its beginning.
 
 def show_all(
     limit: Limit = 20,
-    automation: Annotated[bool, typer.Option("--automation", help="What ran by itself, instead of chats.")] = False,
+    automation: Annotated[bool, typer.Option("--automation", help="List automated runs instead of chats.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List conversations, the last one first. `supaclaw logs ID` shows the log of one."""
+    """List conversations, newest first. `supaclaw logs ID` shows the log of one."""
 
     async def recent(conn: Connection) -> list[Conversation]:
         owner = await principals.owner(conn)
@@ -42,8 +42,10 @@ def show(id: Id, as_json: AsJson = False) -> None:
 
 def export(
     id: Id,
-    form: Annotated[Format, typer.Option("--format", help="The form of the file.")] = "markdown",
-    output: Annotated[str, typer.Option("--output", "-o", metavar="PATH", help="Target; - is standard output.")] = ".",
+    form: Annotated[Format, typer.Option("--format", help="The file's format.")] = "markdown",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="PATH", help="Where to write it; - is standard output.")
+    ] = ".",
 ) -> None:
     """Save a conversation as a file. Never overwrites one."""
     of, rows = _read(id)
@@ -54,7 +56,7 @@ def _read(id: str) -> tuple[Conversation, list[MessageRow]]:
     async def read(conn: Connection) -> tuple[Conversation, list[MessageRow]]:
         of = await conversations.beginning(conn, (await require_owner(conn)).id, id)
         if of is None:
-            raise OwnerMustAct(f"no single conversation begins with {id}; `supaclaw sessions` lists them")
+            raise OwnerMustAct(f"no conversation, or more than one, begins with {id}; `supaclaw sessions` lists them")
         return of, await attachments.joined(conn, await messages.told_until(conn, of.id))
 
     return with_connection(read)

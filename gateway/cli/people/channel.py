@@ -16,10 +16,12 @@ from gateway.domain.errors import OwnerMustAct
 LOOK_SECONDS = 1.0
 CODE_SECONDS = 40.0
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The channel, as config.json names it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The channel's name in config.json.")]
 Phone = Annotated[
     str | None,
-    typer.Option(metavar="NUMBER", help="Type a code on the phone of this number; with the country code."),
+    typer.Option(
+        metavar="NUMBER", help="Link with a code to type on this phone instead of a QR code; with the country code."
+    ),
 ]
 Patience = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for the phone.")]
 
@@ -37,7 +39,7 @@ class Login(BaseModel):
 
 
 def login(name: Name, phone: Phone = None, timeout: Patience = 300) -> None:
-    """Link an account by a code that its phone scans."""
+    """Link an account with a QR code to scan on its phone."""
     if phone is not None and _look(name).state != "connected":
         code = ask(_path(name, "login"), method="POST", body={"phone": phone}, timeout=CODE_SECONDS)["code"]
         echo(f"On the phone: Linked devices > Link a device > Link with phone number instead, then type {code}")
@@ -62,7 +64,7 @@ def logout(name: Name) -> None:
 
 
 def status(name: Name, as_json: AsJson = False) -> None:
-    """Say which account is linked, and whether the link works."""
+    """Show which account is linked, and whether the link works."""
     told = _look(name)
     if as_json:
         print_json(told.model_dump(exclude={"qr", "code"}))

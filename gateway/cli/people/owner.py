@@ -10,7 +10,7 @@ from gateway.cli.database import with_connection, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.config.channels import check_owner, enabled_channels
 from gateway.config.environment import Environment
-from gateway.config.load import load
+from gateway.config.load import load_early
 from gateway.domain.ownership import unsettled
 from gateway.flow.inbound.pairing import Pairing
 from gateway.store.people import ownership, principals
@@ -24,7 +24,7 @@ def show(as_json: AsJson = False) -> None:
         [owner] if owner else [],
         ("name", "identities"),
         as_json=as_json,
-        none="No owner yet; the first start makes one.",
+        none="No owner yet; the first start creates one.",
     )
     if owner:
         _print_unsettled(owner)
@@ -32,9 +32,9 @@ def show(as_json: AsJson = False) -> None:
 
 def set(
     channel: Annotated[str, typer.Argument(help="The messenger, such as telegram.")],
-    id: Annotated[str, typer.Argument(help="Your own id there, as the messenger knows it.")],
+    id: Annotated[str, typer.Argument(help="Your own id there.")],
 ) -> None:
-    """Say which id on a messenger is the owner's. It takes the place of the one before, at once."""
+    """Set the owner's id on a messenger. It replaces the previous one at once."""
     check_owner({channel: id})
     owner, former = with_connection(lambda connection: ownership.set_owner(connection, channel, id))
     echo(f"the owner on {channel} is {id}" + (f", no longer {', '.join(former)}" if former else ""))
@@ -44,12 +44,12 @@ def set(
 def part(
     account: Annotated[str, typer.Argument(help="As `supaclaw owner show` prints it, such as telegram:987654321.")],
 ) -> None:
-    """Part an account that was joined with /link. Its chats leave your conversations at once."""
+    """Unlink an account that was linked with /link. Its chats leave your conversations at once."""
     with_database(lambda database: Pairing(database).part(account))
     echo(f"{account} is unlinked")
 
 
 def _print_unsettled(owner: PrincipalRow) -> None:
-    config = load(Environment.read(os.environ).config, os.environ)
+    config = load_early(Environment.read(os.environ), os.environ)
     for line in unsettled(config.owner.ids, enabled_channels(config.channels), owner.identities, owner.unconfirmed):
         echo(f"supaclaw: {line}", error=True)

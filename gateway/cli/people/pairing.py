@@ -25,7 +25,7 @@ def show(as_json: AsJson = False) -> None:
 
 
 def approve(code: Annotated[str, typer.Argument(help="The code that the stranger received.")]) -> None:
-    """Give a stranger access."""
+    """Approve an access request."""
     row = with_database(lambda database: Pairing(database).approve(code))
     echo(f"{row} has access")
 

@@ -6,7 +6,8 @@ import typer
 
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
-from gateway.cli.output import AsJson, confirm, print_rows
+from gateway.cli.output import AsJson, print_rows
+from gateway.cli.questions import confirm
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.scopes import Scope, permits
 from gateway.store.people import tokens
@@ -24,12 +25,12 @@ Name = Annotated[str, typer.Argument(help="What the token is for; any name.")]
 def create(
     name: Name,
     scope: Annotated[Scopes, typer.Option(metavar="SCOPE", help=f"What it may do: {', '.join(Scope)}; repeatable.")],
-    as_owner: Annotated[bool, typer.Option(help="What it sends counts as said by you.")] = False,
+    as_owner: Annotated[bool, typer.Option(help="Treat what it sends as sent by you.")] = False,
     agent: Annotated[
-        str | None, typer.Option(help="Whose memory it finds and changes, and no other; default: NAME's own.")
+        str | None, typer.Option(help="The agent whose memory it uses, and no other; default: NAME's own.")
     ] = None,
-    shared: Annotated[bool, typer.Option(help="It may read your memory, too; never change it.")] = False,
-    yes: Annotated[bool, typer.Option(help="Don't ask.")] = False,
+    shared: Annotated[bool, typer.Option(help="It may also read your memory, but never change it.")] = False,
+    yes: Annotated[bool, typer.Option(help="Skip the confirmation.")] = False,
 ) -> None:
     """Create a token and print it. It is not stored and cannot be shown again."""
     if as_owner:
@@ -68,12 +69,12 @@ async def create_token(
 
 def show(as_json: AsJson = False) -> None:
     """List tokens, without their secrets."""
-    none = "No tokens; `supaclaw token create NAME` makes one."
+    none = "No tokens; `supaclaw token create NAME` creates one."
     print_rows(with_database(tokens.list_all), COLUMNS, as_json=as_json, none=none)
 
 
 def revoke(name: Name) -> None:
-    """Revoke a token. It stops working at once, and what came by it ends."""
+    """Revoke a token. It stops working at once; its runs end and its schedules are paused."""
     ended = with_database(lambda database: tokens.revoke(database, name))
     if ended is None:
         raise OwnerMustAct(f"there is no token named {name}; `supaclaw token list` shows them")

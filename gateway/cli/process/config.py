@@ -30,8 +30,10 @@ def schema() -> None:
 
 def validate() -> None:
     """Check config.json."""
+    from gateway.app.resolving import StoredSecrets
+
     environment = Environment.read(os.environ)
-    check_channels(load(environment.config, os.environ))
+    check_channels(load(environment.config, os.environ, StoredSecrets(environment, os.environ)))
     echo(f"{environment.config}: {'valid' if environment.config.exists() else 'not there; the defaults are used'}")
 
 
@@ -50,12 +52,17 @@ def get(key: Key) -> None:
 
 def set(key: Key, value: Annotated[str, typer.Argument(help="JSON; anything else is taken as text.")]) -> None:
     """Change one setting. A running gateway applies it at once. An invalid value is refused and not written."""
-    path = Environment.read(os.environ).config
+    from gateway.app.resolving import StoredSecrets
+
+    environment = Environment.read(os.environ)
+    path = environment.config
     if variable := variable_of(key, os.environ):
-        raise OwnerMustAct(f"{key} is set by {variable} in the environment, which beats {path.name}; change it there")
+        raise OwnerMustAct(
+            f"{key} is set by {variable} in the environment, which overrides {path.name}; change it there"
+        )
 
     def check(text: str) -> None:
-        check_channels(parse(text, os.environ, source=path.name))
+        check_channels(parse(text, os.environ, StoredSecrets(environment, os.environ), source=path.name))
 
     if not is_chosen(os.environ):
         path.parent.mkdir(parents=True, exist_ok=True)

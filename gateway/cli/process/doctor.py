@@ -25,12 +25,14 @@ _COLOURS = {Level.OK: Style.GREEN, Level.WARN: Style.YELLOW, Level.FAIL: Style.R
 
 
 def doctor(
-    failpoints: Annotated[bool, typer.Option("--failpoints", help="List where SUPACLAW_FAIL can kill it.")] = False,
+    failpoints: Annotated[
+        bool, typer.Option("--failpoints", help="List the points where SUPACLAW_FAIL can kill the gateway.")
+    ] = False,
     live: Annotated[
         bool, typer.Option("--live", help="Also call the model (costs a few tokens) and the messengers.")
     ] = False,
     requeue: Annotated[
-        bool, typer.Option("--requeue", help="Let the running gateway store what it could not store before.")
+        bool, typer.Option("--requeue", help="Let the running gateway retry messages that it couldn't store.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -46,8 +48,11 @@ def doctor(
         _print_failpoints(as_json=as_json)
         return
     from gateway.app.checks import load_context, run_checks
+    from gateway.app.checks.secrets import without_starting
 
-    context = load_context(Environment.read(os.environ), os.environ, live=live)
+    environment = Environment.read(os.environ)
+    secrets = without_starting(environment, os.environ)
+    context = load_context(environment, os.environ, live=live, secrets=secrets)
     with logging_to(None, SecretMask(), level=logging.CRITICAL):
         findings = list(run_checks(context, _progress))
     _progress("")

@@ -3,17 +3,16 @@
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Coroutine
 from contextlib import suppress
-
-import typer
+from functools import partial
 
 from gateway.cli.console import echo
 from gateway.cli.conversation.local_gateway import ensure_gateway
 from gateway.cli.database import require_owner, with_database
 from gateway.cli.people.channel import qr_picture
 from gateway.cli.progress import slow
+from gateway.cli.questions import agrees, ask, ask_secret
 from gateway.config.channels import enabled_channels
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
@@ -21,7 +20,6 @@ from gateway.config.instance import holder
 from gateway.config.load import load
 from gateway.domain.codes import MINUTES
 from gateway.domain.errors import SupaclawError
-from gateway.domain.texts import printable
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.setup.channels import Form, connect_channel, forms
 from gateway.flow.setup.models import connect_model
@@ -35,8 +33,12 @@ from gateway.store.pool import Database
 
 def init() -> None:
     """Connect a model and your messengers, step by step. Enter skips a step; run it again at any time."""
+    from gateway.app.resolving import StoredSecrets
+
     environment = Environment.read(os.environ)
-    setup = Setup(environment, os.environ, SystemClock(), lambda: load(environment.config, os.environ))
+    secrets = StoredSecrets(environment, os.environ)
+    config = partial(load, environment.config, os.environ, secrets)
+    setup = Setup(environment, os.environ, SystemClock(), config, secrets=secrets)
     _connect_model(setup)
     for form in forms():
         _connect_channel(setup, form)
@@ -46,10 +48,10 @@ def init() -> None:
 
 def _connect_model(setup: Setup) -> None:
     echo(f"Model: {asyncio.run(_model_in_use(setup))}")
-    while key := _secret("API key of any provider (Enter: skip)"):
+    while key := ask_secret("API key of any provider (Enter: skip)"):
         try:
             whose = _whose(key)
-            model = typer.prompt("Model", default=whose.model or "")
+            model = ask("Model", whose.model or "")
             connected = _tested(connect_model(setup, key, whose.prefix, model))
         except SupaclawError as error:
             echo(error, error=True)
@@ -70,19 +72,19 @@ def _whose(key: str) -> Vendor:
     except UnknownVendor as error:
         echo(error, error=True)
         choices = ", ".join(each.prefix for each in error.vendors)
-        return vendor_of(key, typer.prompt(f"Provider ({choices})"))
+        return vendor_of(key, ask(f"Provider ({choices})"))
 
 
 def _connect_channel(setup: Setup, form: Form) -> None:
     connected = form.name in enabled_channels(setup.config().channels)
     question = f"{form.title} is connected. Connect it again?" if connected else f"Connect {form.title}?"
-    if not typer.confirm(question, default=False, err=True):
+    if not agrees(question):
         return
     echo(form.steps)
     if form.copy:
         echo(f"\n{form.copy}")
     while True:
-        pasted = {field: _secret(f"{about.rstrip('.')} (Enter: skip)") for field, about in form.fields.items()}
+        pasted = {field: ask_secret(f"{about.rstrip('.')} (Enter: skip)") for field, about in form.fields.items()}
         if not all(pasted.values()):
             return
         try:
@@ -117,11 +119,11 @@ async def _wait_for_owner(database: Database, form: Form, link: str) -> None:
     if link:
         echo(f"{qr_picture(link + code)}\nOpen {link}{code} (or scan this with your phone) and press Start.")
     else:
-        echo(f"Write this to your agent on {form.title}, in a private chat from your own account: /link {code}")
+        echo(f"Send this to your agent on {form.title}, in a private chat from your own account: /link {code}")
     echo("Waiting for it; Ctrl-C skips it.")
     for _ in range(MINUTES * 60):
         if claim := next((each for each in await pairing.claims() if each.code == code), None):
-            you = typer.confirm(printable(f"{claim} entered the code. Is that you?"), err=True)
+            you = agrees(f"{claim} entered the code. Is that you?")
             await pairing.answer(code, join=you)
             echo("Your account is linked." if you else "Not linked; run `supaclaw init` for a new code.")
             return
@@ -138,8 +140,3 @@ def _report(connected: Connected) -> None:
     echo(f"Connected: {connected.who}")
     if connected.paste:
         echo(f"{connected.file} can't be written to from here; put this into it:\n{connected.paste}")
-
-
-def _secret(question: str) -> str:
-    hidden = sys.stdin.isatty()
-    return str(typer.prompt(printable(question), default="", show_default=False, hide_input=hidden, err=True)).strip()

@@ -26,7 +26,7 @@ _BACKS_OFF = 254
 """The first systemd that can wait longer after every failure; older ones wait the same each time."""
 
 ForUser = Annotated[
-    bool | None, typer.Option("--user/--system", help="For your own login, or for the machine (default when root).")
+    bool | None, typer.Option("--user/--system", help="A service of your login, or of the machine (default for root).")
 ]
 
 
@@ -34,7 +34,7 @@ def install(
     user: ForUser = None,
     show: Annotated[bool, typer.Option("--print", help="Only print the unit.")] = False,
 ) -> None:
-    """Start the gateway now and with the machine. Say it again after an update: the unit is written anew."""
+    """Start the gateway now and at every boot. Run it again after an update; it rewrites the unit."""
     environment = Environment.read(os.environ, starting=True)
     check_only(os.environ, environment.data)
     systemd = _Systemd(os.geteuid() != 0 if user is None else user)
@@ -54,13 +54,13 @@ def install(
     systemd.file.chmod(0o644)
     for request in ("daemon-reload",), ("enable", UNIT), ("restart", UNIT):
         systemd.ask(*request)
-    echo(f"{systemd.file} is installed and started; `{systemd.command} status supaclaw` shows how it is")
+    echo(f"{systemd.file} is installed and started; `{systemd.command} status supaclaw` shows its state")
     if systemd.user and not Path("/var/lib/systemd/linger", _name(os.geteuid())).exists():
-        echo("it ends when you log out; `sudo loginctl enable-linger $USER` lets it stay and start with the machine")
+        echo("it stops when you log out; `sudo loginctl enable-linger $USER` keeps it running and starts it at boot")
 
 
 def uninstall(user: ForUser = None) -> None:
-    """Stop the gateway and start it no more. The data stays."""
+    """Stop the gateway and remove the service. The data is kept."""
     systemd = _Systemd(os.geteuid() != 0 if user is None else user)
     if not systemd.file.exists():
         echo("nothing was installed")
@@ -69,7 +69,7 @@ def uninstall(user: ForUser = None) -> None:
     systemd.ask("disable", "--now", UNIT)
     systemd.file.unlink()
     systemd.ask("daemon-reload")
-    echo(f"{systemd.file} is removed; what the gateway knows is kept")
+    echo(f"{systemd.file} is removed; the data is kept")
 
 
 def unit_text(environment: Environment, account: str | None, version: int) -> str:
@@ -134,7 +134,7 @@ def _quoted(text: str) -> str:
 
 def _escaped(text: str) -> str:
     if not text.isprintable():
-        raise OwnerMustAct(f"systemd cannot be told of {text!r}; move it to a path that can be printed")
+        raise OwnerMustAct(f"systemd can't handle {text!r}; move it to a path that can be printed")
     return text.replace("%", "%%")
 
 
@@ -160,9 +160,9 @@ class _Systemd:
         """Raises `OwnerMustAct` when it cannot be asked for anything."""
         if self._run("is-system-running").stdout.strip() in {"", "offline", "unknown"}:
             whose = "of this login" if self.user else "on this machine"
-            raise OwnerMustAct(f"there is no systemd {whose}; have `supaclaw up` started by what there is instead")
+            raise OwnerMustAct(f"there is no systemd {whose}; start `supaclaw up` with another service manager")
         if not self.user and os.geteuid() != 0:
-            raise OwnerMustAct("only root can change what the machine starts; use sudo, or --user for your own login")
+            raise OwnerMustAct("only root can change system services; use sudo, or --user for your own login")
 
     def runs(self) -> bool:
         """Whether our unit does."""
@@ -183,7 +183,7 @@ class _Systemd:
     def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         program = shutil.which("systemctl")
         if program is None:
-            return subprocess.CompletedProcess([], 1, "", "there is no systemctl here")
+            return subprocess.CompletedProcess([], 1, "", "systemctl isn't available here")
         manager = ["--user"] if self.user else []
         return subprocess.run([program, *manager, *arguments], check=False, capture_output=True, encoding="utf-8")
 

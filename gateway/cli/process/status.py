@@ -11,7 +11,7 @@ from gateway.domain.texts import json_text, printable
 
 
 def status(as_json: AsJson = False, timeout: Timeout = 10) -> None:
-    """Say how the running gateway is."""
+    """Show the state of the running gateway."""
     told = ask("/api/status", timeout=timeout)
     if as_json:
         print_json(told)

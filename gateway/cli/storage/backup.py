@@ -10,10 +10,13 @@ from typing import Annotated
 import typer
 
 from gateway.cli.console import echo
+from gateway.cli.storage.secrets import read_hidden, recover_secrets
 from gateway.config.environment import Environment
-from gateway.config.load import load, parse, parse_json, read
+from gateway.config.load import load_early, parse, parse_json, read
+from gateway.config.master_key import has_key
 from gateway.config.model import Config
 from gateway.logs import SecretMask, logging_to
+from gateway.secrets.master import MasterKey
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup, such as supaclaw.tar.gz.")]
 
@@ -23,7 +26,10 @@ def backup(
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
     with_secrets: Annotated[
         bool,
-        typer.Option("--with-secrets", help="Include the keys in config.json, the gateway's own keys, and logins."),
+        typer.Option(
+            "--with-secrets",
+            help="Include the keys in config.json, the gateway's own keys but the master key, and logins.",
+        ),
     ] = False,
 ) -> None:
     """Save everything to one file. The gateway may keep running."""
@@ -31,16 +37,22 @@ def backup(
     from gateway.app.database import reach
 
     environment = Environment.read(os.environ)
-    config = load(environment.config, os.environ)
+    config = load_early(environment, os.environ)
     with logging_to(None, SecretMask(), level=logging.WARNING):
         reached = reach(environment, config, mine=False)
-        saved = asyncio.run(back_up(environment, config, file, reached, force=force, with_secrets=with_secrets))
+        saved = asyncio.run(
+            back_up(environment, config, file, reached, force=force, with_secrets=with_secrets, environ=os.environ)
+        )
     echo(f"{file}: {saved}, {file.stat().st_size / 1e6:.1f} MB")
     if saved.skipped:
         kinds = "links that point outside their folder, pipes, sockets and files that are mostly holes"
         echo(f"{saved.skipped} entries were skipped: {kinds}")
     if saved.left_out:
         echo(f"secrets not included: {', '.join(saved.left_out)}")
+    if saved.replaced:
+        echo(f"values of secrets were replaced by their names in {saved.replaced} lines")
+    if saved.has_secrets:
+        echo("the master key of the secrets is not included: a restore elsewhere takes the recovery key")
     if with_secrets:
         echo("it contains secrets: keep it where only you can read it")
 
@@ -50,8 +62,11 @@ def restore(
     verify: Annotated[
         bool, typer.Option("--verify", "--dry-run", help="Only check that FILE is intact; change nothing.")
     ] = False,
+    recovery_key: Annotated[
+        bool, typer.Option("--recovery-key", help="Ask for the recovery key of its secrets, or read it from stdin.")
+    ] = False,
 ) -> None:
-    """Restore a backup to an empty place."""
+    """Restore a backup into an empty data folder."""
     from gateway.app.archive.record import record
     from gateway.app.archive.restore import restore as put_back
     from gateway.app.archive.restore import unpack
@@ -62,6 +77,7 @@ def restore(
         echo(f"{file} is intact: {unpack(file, None)}")
         return
     config = _only_database(environment.config)
+    key = MasterKey.parse(read_hidden("Recovery key")) if recovery_key else None
     with logging_to(None, SecretMask(), level=logging.WARNING):
         saved, path = asyncio.run(put_back(environment, config, file, reach(environment, config, mine=True)))
     record(environment.data, file.resolve(), saved.created)
@@ -70,6 +86,10 @@ def restore(
         echo(f"{environment.config} already exists and was kept; the saved one is {path}")
     if saved.left_out:
         echo(f"put these into {path} before you start: {', '.join(saved.left_out)}")
+    if key is not None:
+        recover_secrets(key.text)
+    elif saved.has_secrets and not has_key(environment.data, os.environ):
+        echo("it has secrets: enter the recovery key with `supaclaw secrets recover` before you start")
     for name in saved.logins:
         anew = f"`supaclaw channel logout {name}`, then `supaclaw channel login {name}`"
         echo(f"{name} is linked by the keys in the backup; if the old gateway ran after it, link it again: {anew}")

@@ -15,7 +15,8 @@ from pydantic import TypeAdapter
 from gateway.background.cpu import run_alone
 from gateway.cli.console import echo
 from gateway.cli.database import with_connection, with_database
-from gateway.cli.output import AsJson, Limit, confirm, print_json, print_rows
+from gateway.cli.output import AsJson, Limit, print_json, print_rows
+from gateway.cli.questions import confirm
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, SupaclawError
@@ -89,7 +90,7 @@ def create(as_json: AsJson = False) -> None:
 def restore(
     id: Id,
     path: Annotated[str | None, typer.Option(metavar="PATH", help="Only this file or folder.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Restore the workspace to a checkpoint. The current state is saved as a checkpoint first."""

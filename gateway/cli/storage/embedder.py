@@ -17,7 +17,10 @@ LOAD_SECONDS = 20.0
 @asynccontextmanager
 async def query_embedder(mode: Mode) -> AsyncIterator[Embedder | None]:
     """None if only words are to be compared, or `models.embedding` is "none"."""
-    models = load(Environment.read(os.environ).config, os.environ).models
+    from gateway.app.resolving import StoredSecrets
+
+    environment = Environment.read(os.environ)
+    models = load(environment.config, os.environ, StoredSecrets(environment, os.environ)).models
     name = "none" if mode is Mode.KEYWORD else models.embedding.removeprefix("litellm:")
     if name == "none":
         yield None

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gateway.cli.console import echo
-from gateway.cli.output import confirm
+from gateway.cli.questions import confirm
 from gateway.config.environment import Environment
-from gateway.config.load import load
+from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
 from gateway.domain.texts import one_line
@@ -27,16 +27,16 @@ def erase_for_good(memory: MemoryId, also: Sequence[str], *, yes: bool) -> None:
     from gateway.app.erase import erase
 
     if not (yes or sys.stdin.isatty()):
-        raise OwnerMustAct("this removes for good what was said; add --yes to confirm")
+        raise OwnerMustAct("this permanently removes what was said; add --yes to confirm")
     environment = Environment.read(os.environ)
-    config = load(environment.config, os.environ)
+    config = load_early(environment, os.environ)
     receipt: list[str] = []
 
     def agree(found: "Found") -> None:
         receipt.extend(_receipt(found))
         if not yes:
             _show(found)
-            confirm("Erase all of this for good? Nothing brings it back.")
+            confirm("Erase all of this permanently? It can't be restored.")
 
     with logging_to(None, SecretMask(), level=logging.WARNING):
         asyncio.run(erase(environment, config, memory, also, agree))

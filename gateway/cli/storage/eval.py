@@ -35,14 +35,18 @@ from gateway.store.transcript.imports import ImportedRow
 HITS = 50
 BATCH = 500
 
-File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The set, as it is published.")]
+File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The data set, as published.")]
 By = Annotated[Mode, typer.Option("--mode", help="hybrid, keyword or semantic (default: hybrid).")]
 AtMost = Annotated[int | None, typer.Option("--questions", min=1, metavar="N", help="Only the first N questions.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The figures of all questions, and by category; milliseconds are those of the database."""
+    """The figures of all questions with evidence, and by category; milliseconds are those of the database.
+
+    `weak` is the share of them that were said to have weak results only, `weak_abstentions` that of the questions which
+    have no answer.
+    """
 
     mode: str
     embedder: str | None
@@ -53,6 +57,8 @@ class Result:
     by_category: dict[str, Figures]
     counts: dict[str, int]
     weak: float
+    abstentions: int
+    weak_abstentions: float | None
     embed_p50_ms: float
     p50_ms: float
     p95_ms: float
@@ -60,10 +66,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One question's figures."""
+    """One question's figures; None if nothing answers it."""
 
     category: str
-    figures: Figures
+    figures: Figures | None
     weak: bool
     embed_ms: float
     search_ms: float
@@ -95,7 +101,7 @@ def _first(conversations: Sequence[Conversation], limit: int | None) -> list[Con
         if left > 0 and each.questions:
             kept.append(Conversation(each.name, each.turns, each.questions[:left]))
             left -= len(each.questions)
-    if not kept:
+    if not any(question.evidence for each in kept for question in each.questions):
         raise OwnerMustAct("The file has no question with evidence")
     return kept
 
@@ -179,7 +185,7 @@ async def _ask(
             )
             ended = perf_counter()
             ranked = [id_of[hit.memory.created_at, hit.memory.text] for hit in found.hits]
-            figures = measure(ranked, question.evidence, session_of)
+            figures = measure(ranked, question.evidence, session_of) if question.evidence else None
             milliseconds = (1000 * (embedded - began), 1000 * (ended - embedded))
             asked.append(_Asked(question.category, figures, found.weak, *milliseconds))
     return asked
@@ -188,20 +194,26 @@ async def _ask(
 def _result(
     conversations: Sequence[Conversation], asked: Sequence[_Asked], mode: Mode, embedder: _Embedding | None
 ) -> Result:
-    categories = sorted({each.category for each in asked})
+    by_category: dict[str, list[Figures]] = {}
+    for each in sorted(asked, key=lambda each: each.category):
+        if each.figures is not None:
+            by_category.setdefault(each.category, []).append(each.figures)
+    answered = [each.weak for each in asked if each.figures is not None]
+    abstentions = [each.weak for each in asked if each.figures is None]
     times = sorted(each.search_ms for each in asked)
     embedding = sorted(each.embed_ms for each in asked)
-    of = {name: [each.figures for each in asked if each.category == name] for name in categories}
     return Result(
         mode=mode,
         embedder=embedder.name if embedder else None,
         conversations=len(conversations),
         turns=sum(len(each.turns) for each in conversations),
-        questions=len(asked),
-        all=mean([each.figures for each in asked]),
-        by_category={name: mean(figures) for name, figures in of.items()},
-        counts={name: len(figures) for name, figures in of.items()},
-        weak=sum(each.weak for each in asked) / len(asked),
+        questions=len(answered),
+        all=mean([each for figures in by_category.values() for each in figures]),
+        by_category={name: mean(figures) for name, figures in by_category.items()},
+        counts={name: len(figures) for name, figures in by_category.items()},
+        weak=sum(answered) / len(answered),
+        abstentions=len(abstentions),
+        weak_abstentions=sum(abstentions) / len(abstentions) if abstentions else None,
         embed_p50_ms=embedding[len(embedding) // 2],
         p50_ms=times[len(times) // 2],
         p95_ms=times[int(0.95 * len(times))],
@@ -211,12 +223,15 @@ def _result(
 def _lines(result: Result) -> list[str]:
     rows = [("all", result.questions, result.all)]
     rows += [(name, result.counts[name], figures) for name, figures in result.by_category.items()]
+    weak = f"said to be weak: {result.weak:.3f} of the questions"
+    if result.weak_abstentions is not None:
+        weak += f", {result.weak_abstentions:.3f} of {result.abstentions} that have no answer"
     return [
         f"{result.conversations} conversations, {result.turns} turns; {result.mode}, "
         f"{result.embedder or 'no embedder'}",
         f"{'':26}{'n':>5} {'R@5':>6}{'R@10':>6}{'R@20':>6}{'hit@10':>7}{'nDCG':>6}{'MRR':>6}{'sessions@10':>12}",
         *(_line(*row) for row in rows),
-        f"said to be weak: {result.weak:.3f} of the questions",
+        weak,
         f"search p50 {result.p50_ms:.1f} ms, p95 {result.p95_ms:.1f} ms; "
         f"the vector of a question p50 {result.embed_p50_ms:.1f} ms",
     ]

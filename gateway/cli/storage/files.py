@@ -11,7 +11,8 @@ import typer
 
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
-from gateway.cli.output import AsJson, Limit, confirm, print_rows, save_copy
+from gateway.cli.output import AsJson, Limit, print_rows, save_copy
+from gateway.cli.questions import confirm
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import FileId
@@ -38,7 +39,7 @@ class Listed(FileRow):
 
 
 def show(limit: Limit = 20, as_json: AsJson = False) -> None:
-    """List files, newest first, and whose words they are."""
+    """List files, newest first, and how far they're trusted."""
 
     async def recent(conn: Connection) -> list[FileRow]:
         owner = await principals.owner(conn)
@@ -50,9 +51,9 @@ def show(limit: Limit = 20, as_json: AsJson = False) -> None:
 
 def vouch(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, from the workspace root.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
 ) -> None:
-    """Vouch for files as they are now: they count as your own words."""
+    """Vouch for files as they are now; they then count as your own words."""
     workspace = Workspace(Environment.read(os.environ).workspace)
     found = {path: _shown(workspace, path) for path in paths}
     if not yes:
@@ -81,7 +82,9 @@ def _shown(workspace: Workspace, path: str) -> str:
 
 def get(
     id: Annotated[UUID, typer.Argument(help="The id shown by `supaclaw files list`.")],
-    output: Annotated[str, typer.Option("--output", "-o", metavar="PATH", help="Target; - is standard output.")] = ".",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="PATH", help="Where to write it; - is standard output.")
+    ] = ".",
 ) -> None:
     """Copy a file out of the workspace. Never overwrites a file."""
 

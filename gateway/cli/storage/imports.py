@@ -12,11 +12,12 @@ import typer
 from gateway.background.paid_embedding import FREE_ROWS, PAID, estimate
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
-from gateway.cli.output import AsJson, confirm, print_json
+from gateway.cli.output import AsJson, print_json
 from gateway.cli.progress import progress
+from gateway.cli.questions import confirm
 from gateway.cli.zone import own_zone
 from gateway.config.environment import Environment
-from gateway.config.load import load
+from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.texts import one_line
 from gateway.domain.zones import zone
@@ -35,17 +36,17 @@ INDEXED = 500
 
 
 def run(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Such as chatgpt; `all` takes whatever is found.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Such as chatgpt; `all` imports whatever is found.")],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The file or folder.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
-    own: Annotated[bool, typer.Option("--own", help="What it says in your name counts as said by you.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be imported.")] = False,
+    own: Annotated[bool, typer.Option("--own", help="Treat its messages in your name as yours.")] = False,
     agent: Annotated[
-        str, typer.Option(metavar="NAME", help="Whose memory it becomes; default: your agent's.")
+        str, typer.Option(metavar="NAME", help="The agent whose memory it becomes; default: your own.")
     ] = "default",
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask before a paid model embeds much.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation before a paid model embeds a lot.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Import memories, conversations and tasks. What was imported before is left out."""
+    """Import memories, conversations and tasks. Anything imported before is skipped."""
     sources = discover()
     if source not in {*sources, ALL}:
         raise OwnerMustAct(f'there is no source "{one_line(source, 40)}"; choose one of {", ".join([*sources, ALL])}')
@@ -74,7 +75,7 @@ def run(
 
 def _paid_model() -> str | None:
     """The embedding model, if a provider charges for it."""
-    model = load(Environment.read(os.environ).config, os.environ).models.embedding
+    model = load_early(Environment.read(os.environ), os.environ).models.embedding
     return model if model.startswith(PAID) else None
 
 

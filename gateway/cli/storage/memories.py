@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 import typer
 from pydantic import TypeAdapter
 
-from gateway.agent.memory.remember import Refused, Remembering, checked
+from gateway.agent.memory.remember import Refused, Remembering
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
@@ -17,7 +17,7 @@ from gateway.cli.storage.remember import CATEGORIES, MinImportance, separated
 from gateway.cli.storage.search import facts, whereabouts
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory import Category, Filter, Kind, Memory, NewMemory
+from gateway.domain.memory import Category, Filter, Kind, Memory
 from gateway.domain.principals import Label
 from gateway.domain.texts import json_text, one_line
 from gateway.memory.wording import described, kind, who
@@ -30,7 +30,7 @@ from gateway.store.transcript.imports import Whence
 COLUMNS = ("id", "category", "text", "importance", "tags", "pinned", "learned_at")
 PAGE = 1_000
 LONGEST_LISTED, LONGEST_SOURCE = 200, 300
-NONE = 'Nothing is remembered yet; `supaclaw remember "…"` does, and so does your agent.'
+NONE = 'No memories yet; `supaclaw remember "…"` adds one, and so does your agent.'
 KEPT = (Kind.MEMORY, Kind.SUMMARY)
 
 Result = TypeVar("Result")
@@ -53,13 +53,13 @@ class Listed:
 
 def show_all(
     category: Annotated[Category | None, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = None,
-    tags: Annotated[str, typer.Option(metavar="TAG,…", help="With all of these tags.")] = "",
+    tags: Annotated[str, typer.Option(metavar="TAG,…", help="Only with all of these tags.")] = "",
     min_importance: MinImportance = None,
-    superseded: Annotated[bool, typer.Option("--all", help="Include what was replaced.")] = False,
+    superseded: Annotated[bool, typer.Option("--all", help="Include replaced memories.")] = False,
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List memories and summaries, the newest first."""
+    """List memories and summaries, newest first."""
     which = Filter(
         kinds=KEPT,
         categories=(category,) if category else (),
@@ -79,7 +79,7 @@ def show_all(
 
 
 def show(id: Id, as_json: AsJson = False) -> None:
-    """Show one, and where it was learned."""
+    """Show a memory and its sources."""
 
     async def read(own: Remembering) -> tuple[Memory, list[Source], Whence | None]:
         memory = await memories.get(own.tx, own.principal, MemoryId(id))
@@ -97,9 +97,9 @@ def show(id: Id, as_json: AsJson = False) -> None:
 
 def edit(
     id: Id,
-    text: Annotated[str | None, typer.Option(metavar="TEXT", help="Its new words.")] = None,
+    text: Annotated[str | None, typer.Option(metavar="TEXT", help="Its new text.")] = None,
     category: Annotated[Category | None, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = None,
-    importance: Annotated[float | None, typer.Option(min=0, max=1, metavar="0–1", help="How much it matters.")] = None,
+    importance: Annotated[float | None, typer.Option(min=0, max=1, metavar="0–1", help="Importance, 0 to 1.")] = None,
     tags: Annotated[
         str | None, typer.Option(metavar="TAG,…", help='New tags instead of the old ones; "" removes all.')
     ] = None,
@@ -109,18 +109,8 @@ def edit(
         raise OwnerMustAct("say what to change: --text, --category, --importance or --tags")
 
     async def change(own: Remembering) -> Memory:
-        before = await own.get(MemoryId(id))
-        new = checked(NewMemory(before.text if text is None else text, tags=separated(tags or "")))
-        changed = await memories.edit(
-            own.tx,
-            own.principal,
-            before.id,
-            text=None if text is None else new.text,
-            category=category,
-            importance=importance,
-            tags=None if tags is None else new.tags,
-        )
-        return _there(changed, id)
+        new = None if tags is None else separated(tags)
+        return await own.edit(MemoryId(id), text=text, category=category, importance=importance, tags=new)
 
     echo(f"changed: {id} {described(_with_own(change))}")
 
@@ -128,22 +118,22 @@ def edit(
 def pin(id: Id, undo: Annotated[bool, typer.Option("--undo", help="Unpin it.")] = False) -> None:
     """Pin a memory: your agent looks at it first."""
 
-    async def change(own: Remembering) -> Memory:
-        return _there(await memories.edit(own.tx, own.principal, MemoryId(id), pinned=not undo), id)
-
-    echo(f"{'unpinned' if undo else 'pinned'}: {id} {described(_with_own(change))}")
+    pinned = _with_own(lambda own: own.pin(MemoryId(id), pinned=not undo))
+    echo(f"{'unpinned' if undo else 'pinned'}: {id} {described(pinned)}")
 
 
 def forget(
     id: Id,
     undo: Annotated[bool, typer.Option("--undo", help="Remember it again.")] = False,
-    erase: Annotated[bool, typer.Option("--erase", help="Remove for good what was said, wherever it is.")] = False,
-    also: Annotated[list[str] | None, typer.Option(metavar="WORDS", help="Erase sentences with these, too.")] = None,
+    erase: Annotated[bool, typer.Option("--erase", help="Permanently remove what was said, everywhere.")] = False,
+    also: Annotated[
+        list[str] | None, typer.Option(metavar="WORDS", help="Also erase sentences that contain this; repeatable.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
 ) -> None:
-    """Forget a memory: nothing finds it any more."""
+    """Forget a memory; searches no longer find it."""
     if undo and erase:
-        raise OwnerMustAct("what is erased cannot be brought back: --undo or --erase, not both")
+        raise OwnerMustAct("erased text can't be restored; use --undo or --erase, not both")
     if (also or yes) and not erase:
         raise OwnerMustAct("--also and --yes belong to --erase")
     if erase:
@@ -154,7 +144,7 @@ def forget(
         return await (own.restore(MemoryId(id)) if undo else own.forget(MemoryId(id)))
 
     said = described(_with_own(change))
-    echo(f"remembered again: {id} {said}" if undo else f"forgotten: {id} {said}; --undo takes it back")
+    echo(f"remembered again: {id} {said}" if undo else f"forgotten: {id} {said}; --undo restores it")
 
 
 def export() -> None:
@@ -181,12 +171,6 @@ def _with_own(work: Callable[[Remembering], Awaitable[Result]]) -> Result:
         return with_connection(run_work)
     except Refused as refusal:
         raise OwnerMustAct(str(refusal)) from refusal
-
-
-def _there(memory: Memory | None, id: int) -> Memory:
-    if memory is None:
-        raise Refused(f"There is no memory {id}; `supaclaw memories list` shows them.")
-    return memory
 
 
 def _listed(memory: Memory) -> Listed:

@@ -16,15 +16,13 @@ from gateway.store.pool import Connection
 ORIGIN = "user"
 CATEGORIES = ", ".join(Category)
 
-Importance = Annotated[float, typer.Option(min=0, max=1, metavar="0–1", help="How much it matters.")]
-MinImportance = Annotated[
-    float | None, typer.Option(min=0, max=1, metavar="0–1", help="Only what matters at least as much.")
-]
+Importance = Annotated[float, typer.Option(min=0, max=1, metavar="0–1", help="Importance, 0 to 1.")]
+MinImportance = Annotated[float | None, typer.Option(min=0, max=1, metavar="0–1", help="Minimum importance, 0 to 1.")]
 Tags = Annotated[str, typer.Option(metavar="TAG,…", help="Tags, separated by commas.")]
 
 
 def remember(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence that is clear by itself.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence that makes sense on its own.")],
     category: Annotated[Category, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = Category.CONTEXT,
     importance: Importance = 0.5,
     tags: Tags = "",
@@ -45,7 +43,7 @@ def remember(
     elif is_new:
         echo(f"Stored memory {memory.id} [{memory.category}] (importance: {memory.importance:g})")
     else:
-        echo(f"Memory {memory.id} says so already, {memory.seen_count} times by now; `memories edit` changes it")
+        echo(f"Memory {memory.id} already says so (seen {memory.seen_count} times); `memories edit` changes it")
 
 
 def separated(tags: str) -> tuple[str, ...]:

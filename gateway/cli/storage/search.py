@@ -29,19 +29,21 @@ LONGEST_HIT = 1_000
 def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
     mode: Annotated[
-        Mode, typer.Option(help="Compare words, meaning, or both; auto: both if a model is there.")
+        Mode, typer.Option(help="Search by words, meaning or both; auto: both if an embedding model is available.")
     ] = Mode.AUTO,
-    scope: Annotated[Scope, typer.Option(help="Everything, or with --session that conversation.")] = Scope.AUTO,
-    session: Annotated[UUID | None, typer.Option(metavar="ID", help="The conversation of --scope current.")] = None,
+    scope: Annotated[
+        Scope, typer.Option(help="Search everything, or only the conversation of --session.")
+    ] = Scope.AUTO,
+    session: Annotated[UUID | None, typer.Option(metavar="ID", help="The conversation for --scope current.")] = None,
     types: Annotated[str, typer.Option(metavar="TYPE,…", help=f"Only these: {', '.join(KIND_NAMES)}.")] = "",
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Not before, such as 2026-03-01.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Not after.")] = None,
-    tags: Annotated[str, typer.Option(metavar="TAG,…", help="With all of these tags.")] = "",
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Earliest date, such as 2026-03-01.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Latest date.")] = None,
+    tags: Annotated[str, typer.Option(metavar="TAG,…", help="Only with all of these tags.")] = "",
     category: Annotated[
         Category | None, typer.Option(metavar="CATEGORY", help="Only memories of this category.")
     ] = None,
     min_importance: MinImportance = None,
-    untrusted: Annotated[bool, typer.Option("--include-untrusted", help="Include what nobody vouches for.")] = False,
+    untrusted: Annotated[bool, typer.Option("--include-untrusted", help="Include untrusted texts.")] = False,
     limit: Limit = 8,
     as_json: AsJson = False,
 ) -> None:
@@ -49,7 +51,7 @@ def search(
     if not query.strip():
         raise OwnerMustAct('say what to look for, such as `supaclaw search "Anna\'s birthday"`')
     if scope is Scope.CURRENT and session is None:
-        raise OwnerMustAct("a terminal is in no conversation; add --session ID, `supaclaw sessions` shows them")
+        raise OwnerMustAct("a terminal has no conversation; add --session ID, `supaclaw sessions` shows them")
     which = Filter(
         kinds=_kinds(types),
         categories=(category,) if category else (),
@@ -108,7 +110,7 @@ def _print(found: Found) -> None:
         echo(lead=f"    {_why(hit)}", style=Style.DIM)
     notes = [found.note]
     if found.weak:
-        notes.append("Only something weak was found." if found.hits else "Nothing was found.")
+        notes.append("Only weak matches were found." if found.hits else "Nothing was found.")
     if found.left_out:
         notes.append(f"{found.left_out} untrusted rows were left out; --include-untrusted shows them.")
     for note in filter(None, notes):

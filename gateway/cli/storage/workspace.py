@@ -32,7 +32,7 @@ def diff() -> None:
 
 
 def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGENTS.md.")]) -> None:
-    """Take over what this version changed in a file that you edited."""
+    """Merge this version's changes into a file that you edited."""
     _, found = _edited()
     if file not in found:
         raise OwnerMustAct(f"there is nothing to merge into {file}; `supaclaw workspace diff` shows what there is")

@@ -21,7 +21,7 @@ Url = Annotated[str | None, typer.Option(help="The gateway's address; default: t
 
 
 def mcp_serve(url: Url = None) -> None:
-    """Offer the memory by MCP to the program that starts this.
+    """Serve the memory over MCP to the program that starts this.
 
     The Model Context Protocol runs over standard input and output.
 

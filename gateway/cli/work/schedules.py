@@ -25,7 +25,7 @@ from gateway.store.people import principals
 from gateway.store.pool import Connection
 from gateway.store.scheduling import schedules as store
 from gateway.store.scheduling.schedules import RunRow, ScheduleRow
-from gateway.timetable.definition import Refused
+from gateway.timetable.definition import Refused, is_delay
 from gateway.timetable.wording import in_words, local
 
 MAX_LISTED = 10_000
@@ -94,7 +94,9 @@ def show(which: Which, as_json: AsJson = False) -> None:
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
     prompt: Annotated[str, typer.Option(metavar="TEXT", help="What the agent should do.")],
-    at: Annotated[str | None, typer.Option(metavar="TIME", help="Run once, such as at 2027-03-01T09:00.")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help='Run once, such as at 2027-03-01T09:00 or "in 20 minutes".')
+    ] = None,
     cron: Annotated[str | None, typer.Option(metavar="FIELDS", help='Run repeatedly, such as "30 8 * * 1-5".')] = None,
     zone: Annotated[
         str | None, typer.Option(metavar="ZONE", help="Time zone, such as Europe/Berlin; default: yours.")
@@ -128,7 +130,7 @@ def add(
         )
 
     _change(write, "added", as_json, _when_it_runs)
-    if not as_json and (at or cron) and not (zone or own_zone()):
+    if not as_json and (cron or (at and not is_delay(at))) and not (zone or own_zone()):
         echo(UTC_ASSUMED)
 
 

@@ -12,7 +12,7 @@ from gateway.cli.output import AsJson, print_rows
 from gateway.cli.people.token import create_token
 from gateway.cli.running import web_address
 from gateway.config.environment import Environment
-from gateway.config.load import load
+from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.scopes import Scope
 from gateway.store.people import tokens
@@ -27,7 +27,7 @@ def register(source: Source) -> None:
     if not re.fullmatch(SOURCE, source):
         raise OwnerMustAct(f"{source!r} cannot be a source; use up to 64 of a-z, 0-9, '.', '_' and '-', like ci-main")
     token = with_database(lambda database: create_token(database, _token_of(source), [Scope.TRIGGER], source))
-    web = load(Environment.read(os.environ).config, os.environ).web
+    web = load_early(Environment.read(os.environ), os.environ).web
     address = web.public_url or web_address(web)
     echo(f"{token}\n\ncurl {address}/trigger/{source} -H 'Authorization: Bearer {token}' -d 'This is a test.'")
 
@@ -40,7 +40,7 @@ def show(as_json: AsJson = False) -> None:
 
 
 def revoke(source: Source) -> None:
-    """Revoke a source's token. It stops working at once, and what came by it ends."""
+    """Revoke a source's token. It stops working at once, and its runs end."""
     ended = with_database(lambda database: tokens.revoke(database, _token_of(source)))
     if ended is None:
         raise OwnerMustAct(f"{source} is not registered; `supaclaw webhooks list` shows what is")

@@ -47,7 +47,9 @@ def check_environment(old: dict[str, JsonValue], new: dict[str, JsonValue], envi
     """Raise `ConfigError` if a key differs that the environment sets, for its change would have no effect."""
     for key in map(dotted, _changed(old, new)):
         if variable := variable_of(key, environ):
-            raise ConfigError(f"{key}: set by {variable} in the environment, which beats config.json; change it there")
+            raise ConfigError(
+                f"{key}: set by {variable} in the environment, which overrides config.json; change it there"
+            )
 
 
 def _changed(old: JsonValue, new: JsonValue) -> list[KeyPath]:

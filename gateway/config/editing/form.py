@@ -99,9 +99,7 @@ def _leaves(path: tuple[str, ...], node: Node, defs: Node, raw: JsonValue) -> It
             if name != "$schema":
                 yield from _leaves((*path, name), _objects(inner), defs, raw)
         if path == ("owner",):
-            about: JsonValue = (
-                "Your own id there; it counts from its first start, then `supaclaw owner set` changes it."
-            )
+            about: JsonValue = "Your own id there, read at the first start; `supaclaw owner set` changes it later."
             yield from (((*path, name), {"type": "string", "description": about}) for name in channel_names())
     elif isinstance(each := node.get("additionalProperties"), dict) and "$ref" in each:
         for name in _objects(at(raw, path)):

@@ -1,36 +1,43 @@
 """Questions: a call that needs a yes is stored, put to the person, and closed when nobody answers."""
 
+import asyncio
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
 import structlog
 
-from gateway.agent.approvals import where_whole
-from gateway.agent.policy import Policy
+from gateway.agent.policy import Act, Policy
 from gateway.domain.access import GROUP
-from gateway.domain.channel import Button
 from gateway.domain.clock import Clock
 from gateway.domain.diff import for_chat
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId, ReviewId
 from gateway.domain.json import JsonObject
-from gateway.domain.texts import storable
-from gateway.domain.tools import Caller, Change, ToolFailed
+from gateway.domain.texts import quotes_whole, storable
+from gateway.domain.tools import Caller, ToolFailed
 from gateway.domain.transcript import Notice
+from gateway.flow.approvals.wording import batches, rendered
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.people import People
-from gateway.store import addresses, inbox, reviews, sessions
+from gateway.store import addresses, grants, inbox, reviews, sessions
 from gateway.store.addresses import AddressRow
+from gateway.store.grants import Call
 from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
 from gateway.store.reviews import Question, ReviewRow
+from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
 
 MOST = 5
 """Questions that wait for one person at the same time."""
 WAITING = "Nothing is changed yet: the user was asked and sees the change. Tell them so, and do not call this again."
+
+GRANTED = "The user allowed exactly this in advance: it runs now, and its result comes as a message. Do not repeat it."
+TOGETHER_SECONDS = 0.2
+"""How long a question waits for others of the same task, to be put in one message with them."""
 
 log = structlog.get_logger(__name__)
 
@@ -43,28 +50,41 @@ class Questions:
     people: People
     proactive: ProactiveMessages
     clock: Clock
+    wake: Callable[[], None] = lambda: None
+    """Tells the worker that a call is queued."""
 
     def policy(self, principal: PrincipalId) -> Policy:
         """For the tools that work for this principal."""
 
-        async def ask(tool: str, arguments: JsonObject, change: Change, caller: Caller) -> JsonObject:
-            if "\\u0000" in (exact := json.dumps(arguments, ensure_ascii=False)) or storable(exact) != exact:
+        own = self.people.own_label(principal)
+
+        async def ask(act: Act, caller: Caller) -> JsonObject:
+            if "\\u0000" in (exact := json.dumps(act.arguments, ensure_ascii=False)) or storable(exact) != exact:
                 raise ToolFailed("binary", "The arguments have characters that cannot be shown; use plain text.")
-            review = await self.database.run(lambda tx: self._ask(tx, principal, tool, arguments, change, caller))
+            review = await self.database.run(lambda tx: self._ask(tx, principal, act, caller))
+            if review.grant_id is not None:
+                self.wake()
+                return {"running_as": review.name, "message": GRANTED}
+            await asyncio.sleep(TOGETHER_SECONDS)
             try:
                 await self.look()
             except TryAgainLater as exc:  # the next look puts it
                 log.warning("questions.wait", error=str(exc))
-            return {"waiting_for_approval": f"A{review}", "message": WAITING}
+            return {"waiting_for_approval": review.name, "message": WAITING}
 
-        return Policy(self.people.own_label(principal), ask)
+        async def said(caller: Caller, value: str) -> bool:
+            async with self.database.connection() as conn:
+                texts = await messages.said_by_person(conn, caller.session, own)
+            return any(quotes_whole(text, value) for text in texts)
+
+        return Policy(own, ask, said)
 
     async def look(self) -> datetime | None:
         """Put what nobody has been shown, close what is too old; when the next one is."""
         async with self.database.connection() as conn:
             untold = await reviews.list_untold(conn, MOST)
-        for review in untold:
-            if row := await self.database.run(partial(self._put, id=review)):
+        for together in batches(untold):
+            if row := await self.database.run(partial(self._put, ids=[review.id for review in together])):
                 self.proactive.committed(row)
         return await self.database.run(lambda tx: reviews.expire(tx, self.clock.now()))
 
@@ -77,33 +97,37 @@ class Questions:
                 return at
         return await self.proactive.destination(tx, review.asked_id)
 
-    async def _ask(
-        self, tx: Connection, principal: PrincipalId, tool: str, arguments: JsonObject, change: Change, caller: Caller
-    ) -> ReviewId:
+    async def _ask(self, tx: Connection, principal: PrincipalId, act: Act, caller: Caller) -> ReviewRow:
         asked, now = await self._person(tx, principal, caller), self.clock.now()
         question = Question(
             principal,
             asked,
-            tool,
-            arguments,
-            change.preview,
+            act.tool,
+            act.arguments,
+            act.change.preview,
             caller.label,
-            change.base,
+            act.change.base,
             caller.session,
             caller.address,
             caller.task,
             caller.ordinal,
+            act=act.kind,
         )
         await reviews.hold(tx, asked)
+        if stored := await reviews.of_call(tx, caller.task, caller.ordinal):
+            return stored
+        call = Call(principal, asked, act.tool, act.kind, act.arguments, act.change.base)
+        if grant := await grants.take(tx, call, now):
+            return await reviews.ask(tx, replace(question, grant=grant), now)
         if before := await reviews.asked_before(tx, question, now):
             if before.state == "denied":
                 raise ToolFailed("denied", f"The user said no to exactly this, as {before.name}; do not ask again.")
-            return before.id
+            return before
         waiting = [row.name for row in await reviews.list_open(tx, asked, now) if row.task_id is not None]
         if len(waiting) >= MOST:
             names = ", ".join(waiting)
             raise ToolFailed("too_many_questions", f"{names} are already waiting for an answer; nothing was changed.")
-        if for_chat(change.preview)[1] and not self.people.is_owner(asked):
+        if for_chat(act.change.preview)[1] and not self.people.is_owner(asked):
             raise ToolFailed("too_long", "The user has to approve this, and it is too long to show; make it shorter.")
         return await reviews.ask(tx, question, now)
 
@@ -114,27 +138,17 @@ class Questions:
         said = await inbox.spoke_last(tx, caller.session)
         return await principals.ensure_member(tx, said[1], said[0]) if said else self.people.owner.id
 
-    async def _put(self, tx: Connection, id: ReviewId) -> MessageRow | None:
-        review = await reviews.get(tx, id)
-        assert review is not None, "questions are never deleted"
-        at = await self.place(tx, review)
-        if at is None or not await reviews.mark_told(tx, id):
+    async def _put(self, tx: Connection, ids: Sequence[ReviewId]) -> MessageRow | None:
+        found = [await reviews.get(tx, id) for id in ids]
+        together = [review for review in found if review is not None]
+        at = await self.place(tx, together[0])
+        together = [review for review in together if at is not None and await reviews.mark_told(tx, review.id)]
+        if at is None or not together:
             return None
-        kept, sent, buttons = _rendered(review)
-        if await sessions.label(tx, at.session_id) >= review.label:
+        label = max(review.label for review in together)
+        kept, sent, buttons = rendered(together)
+        if await sessions.label(tx, at.session_id) >= label:
             kept = sent  # else the transcript, and every copy of it, would hold words trusted less than it is
         return await self.proactive.say(
-            tx, at, at.principal_id, Notice(kept), label=review.label, origin="gateway", sent=sent, buttons=buttons
+            tx, at, at.principal_id, Notice(kept), label=label, origin="gateway", sent=sent, buttons=buttons
         )
-
-
-def _rendered(review: ReviewRow) -> tuple[str, str, tuple[Button, ...]]:
-    """The question without what the agent wrote, and as a chat shows it: in a block, between the gateway's words."""
-    shown, left = for_chat(review.preview)
-    name, whole = review.name, where_whole(review)
-    head = f"**{name}: may I make this change?** ({review.tool})\n"
-    until = "" if review.expires_at is None else f" It expires at {review.expires_at:%H:%M} UTC."
-    buttons = Button("Approve", f"/approve {name}"), Button("Deny", f"/deny {name}")
-    answer = f"{left} more lines not shown. {whole}" if left else f"/approve {name} or /deny {name}."
-    sent = f"{head}```\n{shown}\n```\n{answer}{until}"
-    return f"{head}{whole}{until}", sent, buttons[1:] if left else buttons

@@ -24,6 +24,7 @@ from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live, MessageStored
 from gateway.flow.outbound.notices import Notices
 from gateway.flow.people import People
+from gateway.flow.secrets.guard import Clean, clean_inbound
 from gateway.store.pool import Database
 from gateway.workspace.journal.files import Place
 
@@ -51,6 +52,7 @@ class InboundFlow:
     outages: Outages
     notices: Notices
     clock: Clock
+    clean: Clean = str
 
     def __post_init__(self) -> None:
         self._writer = InboundWriter(self.people, self.journal, self.instance)
@@ -75,7 +77,7 @@ class InboundFlow:
         async def one_chat(places: Sequence[int]) -> None:
             async with self._busy:
                 for place in places:
-                    accepted[place] = await self._accept(batch[place])
+                    accepted[place] = await self._accept(clean_inbound(batch[place], self.clean))
 
         for failure in await asyncio.gather(*map(one_chat, chats.values()), return_exceptions=True):
             if failure is not None:

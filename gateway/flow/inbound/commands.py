@@ -12,7 +12,7 @@ from gateway.commands import Command, CommandContext, CommandReply
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.ids import InboxId, InstanceId, SessionId, TaskId
+from gateway.domain.ids import InboxId, InstanceId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
 from gateway.domain.routing import parse_command
 from gateway.domain.transcript import Notice
@@ -45,6 +45,10 @@ class Done:
     admission: bool = False
 
 
+async def _no_zone(_principal: PrincipalId, _name: str, _label: Label) -> str | None:
+    raise ValueError("time zones are not kept here")
+
+
 async def _nobody_changes() -> None:
     """The database tells of it."""
 
@@ -66,6 +70,8 @@ class CommandRunner:
     limits: Callable[[], Limits] = Limits
     admit: Callable[[], Awaitable[None]] = _nobody_changes
     sign_in_link: Callable[[], str | None] = lambda: None
+    secret_link: Callable[[PrincipalId, str], str | None] = lambda _whose, _name: None
+    note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]] = _no_zone
 
     def __post_init__(self) -> None:
         self._started_at = self.clock.now()
@@ -169,6 +175,8 @@ class CommandRunner:
             vitals=self.vitals(),
             commands=self.commands,
             sign_in_link=self.sign_in_link,
+            secret_link=self.secret_link,
+            note_zone=self.note_zone,
             written=self.live.written(at.session_id) or "",
         )
         command = self.commands[name]

@@ -38,7 +38,7 @@ ASKED = (
 )
 
 CLAIMED = (
-    "One more step: say yes to this account where you made the code, or on the page People. "
+    "One more step: confirm this account where you got the code, or on the People page. "
     f"The question is open for {MINUTES} minutes."
 )
 
@@ -55,6 +55,7 @@ class Gate:
     notices: Notices
     outbound: Outbound
     live: Live
+    offer_zone: Callable[[Inbound], Awaitable[None]]
     on_people_changed: list[Callable[[], None]] = field(default_factory=list, init=False)
     _changed: Wakeup = field(default_factory=Wakeup, init=False)
     _answers: asyncio.Queue[Outgoing] = field(default_factory=lambda: asyncio.Queue(WAITING), init=False)
@@ -65,6 +66,8 @@ class Gate:
         passing = [each for inbound in batch if (each := await self._let_by(inbound, until)) is not None]
         if passing:
             await self.accept(passing)
+        for inbound in passing:
+            await self.offer_zone(inbound)
 
     def people_changed(self) -> None:
         """Another process let somebody in, turned somebody away, joined accounts or ended a credential."""

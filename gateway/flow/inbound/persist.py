@@ -153,9 +153,10 @@ class InboundWriter:
             if said.text or not said.calls:
                 entry = _entry(said, inbound)
                 await messages.say(tx, session, principal, entry, label=label, origin=messages.EARLIER)
-            intents = [ToolIntent(call, place, handed=True) for place, call in enumerate(said.calls, len(calls))]
-            await messages.intend(tx, session, principal, None, intents, label)
-            calls |= {intent.call.id: intent for intent in intents}
+            if said.calls:
+                intents = [ToolIntent(call, place, handed=True) for place, call in enumerate(said.calls, len(calls))]
+                await messages.intend(tx, session, principal, None, intents, label)
+                calls |= {intent.call.id: intent for intent in intents}
         await sessions.set_digest(tx, session, digest.of(said.told for said in inbound.earlier))
 
 

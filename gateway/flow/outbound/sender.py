@@ -14,6 +14,7 @@ from gateway.domain.inbound import OWN_CHANNELS, Address
 from gateway.flow.outbound.attempt import Delivery
 from gateway.flow.outbound.files import Roots, no_root
 from gateway.flow.outbound.parts import parts
+from gateway.flow.secrets.guard import Clean
 from gateway.flow.wakeup import Wakeup
 from gateway.store import addresses, outbox
 from gateway.store.addresses import AddressRow
@@ -40,6 +41,7 @@ class Outbound:
     failpoints: Failpoints
     roots: Roots = no_root
     attempted: Callable[[MessageId], None] = lambda _: None
+    clean: Clean = str
 
     def __post_init__(self) -> None:
         self._delivery = Delivery(self.database, self.failpoints, self.roots)
@@ -82,7 +84,7 @@ class Outbound:
         channel = self.channel(at)
         able = channel.capabilities if channel else ANYWHERE
         answers = None if at.private else reply_to
-        queued = parts(text, able.max_text, files, buttons, answers, able.max_marks, heading)
+        queued = parts(self.clean(text), able.max_text, files, buttons, answers, able.max_marks, heading)
         await outbox.put(tx, at.principal_id, at.id, message, queued, notice=notice)
 
     async def adopt(self, name: str, channel: Channel) -> None:

@@ -73,17 +73,17 @@ async def _test(setup: Setup, settings: ModelSettings, model: str, key: str = ""
 
 def _full(model: str, whose: Vendor) -> str:
     if "/" in model and not model.startswith(f"{whose.prefix}/"):
-        raise OwnerMustAct(f"this is a key of {whose.title}, whose models begin with {whose.prefix}/, unlike {model}")
+        raise OwnerMustAct(f"this {whose.title} key is for models that begin with {whose.prefix}/, not {model}")
     return model if "/" in model else f"{whose.prefix}/{model}"
 
 
 def _advice(whose: Vendor, model: str, failed: Attempt) -> str:
     match failed.error:
         case ErrorKind.AUTH:
-            page = f"; make one at {whose.keys_page}" if whose.keys_page else ""
-            return f"{whose.title} refuses this key: it isn't whole, was revoked, or is another provider's{page}"
+            page = f"; create one at {whose.keys_page}" if whose.keys_page else ""
+            return f"{whose.title} refuses this key: it's incomplete, revoked, or another provider's{page}"
         case ErrorKind.NO_CREDIT:
-            return f"{whose.title} knows this key, but its account has no credit; add some there, then try again"
+            return f"{whose.title} accepts this key, but its account has no credit; add some, then try again"
         case ErrorKind.UNKNOWN_MODEL:
             return f"{whose.title} has no model {model} for this key; choose another"
         case ErrorKind.RATE_LIMIT | ErrorKind.OVERLOADED:

@@ -11,8 +11,9 @@ from gateway.config import edit
 from gateway.config.channels import check_channels
 from gateway.config.environment import Environment
 from gateway.config.keys import save_keys
-from gateway.config.load import parse, parse_json, read
+from gateway.config.load import parse, parse_json, read, secrets_unavailable
 from gateway.config.model import Config
+from gateway.config.references import Lookup
 from gateway.config.variables import variable_of
 from gateway.domain.clock import Clock
 from gateway.domain.errors import ConfigError, OwnerMustAct
@@ -42,13 +43,14 @@ class Setup:
     clock: Clock
     config: Callable[[], Config]
     hide: Callable[[str], None] = lambda _key: None
+    secrets: Lookup = secrets_unavailable
 
     def check_unset(self, keys: Mapping[str, str], paths: Iterable[str]) -> None:
         """Raise `OwnerMustAct` if the environment has other values than those to be saved: they would beat them."""
         taken = [name for name, value in keys.items() if self.environ.get(name) not in (None, "", value)]
         taken += filter(None, (variable_of(path, self.environ) for path in paths))
         if taken:
-            raise OwnerMustAct(f"{taken[0]} is set in the environment, which beats what is saved; change it there")
+            raise OwnerMustAct(f"{taken[0]} is set in the environment, which overrides saved values; change it there")
 
     def save(
         self, who: str, path: str, change: Section, name: str = "", keys: Mapping[str, str] | None = None
@@ -76,7 +78,7 @@ class Setup:
         return found if isinstance(found, dict) else {}
 
     def _check(self, text: str) -> None:
-        check_channels(parse(text, self.environ, source=self.environment.config.name))
+        check_channels(parse(text, self.environ, self.secrets, source=self.environment.config.name))
 
 
 def _over(written: JsonValue, change: Section) -> Section:

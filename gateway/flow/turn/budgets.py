@@ -41,7 +41,7 @@ class Budgets:
             return Allowed(limits, None)
         await self._read_spending()
         gone = self._exhausted(limits)
-        refusal = None if gone is None else self._explain(gone, limits, role, "I did not ask a model")
+        refusal = None if gone is None else self._explain(gone, limits, role, "I didn't ask a model")
         return Allowed(replace(limits, purse=lambda: self._stop(limits, role)), refusal)
 
     async def take(self, event: TurnEvent) -> None:
@@ -95,7 +95,7 @@ class Budgets:
         more = f"/budget more allows another {dollars(limit)} {when}" if limit else "Nothing is allowed"
         return (
             f"{whose} model budget is used up ({spent}). {meaning}. {more}; budgets.{period.value}_usd in "
-            "config.json changes the limit for good. Then write again."
+            "config.json changes the limit permanently. Then write again."
         )
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.policy import Policy
+from gateway.agent.skills.library import Skills
+from gateway.agent.skills.sources import Fetch, no_fetch
 from gateway.agent.toolbox import Spill, Toolbox
 from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
@@ -18,10 +20,11 @@ from gateway.flow.approvals.questions import Questions
 from gateway.flow.labels import ContentLabels
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
+from gateway.flow.secrets.guard import Clean
 from gateway.llm.tokens import estimate_tool
 from gateway.store.pool import Database
 from gateway.store.transcript import files
-from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, Services, no_chats
+from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, Services, Web, no_chats
 from gateway.workspace.journal.files import Place
 from gateway.workspace.prompts import Persona, PersonaFile, PersonaText
 from gateway.workspace.quota import Quota
@@ -43,6 +46,8 @@ class AgentEnvironment:
     zone: Callable[[], str | None]
     """The principal's time zone, an IANA name: as configured, else as USER.md says; None while it is not known."""
     tells_user: bool = True
+    skills: Skills | None = None
+    """The owner's; others have none."""
 
     @cached_property
     def for_programs(self) -> "AgentEnvironment":
@@ -52,12 +57,16 @@ class AgentEnvironment:
     @cached_property
     def for_tokens(self) -> "AgentEnvironment":
         """The same without tools and USER.md: what a plain token asks reads nothing and does nothing here."""
-        return replace(self, toolbox=self.toolbox.for_tokens(), tells_user=False)
+        return replace(self, toolbox=self.toolbox.for_tokens(), tells_user=False, skills=None)
 
     def persona(self) -> PersonaText:
         """The persona files as they are now; USER.md is the principal's own."""
         persona = self.personas.load(self.workspace)
         return persona if self.tells_user else replace(persona, user="", own=PersonaFile())
+
+    async def skill_index(self) -> str:
+        """What the prompt tells of the skills that are on."""
+        return await self.skills.index() if self.skills else ""
 
     async def labelled(self, persona: PersonaText, *, heartbeat: bool) -> dict[PersonaFile, Label]:
         """The files of a prompt with their labels. Costs nothing once they are known to be trusted."""
@@ -88,13 +97,18 @@ class AgentEnvironments:
     """How much the files of one other than the owner may take."""
     questions: Questions | None = None
     embedder: Embedders = no_embedder
+    fetch: Fetch = no_fetch
+    """Reads the links of skills."""
     unverified: Callable[[Place], bool] = lambda _place: False
     """Whether a journal's file may not be right."""
+    clean: Clean = str
+    web: Web | None = None
 
     def __post_init__(self) -> None:
         self._harmless = template_hashes()
         self._workspace = Workspace(self.workspace, self._labels(self.database, self.people.owner.id))
         self._personas = Persona(self._workspace)
+        self.skills = Skills(self.database, self._workspace, self.clock, self.fetch)
         self._quotas: dict[PrincipalId, Quota] = {}
         self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
 
@@ -128,11 +142,12 @@ class AgentEnvironments:
         zone = partial(self._zone, workspace, owner)
         role, search = Role.OWNER if owner else Role.MEMBER, MemorySearch(database, self.embedder)
         context = PrincipalContext(principal, role, database.run, self.clock, zone, search)
-        services = Services(workspace, post, _finder(database, principal), context)
+        skills = self.skills if owner else None
+        services = Services(workspace, post, _finder(database, principal), context, self.web, skills)
         tools = [tool for family in self.families for tool in family(services)]
         policy = self.questions.policy(principal) if self.questions else Policy()
-        toolbox = Toolbox(tools, _spill(workspace), policy)
-        return AgentEnvironment(self._workspace, workspace, toolbox, self._personas, zone)
+        toolbox = Toolbox(tools, _spill(workspace), policy, self.clean)
+        return AgentEnvironment(self._workspace, workspace, toolbox, self._personas, zone, skills=skills)
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))

@@ -25,7 +25,6 @@ from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
 from gateway.flow.turn.wiring import LoopWiring, SizedModel
 from gateway.flow.vouching import ask as ask_to_vouch
 from gateway.store import sessions, steps
-from gateway.store.memory import used
 from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
@@ -69,9 +68,8 @@ class TurnResult:
             address=address,
             task=run.id,
             answers=True,
+            remembered=self.reminded,
         )
-        if self.reminded:
-            await used.note(tx, run.id, run.principal_id, answer.id, self.reminded)
         if self.reply is not None:
             await steps.model_called(tx, run.id, run.principal_id, self.reply)
         return answer
@@ -157,7 +155,10 @@ class TurnRunner:
     ) -> LoopWiring:
         """Compacted if it is too long, and always when a provider said so, in which case `budget` is set."""
         environment = self._environment(run, opened)
-        conversation = LoopWiring(self.database, self.live, run, opened, environment, persona, model, limits, budget)
+        skills = await environment.skill_index()
+        conversation = LoopWiring(
+            self.database, self.live, run, opened, environment, persona, model, limits, budget, skills
+        )
         if budget is None and limits.stop(opened.spent):
             return conversation
         ready = await self.compactor.prepare(run, opened, conversation.room, self._budgets, overflow=budget is not None)

@@ -18,6 +18,7 @@ from gateway.domain.tasks import Claim
 from gateway.domain.tokens import estimate
 from gateway.domain.transcript import Entry, Summary, UserText
 from gateway.flow.live import Live, TurnStarted
+from gateway.flow.secrets.guard import CleanModel
 from gateway.flow.turn.environment import AgentEnvironment
 from gateway.flow.turn.long_messages import shortened
 from gateway.flow.turn.open import OpenedTurn
@@ -63,6 +64,7 @@ class LoopWiring:
     model: SizedModel
     limits: Limits
     budget: int | None = None
+    skills: str = ""
 
     def __post_init__(self) -> None:
         listed = index(self.opened.files, self.opened.all_files)
@@ -71,7 +73,7 @@ class LoopWiring:
             self.opened.principal,
             zone=self.environment.zone(),
             remembered=self.opened.reminder.standing,
-            sections=(listed, JSON_ONLY if self.opened.client.answer_format else ""),
+            sections=(self.skills, listed, JSON_ONLY if self.opened.client.answer_format else ""),
             heartbeat=self.opened.heartbeat,
         )
         self._system = SystemMessage(standing)
@@ -101,7 +103,7 @@ class LoopWiring:
         entries = self._reminded(await self._shown(rows, set(self.opened.asked_ids)))
         turn = run_turn(
             entries,
-            model=self.model,
+            model=CleanModel(self.model, self.environment.toolbox.clean),
             toolbox=self.environment.toolbox,
             render=self._render,
             steer=self._steer,

@@ -1,6 +1,6 @@
 """What the sources of conversations have in common: times, and texts of several parts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatch
 from pathlib import Path
@@ -8,7 +8,9 @@ from zipfile import BadZipFile, ZipFile, is_zipfile
 
 from pydantic import JsonValue
 
-from gateway.importers.reading.files import head
+from gateway.domain.imports import Damaged, Record
+from gateway.importers.reading.files import Reader, head
+from gateway.importers.reading.objects import Object, objects
 
 _FIRST, _LAST = datetime(1990, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 _KINDS = ("image", "audio", "video", "file", "document")
@@ -44,6 +46,20 @@ def text_of(parts: JsonValue) -> str:
 def string(value: JsonValue) -> str:
     """The value if it is a text, else ""."""
     return value if isinstance(value, str) else ""
+
+
+def read_with(
+    pattern: str, conversation: Callable[[str, Object], Iterator[Record]]
+) -> Callable[[Path, Reader], Iterator[Record]]:
+    """What reads files of this name, by what makes records of each conversation in them, given its place."""
+
+    def read(path: Path, reader: Reader) -> Iterator[Record]:
+        with reader.chunks(path, pattern) as files:
+            for name, read_chunk in files:
+                for found in objects(name, read_chunk):
+                    yield from [found] if isinstance(found, Damaged) else conversation(f"{name}:{found.line}", found)
+
+    return read
 
 
 def begins_with(path: Path, pattern: str, key: bytes) -> bool:

@@ -25,6 +25,7 @@ CONTENT: Mapping[str, tuple[str, ...]] = {
     "tasks": ("input", "output", "error"),
     "task_steps": ("failed",),
     "reviews": ("arguments", "preview"),
+    "grants": ("arguments",),
     "schedules": ("name", "prompt"),
     "schedule_runs": ("error",),
     "files": ("description", "problem"),
@@ -36,6 +37,7 @@ _BESIDES = {
     "messages": ", tokens = null",
     "inbox": ", handled_at = coalesce(handled_at, now())",
     "reviews": ", state = case state when 'open' then 'expired' else state end",
+    "grants": ", revoked_at = coalesce(revoked_at, now())",
 }
 _UNIQUE = {("sessions", "name"), ("schedules", "name")}
 _BATCH = 1_000

@@ -4,7 +4,6 @@ A row says itself whether it is counted, and what is no longer counted waits in 
 what it marks, so whatever breaks off, nothing counts twice.
 """
 
-from gateway.domain.ids import PrincipalId
 from gateway.domain.memory import Kind, content_hash
 from gateway.memory.lexemes import lexemes
 from gateway.store.pool import Connection
@@ -61,26 +60,16 @@ async def _give_words(tx: Connection, limit: int) -> None:
         limit,
     )
     for row in rows:
-        hash_ = content_hash(row["text"]) if row["kind"] == Kind.MEMORY else None
-        same = await _same(tx, row["principal_id"], row["agent"], hash_)
         await tx.execute(
             """update memories set lexemes = array_to_tsvector($2::text[]), content_hash = $3,
-                 superseded_by = coalesce(superseded_by, $4),
-                 superseded_at = coalesce(superseded_at, case when $4::bigint is not null then now() end)
-               where id = $1""",
+                 superseded_by = coalesce(superseded_by, same.id),
+                 superseded_at = coalesce(superseded_at, case when same.id is not null then now() end)
+               from (select max(id) as id from memories where principal_id = $4 and agent = $5 and content_hash = $3
+                       and superseded_at is null and forgotten_at is null) same
+               where memories.id = $1""",
             row["id"],
             lexemes(row["text"]),
-            hash_,
-            same,
+            content_hash(row["text"]) if row["kind"] == Kind.MEMORY else None,
+            row["principal_id"],
+            row["agent"],
         )
-
-
-async def _same(tx: Connection, principal: PrincipalId, agent: str, hash_: bytes | None) -> int | None:
-    same: int | None = await tx.fetchval(
-        """select id from memories where principal_id = $1 and agent = $2 and content_hash = $3
-             and superseded_at is null and forgotten_at is null""",
-        principal,
-        agent,
-        hash_,
-    )
-    return same

@@ -13,18 +13,17 @@ from gateway.domain.texts import storable
 from gateway.memory.lexemes import lexemes
 from gateway.store.pool import Connection
 
+FILTER = """row($2::text[], $3::text[], $4::text[], $5::uuid, $6::text, $7::timestamptz, $8::timestamptz, $9::smallint,
+  $10::boolean, $11::boolean, $12::double precision)::memory_filter"""
+"""What `filtering` gives, for `memory_matches`."""
+
 _LISTED = """
-select * from remembered
-where principal_id = $1 and forgotten_at is null and (valid_to is null or valid_to > now())
-  and ($2 or superseded_at is null)
-  and (cardinality($3::text[]) = 0 or kind = any($3)) and (cardinality($4::text[]) = 0 or category = any($4))
-  and (cardinality($5::text[]) = 0 or tags @> $5) and ($6::uuid is null or session_id = $6)
-  and ($7::text is null or agent = $7) and ($8::timestamptz is null or created_at >= $8)
-  and ($9::timestamptz is null or created_at < $9) and label <= $10 and ($11::boolean is null or pinned = $11)
-  and ($12::double precision is null or importance >= $12)
-order by {order} limit $13 offset $14"""
-_NEWEST = _LISTED.format(order="id desc")
-_WEIGHTIEST = _LISTED.format(order="pinned desc, importance desc, id desc")
+with page as (
+  select id from memories m where principal_id = $1 and memory_matches(m, {which})
+  order by {order} limit $13 offset $14)
+select * from remembered where id in (select id from page) order by {order}"""
+_NEWEST = _LISTED.format(which=FILTER, order="id desc")
+_WEIGHTIEST = _LISTED.format(which=FILTER, order="pinned desc, importance desc, id desc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +146,7 @@ async def supersede(
 
 
 async def forget(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
-    """Leave a row out of everything from now on; `restore` takes it back."""
+    """Leave a row out of everything from now on; `restore` undoes it."""
     done = await tx.fetchval(
         """update memories set forgotten_at = now(), updated_at = now()
            where principal_id = $1 and id = $2 and forgotten_at is null returning true""",
@@ -158,16 +157,16 @@ async def forget(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bo
 
 
 async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
-    """Take `forget` back; raises `AlreadyRemembered` if the same was remembered since."""
+    """Take `forget` back; raises `AlreadyRemembered` if the same was remembered since, by somebody trusted as much."""
     row = await tx.fetchrow(
-        """select agent, content_hash from memories
+        """select agent, content_hash, label from memories
            where principal_id = $1 and id = $2 and forgotten_at is not null for update""",
         principal,
         memory,
     )
     if row is None:
         return False
-    await _check_unique(tx, principal, memory, row["agent"], row["content_hash"])
+    await _displace(tx, principal, memory, row["content_hash"], row)
     await tx.execute("update memories set forgotten_at = null, updated_at = now() where id = $1", memory)
     return True
 
@@ -194,7 +193,6 @@ def filtering(principal: PrincipalId, which: Filter) -> tuple[object, ...]:
     """The parameters $1 to $12 of a filter."""
     return (
         principal,
-        which.superseded,
         list(which.kinds),
         list(which.categories),
         list(which.tags),
@@ -204,6 +202,7 @@ def filtering(principal: PrincipalId, which: Filter) -> tuple[object, ...]:
         which.until,
         which.at_most,
         which.pinned,
+        which.superseded,
         which.min_importance,
     )
 
@@ -273,7 +272,7 @@ async def _there(tx: Connection, principal: PrincipalId, memory: MemoryId) -> Me
 async def _reword(tx: Connection, principal: PrincipalId, memory: MemoryId, text: str) -> bool:
     """Its words are counted anew, and so is its vector made."""
     row = await tx.fetchrow(
-        """select kind, agent from memories
+        """select kind, agent, label from memories
            where principal_id = $1 and id = $2 and kind in ('memory', 'summary') for update""",
         principal,
         memory,
@@ -281,7 +280,7 @@ async def _reword(tx: Connection, principal: PrincipalId, memory: MemoryId, text
     if row is None:
         return False
     hash_ = content_hash(text) if row["kind"] == Kind.MEMORY else None
-    await _check_unique(tx, principal, memory, row["agent"], hash_)
+    await _displace(tx, principal, memory, hash_, row)
     await tx.execute(
         """update memories set text = $2, content_hash = $3, lexemes = array_to_tsvector($4::text[]), counted = false
            where id = $1""",
@@ -293,16 +292,24 @@ async def _reword(tx: Connection, principal: PrincipalId, memory: MemoryId, text
     return True
 
 
-async def _check_unique(
-    tx: Connection, principal: PrincipalId, memory: MemoryId, agent: str, hash_: bytes | None
-) -> None:
-    other = await tx.fetchval(
-        """select id from memories where principal_id = $1 and agent = $2 and content_hash = $3 and id <> $4
-             and superseded_at is null and forgotten_at is null""",
+async def _displace(tx: Connection, principal: PrincipalId, memory: MemoryId, hash_: bytes | None, row: Record) -> None:
+    """Put it in the place of the memory that says the same; raises `AlreadyRemembered` if that is trusted as much."""
+    other = await tx.fetchrow(
+        """select id, label > $5 as less_trusted from memories
+           where principal_id = $1 and agent = $2 and content_hash = $3 and id <> $4
+             and superseded_at is null and forgotten_at is null for update""",
         principal,
-        agent,
+        row["agent"],
         hash_,
         memory,
+        row["label"],
     )
-    if other is not None:
-        raise AlreadyRemembered(other)
+    if other is None:
+        return
+    if not other["less_trusted"]:
+        raise AlreadyRemembered(other["id"])
+    await tx.execute(
+        "update memories set superseded_at = now(), superseded_by = $2, updated_at = now() where id = $1",
+        other["id"],
+        memory,
+    )

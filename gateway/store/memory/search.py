@@ -1,23 +1,20 @@
 """Finding rows of memory by words and by vectors; the ranking itself is in SQL, migration 0015."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import asyncpg
 
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory import Filter, Hit, Kind
-from gateway.store.memory.memories import memory_of
+from gateway.store.memory.memories import FILTER, filtering, memory_of
 from gateway.store.pool import Connection
 
 MAX_HITS = 200
 _WEAK_SCORE, _WEAK_WORDS = 5.4, 0.5
 _WEAK_WORDS_ALONE = 0.08
-_HYBRID = """
-select * from hybrid_search($12, $13, $14, $15,
-  row($1::text[], $2::text[], $3::text[], $4::uuid, $5::text, $6::timestamptz, $7::timestamptz, $8::smallint,
-      $9::boolean, $10::boolean, $11::double precision)::memory_filter, $16, $17, $18)"""
+_HYBRID = "select * from hybrid_search($1, $13, $14, $15, {}, $16, $17, $18)"
 
 
 class WrongDimension(SupaclawError):
@@ -67,9 +64,8 @@ async def hybrid(
         return Ranked((), 0)
     number = None if vector is None or model is None else await _model(conn, model, len(vector))
     rows = await conn.fetch(
-        _HYBRID,
-        *_filter(which),
-        principal,
+        _HYBRID.format(FILTER),
+        *filtering(principal, _indexed(which)),
         list(words),
         None if number is None or vector is None else _literal(vector),
         number,
@@ -97,26 +93,13 @@ def _literal(vector: Sequence[float]) -> str:
     return f"[{','.join(f'{value:.7g}' for value in vector)}]"
 
 
-def _filter(which: Filter) -> tuple[object, ...]:
-    """The parameters $1 to $11. Kinds that the rest implies are named, for an index serves them."""
-    kinds = which.kinds
-    if which.categories and not kinds:
-        kinds = (Kind.MEMORY,)
-    elif (which.tags or which.pinned) and not kinds:
-        kinds = (Kind.MEMORY, Kind.SUMMARY)
-    return (
-        list(kinds),
-        list(which.categories),
-        list(which.tags),
-        which.session,
-        which.agent,
-        which.since,
-        which.until,
-        which.at_most,
-        which.pinned,
-        which.superseded,
-        which.min_importance,
-    )
+def _indexed(which: Filter) -> Filter:
+    """With the kinds that the rest implies, for an index serves them."""
+    if which.kinds:
+        return which
+    if which.categories:
+        return replace(which, kinds=(Kind.MEMORY,))
+    return replace(which, kinds=(Kind.MEMORY, Kind.SUMMARY)) if which.tags or which.pinned else which
 
 
 async def _hits(conn: Connection, ranked: Sequence[asyncpg.Record]) -> tuple[Hit, ...]:

@@ -1,12 +1,12 @@
 """What is known without being asked for: the conversation before this one, and the memories that matter most."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.memory import DEFAULT_AGENT, Memory
 from gateway.domain.principals import Label
+from gateway.memory.wording import LastSession
 from gateway.store.memory.memories import memory_of
 from gateway.store.pool import Connection
 
@@ -59,15 +59,6 @@ _LAST_CHAT = _BEFORE.format(_LAST.format(session="$6"))
 _VERSION = _DIGEST.format(_CHOSEN, _LAST.format(session="$7"))
 
 
-@dataclass(frozen=True, slots=True)
-class LastChat:
-    """A conversation that ended: what was made of it, or else what was said last."""
-
-    ended_at: datetime
-    label: Label
-    text: str
-
-
 async def last_chat(
     conn: Connection,
     principal: PrincipalId,
@@ -75,10 +66,10 @@ async def last_chat(
     as_of: datetime,
     at_most: Label,
     agent: str = DEFAULT_AGENT,
-) -> LastChat | None:
+) -> LastSession | None:
     """The newest that had ended by then, but this session, with its summary of then or its last three messages."""
     row = await conn.fetchrow(_LAST_CHAT, principal, as_of, at_most, agent, ENOUGH, session)
-    return LastChat(**{**row, "label": Label(row["label"])}) if row else None
+    return LastSession(**{**row, "label": Label(row["label"])}) if row else None
 
 
 async def candidates(

@@ -163,8 +163,9 @@ async def index(tx: Connection, model: Model) -> None:
     many = "select count(*) = $2 from (select from memory_vectors where model = $1 limit $2) v"
     if await tx.fetchval(many, model.id, INDEXED_FROM):
         await take_long(tx)
-        await tx.execute(  # a graph that leaves memory takes hours
-            """select set_config('maintenance_work_mem', least(65536 + n * ($2 + 600) / 500, 2000000) || 'kB', true)
+        await tx.execute(  # a graph that leaves memory takes hours; shared with workers, it needs a large /dev/shm
+            """select set_config('maintenance_work_mem', least(65536 + n * ($2 + 600) / 500, 4000000) || 'kB', true),
+                      set_config('max_parallel_maintenance_workers', '0', true)
                from (select count(*) as n from memory_vectors where model = $1) v""",
             model.id,
             model.dimensions,

@@ -5,8 +5,9 @@ from gateway.domain.codes import Refusal, parse_code
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.principals import Label, Role
 from gateway.domain.transcript import Notice
-from gateway.store import addresses, outbox, sessions, tasks
+from gateway.store import addresses, audit, outbox, sessions, tasks
 from gateway.store.addresses import AddressRow
+from gateway.store.audit import Event
 from gateway.store.outbox import Part
 from gateway.store.people import links, principals
 from gateway.store.people.links import Claim
@@ -45,6 +46,7 @@ async def join(conn: Connection, principal: PrincipalId, code: str) -> Claim | R
         return Refusal.ANOTHERS
     await announce(conn, principal, ANNOUNCED.format(claim))
     await say(conn, await addresses.place(conn, claim.address, principal, other.session_id), JOINED)
+    await audit.note(conn, Event.ACCOUNT_LINKED, principal=principal, detail=claim.identity)
     return claim
 
 
@@ -71,6 +73,7 @@ async def part(conn: Connection, identity: str) -> bool:
             await outbox.withdraw(conn, at.id, "its account was parted")
             await addresses.hand_over(conn, at.id, nobody, await sessions.start(conn, nobody, Label.KNOWN))
     await announce(conn, person, PARTED.format(identity))
+    await audit.note(conn, Event.ACCOUNT_UNLINKED, principal=person, detail=identity)
     return True
 
 

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from gateway.domain.principals import Label, Role
-from gateway.store import addresses, sessions
+from gateway.store import addresses, audit, sessions
+from gateway.store.audit import Event
 from gateway.store.people import principals
 from gateway.store.people.principals import PrincipalRow
 from gateway.store.pool import Connection
@@ -28,4 +29,5 @@ async def set_owner(conn: Connection, channel: str, id: str) -> tuple[PrincipalR
         member = await principals.ensure_member(conn, former[0], former[0])
         for at in private:
             await addresses.hand_over(conn, at.id, member, await sessions.start(conn, member, Label.KNOWN))
+    await audit.note(conn, Event.OWNER_SET, principal=owner.id, detail=identity)
     return changed, [known.removeprefix(f"{channel}:") for known in former]

@@ -10,7 +10,8 @@ from gateway.domain.inbound import Address, Inbound
 from gateway.domain.principals import Label
 from gateway.domain.texts import one_line
 from gateway.domain.transcript import Notice
-from gateway.store import addresses, outbox, sessions
+from gateway.store import addresses, audit, outbox, sessions
+from gateway.store.audit import Event
 from gateway.store.outbox import Part
 from gateway.store.people import guesses, principals
 from gateway.store.pool import Connection
@@ -139,6 +140,7 @@ async def approve(conn: Connection, typed: str) -> PairingRow | Refusal:
         member,
     )
     assert row is not None, "its row is held"
+    await audit.note(conn, Event.MEMBER_LET_IN, str(asked.id), principal=member, detail=asked.identity)
     return PairingRow(**row)
 
 
@@ -151,7 +153,11 @@ async def deny(conn: Connection, which: str) -> PairingRow | Refusal:
         which.strip(),
         parse_code(which),
     )
-    return PairingRow(**row) if row else Refusal.WRONG
+    if row is None:
+        return Refusal.WRONG
+    if row["principal_id"] is not None:
+        await audit.note(conn, Event.MEMBER_REMOVED, str(row["id"]), principal=row["principal_id"])
+    return PairingRow(**row)
 
 
 async def _greet(conn: Connection, asked: PairingRow, member: PrincipalId) -> None:

@@ -129,6 +129,22 @@ async def update(conn: Connection, row: PrincipalRow) -> None:
     )
 
 
+async def zone_offered(conn: Connection, principal: PrincipalId) -> bool:
+    """Whether they were offered a time zone."""
+    return bool(await conn.fetchval("select zone_offered_at is not null from principals where id = $1", principal))
+
+
+async def settle_zone(conn: Connection, principal: PrincipalId) -> bool:
+    """Offer no time zone from now on; False if that was settled before."""
+    return bool(
+        await conn.fetchval(
+            """update principals set zone_offered_at = clock_timestamp()
+               where id = $1 and zone_offered_at is null returning true""",
+            principal,
+        )
+    )
+
+
 async def _hold_identities(conn: Connection) -> None:
     """Until the transaction ends nobody else gets one; what else is locked, is locked before, but for new addresses."""
     await conn.execute("select pg_advisory_xact_lock(hashtext('supaclaw.member'))")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gateway.domain.ids import PrincipalId
-from gateway.store import addresses, tasks
+from gateway.store import addresses, reviews, tasks
 from gateway.store.people import accounts
 from gateway.store.pool import Connection
 from gateway.store.scheduling import schedule_runs
@@ -40,9 +40,8 @@ async def end(conn: Connection, principal: PrincipalId, name: str, account: str)
     sessions = [row["session_id"] for row in spoken]
     await conn.execute("update inbox set handled_at = now() where address_id = any($1) and handled_at is null", chats)
     closed = sum([await accounts.stop(conn, session) for session in sessions])
-    await conn.execute(
-        "update reviews set state = 'expired' where state = 'open' and session_id = any($1::uuid[])", sessions
-    )
+    for session in sessions:
+        await reviews.close(conn, session)
     paused = await conn.fetch(
         """update schedules set paused_at = now(), updated_at = now()
            where completed_at is null and paused_at is null

@@ -14,6 +14,8 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory import DEFAULT_AGENT
 from gateway.domain.scopes import Scope
+from gateway.store import audit
+from gateway.store.audit import Event
 from gateway.store.people import revocation
 from gateway.store.people.revocation import Ended
 from gateway.store.pool import Connection, Database
@@ -129,7 +131,7 @@ async def _insert(
     as_owner: bool,
     shared: bool = False,
 ) -> TokenRow:
-    async with database.connection() as conn:
+    async with database.transaction() as conn:
         row = await conn.fetchrow(
             """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at, source, as_owner,
                                        agent, shared)
@@ -147,8 +149,10 @@ async def _insert(
             agent,
             shared,
         )
-    if row is None:
-        raise OwnerMustAct(f"a token named {name} already exists; choose another name or revoke it first")
+        if row is None:
+            raise OwnerMustAct(f"a token named {name} already exists; choose another name or revoke it first")
+        event = Event.TOKEN_MADE if kind == "bearer" else Event.SIGNED_IN
+        await audit.note(conn, event, str(row["id"]), principal=principal)
     return _token(row)
 
 
@@ -189,7 +193,11 @@ async def revoke(database: Database, name: str) -> Ended | None:
                where name = $1 and kind = 'bearer' and revoked_at is null returning id, principal_id""",
             name,
         )
-        return await revocation.end(tx, row["principal_id"], name, str(row["id"])) if row else None
+        if row is None:
+            return None
+        ended = await revocation.end(tx, row["principal_id"], name, str(row["id"]))
+        await audit.note(tx, Event.TOKEN_REVOKED, str(row["id"]), principal=row["principal_id"])
+        return ended
 
     return await database.run(work)
 

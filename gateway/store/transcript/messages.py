@@ -62,12 +62,12 @@ class MessageRow:
     tokens: int | None
     covers: int | None
     album: str | None
-    model: str | None = None
+    remembered: tuple[MemoryId, ...]
+    """The memories that an answer's turn was reminded of, or, where that was asked for, all that it used."""
+    model: str | None
     """That is asked first for its answer; None: the configured one."""
     attached: tuple[Attached, ...] = ()
     """Its files, where they were asked for: they are rows of their own."""
-    remembered: tuple[MemoryId, ...] = ()
-    """What an answer used of the memory, where that was asked for."""
     models: tuple[str, ...] = ()
     """That wrote an answer, where that was asked for, and `usage` what all its calls took."""
     usage: Usage | None = None
@@ -80,7 +80,7 @@ class MessageRow:
     def of(cls, row: Record) -> Self:
         """From its row; a transcript has hundreds, for which the constructor would take five times as long."""
         made = cls.__new__(cls)
-        vars(made).update(row, label=Label(row["label"]))
+        vars(made).update(row, label=Label(row["label"]), remembered=tuple(row["remembered"]))
         return made
 
     @property
@@ -166,9 +166,9 @@ with place as (
   update sessions set next_seq = next_seq + 1, spoken_at = now() where id = $1 returning next_seq - 1 as seq
 ), said as (
   insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final, task_id, closed_at,
-                        covers, tokens, journal_id)
+                        covers, tokens, remembered, journal_id)
   select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9, case when $4 = 'user' and $9::uuid is null then now() end, $10,
-         $11, (select id from journals where session_id = $1 and closed_at is null)
+         $11, $12, (select id from journals where session_id = $1 and closed_at is null)
   from place returning *
 ){} select * from said"""
 _SAY = _SAID.format("")
@@ -190,6 +190,7 @@ async def say(
     task: TaskId | None = None,
     covers: int | None = None,
     answers: bool = False,
+    remembered: Sequence[MemoryId] = (),
 ) -> MessageRow:
     """Append one text to the transcript; the caller holds the session. A summary says up to which place it `covers`.
 
@@ -210,6 +211,7 @@ async def say(
         task,
         covers,
         estimate(text),
+        remembered,
     )
     assert row is not None, "the session exists"
     return MessageRow.of(row)
@@ -221,6 +223,19 @@ _KIND: dict[type[Entry], Kind] = {
     Summary: "summary",
     UserText: "user",
 }
+
+
+async def said_by_person(conn: Connection, session: SessionId, own: Label) -> list[str]:
+    """What the person of this trust level wrote here themselves, among the newest entries; not what they passed on."""
+    rows = await conn.fetch(
+        """select text from (select kind, label, origin, text from messages where session_id = $1 and seq is not null
+                             order by seq desc limit 1000) newest
+           where kind = 'user' and label <= $2 and origin <> $3""",
+        session,
+        own,
+        EARLIER,
+    )
+    return [row["text"] for row in rows]
 
 
 async def was_asked(conn: Connection, session: SessionId, task: TaskId) -> bool:
@@ -431,6 +446,16 @@ async def asked_at(conn: Connection, answer: MessageId) -> datetime:
     at: datetime = await conn.fetchval(
         "select min(created_at) from messages where answered_by = $1 or id = $1",
         answer,
+    )
+    return at
+
+
+async def said_at(conn: Connection, session: SessionId) -> datetime | None:
+    """When the newest of the user's messages that a turn has taken was sent."""
+    at: datetime | None = await conn.fetchval(
+        """select sent_at from messages where session_id = $1 and seq is not null and kind = 'user'
+           order by seq desc limit 1""",
+        session,
     )
     return at
 

@@ -32,7 +32,7 @@ async def read(site: Site, session: SessionId, first: int | None, around: int | 
         if row is not None and row.session_id == session and row.seq is not None:
             first = max(1, row.seq - BEFORE)
         rows = await (conversations.stretch(conn, session, first, SHOWN) if first else messages.shown(conn, session))
-        rows = await branches.joined(conn, await used.joined(conn, await attachments.joined(conn, rows)))
+        rows = await branches.joined(conn, used.joined(await attachments.joined(conn, rows)))
     places = [row.seq for row in rows if row.seq is not None] or [1]
     thread = Thread(site.pages, Markdown(), Markup(), site.backend.wordings)
     await thread.draw(rows)

@@ -54,11 +54,13 @@ async def look(site: Site, asked: Asked) -> Answer:
         searching = MemorySearch(site.backend.database, site.backend.embedder)
         owner, where = site.backend.owner.id, asked.filter
         found = await searching.find(owner, asked.q, scope=Scope.ALL, filter=where, k=BEST)
-        return Answer(await asyncio.to_thread(_rows, found.hits, frozenset(lexemes(asked.q))), _notes(found))
+        words = frozenset(lexemes(asked.q))
+        rows = await asyncio.to_thread(lambda: [row_of(hit.memory, hit, words) for hit in found.hits])
+        return Answer(rows, _notes(found))
     async with site.backend.database.connection() as conn:
-        rows = await memories.listed(conn, site.backend.owner.id, asked.filter, PAGE + 1, asked.skip)
-    more = asked.skip + PAGE if len(rows) > PAGE else None
-    return Answer([row_of(memory) for memory in rows[:PAGE]], more=more)
+        newest = await memories.listed(conn, site.backend.owner.id, asked.filter, PAGE + 1, asked.skip)
+    more = asked.skip + PAGE if len(newest) > PAGE else None
+    return Answer([row_of(memory) for memory in newest[:PAGE]], more=more)
 
 
 async def named(site: Site, ids: Sequence[int]) -> list[Memory]:
@@ -93,10 +95,6 @@ def marked(text: str, words: Set[str]) -> Markup:
     return made + escape(line[at:end]) + ("…" if len(line) > end else "")
 
 
-def _rows(hits: Sequence[Hit], words: Set[str]) -> list[Row]:
-    return [row_of(hit.memory, hit, words) for hit in hits]
-
-
 def _why(hit: Hit) -> str:
     meaning = "" if hit.cosine is None else f"meaning {hit.cosine:.2f}"
     words = f"{hit.words:.0%} of the words, by weight"
@@ -105,8 +103,8 @@ def _why(hit: Hit) -> str:
 
 def _notes(found: Found) -> list[str]:
     by_words = found.mode is Mode.HYBRID and bool(found.hits) and all(hit.cosine is None for hit in found.hits)
-    left_out = f"{found.left_out} more that others wrote, which nobody verified: tick “not verified” to see them."
-    weak = "Only something weak was found; it may have nothing to do with what you look for."
+    left_out = f"{found.left_out} unverified left out; tick “include unverified” to see them."
+    weak = "Only weak matches were found; they may have nothing to do with your search."
     notes = (
         found.note or NO_INDEX * by_words,
         weak * (found.weak and bool(found.hits)),

@@ -1,34 +1,77 @@
-"""Approvals: what the agent asks its owner, with the whole of each change."""
+"""Approvals: what the agent asks its owner, with the whole of each call; what was answered; what is allowed ahead."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Form
 
-from gateway.agent.approvals import settle
+from gateway.agent import grants as rules
+from gateway.agent.approvals import settle, why
 from gateway.domain.diff import legible
-from gateway.store import reviews
+from gateway.domain.ids import ReviewId
+from gateway.store import grants, reviews
+from gateway.store.reviews import ReviewRow
 from gateway.web import board
 from gateway.web.access import signed_in
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 
+HISTORY = 50
+
 router = APIRouter()
 screen = Screen(Nav("/approvals", "Approvals", "circle-alert", 5), router)
 
 
+@router.get("/approvals/waiting", dependencies=[Depends(signed_in)])
+async def waiting(site: AtSite) -> dict[str, int]:
+    """How many questions wait, for the sidebar and the title of every page."""
+    async with site.backend.database.connection() as conn:
+        return {"waiting": await reviews.waiting(conn, site.backend.owner.id, site.backend.clock.now())}
+
+
+@router.post("/approvals/{number}/grant", status_code=204, dependencies=[Depends(signed_in)])
+async def allow_ahead(site: AtSite, number: str, terms: Annotated[str, Form(max_length=200)]) -> None:
+    """Allow, in advance, more calls like this one."""
+    owner, parsed = site.backend.owner.id, rules.parse(terms, site.backend.clock.now())
+    await site.backend.database.run(lambda tx: rules.give(tx, owner, number, parsed, by="web"))
+
+
+@router.post("/approvals/grants/{number}/revoke", status_code=204, dependencies=[Depends(signed_in)])
+async def revoke(site: AtSite, number: str) -> None:
+    """Take back what was allowed in advance."""
+    owner, now = site.backend.owner.id, site.backend.clock.now()
+    await site.backend.database.run(lambda tx: rules.revoke(tx, owner, number, now, by="web"))
+
+
 @router.post("/approvals/{number}/{answer}", status_code=204, dependencies=[Depends(signed_in)])
 async def settle_question(site: AtSite, number: str, answer: Literal["approve", "deny"]) -> None:
-    """Allow or refuse a change; the page learns of it by its events."""
+    """Allow or refuse a call; the page learns of it by its events."""
     owner, now, yes = site.backend.owner.id, site.backend.clock.now(), answer == "approve"
     await site.backend.database.run(lambda tx: settle(tx, owner, number, now, yes=yes, by="web"))
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
+    owner, now, part = site.backend.owner.id, site.backend.clock.now(), site.pages.part
     async with site.backend.database.connection() as conn:
-        rows = await reviews.list_open(conn, site.backend.owner.id, site.backend.clock.now())
-    made: dict[str, str] = {"empty": site.pages.part("no_questions")}
-    return made | {row.name: site.pages.part("question", row.name, row, legible(row.preview)) for row in rows}
+        rows, over = await reviews.list_open(conn, owner, now), await reviews.latest(conn, owner, HISTORY)
+        ahead, asked_in = await grants.live(conn, owner, now), await reviews.askers(conn, rows + over)
+    made: dict[str, str] = {"empty": part("no_questions")}
+    for row in rows:
+        made[row.name] = part("question", row.name, row, legible(row.preview), why(row), _asked_in(row, asked_in))
+    if ahead:
+        made["ahead"] = part("heading", "ahead", "Allowed in advance")
+    made |= {row.name: part("grant", row.name, row, rules.line(row)) for row in ahead}
+    if over:
+        made["history"] = part("heading", "history", "Answered")
+    for row in over:
+        made[row.name] = part("answered", row.name, row, legible(row.preview), why(row), _asked_in(row, asked_in))
+    return made
+
+
+def _asked_in(row: ReviewRow, channels: Mapping[ReviewId, str]) -> str:
+    if row.task_id is None:
+        return "asked by the gateway"
+    return f"asked by the agent in a {channels[row.id]} chat" if row.id in channels else "asked by an unattended run"
 
 
 board.add_routes(screen, _pieces)

@@ -31,7 +31,8 @@ async def enable(site: AtSite, name: str, on: bool) -> None:
     if name not in site.backend.channels():
         raise Refused(404, "not_found", f"{name} is not configured.")
     switched = {f"channels.{name}.enabled": "true" if on else "false"}
-    await settings.save(settings.typed(settings.form().stamp, switched))
+    await settings.save(wanted := settings.typed(settings.form().stamp, switched))
+    await site.config_written(wanted.text)
 
 
 @router.post("/channels/{name}/login", status_code=204, dependencies=[Depends(signed_in)])

@@ -20,6 +20,7 @@ from gateway.web.pages import Nav, Screen
 from gateway.web.screens import setup
 from gateway.web.site import AtSite, Site
 from gateway.web.sse import EventStream
+from gateway.workspace.paths import WorkspaceError
 
 ADDRESS = PAGE
 
@@ -45,6 +46,7 @@ async def page(request: Request, site: AtSite) -> Response:
         commands=site.backend.commands,
         most=kept.MAX_FILES,
         models=model.chain if model else (),
+        offers_zone=await site.backend.zones.due(site.backend.owner.id),
     )
 
 
@@ -79,6 +81,17 @@ async def send(
     attached = await kept.attachments_for(site, files or ())
     accepted = await accept(site, Inbound(ADDRESS, sender, text, client_id, now, attachments=attached))
     return JSONResponse(outcome(accepted), 202)
+
+
+@router.post("/chat/zone", status_code=204, dependencies=[Depends(signed_in)])
+async def settle_zone(site: AtSite, zone: Annotated[str, Form(max_length=64)] = "") -> None:
+    """Answer the offer of the browser's time zone: note it, or without one never offer it again."""
+    try:
+        await site.backend.zones.settle(site.backend.owner.id, zone)
+    except ValueError as error:
+        raise Refused(400, "invalid_value", str(error), param="zone") from error
+    except WorkspaceError as error:
+        raise Refused(409, "owner_must_act", f"USER.md could not be changed: {error}") from error
 
 
 @router.get("/chat/messages/{message}/text", dependencies=[Depends(signed_in)])

@@ -75,6 +75,7 @@ async def download(site: AtSite, id: UUID, form: Format = "markdown") -> Respons
     saved_as = f"attachment; filename*=UTF-8''{quote(file_name(of, form), safe='')}"
     text = await asyncio.to_thread(export, of, said, form)
     kind = "text/markdown" if form == "markdown" else "application/json"
+    text, _ = site.backend.mask.leaks.clean(text)
     return Response(text, media_type=kind, headers={"Content-Disposition": saved_as})
 
 

@@ -46,13 +46,13 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     for number, line in enumerate(site.backend.unsettled()):
         made[f"unsettled{number}"] = part("unsettled", f"unsettled{number}", line)
     if claims:
-        made["joining"] = part("heading", "joining", "Asks to be one of your accounts")
+        made["joining"] = part("heading", "joining", "Linking requests")
         made |= {f"joins{row.code}": part("joins", f"joins{row.code}", row) for row in claims}
     if asking:
-        made["asking"] = part("heading", "asking", "Waiting for your answer")
+        made["asking"] = part("heading", "asking", "Access requests")
         made |= {f"asks{row.id}": part("asks", f"asks{row.id}", row) for row in asking}
     if admitted:
-        made["admitted"] = part("heading", "admitted", "Have access")
+        made["admitted"] = part("heading", "admitted", "People with access")
         made |= {f"in{row.id}": part("let_in", f"in{row.id}", row) for row in admitted}
     for row in await pairing.accounts():
         if row.identities:

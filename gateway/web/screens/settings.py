@@ -50,6 +50,7 @@ async def save(request: Request, site: AtSite) -> HTMLResponse:
             return _review(site, wanted, values["origin"], unconfirmed=reviewed)
         try:
             results = await settings.save(wanted) if wanted.sections else {}
+            await site.config_written(wanted.text)
         except Unwritable as error:
             return _review(site, wanted, values["origin"], problem=str(error))
         return HTMLResponse(await _body(site, results))

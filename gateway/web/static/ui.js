@@ -11,6 +11,23 @@ $("[data-theme-toggle]")?.addEventListener("click", () => {
   say(`Theme: ${next || "like the system"}`);
 });
 
+// ---- approvals that wait show in the sidebar and in the tab's title, on every page
+const bare = document.title;
+async function showWaiting() {
+  try {
+    if (document.hidden || by("connection")?.dataset.state === "off") return;
+    const answer = await fetch("/approvals/waiting");
+    if (!answer.ok) return;
+    const { waiting } = await answer.json(), badge = by("waiting");
+    document.title = waiting ? `(${waiting}) ${bare}` : bare;
+    badge.hidden = !waiting; badge.textContent = waiting;
+  } catch { /* the connection tells */ }
+}
+if (by("waiting")) {
+  showWaiting(); setInterval(showWaiting, 10000);
+  document.addEventListener("visibilitychange", showWaiting);
+}
+
 // ---- patches: [what, where, html]
 const element = html => { const t = document.createElement("template"); t.innerHTML = html; localise(t.content); return t.content };
 const localise = root => root.querySelectorAll("time").forEach(time => {
@@ -309,6 +326,23 @@ box?.addEventListener("keydown", event => {
   if (event.key === "Escape" && editing && list.hidden && !event.isComposing) { event.preventDefault(); cancelEdit() }
 });
 if (stream) connect();
+
+// ---- the browser's time zone, offered while none is known
+const offer = by("zone"), zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (offer && zone && zone !== "Etc/Unknown") {
+  $("b", offer).textContent = $("button", offer).value = zone;
+  offer.hidden = false;
+  offer.addEventListener("submit", async event => {
+    event.preventDefault();
+    try {
+      const answer = await fetch(offer.action, { method: "POST", body: new URLSearchParams({ zone: event.submitter.value }) });
+      if (answer.status === 401) return location.assign("/login");
+      if (!answer.ok) return say((await answer.json()).error.message);
+      if (event.submitter.value) say(`Your times are in ${zone} now.`);
+      offer.remove(); box.focus();
+    } catch { say("The gateway cannot be reached; try again.") }
+  });
+}
 
 // ---- pieces of a page that are fetched: what is found while it is typed, panels when they are opened
 const find = by("find");

@@ -17,7 +17,7 @@ from gateway.web.errors import Refused
 from gateway.web.site import Site
 from gateway.web.v1.serving import CHANNEL
 
-_ID = re.compile(r"(?:resp|msg|fc)_(?P<arrival>\d{1,18})(?:_(?P<place>\d{1,4}))?")
+_ID = re.compile(r"(?:resp|msg|fc)_(?P<arrival>\d{1,18})(?:_(?P<place>\d{1,4}))?", re.ASCII)
 
 
 async def until(site: Site, caller: Caller, response: str) -> tuple[Earlier, ...]:

@@ -13,6 +13,7 @@ from gateway.web.errors import Refused
 from gateway.web.files import MAX_FILES
 
 PIECE = 256 * 1024
+NOT_TEXT = "[This result had a file, which was left out: only text is taken.]"
 FILES = frozenset({"image_url", "file", "input_audio"})
 
 
@@ -38,6 +39,12 @@ def text_of(content: JsonValue, param: str) -> str:
         raise _refused("invalid_value", "Content must be a text or a list of parts.", param)
     texts = [_text(part, f"{param}[{at}]") for at, part in enumerate(content)]
     return "\n".join(text for text in texts if text is not None)
+
+
+def result_of(content: JsonValue, param: str) -> str:
+    """What a client's tool returned, as text; it says where something else was left out. Raises `Refused`."""
+    left_out = isinstance(content, list) and any(_kind(part) in FILES for part in content)
+    return "\n".join(filter(None, (text_of(content, param), NOT_TEXT if left_out else "")))
 
 
 def files_of(content: JsonValue, param: str) -> tuple[InlineFile, ...]:
@@ -77,7 +84,7 @@ def _file(part: JsonValue, param: str) -> InlineFile:
         case {"type": "file", "file": {"file_id": _}}:
             raise _refused("unsupported_value", "Send the file itself, as `file_data`.", f"{param}.file.file_id")
         case _:
-            raise _refused("invalid_value", "This part has not the fields its type asks for.", param)
+            raise _refused("invalid_value", "This part lacks fields that its type requires.", param)
 
 
 def _image(url: str, param: str) -> InlineFile:

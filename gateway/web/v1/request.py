@@ -14,7 +14,7 @@ from gateway.domain.texts import storable
 from gateway.domain.transcript import ToolResult
 from gateway.web.errors import Refused
 from gateway.web.v1.answer_format import format_of
-from gateway.web.v1.parts import InlineFile, files_of, text_of
+from gateway.web.v1.parts import InlineFile, files_of, result_of, text_of
 from gateway.web.v1.tools import call_of, choice_of, tools_of
 
 ONLY: Mapping[str, Sequence[JsonValue]] = {
@@ -55,14 +55,15 @@ class Asked:
 def parse(body: bytes, models: Sequence[str]) -> Asked:
     """Raises `Refused`, naming the field."""
     fields = fields_of(body, models)
-    said = _messages(fields.get("messages"))
+    messages = instructions_first(fields.get("messages"))
+    said = _messages(messages)
     earlier, results, text = split(said, "messages")
     stream_options = fields.get("stream_options") or {}
     usage = stream_options.get("include_usage") if isinstance(stream_options, dict) else None
     return Asked(
         model=str(fields["model"]),
         text=text,
-        files=_files(fields.get("messages")) if said[-1].role == "user" else (),
+        files=_files(messages) if said[-1].role == "user" else (),
         earlier=earlier,
         options=options_of(fields, format_of(fields.get("response_format"), "response_format")),
         results=results,
@@ -121,6 +122,15 @@ def split(said: Sequence[Earlier], param: str) -> tuple[tuple[Earlier, ...], tup
     return tuple(told[:at]), results, new or ""
 
 
+def instructions_first(said: JsonValue) -> JsonValue:
+    """The messages with instructions at their end put first: some clients add theirs behind what is new."""
+    items = said if isinstance(said, list) else []
+    at = len(items)
+    while at and isinstance(last := items[at - 1], dict) and last.get("role") in ("system", "developer"):
+        at -= 1
+    return [*items[at:], *items[:at]] if items else said
+
+
 def flag(value: JsonValue, param: str) -> bool:
     """A field that is true or false, and false when it is absent."""
     if value is not None and not isinstance(value, bool):
@@ -170,7 +180,8 @@ def _message(value: JsonValue, param: str) -> Earlier:
     if value.get("function_call"):
         message = "function_call is not supported; use tool_calls."
         raise Refused(400, "unsupported_value", message, param=f"{param}.function_call")
-    text = text_of(value.get("content"), f"{param}.content")
+    read = result_of if value.get("role") == "tool" else text_of
+    text = read(value.get("content"), f"{param}.content")
     match value.get("role"):
         case "user":
             return Earlier("user", text)

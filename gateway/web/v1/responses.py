@@ -9,8 +9,8 @@ from gateway.domain.inbound import Earlier
 from gateway.domain.texts import storable
 from gateway.web.errors import Refused
 from gateway.web.v1.answer_format import format_of
-from gateway.web.v1.parts import InlineFile, files_of, text_of
-from gateway.web.v1.request import Asked, fields_of, flag, invalid, options_of, split
+from gateway.web.v1.parts import InlineFile, files_of, result_of, text_of
+from gateway.web.v1.request import Asked, fields_of, flag, instructions_first, invalid, options_of, split
 from gateway.web.v1.tools import call_of
 
 _TEXTS = frozenset({"input_text", "output_text"})
@@ -58,9 +58,8 @@ def parse(body: bytes, models: Sequence[str]) -> Unresolved:
     previous, said = fields.get("previous_response_id"), fields.get("input")
     if not isinstance(previous, str | None):
         raise invalid("previous_response_id", "'previous_response_id' must be the id of a response.")
-    items: list[JsonValue] = said if isinstance(said, list) else []
-    if isinstance(said, str):
-        items = [{"role": "user", "content": said}]
+    said = instructions_first([{"role": "user", "content": said}] if isinstance(said, str) else said)
+    items = said if isinstance(said, list) else []
     return Unresolved(fields, previous, tuple(items))
 
 
@@ -90,7 +89,7 @@ def _message(item: JsonValue, param: str, known: Mapping[str, Earlier]) -> Earli
         case {"type": "function_call", "call_id": id}:
             return Earlier("assistant", "", (call_of(id, item, param),))
         case {"type": "function_call_output", "call_id": str(id), "output": output} if id:
-            return Earlier("tool", text_of(_parts(output), f"{param}.output"), call_id=storable(id))
+            return Earlier("tool", result_of(_parts(output), f"{param}.output"), call_id=storable(id))
         case {"role": "user" | "assistant" | "system" | "developer" as role, "content": content}:
             text = text_of(_parts(content), f"{param}.content")
             return Earlier("system" if role == "developer" else role, text)

@@ -55,7 +55,9 @@ class Store:
     def find(self, text: str) -> Commit:
         """The checkpoint whose id begins with `text`; raises `OwnerMustAct` unless there is exactly one."""
         if len(text) < 4 or not set(text) <= set("0123456789abcdef"):
-            raise OwnerMustAct(f"{text} is not an id: take at least 4 letters of one from `supaclaw checkpoints list`")
+            raise OwnerMustAct(
+                f"{text} is not an id: give at least 4 characters of one from `supaclaw checkpoints list`"
+            )
         found = [self.objects[id] for id in self.objects.iter_prefix(text.encode())]
         commits = [object for object in found if isinstance(object, Commit)]
         if len(commits) > 1:

@@ -1,4 +1,4 @@
-// The AI SDK: its default (the Responses API), chat completions, and the provider for compatible servers.
+// AI SDK: tools and streams over Responses (its default), chat completions and the compatible provider.
 import assert from "node:assert/strict";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";

@@ -1,4 +1,4 @@
-// The official SDK: a tool over chat completions, a stream over responses.
+// openai-node: a tool over chat completions, a stream over Responses.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 

@@ -1,4 +1,4 @@
-"""Simon Willison's llm, with an entry in its extra-openai-models.yaml."""
+"""llm: a prompt on the command line, with an entry in extra-openai-models.yaml."""
 
 import os
 import subprocess
@@ -14,6 +14,6 @@ with tempfile.TemporaryDirectory() as home:
     environ = {**os.environ, "LLM_USER_PATH": home}
     command = [sys.executable, "-m", "llm", "--key", os.environ["OPENAI_API_KEY"], "-m", "claw", "hello mk701x"]
     told = subprocess.run(
-        command, env=environ, capture_output=True, text=True, timeout=280, stdin=subprocess.DEVNULL, check=True
+        command, env=environ, capture_output=True, text=True, timeout=540, stdin=subprocess.DEVNULL, check=True
     )
 assert "fin701x" in told.stdout, told

@@ -1,6 +1,4 @@
-"""The official SDK: both APIs, a tool, a parsed answer."""
-
-import os
+"""openai-python: chat completions with a tool, parsed answers, Responses with a stream, old completions."""
 
 from openai import OpenAI
 from pydantic import BaseModel
@@ -37,4 +35,3 @@ with client.responses.stream(model="default", input="hello mk103x", previous_res
     assert "fin103x" in stream.get_final_response().output_text
 assert "response.output_text.delta" in events
 assert "fin104x" in client.completions.create(model="default", prompt="hello mk104x").choices[0].text
-print(os.environ["OPENAI_BASE_URL"])

@@ -32,7 +32,8 @@ def gate(path: MessagePath) -> Gate:
     """A gate before the whole path, with codes for strangers."""
     path.people.allow({"fake": PAIRING})
     path.channel.capabilities = replace(path.channel.capabilities, buttons=True)
-    return Gate(path.database, path.people, path.inbound.accept, path.notices, path.outbound, path.live)
+    inbound, notices, offer = path.inbound.accept, path.notices, path.zones.offer
+    return Gate(path.database, path.people, inbound, notices, path.outbound, path.live, offer)
 
 
 @pytest.fixture

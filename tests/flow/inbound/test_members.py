@@ -204,6 +204,11 @@ async def everything_of(path: MessagePath) -> list[str]:
         "insert into memory_stats (principal_id, n) values ($1, 1)",
         "insert into memory_gone (principal_id, lexemes) values ($1, 'xyzzy')",
         "insert into imports (principal_id, agent, key, source, place) values ($1, '', '', 'xyzzy', '')",
+        """insert into grants (principal_id, given_by, tool, act, arguments, times_left, expires_at)
+           values ($1, $1, 'xyzzy', 'run', '{}', 1, now())""",
+        """insert into audit select coalesce(max(seq), 0) + 1, now(), 'xyzzy', $1, '', '', '', '', '' from audit""",
+        """insert into secrets (principal_id, shared, name, version, key_id, wrapped, sealed, hosts, tools, place)
+           values ($1, true, 'xyzzy', 1, '', '', '', '{}', '{}', '')""",
     ):
         await path.rows(statement, owner)
     await path.rows(
@@ -285,7 +290,7 @@ async def test_no_statement_on_a_bound_store_reaches_another_row_whatever_the_ro
         assert await lived_in.rows(f"select * from {table} where principal_id = $1 order by 1", owner) == before[table]
     known = await passes(bound, "select id from principals")
     assert [row["id"] for row in known or ()] == [member]
-    for table in ("meta", "leases", "member_keys", "migrations", "guesses"):
+    for table in ("meta", "leases", "member_keys", "migrations", "guesses", "pins"):
         assert not await passes(bound, f"select * from {table}")
 
 

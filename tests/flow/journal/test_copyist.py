@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -10,6 +9,7 @@ from structlog.testing import capture_logs
 from gateway.flow.journal import copyist as copyist_module
 from gateway.store.pool import Database
 from gateway.workspace.journal.writer import JournalWriter
+from tests.fakes.eventually import eventually
 from tests.flow.journal.desk import Desk, arrival, desk
 
 
@@ -24,22 +24,11 @@ async def test_it_copies_by_itself_once_it_is_told(here: Desk, monkeypatch: pyte
     await here.started()
     await here.journal.check.put_right()  # which copies what it finds
     await here.settled()
-    copied = asyncio.Event()
-    append = JournalWriter.append
-
-    async def heard(self: JournalWriter, *arguments: Any, **more: Any) -> Any:
-        appended = await append(self, *arguments, **more)
-        copied.set()
-        return appended
-
-    monkeypatch.setattr(JournalWriter, "append", heard)
     running = asyncio.create_task(here.journal.run())
     await here.answer(session, "re: one")
-    async with asyncio.timeout(10):
-        await copied.wait()
+    await eventually(lambda: here.said(here.file) == [("message", "one"), ("assistant", "re: one")])
     running.cancel()
     await asyncio.wait([running])
-    assert here.said(here.file) == [("message", "one"), ("assistant", "re: one")]
 
 
 async def test_what_a_disk_refused_is_tried_again_and_told_once(here: Desk) -> None:

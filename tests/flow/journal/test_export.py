@@ -32,6 +32,7 @@ OF = Conversation(
     started_at=AT,
     last_at=AT,
     ended_at=None,
+    parent=None,
 )
 FILE = Attached(MessageId(1), 0, "stored", "scan.pdf", "application/pdf", path="files/scan.pdf")
 

@@ -55,7 +55,7 @@ async def test_the_model_is_changed_with_the_key_that_is_there(own: Home, models
     [
         (
             Rule(status=401, code="invalid_api_key", message=f"Incorrect API key: {KEY}"),
-            "refuses this key.*make one at",
+            "refuses this key.*create one at",
         ),
         (Rule(status=429, code="insufficient_quota"), "no credit"),
         (Rule(status=404, code="model_not_found"), "no model openai/gpt-5.6-terra for this key; choose another"),
@@ -83,7 +83,7 @@ async def test_a_provider_that_cannot_be_reached_is_told(home: Callable[[str], H
     ("key", "model", "advice"),
     [
         ("", "mini", "paste an API key"),
-        (KEY, "anthropic/claude", "a key of OpenAI, whose models begin with openai/"),
+        (KEY, "anthropic/claude", "OpenAI key is for models that begin with openai/"),
         (KEY, KEY, "a key was pasted as the model's name"),
     ],
 )

@@ -75,8 +75,8 @@ class TestBooks:
         await spent(world, 2.03)
         allowed = await Budgets(database, lambda: Limits(day_usd=2, month_usd=20), Clock()).allow(Role.OWNER)
         assert allowed.refusal == (
-            "Today's model budget is used up ($2.03 spent, $2.00 allowed). I did not ask a model. "
-            "/budget more allows another $2.00 today; budgets.day_usd in config.json changes the limit for good. "
+            "Today's model budget is used up ($2.03 spent, $2.00 allowed). I didn't ask a model. "
+            "/budget more allows another $2.00 today; budgets.day_usd in config.json changes the limit permanently. "
             "Then write again."
         )
 

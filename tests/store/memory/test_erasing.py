@@ -8,8 +8,10 @@ NOT_SAID = {
     "addresses": "channel account chat thread",
     "api_tokens": "name kind sha256 scopes source agent",
     "attachments": "channel ref mime state",
+    "audit": "event subject actor detail prev hash",  # keyed hashes
     "contents": "sha256 source",
     "files": "path mime sha256 origin text_path view_path",  # the paths with the file
+    "grants": "tool act base bounded",
     "guesses": "who",
     "imports": "agent key source",
     "inbox": "channel account chat platform_id kind sender",
@@ -24,7 +26,7 @@ NOT_SAID = {
     "outbox": "state platform_id reply_to",
     "pairings": "channel account chat thread sender name code state",
     "principals": "role name identities unconfirmed",
-    "reviews": "kind tool base digest state decided_by",
+    "reviews": "kind tool base digest state decided_by act",
     "schedules": "cron zone misfire origin asked_by",
     "sessions": "digest agent",
     "task_steps": "kind name",

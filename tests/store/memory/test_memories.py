@@ -152,6 +152,25 @@ async def test_what_is_forgotten_can_be_taken_back_unless_it_was_said_again(worl
             await memories.restore(tx, world.principal, row.id)
 
 
+@pytest.mark.parametrize("way", ["restore", "edit"])
+async def test_the_same_of_a_stranger_gives_way_to_what_the_owner_restores_or_writes(world: World, way: str) -> None:
+    row, _ = await add(world, "Tea at five." if way == "restore" else "Tea at six.")
+    if way == "restore":
+        async with world.database.transaction() as tx:
+            await memories.forget(tx, world.principal, row.id)
+    twin, new = await add(world, "tea at FIVE.", label=Label.UNTRUSTED)
+    assert new
+    async with world.database.transaction() as tx:
+        if way == "restore":
+            assert await memories.restore(tx, world.principal, row.id)
+        else:
+            assert await memories.edit(tx, world.principal, row.id, text="Tea at five.")
+        gone = await memories.get(tx, world.principal, twin.id)
+    assert await listed(world) == ["Tea at five."]
+    assert gone is not None
+    assert gone.superseded_by == row.id
+
+
 async def test_an_edit_changes_what_it_names(world: World) -> None:
     row, _ = await add(world, "Tea at five.", importance=0.25, tags=("a",))
     await add(world, "Tea at six.")

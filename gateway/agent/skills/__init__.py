@@ -1,0 +1,1 @@
+"""The owner's skills: where they come from, and which of them are on."""

@@ -1,0 +1,51 @@
+"""What a person reads of a skill before they confirm it: what it is, what the scan found, what differs from before."""
+
+from collections.abc import Sequence
+
+from gateway.agent.skills.library import Look, Skills
+from gateway.domain.diff import difference
+from gateway.domain.tools import ToolFailed
+from gateway.workspace.skills.folder import Files
+
+FINDINGS = 20
+TOO_LONG = "too long to show; read the file itself"
+
+
+def described(files: Files, before: Files, source: str) -> str:
+    """The skill in a few lines and the findings of its scan, then every changed file."""
+    look = Look.at(files)
+    name, version = (look.skill.name, look.skill.version) if look.skill else ("?", "?")
+    head = f"skill {name} {version}, {len(files)} files, {'changed' if before else 'new'}, from {source}"
+    found = [*map(str, look.findings[:FINDINGS])] or ["the scan found nothing"]
+    more = [f"and {len(look.findings) - FINDINGS} more findings"] if len(look.findings) > FINDINGS else []
+    return "\n".join([head, f"sha256 {look.sha256}", *found, *more, "", *changes(before, files)])
+
+
+async def undecided(skills: Skills, name: str) -> tuple[Files, Files, str]:
+    """What a person would confirm, what it differs from, and its source: the version that waits, or what lies there."""
+    found = await skills.get(name)
+    files = await skills.on_disk(name)
+    if found.staged:
+        return await skills.kept(name, staged=True), files, found.staged.source
+    return files, await skills.kept(name, staged=False), "the workspace"
+
+
+def changes(before: Files, after: Files) -> Sequence[str]:
+    """The difference of each file, SKILL.md first."""
+    paths = sorted({*before, *after}, key=lambda path: (path.lower() != "skill.md", path))
+    return [
+        _change(path, before.get(path, b""), after.get(path, b"")) for path in paths if _differs(path, before, after)
+    ]
+
+
+def _differs(path: str, before: Files, after: Files) -> bool:
+    return before.get(path) != after.get(path)
+
+
+def _change(path: str, before: bytes, after: bytes) -> str:
+    try:
+        return difference(path, before.decode(), after.decode())
+    except UnicodeDecodeError:
+        return f"{path}: not text, {len(before):,} bytes before, {len(after):,} now"
+    except ToolFailed:
+        return f"{path}: {len(before):,} bytes before, {len(after):,} now, {TOO_LONG}"

@@ -1,0 +1,78 @@
+"""The secrets: they can be opened, their master key is kept elsewhere, and no value hides another unnoticed."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from gateway.app.checks.context import CheckContext
+from gateway.app.database import has_database, open_database
+from gateway.app.resolving import StoredSecrets
+from gateway.config.environment import Environment
+from gateway.config.load import load_early
+from gateway.config.master_key import has_key, read_keyring
+from gateway.config.references import Lookup, unresolved
+from gateway.domain.errors import SupaclawError
+from gateway.domain.findings import Finding, Level
+from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.secrets.vault import Vault
+from gateway.store.embedded.postgres import EmbeddedPostgres
+from gateway.store.people import principals
+
+_KEEP = "`supaclaw secrets confirm` shows the recovery key; without it, no backup brings the secrets back"
+_HALF = "`supaclaw secrets rotate --master` goes on with it"
+
+
+def without_starting(environment: Environment, environ: Mapping[str, str]) -> Lookup:
+    """Values of secrets, unless that takes a database that does not run."""
+    return StoredSecrets(environment, environ) if _state(environment, environ) != "stopped" else unresolved
+
+
+def check_secrets(context: CheckContext) -> Iterator[Finding]:
+    """What is stored, and the key. Yields nothing before the first start."""
+    environment, environ = context.environment, context.environ
+    state = _state(environment, environ)
+    if state == "stopped" and has_key(environment.data, environ):
+        yield Finding(Level.OK, "not looked at: the database is not running")
+    elif state == "runs":
+        try:
+            yield from asyncio.run(_look(environment, environ))
+        except SupaclawError:
+            yield Finding(Level.WARN, "not looked at", "see the check of the database")
+
+
+async def _look(environment: Environment, environ: Mapping[str, str]) -> list[Finding]:
+    async with open_database(environment, load_early(environment, environ)) as database:
+        async with database.connection() as conn:
+            owner = await principals.owner(conn)
+        if owner is None:
+            return []
+        secrets = LiveSecrets(Vault(database, environment.data, environ), owner.id, environ)
+        await secrets.look()
+        found = [*_judged(secrets)]
+        keys = read_keyring(environment.data, environ).keys
+        if secrets.stored and keys and not await secrets.key_kept():
+            found.append(Finding(Level.WARN, "nobody has confirmed that the recovery key is kept elsewhere", _KEEP))
+        if len(keys) > 1:
+            found.append(Finding(Level.WARN, "a change of the master key was interrupted", _HALF))
+        return found
+
+
+def _judged(secrets: LiveSecrets) -> Iterator[Finding]:
+    for problem in sorted({each.problem for each in secrets.stored} - {""}):
+        yield Finding(Level.FAIL, *problem.split("; ", 1))
+    for each in secrets.stored:
+        if cover := secrets.hidden_by(each.row.facts):
+            text = f"the shared secret {each.row.facts.name} is hidden by {cover}"
+            yield Finding(Level.WARN, text, "remove one of the two, unless you mean it")
+    yield Finding(Level.OK, f"{len(secrets.stored)} stored")
+
+
+def _state(environment: Environment, environ: Mapping[str, str]) -> Literal["none", "stopped", "runs"]:
+    """Of the database; an invalid config.json has none."""
+    try:
+        config = load_early(environment, environ)
+    except SupaclawError:
+        return "none"
+    if not has_database(environment, config):
+        return "none"
+    return "runs" if config.database.url or EmbeddedPostgres(environment.data).is_running else "stopped"

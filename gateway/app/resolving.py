@@ -1,0 +1,46 @@
+"""config.json with its secrets, for commands: the database is asked only if a reference needs it."""
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from gateway.app.database import has_database, open_database
+from gateway.config.environment import Environment
+from gateway.config.load import load_early, secrets_unavailable
+from gateway.config.model import Config
+from gateway.config.references import Lookup
+from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.secrets.vault import Vault
+from gateway.store.people import principals
+
+
+@dataclass(frozen=True)
+class StoredSecrets:
+    """A lookup that opens the database for the first name, and reads all secrets then."""
+
+    environment: Environment
+    environ: Mapping[str, str] = field(repr=False)
+
+    def __call__(self, name: str) -> str:
+        """Raises `ConfigError` for an unknown name, and whatever keeps the database from being read."""
+        return self._lookup(name)
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        config = load_early(self.environment, self.environ)
+        if not has_database(self.environment, config):
+            return secrets_unavailable
+        with ThreadPoolExecutor(1) as apart:  # the caller may be a coroutine
+            return apart.submit(lambda: asyncio.run(self._read(config))).result()
+
+    async def _read(self, config: Config) -> Lookup:
+        async with open_database(self.environment, config) as database:
+            async with database.connection() as conn:
+                owner = await principals.owner(conn)
+            if owner is None:
+                return secrets_unavailable
+            stored = LiveSecrets(Vault(database, self.environment.data, self.environ), owner.id, self.environ)
+            await stored.look()
+            return stored.lookup

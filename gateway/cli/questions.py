@@ -1,0 +1,28 @@
+"""Questions on the terminal; they go to stderr, so that what is piped on holds none."""
+
+import sys
+
+import typer
+
+from gateway.domain.texts import printable
+
+
+def confirm(question: str) -> None:
+    """Anything but yes ends the command."""
+    typer.confirm(printable(question), abort=True, err=True)
+
+
+def agrees(question: str) -> bool:
+    """Enter alone means no."""
+    return typer.confirm(printable(question), default=False, err=True)
+
+
+def ask(question: str, default: str = "") -> str:
+    """What was typed, or on Enter alone the default, which is shown."""
+    return str(typer.prompt(printable(question), default=default, show_default=bool(default), err=True)).strip()
+
+
+def ask_secret(question: str) -> str:
+    """Not shown while it is typed; empty on Enter alone. A pipe is read as it is."""
+    hidden = sys.stdin.isatty()
+    return str(typer.prompt(printable(question), default="", show_default=False, hide_input=hidden, err=True)).strip()

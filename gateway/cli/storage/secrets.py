@@ -1,0 +1,196 @@
+"""`supaclaw secrets`: values that the model never sees. A value comes from a prompt or standard input."""
+
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, TypeVar
+
+import typer
+
+from gateway.cli.console import echo
+from gateway.cli.database import require_owner, with_database
+from gateway.cli.output import AsJson, print_rows
+from gateway.config.environment import Environment
+from gateway.config.master_key import given_by, read_keyring
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import PrincipalId
+from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.secrets.vault import Vault
+from gateway.secrets.facts import MAX_VALUE, Binding
+from gateway.secrets.master import MasterKey
+from gateway.store.pool import Database
+
+Result = TypeVar("Result")
+Name = Annotated[str, typer.Argument(help="Such as WEATHER_KEY; config.json names it as $secret:WEATHER_KEY.")]
+Own = Annotated[bool, typer.Option("--own", help="Yours alone; without it, everybody's.")]
+Hosts = Annotated[list[str] | None, typer.Option("--host", help="Where it may be sent, such as api.example.org.")]
+Tools = Annotated[list[str] | None, typer.Option("--tool", help="The tool that may send it.")]
+Header = Annotated[str, typer.Option(help="The one header that may hold it.")]
+FormField = Annotated[str, typer.Option("--field", help="Or the one field of a token request.")]
+COLUMNS = ("name", "whose", "hosts", "tools", "place", "changed_at", "last_used_at", "problem")
+KEEP = (
+    "This is the recovery key of your secrets. Keep it outside this machine: no backup holds it, and without it nobody "
+    "can open them. `supaclaw secrets confirm` asks whether you have."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A stored secret, without its value."""
+
+    name: str
+    whose: str
+    hosts: tuple[str, ...]
+    tools: tuple[str, ...]
+    place: str
+    created_at: datetime
+    changed_at: datetime
+    last_used_at: datetime | None
+    problem: str
+
+
+def put(
+    name: Name, host: Hosts = None, tool: Tools = None, header: Header = "", field: FormField = "", own: Own = False
+) -> None:
+    """Store a secret. The first one prints the recovery key."""
+    binding = _binding(host, tool, header, field)
+    value = _value(name)
+
+    async def work(vault: Vault, owner: PrincipalId) -> MasterKey | None:
+        return await vault.put(owner, name, value, shared=not own, binding=binding)
+
+    made = _with_vault(work)
+    echo(f"{name} is stored")
+    if made:
+        _show(made)
+
+
+def show(as_json: AsJson = False) -> None:
+    """List the secrets, without their values."""
+
+    async def work(vault: Vault, owner: PrincipalId) -> list[Listed]:
+        secrets = LiveSecrets(vault, owner, os.environ)
+        await secrets.look()
+        return [
+            Listed(
+                facts.name,
+                "everybody" if facts.shared else "yours" if facts.principal == owner else str(facts.principal),
+                facts.binding.hosts,
+                facts.binding.tools,
+                facts.binding.place,
+                each.row.created_at,
+                each.row.changed_at,
+                each.row.last_used_at,
+                each.problem or (f"hidden by {cover}" if (cover := secrets.hidden_by(facts)) else ""),
+            )
+            for each in secrets.stored
+            for facts in [each.row.facts]
+        ]
+
+    none = "No secrets; `supaclaw secrets set NAME` stores one."
+    print_rows(_with_vault(work), COLUMNS, as_json=as_json, none=none)
+
+
+def rotate(
+    name: Annotated[str, typer.Argument(help="The secret that gets a new value.")] = "",
+    master: Annotated[bool, typer.Option("--master", help="Change the master key instead.")] = False,
+    own: Own = False,
+) -> None:
+    """Replace a secret's value, keeping its bindings; or the master key."""
+    if master == bool(name):
+        raise OwnerMustAct("name a secret, or say --master")
+    if master:
+        _show(_with_vault(lambda vault, _owner: vault.rotate_master()))
+        return
+    _check_stored(name, own=own)
+    value = _value(name)
+    _with_vault(lambda vault, owner: vault.put(owner, name, value, shared=not own))
+    echo(f"{name} has its new value")
+
+
+def remove(name: Name, own: Own = False) -> None:
+    """Delete a secret."""
+    if not _with_vault(lambda vault, owner: vault.remove(owner, name, shared=not own)):
+        raise _unknown(name)
+    echo(f"{name} is deleted")
+
+
+def bind(
+    name: Name, host: Hosts = None, tool: Tools = None, header: Header = "", field: FormField = "", own: Own = False
+) -> None:
+    """Set where a secret may be sent, replacing the earlier bindings."""
+    binding = _binding(host, tool, header, field) or Binding()
+    if not _with_vault(lambda vault, owner: vault.bind(owner, name, binding, shared=not own)):
+        raise _unknown(name)
+    echo(f"{name}: {', '.join(binding.hosts) or 'no host'}; {', '.join(binding.tools) or 'no tool'}; {binding.place}")
+
+
+def confirm() -> None:
+    """Show the recovery key, and confirm that you keep it elsewhere."""
+    keys = read_keyring(Environment.read(os.environ).data, os.environ).keys
+    if not keys:
+        raise OwnerMustAct("there is no master key yet; the first secret makes one")
+    if variable := given_by(os.environ):
+        echo(f"{variable} gives the master key; keep it where you keep what sets that")
+        return
+    _show(keys[0])
+    if typer.prompt("Once you have stored it, type its last group", err=True).strip().upper() != keys[0].text[-4:]:
+        raise OwnerMustAct("that isn't its last group; nothing was confirmed")
+    _with_vault(lambda vault, _owner: vault.confirm(keys[0]))
+    echo("confirmed")
+
+
+def recover() -> None:
+    """Enter the recovery key if the master key is lost."""
+    recover_secrets(read_hidden("Recovery key"))
+    echo("a running gateway takes it within a minute")
+
+
+def recover_secrets(text: str) -> None:
+    """Take this recovery key; raises `OwnerMustAct` unless it opens what is stored."""
+    _with_vault(lambda vault, _owner: vault.recover(text))
+    echo("the master key is in place")
+
+
+def _with_vault(work: Callable[[Vault, PrincipalId], Awaitable[Result]]) -> Result:
+    async def with_owner(database: Database) -> Result:
+        async with database.connection() as conn:
+            owner = (await require_owner(conn)).id
+        return await work(Vault(database, Environment.read(os.environ).data, os.environ), owner)
+
+    return with_database(with_owner)
+
+
+def _binding(hosts: list[str] | None, tools: list[str] | None, header: str, field: str) -> Binding | None:
+    """None if nothing was said."""
+    if header and field:
+        raise OwnerMustAct("a secret has one place: --header or --field")
+    place = f"header:{header}" if header else f"field:{field}" if field else ""
+    return Binding.of(hosts or (), tools or (), place) if hosts or tools or place else None
+
+
+def _check_stored(name: str, *, own: bool) -> None:
+    if not _with_vault(lambda vault, owner: vault.holds(owner, name, shared=not own)):
+        raise _unknown(name)
+
+
+def _unknown(name: str) -> OwnerMustAct:
+    return OwnerMustAct(f"there is no secret {name}; `supaclaw secrets list` shows them")
+
+
+def _value(name: str) -> str:
+    return read_hidden(f"Value of {name}")
+
+
+def read_hidden(question: str) -> str:
+    """What is typed without an echo, else standard input."""
+    if sys.stdin.isatty():
+        return str(typer.prompt(question, hide_input=True, err=True))
+    return sys.stdin.read(MAX_VALUE + 2)
+
+
+def _show(key: MasterKey) -> None:
+    echo(f"\n{key.text}\n")
+    echo(KEEP)

@@ -1,0 +1,60 @@
+"""`supaclaw audit`: who allowed, changed and used what, and whether that record is whole."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Self
+
+import typer
+
+from gateway.cli.console import echo
+from gateway.cli.database import with_connection
+from gateway.cli.output import AsJson, Limit, print_json, print_rows
+from gateway.domain.errors import OwnerMustAct
+from gateway.store import audit
+from gateway.store.audit import AuditRow, Verdict
+from gateway.store.pool import Connection
+
+COLUMNS = ("seq", "at", "event", "subject", "principal")
+Head = Annotated[str, typer.Option(metavar="HASH", help="A hash noted earlier, which must still be in the trail.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One act."""
+
+    seq: int
+    at: datetime
+    event: str
+    subject: str
+    principal: str
+    actor: str
+    detail: str
+    hash: str
+
+    @classmethod
+    def of(cls, row: AuditRow) -> Self:
+        """Hashes in hexadecimal."""
+        whose = str(row.principal_id) if row.principal_id else ""
+        return cls(row.seq, row.at, row.event, row.subject, whose, row.actor.hex(), row.detail.hex(), row.hash.hex())
+
+
+def show_all(limit: Limit = 50, as_json: AsJson = False) -> None:
+    """List the newest approvals, grants, sign-ins and changes of rights."""
+    rows = with_connection(lambda conn: audit.newest(conn, limit))
+    print_rows([Row.of(row) for row in rows], COLUMNS, as_json=as_json, none="Nothing has been written down yet.")
+
+
+def verify(head: Head = "", as_json: AsJson = False) -> None:
+    """Check that no act was changed, removed or put in between."""
+
+    async def check(conn: Connection) -> tuple[Verdict, bool]:
+        return await audit.verify(conn), not head or await audit.holds(conn, head)
+
+    verdict, held = with_connection(check)
+    broken = verdict.broken or ("" if held else f"no row has the hash {head}")
+    if as_json:
+        print_json({"rows": verdict.rows, "head": verdict.head, "broken": broken})
+    else:
+        echo(f"{verdict.rows} rows in order; the newest hash is {verdict.head or 'none yet'}")
+    if broken:
+        raise OwnerMustAct(f"the audit trail is broken: {broken}; compare it with a backup")

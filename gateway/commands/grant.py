@@ -1,0 +1,33 @@
+"""/grant: what a person allows in advance: the call of a request, for some time and some number of times."""
+
+from datetime import datetime
+
+from gateway.agent import grants as rules
+from gateway.agent.approvals import NotDecided, speaker
+from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.ids import PrincipalId
+from gateway.store import grants
+
+
+async def run(ctx: CommandContext) -> CommandReply:
+    """Only the person who is asked can give one, with their own account."""
+    who, now = await speaker(ctx.tx, ctx.at, ctx.arrival), ctx.clock.now()
+    try:
+        return CommandReply(await _answer(ctx, who, now))
+    except NotDecided as refusal:
+        return CommandReply(str(refusal))
+
+
+async def _answer(ctx: CommandContext, who: PrincipalId | None, now: datetime) -> str:
+    which, _, rest = ctx.argument.partition(" ")
+    if not which:
+        lines = [rules.line(row) for row in await grants.live(ctx.tx, who, now)] if who else []
+        return "\n".join([*lines, "", "/grant revoke NUMBER takes one back."]) if lines else rules.NONE
+    if which == "revoke":
+        row = await rules.revoke(ctx.tx, who, rest, now, by=ctx.arrival.sender)
+        return f"{row.name} is revoked."
+    terms = rules.parse(rest, now)
+    return f"Allowed. {rules.line(await rules.give(ctx.tx, who, which, terms, by=ctx.arrival.sender, in_chat=True))}"
+
+
+command = Command("grant", "allow what a request asks, by its NUMBER, so many times for so long", run)

@@ -1,0 +1,41 @@
+"""/secret NAME: a form for a credential of one's own, which is never written into a chat."""
+
+import re
+
+import structlog
+
+from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.inbound import OWN_CHANNELS
+from gateway.secrets.facts import NAME
+
+SENT = (
+    "Open this form and type the value of {} there. It works once, for ten minutes. The value is stored encrypted; "
+    "nobody, not even the agent, is shown it."
+)
+USAGE = "Write /secret NAME, such as /secret WEATHER_KEY. Never write the value itself here: I send you a form for it."
+PRIVATE = "Write /secret NAME yourself, in your private chat with me."
+HERE = "Secrets are stored on the page under Secrets, or in a terminal by `supaclaw secrets set NAME`."
+NO_ADDRESS = (
+    "The page has no public address, so I can't send you a form. Its owner sets web.public_url to an https address, "
+    "or stores the value with `supaclaw secrets set NAME` on the gateway's machine."
+)
+
+log = structlog.get_logger(__name__)
+
+
+async def run(ctx: CommandContext) -> CommandReply:
+    """Make a link for a person's own private chat on a messenger; what was forwarded or sent by a token gets none."""
+    if not ctx.at.private or not ctx.arrival.sender:
+        return CommandReply(PRIVATE)
+    if not re.fullmatch(NAME, ctx.argument):
+        return CommandReply(USAGE)
+    if ctx.at.channel in OWN_CHANNELS:
+        return CommandReply(HERE)
+    link = ctx.secret_link(ctx.at.principal_id, ctx.argument)
+    if link is None:
+        return CommandReply(NO_ADDRESS)
+    log.info("secrets.link_sent", channel=ctx.at.channel, name=ctx.argument)
+    return CommandReply(SENT.format(ctx.argument), secret=link)
+
+
+command = Command("secret", "give me a key or password through a form, never in a message", run)

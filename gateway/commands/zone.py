@@ -1,0 +1,21 @@
+"""/zone: the time zone of this person or group."""
+
+from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.principals import label_of
+
+
+async def run(ctx: CommandContext) -> CommandReply:
+    """Note the zone in USER.md; running it twice notes it once."""
+    if not ctx.argument:
+        return CommandReply("Write /zone and your time zone by its IANA name, such as: /zone Europe/Berlin")
+    label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
+    try:
+        zone = await ctx.note_zone(ctx.at.principal_id, ctx.argument, label)
+    except ValueError:
+        return CommandReply("That isn't an IANA time zone; write one such as Europe/Berlin or UTC.")
+    if zone != ctx.argument:
+        return CommandReply(f"Noted in USER.md, but owner.timezone in config.json says {zone}, which counts.")
+    return CommandReply(f"Your times are in {zone} now.")
+
+
+command = Command("zone", "set your time zone, such as Europe/Berlin", run)

@@ -1,0 +1,1 @@
+"""Secrets while the program runs: stored sealed, opened in memory, found by whoever may use them."""

@@ -1,0 +1,58 @@
+"""The guard at every door: a live secret in a text becomes its reference, and the log says where it was met."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import structlog
+
+from gateway.domain.inbound import Inbound
+from gateway.domain.model import Model, ModelEvent, Prompt, Reply
+from gateway.secrets.leaks import Leaks
+
+Clean = Callable[[str], str]
+"""A text without live secrets."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LeakGuard:
+    """Cleans texts; costs nothing while there is no secret."""
+
+    leaks: Leaks
+
+    def at(self, where: str) -> Clean:
+        """For one door."""
+        return partial(self._cleaned, where)
+
+    def _cleaned(self, where: str, text: str) -> str:
+        text, found = self.leaks.clean(text)
+        if found:
+            log.warning("secrets.leak_stopped", where=where, secrets=sorted(found))
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class CleanModel:
+    """A model whose replies and calls hold no live secret; its deltas pass as they are."""
+
+    model: Model
+    clean: Clean
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
+        """As the model's."""
+        async for event in self.model.stream(prompt):
+            yield self._reply(event) if isinstance(event, Reply) else event
+
+    def _reply(self, reply: Reply) -> Reply:
+        calls = tuple(replace(call, arguments=self.clean(call.arguments)) for call in reply.calls)
+        return replace(reply, text=self.clean(reply.text), calls=calls)
+
+
+def clean_inbound(inbound: Inbound, clean: Clean) -> Inbound:
+    """What somebody wrote, without the value of a secret: the agent, the journal and memory have its name."""
+    text, quoted = clean(inbound.text), clean(inbound.quoted)
+    if (text, quoted) == (inbound.text, inbound.quoted):
+        return inbound
+    return replace(inbound, text=text, quoted=quoted)

@@ -1,0 +1,96 @@
+"""Live secrets: what a running gateway has opened, and which value a name means for whom."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import structlog
+
+from gateway.config.master_key import given_by, read_keyring
+from gateway.config.references import Unopened
+from gateway.domain.errors import ConfigError, OwnerMustAct
+from gateway.domain.ids import PrincipalId
+from gateway.flow.secrets.vault import Stored, Vault
+from gateway.secrets.facts import Binding, Facts
+from gateway.secrets.injection import Usable
+from gateway.store import secrets
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class LiveSecrets:
+    """The secrets as they were at the last look. `changed` is told of each change, on the event loop."""
+
+    vault: Vault
+    owner: PrincipalId
+    environ: Mapping[str, str] = field(repr=False)
+    changed: Callable[[Mapping[str, str]], None] = lambda _values: None
+    stored: Sequence[Stored] = ()
+
+    async def look(self) -> None:
+        """Open what is stored now; what cannot be opened is logged, once."""
+        known = {each.problem for each in self.stored}
+        self.stored = await self.vault.opened()
+        for problem in sorted({each.problem for each in self.stored} - known - {""}):
+            log.error("secrets.unopened", problem=problem)
+        self.changed({each.value: f"${{secret:{each.row.facts.name}}}" for each in self.stored if each.value})
+
+    def lookup(self, name: str) -> str:
+        """The value that `$secret:NAME` in config.json means; raises `ConfigError`."""
+        own, shared = self._of(name, self.owner, shared=False), self._of(name, None, shared=True)
+        value = (own and own.value) or self.environ.get(name) or (shared and shared.value)
+        if value:
+            return value
+        if problem := next((each.problem for each in (own, shared) if each), ""):
+            raise Unopened(problem)
+        raise ConfigError(f"there is no secret {name}; `supaclaw secrets set {name}` stores one")
+
+    def versions(self) -> Mapping[str, str]:
+        """Changes whenever a value does."""
+        return {str(each.row.id): f"{each.row.facts.version} {each.problem}" for each in self.stored}
+
+    def finder(self, principal: PrincipalId) -> Callable[[str], Usable | None]:
+        """What may be put into requests of this person's tools: only what is stored, for only that is bound."""
+
+        def find(name: str) -> Usable | None:
+            best = self._best(name, principal)
+            if best is None:
+                return None
+            value = (self.environ.get(name) if best.row.facts.shared else None) or best.value
+            return Usable(value, best.row.facts.binding) if value else None
+
+        return find
+
+    async def key_kept(self) -> bool:
+        """Whether the owner has confirmed that the recovery key is kept elsewhere, or a variable gives the key."""
+        with suppress(OwnerMustAct):
+            keys = read_keyring(self.vault.data, self.environ).keys
+            return given_by(self.environ) is not None or (bool(keys) and await self.vault.confirmed(keys[0]))
+        return False
+
+    def hidden_by(self, facts: Facts) -> str:
+        """What the owner gets instead of this shared value; "" if it is the one that counts."""
+        if facts.shared and self._of(facts.name, self.owner, shared=False):
+            return "your own value"
+        return f"the variable {facts.name}" if facts.shared and self.environ.get(facts.name) else ""
+
+    def binding_for(self, name: str, principal: PrincipalId) -> Binding:
+        """What a person's own value is bound to: as theirs before, else as the shared one, for its owner chose that."""
+        best = self._best(name, principal)
+        return best.row.facts.binding if best else Binding()
+
+    async def used(self, names: Collection[str], principal: PrincipalId) -> None:
+        """Note that these were put into a request of this person's."""
+        ids = [best.row.id for name in names if (best := self._best(name, principal))]
+        await self.vault.database.run(lambda tx: secrets.used(tx, ids))
+
+    def _best(self, name: str, principal: PrincipalId) -> Stored | None:
+        return self._of(name, principal, shared=False) or self._of(name, None, shared=True)
+
+    def _of(self, name: str, principal: PrincipalId | None, *, shared: bool) -> Stored | None:
+        for each in self.stored:
+            facts = each.row.facts
+            if facts.name == name and facts.shared == shared and (shared or facts.principal == principal):
+                return each
+        return None

@@ -1,0 +1,175 @@
+"""The vault: opens and stores secrets with the master key of this machine."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gateway.config.master_key import given_by, make_keyring, read_keyring, write_keyring
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import PrincipalId
+from gateway.secrets.envelope import MasterKeyMissing, rewrap, seal, unseal
+from gateway.secrets.facts import Binding, Facts, check_name, check_value
+from gateway.secrets.master import Keyring, MasterKey
+from gateway.store import secrets
+from gateway.store.pool import Connection, Database
+from gateway.store.secrets import SecretRow
+
+_BATCH = 100
+NO_KEY = (
+    "the master key that seals the secrets is missing from {}; nothing is lost: put the file back, or enter the "
+    "recovery key with `supaclaw secrets recover`"
+)
+WRONG_KEY = (
+    "the stored secrets are sealed by another master key than this gateway has, so nothing was stored; enter the "
+    "recovery key with `supaclaw secrets recover`, or set SUPACLAW_MASTER_KEY to the right one"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A row as it is shown, never its value; `problem` says why it cannot be opened."""
+
+    row: SecretRow
+    value: str | None = field(repr=False)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Vault:
+    """Secrets of one gateway; every call reads the key anew, so that one that was put back or replaced counts."""
+
+    database: Database
+    data: Path
+    environ: Mapping[str, str] = field(repr=False)
+
+    async def opened(self) -> list[Stored]:
+        """All of them; one that cannot be opened hides no other."""
+        async with self.database.connection() as conn:
+            rows = await secrets.list_all(conn)
+        keys, problem = Keyring(), ""
+        try:
+            keys = self._keys() if rows else keys
+        except OwnerMustAct as error:
+            problem = str(error)
+        return [self._open(keys, row, problem) for row in rows]
+
+    async def put(
+        self, principal: PrincipalId, name: str, value: str, *, shared: bool, binding: Binding | None = None
+    ) -> MasterKey | None:
+        """Store a value in place of the one before, whose binding it keeps; the master key if this made it."""
+        check_name(name)
+        value, had_key = check_value(value), bool(self._keys().keys)
+
+        async def work(tx: Connection) -> None:
+            await secrets.hold_keys(tx)
+            keys = await self._sealing(tx)
+            old = await secrets.get(tx, principal, name, shared=shared)
+            bound = binding or (old.facts.binding if old else Binding())
+            facts = Facts(principal, shared, name, old.facts.version + 1 if old else 1, bound)
+            await secrets.put(tx, facts, seal(keys, facts, value))
+
+        await self.database.run(work)
+        return None if had_key else self._keys().keys[0]
+
+    async def bind(self, principal: PrincipalId, name: str, binding: Binding, *, shared: bool) -> bool:
+        """Say where it may be sent; False if there is none. Raises `OwnerMustAct` where it cannot be opened."""
+
+        async def work(tx: Connection) -> bool:
+            await secrets.hold_keys(tx)
+            keys = self._keys()
+            row = await secrets.get(tx, principal, name, shared=shared)
+            if row is None:
+                return False
+            facts = replace(row.facts, version=row.facts.version + 1, binding=binding)
+            value = unseal(keys, row.facts, row.envelope)
+            await secrets.put(tx, facts, seal(keys, facts, value), changed=False)
+            return True
+
+        return await self.database.run(work)
+
+    async def recover(self, text: str) -> MasterKey:
+        """Take this key for the secrets that are stored; raises `OwnerMustAct` unless it opens some."""
+        key = MasterKey.parse(text)
+        if variable := given_by(self.environ):
+            raise OwnerMustAct(f"{variable} gives the master key; put the recovery key there")
+        async with self.database.connection() as conn:
+            known = await secrets.key_ids(conn)
+        if known and key.id not in known:
+            raise OwnerMustAct("no stored secret is sealed by this key; is it the recovery key of this gateway?")
+        write_keyring(self.data, Keyring((key,)))
+        await self.confirm(key)
+        return key
+
+    async def remove(self, principal: PrincipalId, name: str, *, shared: bool) -> bool:
+        """Whether there was one."""
+        return await self.database.run(lambda tx: secrets.remove(tx, principal, name, shared=shared))
+
+    async def holds(self, principal: PrincipalId, name: str, *, shared: bool) -> bool:
+        """Whether there is one."""
+        async with self.database.connection() as conn:
+            return await secrets.get(conn, principal, name, shared=shared) is not None
+
+    async def confirmed(self, key: MasterKey) -> bool:
+        """Whether the owner has kept this key elsewhere."""
+        async with self.database.connection() as conn:
+            return await secrets.key_confirmed(conn, key.id)
+
+    async def confirm(self, key: MasterKey) -> None:
+        """The owner has kept this key elsewhere."""
+        await self.database.run(lambda tx: secrets.confirm_key(tx, key.id))
+
+    async def rotate_master(self, step: Callable[[int], None] = lambda _count: None) -> MasterKey:
+        """Put everything under a new master key, which is returned; after a kill, the next call goes on.
+
+        Both keys count until no row needs the old one. Where a variable gives the keys, its first one is the new one.
+        """
+        keys, given = self._keys(), given_by(self.environ)
+        if not keys.keys:
+            raise OwnerMustAct("there is no master key yet; the first secret makes one")
+        if len(keys.keys) == 1:
+            if given:
+                raise OwnerMustAct(f"{given} gives the master key; put a new one before it there, then run this again")
+            keys = Keyring((MasterKey.fresh(), *keys.keys))
+            write_keyring(self.data, keys)
+        done = 0
+        while count := await self.database.run(lambda tx: _rewrap_some(tx, keys)):
+            step(done := done + count)
+        if not given:
+            await self.database.run(lambda tx: self._retire(tx, keys))
+        return keys.keys[0]
+
+    async def _retire(self, tx: Connection, keys: Keyring) -> None:
+        """Whoever read the file before sealed in a transaction that is over now."""
+        await secrets.hold_keys(tx, alone=True)
+        while await _rewrap_some(tx, keys):
+            pass
+        write_keyring(self.data, Keyring(keys.keys[:1]))
+
+    def _keys(self) -> Keyring:
+        return read_keyring(self.data, self.environ)
+
+    async def _sealing(self, tx: Connection) -> Keyring:
+        """The keys; the first secret makes one, but never where another one sealed what is stored."""
+        keys, known = self._keys(), await secrets.key_ids(tx)
+        if not keys.keys and known:
+            raise OwnerMustAct(NO_KEY.format(self.data / "keys"))
+        if keys.keys and known and not any(map(keys.named, known)):
+            raise OwnerMustAct(WRONG_KEY)
+        return keys if keys.keys else make_keyring(self.data)
+
+    def _open(self, keys: Keyring, row: SecretRow, problem: str) -> Stored:
+        if not keys.keys:
+            return Stored(row, None, problem or NO_KEY.format(self.data / "keys"))
+        try:
+            return Stored(row, unseal(keys, row.facts, row.envelope))
+        except OwnerMustAct as error:
+            return Stored(row, None, str(error))
+
+
+async def _rewrap_some(tx: Connection, keys: Keyring) -> int:
+    rows: Sequence[SecretRow] = await secrets.under_others(tx, keys.keys[0].id, _BATCH)
+    for row in rows:
+        if keys.named(row.envelope.key_id) is None:
+            raise MasterKeyMissing(row.facts.name)
+        await secrets.rewrapped(tx, row, rewrap(keys, row.facts, row.envelope))
+    return len(rows)

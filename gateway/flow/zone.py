@@ -1,0 +1,83 @@
+"""A person's time zone: offered once while none is known, and kept in their USER.md."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.domain.channel import Button
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.ids import PrincipalId
+from gateway.domain.inbound import Inbound
+from gateway.domain.principals import Label
+from gateway.domain.transcript import Notice
+from gateway.domain.zones import is_zone
+from gateway.domain.zones import zone as named
+from gateway.flow.outbound.proactive import ProactiveMessages
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.store import addresses
+from gateway.store.people import principals
+from gateway.store.pool import Database
+from gateway.workspace.zone import with_zone
+
+OFFER = "I don't know your time zone. {channel} says {zone}; /zone {zone} uses it for your times."
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneOffers:
+    """Offers are for people themselves: what a program says with a token neither makes nor answers one."""
+
+    database: Database
+    environments: AgentEnvironments
+    proactive: ProactiveMessages
+
+    async def due(self, principal: PrincipalId) -> bool:
+        """Whether no zone is known and none was offered; False while the database cannot tell."""
+        if self.environments.of(principal).zone() is None:
+            with suppress(TryAgainLater):
+                async with self.database.connection() as conn:
+                    return not await principals.zone_offered(conn, principal)
+        return False
+
+    async def settle(self, principal: PrincipalId, name: str = "") -> bool:
+        """Note the zone, unless one is known, and offer none again; False if that was settled before.
+
+        Raises `ValueError` for what is not a zone, `WorkspaceError` if USER.md cannot be changed.
+        """
+        if name and self.environments.of(principal).zone() is None:
+            await self.note(principal, name, Label.OWNER)
+        return await self.database.run(lambda tx: principals.settle_zone(tx, principal))
+
+    async def note(self, principal: PrincipalId, name: str, label: Label) -> str | None:
+        """Write the zone into USER.md, in words of this label; returns the one that counts. Raises as `settle` does."""
+        zone, environment = named(name).key, self.environments.of(principal)
+        if path := environment.persona().own.path:
+            await environment.workspace.update(path, lambda text: with_zone(text, zone), label)
+        else:
+            await environment.workspace.write("USER.md", with_zone("# About the user\n", zone), label)
+        return environment.zone()
+
+    async def offer(self, inbound: Inbound) -> None:
+        """Name the zone that the platform knows of to whoever wrote in private, once. Never raises."""
+        if not inbound.private or not is_zone(inbound.zone):
+            return
+        try:
+            principal = await self._writer(inbound)
+            if principal and await self.due(principal) and await self.settle(principal):
+                await self._tell(principal, inbound)
+        except TryAgainLater as exc:
+            log.info("zone.not_offered", error=str(exc))
+        except Exception:  # what was said to us is stored and answered all the same
+            log.exception("zone.not_offered")
+
+    async def _writer(self, inbound: Inbound) -> PrincipalId | None:
+        async with self.database.connection() as conn:
+            at = await addresses.find(conn, inbound.address)
+        return at.principal_id if at else None
+
+    async def _tell(self, principal: PrincipalId, inbound: Inbound) -> None:
+        use = Button(f"Use {inbound.zone}", f"/zone {inbound.zone}")
+        text = OFFER.format(channel=inbound.address.channel.capitalize(), zone=inbound.zone)
+        await self.proactive.tell(principal, Notice(text), label=Label.OWNER, origin="gateway", buttons=(use,))

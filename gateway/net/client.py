@@ -1,0 +1,166 @@
+"""The one way to addresses that are not the operator's own: an httpx2 client whose every connection is checked.
+
+A name is looked up and each of its addresses checked when the connection is made, which then goes to a checked one:
+what a name answers later, or a redirect, leads nowhere else. Host and TLS keep the name. Imports httpx2.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import version
+from ssl import SSLContext, create_default_context
+
+import certifi
+from httpcore2 import AnyIOBackend, AsyncConnectionPool, AsyncNetworkBackend, AsyncNetworkStream, ConnectError
+from httpx2 import AsyncByteStream, AsyncClient, AsyncHTTPTransport, HTTPError, Request, Response, Timeout
+from httpx2 import ConnectError as NotConnected
+
+from gateway.net.bodies import PAGE, Bounded, Limits, within
+from gateway.net.errors import NetError
+from gateway.net.rules import Rules
+from gateway.net.urls import parse
+
+MAX_HEADERS = 200
+_CONNECT_SECONDS = 10.0
+_ADDRESSES = 4
+"""Of one name that are tried."""
+_CONNECTIONS = 8
+
+FindRules = Callable[[], Rules]
+"""The rules as they are now; asked at each request, so that an edited configuration holds at once."""
+
+
+def guarded(
+    rules: FindRules,
+    limits: Limits = PAGE,
+    headers: Mapping[str, str] | None = None,
+    trusted: SSLContext | None = None,
+) -> AsyncClient:
+    """A client that connects where the rules let it, and reads answers within the limits; close it after use.
+
+    It uses no proxy, no `.netrc` and nothing else of the environment, and follows no redirect: `fetch.get` does, for
+    pages. Its requests raise `NetError`, and what httpx2 raises; `explained` turns the latter into the former.
+    """
+    agent = {"User-Agent": f"Mozilla/5.0 (compatible; SupaClaw/{version('supaclaw')})"}
+    timeout = Timeout(limits.seconds, connect=_CONNECT_SECONDS)
+    transport = _Transport(rules, limits, trusted or certificates())
+    return AsyncClient(transport=transport, trust_env=False, timeout=timeout, headers={**agent, **(headers or {})})
+
+
+@contextmanager
+def explained(host: str) -> Iterator[None]:
+    """Raise `NetError` for what httpx2 raises."""
+    try:
+        yield
+    except HTTPError as error:
+        raise _explained(host, error) from error
+
+
+@cache
+def certificates() -> SSLContext:
+    """The system's certificates, or certifi's on systems that have none. Reading them takes 20 ms."""
+    context = create_default_context()
+    context.load_verify_locations(certifi.where())
+    return context
+
+
+class _Network(AsyncNetworkBackend):
+    """Connects to checked addresses only."""
+
+    def __init__(self, rules: FindRules) -> None:
+        self._rules, self._backend = rules, AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[object] | None = None,  # noqa: ARG002 - nobody sets any
+    ) -> AsyncNetworkStream:
+        """One address that cannot be used refuses the whole name: it is not ours to guess which of them is meant."""
+        addresses = await _addresses(host, port)
+        for address in addresses:
+            self._rules().check(host, port, address)
+        failure = ConnectError(f"{host} has no address")
+        for address in addresses[:_ADDRESSES]:
+            try:
+                return await self._backend.connect_tcp(address, port, timeout, local_address)
+            except ConnectError as error:
+                failure = error
+        raise failure
+
+    async def connect_unix_socket(self, path: str, *_: object, **__: object) -> AsyncNetworkStream:
+        """Never."""
+        raise NetError("not_allowed", f"Not connected: {path} is a local socket.")
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+
+class _Transport(AsyncHTTPTransport):
+    """Checks each request before it leaves and each answer's head when it comes, and bounds its body."""
+
+    def __init__(self, rules: FindRules, limits: Limits, trusted: SSLContext) -> None:
+        super().__init__(verify=trusted, trust_env=False)
+        self._rules, self._limits = rules, limits
+        self._pool = AsyncConnectionPool(
+            ssl_context=trusted, max_connections=_CONNECTIONS, keepalive_expiry=30, network_backend=_Network(rules)
+        )
+
+    async def handle_async_request(self, request: Request) -> Response:
+        """Raises `NetError` and what httpx2 raises."""
+        target, seconds = parse(str(request.url)), self._limits.seconds
+        self._rules().admit(target)
+        request.headers["Accept-Encoding"] = "gzip"
+        until = None if seconds is None else asyncio.get_running_loop().time() + seconds
+        async with within(until, target.host):
+            response = await super().handle_async_request(request)
+        response.request = request
+        encoding = response.headers.get("Content-Encoding", "").strip().lower()
+        stream = response.stream
+        assert isinstance(stream, AsyncByteStream), "an asynchronous transport has no other"
+        if problem := _problem(response, encoding, self._limits.size):
+            await stream.aclose()
+            raise NetError(problem[0], f"{target.host} {problem[1]}")
+        response.headers.pop("Content-Encoding", None)
+        response.stream = Bounded(stream, self._limits, until, target.host, "" if encoding == "identity" else encoding)
+        return response
+
+
+def _problem(response: Response, encoding: str, most: int) -> tuple[str, str] | None:
+    """What is wrong with the head of an answer, as a code and words."""
+    if len(response.headers.raw) > MAX_HEADERS:
+        return "bad_answer", f"sends more than {MAX_HEADERS} headers; its answer was not read."
+    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+        return "bad_encoding", f"sends its answer compressed in a way that was not asked for ({encoding[:20]})."
+    length = response.headers.get("Content-Length", "0")
+    if response.request.method != "HEAD" and length.isdecimal() and int(length[:18]) > most:
+        return "too_large", f"has an answer of {int(length[:18]) >> 20:,} MB; at most {most >> 20} MB are read."
+    return None
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise NetError("unknown_host", f"{host} was not found; check the spelling of the address.") from None
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+def _explained(host: str, error: HTTPError) -> NetError:
+    text = str(error) or type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        reason = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+        return NetError("bad_certificate", f"{host} has no valid certificate ({reason or 'unknown'}); it was not read.")
+    if "SSL" in text or "TLS" in text:
+        return NetError("tls", f"No secure connection to {host} could be made; check that it speaks https there.")
+    if isinstance(error, NotConnected):
+        return NetError("unreachable", f"{host} can't be reached; try again later, or another address.")
+    if "timed out" in text.lower() or "Timeout" in type(error).__name__:
+        return NetError("timeout", f"{host} took too long; try again later.")
+    return NetError("bad_answer", f"{host} did not answer as a web server does ({type(error).__name__}).")

@@ -1,0 +1,93 @@
+"""Web pages: one GET, with its redirects."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.message import Message
+from http import HTTPStatus
+from importlib import import_module
+from pathlib import PurePosixPath
+from types import ModuleType
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from gateway.net.errors import NetError
+from gateway.net.rules import Rules
+from gateway.net.urls import Target, join, parse
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from httpx2 import AsyncClient, Response
+
+    from gateway.net.bodies import Limits
+
+MAX_REDIRECTS = 5
+_SECONDS = 30.0
+"""For all redirects together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What an address answered. All of it is the words of `url`'s host; `name` is a file name, "" if it has none."""
+
+    url: str
+    mime: str
+    charset: str
+    name: str
+    body: bytes
+
+
+async def get(
+    url: str,
+    rules: Rules,
+    limits: "Limits | None" = None,
+    headers: Mapping[str, str] | None = None,
+    trusted: "SSLContext | None" = None,
+) -> Page:
+    """The answer of this address, or of where it redirects; raises `NetError`, also for an answer that is an error.
+
+    `headers` may hold credentials: they go to the origin of `url` and are dropped, for good, at the first other one.
+    """
+    target = parse(url)
+    client = await asyncio.to_thread(loaded)
+    async with client.guarded(lambda: rules, limits or client.PAGE, trusted=trusted) as http:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                with client.explained(target.host):
+                    return await _followed(http, target, headers or {})
+        except TimeoutError:
+            raise NetError("timeout", f"{target.host} took too long; try again later.") from None
+
+
+def loaded() -> ModuleType:
+    """The module `client`, which imports httpx2, with the certificates read; for a thread."""
+    client = import_module("gateway.net.client")
+    client.certificates()
+    return client
+
+
+async def _followed(http: "AsyncClient", target: Target, headers: Mapping[str, str]) -> Page:
+    for _ in range(MAX_REDIRECTS + 1):
+        async with http.stream("GET", target.url, headers=headers, follow_redirects=False) as response:
+            location = response.headers.get("Location")
+            if response.status_code not in (301, 302, 303, 307, 308) or location is None:
+                return await _read(target, response)
+        following = join(target, location)
+        headers = headers if following.origin == target.origin else {}
+        target = following
+    raise NetError("too_many_redirects", f"{target.host} redirects more than {MAX_REDIRECTS} times; it was not read.")
+
+
+async def _read(target: Target, response: "Response") -> Page:
+    status = response.status_code
+    if status >= 400 or status < 200:
+        words = HTTPStatus(status).phrase if status in set(HTTPStatus) else "unknown"
+        raise NetError(f"http_{status}", f"{target.host} answered {status} ({words}).")
+    body = b"".join([piece async for piece in response.aiter_raw()])
+    said = Message()
+    said["Content-Type"] = response.headers.get("Content-Type", "")
+    said["Content-Disposition"] = response.headers.get("Content-Disposition", "")
+    name = said.get_filename() or unquote(PurePosixPath(target.rest.partition("?")[0]).name)
+    mime = said.get_content_type() if response.headers.get("Content-Type") else ""
+    return Page(target.url, mime, str(said.get_content_charset() or ""), name[:200], body)

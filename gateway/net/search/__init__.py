@@ -1,0 +1,39 @@
+"""Web search: the providers that are configured, each asked until one has an answer. A provider is one file here."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gateway.domain.json import Json, JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One result: all of it is the words of others."""
+
+    title: str
+    url: str
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request to a provider's API."""
+
+    method: Literal["GET", "POST"]
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] | None = None
+    json: JsonObject | None = None
+
+
+def rows(answer: Json, *path: str) -> Iterable[JsonObject]:
+    """The objects of the list at this path; none if there is no such list."""
+    for name in path:
+        answer = answer.get(name) if isinstance(answer, dict) else None
+    return (row for row in answer if isinstance(row, dict)) if isinstance(answer, list) else ()
+
+
+def text(row: JsonObject, *names: str) -> str:
+    """The first of these fields that says something."""
+    return next((value for name in names if isinstance(value := row.get(name), str) and value.strip()), "")

@@ -1,0 +1,16 @@
+"""SearXNG: a metasearch engine of one's own; its settings must name `json` among `search.formats`."""
+
+from collections.abc import Iterator
+
+from gateway.domain.json import Json
+from gateway.net.search import Asked, Hit, rows, text
+
+
+def ask(query: str, _count: int, _key: str, base: str) -> Asked:
+    """The request."""
+    return Asked("GET", f"{base.rstrip('/')}/search", params={"q": query, "format": "json"})
+
+
+def hits(answer: Json) -> Iterator[Hit]:
+    """The results."""
+    return (Hit(text(row, "title"), text(row, "url"), text(row, "content")) for row in rows(answer, "results"))

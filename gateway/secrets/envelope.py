@@ -1,0 +1,106 @@
+"""The envelope: AES-256-GCM under a key of the value's own, which the master key wraps; both know whose they are."""
+
+import json
+import os
+from dataclasses import astuple, dataclass, field
+from typing import TYPE_CHECKING
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.secrets.facts import Facts
+from gateway.secrets.master import Keyring, MasterKey
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+_NONCE = 12
+
+
+class MasterKeyMissing(OwnerMustAct):
+    """No key at hand has this id."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the secret {name} is sealed by another master key than this gateway has; nothing is lost: enter the "
+            "recovery key with `supaclaw secrets recover`, or set SUPACLAW_MASTER_KEY to the right one"
+        )
+
+
+class Tampered(OwnerMustAct):
+    """The row does not say what it said when its value was sealed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the stored secret {name} was changed outside of this program, so it isn't used; "
+            f"set it again: `supaclaw secrets set {name}`"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A sealed value: its key, wrapped by the master key named `key_id`, and the value under its key."""
+
+    key_id: str
+    wrapped: bytes = field(repr=False)
+    sealed: bytes = field(repr=False)
+
+
+def seal(keys: Keyring, facts: Facts, value: str) -> Envelope:
+    """`value` under the first master key and a fresh key of its own."""
+    own, master = os.urandom(32), keys.keys[0]
+    about = _about(facts)
+    return Envelope(master.id, _wrap(master, own, about), _encrypt(_aes(own), value.encode(), about))
+
+
+def unseal(keys: Keyring, facts: Facts, envelope: Envelope) -> str:
+    """The value; raises `MasterKeyMissing`, or `Tampered` if these are not the facts it was sealed with."""
+    about = _about(facts)
+    return _decrypt(_aes(_own_key(keys, facts, envelope)), envelope.sealed, about, facts.name).decode()
+
+
+def rewrap(keys: Keyring, facts: Facts, envelope: Envelope) -> Envelope:
+    """The same value under the first master key; raises as `unseal` does."""
+    own, master = _own_key(keys, facts, envelope), keys.keys[0]
+    return Envelope(master.id, _wrap(master, own, _about(facts)), envelope.sealed)
+
+
+def _own_key(keys: Keyring, facts: Facts, envelope: Envelope) -> bytes:
+    master = keys.named(envelope.key_id)
+    if master is None:
+        raise MasterKeyMissing(facts.name)
+    about = master.id.encode() + _about(facts)
+    return _decrypt(_wrapping(master), envelope.wrapped, about, facts.name)
+
+
+def _wrap(master: MasterKey, own: bytes, about: bytes) -> bytes:
+    return _encrypt(_wrapping(master), own, master.id.encode() + about)
+
+
+def _about(facts: Facts) -> bytes:
+    return json.dumps(astuple(facts), default=str, separators=(",", ":")).encode()
+
+
+def _wrapping(master: MasterKey) -> "AESGCM":
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return _aes(HKDF(SHA256(), 32, salt=None, info=b"supaclaw secrets: wrapping").derive(master.raw))
+
+
+def _aes(key: bytes) -> "AESGCM":
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(key)
+
+
+def _encrypt(aes: "AESGCM", plain: bytes, about: bytes) -> bytes:
+    nonce = os.urandom(_NONCE)
+    return nonce + aes.encrypt(nonce, plain, about)
+
+
+def _decrypt(aes: "AESGCM", box: bytes, about: bytes, name: str) -> bytes:
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        return aes.decrypt(box[:_NONCE], box[_NONCE:], about)
+    except (InvalidTag, ValueError) as error:
+        raise Tampered(name) from error

@@ -1,0 +1,115 @@
+"""The boundary: values go into a request only in their one place, toward their own hosts, for their own tools.
+
+Whatever makes requests for a tool holds `${secret:NAME}` until the last moment, calls `inject`, sends what it returns,
+and asks `may_follow` before each redirect of a request that carries a value.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from urllib.parse import unquote
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.secrets.facts import NAME, Binding, origin_of
+
+REFERENCE = re.compile(r"\$\{secret:(" + NAME + r")\}")
+_ANY = re.compile(r"\$\{\s*secret\b", re.IGNORECASE)
+_PLAIN_URL = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?(?=[/?#]|$)", re.IGNORECASE)
+_VISIBLE = re.compile(r"[\t\x20-\x7e]*")
+
+
+class SecretRefused(Exception):
+    """The request was not allowed to carry a secret; the text tells the model why, and holds no value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request before it is sent. `fields` are those of a token request; any other body is `body`."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
+    body: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Usable:
+    """A secret that may be put into a request, bound as it is."""
+
+    value: str = field(repr=False)
+    binding: Binding
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """What to send, never to be logged; `used` names the secrets in it."""
+
+    request: Outgoing = field(repr=False)
+    used: frozenset[str]
+
+
+def inject(request: Outgoing, tool: str, find: Callable[[str], Usable | None]) -> Injected:
+    """The request with values for references; raises `SecretRefused` unless each is where it is bound to.
+
+    `find` gives what the person on whose behalf the tool runs may use; None if there is none by this name.
+    """
+    for where, text in _elsewhere(request):
+        if _ANY.search(text) or _ANY.search(unquote(text)):
+            raise SecretRefused(f"A secret can't be sent in {where}: only in the header or field it is bound to.")
+    used = set[str]()
+
+    def filled(kind: str, name: str, text: str) -> str:
+        def value(match: re.Match[str]) -> str:
+            used.add(match[1])
+            return _checked(find(match[1]), match[1], request.url, tool, f"{kind}:{name}")
+
+        new = REFERENCE.sub(value, text)
+        if _ANY.search(REFERENCE.sub("", text)):
+            raise SecretRefused("A reference to a secret is written ${secret:NAME}.")
+        return new
+
+    headers = {name: filled("header", name, text) for name, text in request.headers.items()}
+    fields = {name: filled("field", name, text) for name, text in request.fields.items()}
+    if used and any(name.lower() == "host" for name in headers):
+        raise SecretRefused("A request with a secret can't set the header Host.")
+    return Injected(replace(request, headers=headers, fields=fields), frozenset(used))
+
+
+def may_follow(url: str, to: str, used: Iterable[str]) -> bool:
+    """Whether a request that carries these secrets may go on to where it was redirected."""
+    return not tuple(used) or _origin(url) == _origin(to)
+
+
+def _elsewhere(request: Outgoing) -> Iterator[tuple[str, str]]:
+    yield "the method", request.method
+    yield "the address", request.url
+    yield "the body", request.body
+    for name in request.headers:
+        yield "the name of a header", name
+    for name in request.fields:
+        yield "the name of a field", name
+
+
+def _checked(secret: Usable | None, name: str, url: str, tool: str, place: str) -> str:
+    if secret is None:
+        raise SecretRefused(f"There is no secret {name}; its owner sets it with `supaclaw secrets set {name}`.")
+    bound = secret.binding
+    if tool not in bound.tools:
+        raise SecretRefused(f"The secret {name} isn't bound to the tool {tool}.")
+    if (origin := _origin(url)) not in bound.hosts:
+        raise SecretRefused(f"The secret {name} isn't bound to {origin}.")
+    if place.lower() != bound.place.lower():
+        raise SecretRefused(f"The secret {name} can only be sent as {bound.place or 'nothing: it has no place'}.")
+    if not _VISIBLE.fullmatch(secret.value) and place.startswith("header:"):
+        raise SecretRefused(f"The secret {name} holds characters that no header can.")
+    return secret.value
+
+
+def _origin(url: str) -> str:
+    """Every client reads such an address alike."""
+    if plain := _PLAIN_URL.match(url):
+        with suppress(OwnerMustAct):
+            return origin_of(plain[0])
+    raise SecretRefused("A request with a secret needs a plain http(s) address.")

@@ -1,0 +1,87 @@
+"""Finds live secret values in texts, in their usual encodings; what is found becomes a reference."""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
+
+if TYPE_CHECKING:
+    from ahocorasick_rs import AhoCorasick
+
+SHORTEST = 8
+"""Characters of what is looked for: less is in ordinary texts."""
+
+
+class Leaks:
+    """Replaces values by what stands for them; costs nothing while there is no value. Not for two threads' `learn`."""
+
+    def __init__(self, shortest: int = SHORTEST) -> None:
+        self._shortest = shortest
+        self._values: Mapping[str, str] = {}
+        self._search: _Search | None = None
+        self._stale = False
+
+    def learn(self, values: Mapping[str, str]) -> None:
+        """Look for these values, and no others, from now on; each with the text to put in its place."""
+        self._stale = self._stale or values != self._values
+        self._values = dict(values)
+
+    def clean(self, text: str) -> tuple[str, frozenset[str]]:
+        """`text` without values, and what stands for those that were in it."""
+        if self._stale:
+            self._stale, self._search = False, _Search.of(self._values, self._shortest)
+        return self._search.clean(text) if self._search else (text, frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    automaton: "AhoCorasick"
+    shown: tuple[str, ...]
+    """For each pattern."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, str], shortest: int) -> "_Search | None":
+        found: dict[str, str] = {}
+        for value, shown in values.items():
+            for form in encodings(value, shortest):
+                found.setdefault(form, shown)
+        return cls(_automaton(list(found)), tuple(found.values())) if found else None
+
+    def clean(self, text: str) -> tuple[str, frozenset[str]]:
+        hits = self.automaton.find_matches_as_indexes(text)
+        if not hits:
+            return text, frozenset()
+        pieces, end = list[str](), 0
+        for index, start, stop in hits:
+            pieces += text[end:start], self.shown[index]
+            end = stop
+        return "".join((*pieces, text[end:])), frozenset(self.shown[index] for index, _, _ in hits)
+
+
+def encodings(value: str, shortest: int = SHORTEST) -> Iterator[str]:
+    """Yield the texts by which a value is recognised; none for one that is too short."""
+    if len(value.strip()) < shortest:
+        return
+    raw = value.encode("utf-8", "surrogatepass")
+    yield from (value, value.strip(), json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+    quoted = quote(value, safe="", errors="replace")
+    yield from (quoted, quoted.lower(), quote(value, errors="replace"), quote_plus(value, errors="replace"))
+    yield from (raw.hex(), raw.hex().upper())
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        for before in range(3):
+            inside = _certain(encode(b"\0" * before + raw).decode(), before, len(raw))
+            if len(inside) >= SHORTEST:
+                yield inside
+
+
+def _certain(encoded: str, before: int, length: int) -> str:
+    """The letters of Base64 that neither the bytes before the value nor those behind it change."""
+    return encoded[-(-before * 8 // 6) : (before + length) * 8 // 6]
+
+
+def _automaton(patterns: list[str]) -> "AhoCorasick":
+    from ahocorasick_rs import AhoCorasick, MatchKind
+
+    return AhoCorasick(patterns, matchkind=MatchKind.LeftmostLongest)

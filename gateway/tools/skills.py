@@ -1,0 +1,163 @@
+"""Skills: instructions for certain tasks that the owner has confirmed, loaded when a task needs them."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from gateway.agent.skills.library import Look, Skills, State
+from gateway.agent.skills.showing import described
+from gateway.domain.errors import SupaclawError
+from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
+from gateway.domain.tools import (
+    AnyTool,
+    Caller,
+    Change,
+    Effect,
+    Labelled,
+    Tool,
+    ToolArguments,
+    ToolClass,
+    ToolFailed,
+    Wording,
+)
+from gateway.tools import Services
+from gateway.workspace.skills.folder import digest, manifest
+from gateway.workspace.skills.parsing import skill_of
+
+PAGE = 20_000
+NO_SYNC = "skills are never synchronised: each version is installed and confirmed by itself; use install"
+
+
+class SkillsArguments(ToolArguments):
+    """Arguments of skills."""
+
+    action: Literal["list", "load", "read", "install"]
+    name: str | None = None
+    path: str | None = Field(None, description="read: file of the skill")
+    offset: int = Field(0, ge=0, description="next_offset of the page before")
+    source: str | None = Field(None, description="install: text of a SKILL.md, or any GitHub link")
+
+    @field_validator("action", mode="before")
+    @classmethod
+    def _no_sync(cls, action: object) -> object:
+        if action == "sync":
+            raise ValueError(NO_SYNC)
+        return action
+
+    def given(self, field: Literal["name", "source"]) -> str:
+        """A field that this action needs."""
+        value: str | None = getattr(self, field)
+        if value is None:
+            raise ToolFailed("invalid_arguments", f"{self.action} needs {field}.")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    skills: Skills
+
+    async def run(self, arguments: SkillsArguments, _caller: Caller) -> JsonObject | Labelled:
+        with _explained(Label.UNTRUSTED if arguments.action == "install" else Label.OWNER):
+            match arguments.action:
+                case "list":
+                    return await self._list()
+                case "load":
+                    return await self._load(arguments.given("name"))
+                case "read":
+                    return await self._read(arguments)
+                case "install":
+                    return await self._install(arguments.given("source"))
+
+    async def lasting(self, arguments: SkillsArguments, _caller: Caller) -> Change | None:
+        """An installation, with the whole of what would be on."""
+        if arguments.action != "install":
+            return None
+        with _explained(Label.UNTRUSTED):  # what is fetched may speak in the error
+            pin, files = await self.skills.stage(arguments.given("source"))
+            before = await self.skills.on_disk(pin.name)
+        look = await asyncio.to_thread(Look.at, files)
+        if look.severe:
+            worst = f"{look.findings[0]}"[:300]
+            message = (
+                f"The scan has severe findings ({worst}). Only the owner can install {pin.name}, on the page under "
+                f"Skills or with `supaclaw skills install`; tell them what was found."
+            )
+            raise ToolFailed("severe_findings", message, Label.UNTRUSTED)
+        shown = await asyncio.to_thread(described, files, before, pin.source)
+        return Change(shown, f"{pin.sha256} {digest(before)}")
+
+    async def _list(self) -> Labelled:
+        """What nobody confirmed is named only: its name may be another's words, too."""
+        every = await self.skills.list_all()
+        on: list[JsonObject] = [
+            {"name": each.name, "version": skill.version, "description": skill.description, "about": dict(skill.about)}
+            for each in every
+            if each.state is State.ON and (skill := each.look.skill)
+        ]
+        others: JsonObject = {each.name[:80]: each.state.value for each in every if each.state is not State.ON}
+        return Labelled({"on": on, "not_on": others}, Label.UNTRUSTED if others else Label.OWNER)
+
+    async def _load(self, name: str) -> JsonObject:
+        files = await self.skills.confirmed(name)
+        skill = skill_of(files)
+        others = [path for path in sorted(files) if path != manifest(files)]
+        more: JsonObject = {"next_offset": PAGE} if len(skill.body) > PAGE else {}
+        return {"name": name, "version": skill.version, "instructions": skill.body[:PAGE], "files": others, **more}
+
+    async def _read(self, arguments: SkillsArguments) -> JsonObject:
+        files, at = await self.skills.confirmed(arguments.given("name")), arguments.offset
+        path = arguments.path or manifest(files)
+        if path not in files:
+            raise ToolFailed("not_found", f"{path[:80]!r} is no file of it; load names its files.")
+        try:
+            text = files[path].decode() if arguments.path else skill_of(files).body
+        except UnicodeDecodeError:
+            raise ToolFailed("binary", f"{path} is not text.") from None
+        more: JsonObject = {"next_offset": at + PAGE} if len(text) > at + PAGE else {}
+        return {"content": text[at : at + PAGE], **more}
+
+    async def _install(self, source: str) -> JsonObject:
+        """Runs only once the owner said yes to exactly these bytes."""
+        pin, _ = await self.skills.stage(source)
+        await self.skills.confirm(pin.name, pin.sha256)
+        return {"installed": pin.name, "sha256": pin.sha256}
+
+
+async def _class(arguments: SkillsArguments, _caller: Caller) -> ToolClass:
+    """An installation asks whatever was read before."""
+    return ToolClass.IRREVERSIBLE if arguments.action == "install" else ToolClass.READ
+
+
+@contextmanager
+def _explained(label: Label = Label.OWNER) -> Iterator[None]:
+    try:
+        yield
+    except SupaclawError as error:
+        raise ToolFailed("refused", str(error), label) from error
+
+
+def tools(services: Services) -> tuple[AnyTool, ...]:
+    """The owner's skills; nobody else has any."""
+    if services.skills is None:
+        return ()
+    own = _Tool(services.skills)
+    return (
+        Tool(
+            "skills",
+            "Instructions for certain tasks. load gives those of one skill, read one of its files. install asks the "
+            "user, who sees all of it.",
+            SkillsArguments,
+            own.run,
+            Effect.IDEMPOTENT,
+            timeout=90.0,
+            max_result=3 * PAGE,
+            kind=_class,
+            lasting=own.lasting,
+            wording=Wording("Skills: {action}", "Skills: {action}"),
+        ),
+    )

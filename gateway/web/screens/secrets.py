@@ -1,0 +1,133 @@
+"""Secrets: stored, replaced, bound and deleted here, never shown; only the owner's browser may."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Depends, Form
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.flow.secrets.live import LiveSecrets
+from gateway.secrets.facts import MAX_VALUE, Binding
+from gateway.web import board
+from gateway.web.access import signed_in
+from gateway.web.errors import Refused
+from gateway.web.fields import Name, Text
+from gateway.web.pages import Nav, Screen
+from gateway.web.site import AtSite, Site
+
+log = structlog.get_logger(__name__)
+router = APIRouter()
+screen = Screen(Nav("/secrets", "Secrets", "key-round", 65), router)
+OWNER = [Depends(signed_in)]
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """One of the owner's secrets, or a shared one."""
+
+    name: Annotated[Name, Form()]
+    own: Annotated[bool, Form()] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where a secret may be sent, as it is typed: lists are separated by commas or white space."""
+
+    hosts: Annotated[Text, Form(max_length=4_000)] = ""
+    tools: Annotated[Text, Form(max_length=4_000)] = ""
+    kind: Annotated[str, Form(pattern="^(header|field)$")] = "header"
+    place: Annotated[Text, Form(max_length=200)] = ""
+
+    @property
+    def binding(self) -> Binding:
+        """Raises `OwnerMustAct`."""
+        hosts, tools = (text.replace(",", " ").split() for text in (self.hosts, self.tools))
+        return Binding.of(hosts, tools, f"{self.kind}:{self.place.strip()}" if self.place.strip() else "")
+
+
+ASecret = Annotated[Which, Depends()]
+ItsBinding = Annotated[Bound, Depends()]
+ItsValue = Annotated[Text, Form(min_length=1, max_length=MAX_VALUE)]
+
+
+@router.post("/secrets", status_code=204, dependencies=OWNER)
+async def store(site: AtSite, of: ASecret, value: ItsValue, bound: ItsBinding) -> None:
+    """Store a new secret."""
+    secrets = _live(site)
+    if await secrets.vault.holds(secrets.owner, of.name, shared=not of.own):
+        raise Refused(409, "exists", f"There is a secret {of.name} already; rotate it.", param="name")
+    with _told():
+        await secrets.vault.put(secrets.owner, of.name, value, shared=not of.own, binding=bound.binding)
+    await _changed(secrets, "stored", of)
+
+
+@router.post("/secrets/rotate", status_code=204, dependencies=OWNER)
+async def rotate(site: AtSite, of: ASecret, value: ItsValue) -> None:
+    """Replace the value; what the secret is bound to stays."""
+    secrets = _live(site)
+    if not await secrets.vault.holds(secrets.owner, of.name, shared=not of.own):
+        raise _unknown(of)
+    with _told():
+        await secrets.vault.put(secrets.owner, of.name, value, shared=not of.own)
+    await _changed(secrets, "rotated", of)
+
+
+@router.post("/secrets/bind", status_code=204, dependencies=OWNER)
+async def bind(site: AtSite, of: ASecret, bound: ItsBinding) -> None:
+    """Say where it may be sent."""
+    secrets = _live(site)
+    with _told():
+        if not await secrets.vault.bind(secrets.owner, of.name, bound.binding, shared=not of.own):
+            raise _unknown(of)
+    await _changed(secrets, "bound", of)
+
+
+@router.post("/secrets/delete", status_code=204, dependencies=OWNER)
+async def delete(site: AtSite, of: ASecret) -> None:
+    """Delete it."""
+    secrets = _live(site)
+    if not await secrets.vault.remove(secrets.owner, of.name, shared=not of.own):
+        raise _unknown(of)
+    await _changed(secrets, "deleted", of)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except OwnerMustAct as error:
+        raise Refused(409, "not_stored", f"{error}.") from error
+
+
+def _live(site: Site) -> LiveSecrets:
+    assert site.backend.secrets is not None, "a running gateway has them"
+    return site.backend.secrets
+
+
+async def _changed(secrets: LiveSecrets, what: str, of: Which) -> None:
+    await secrets.look()
+    log.info(f"web.secret_{what}", name=of.name, own=of.own)
+
+
+def _unknown(of: Which) -> Refused:
+    return Refused(404, "not_found", f"There is no secret {of.name}.")
+
+
+async def _pieces(site: Site) -> Mapping[str, str]:
+    secrets, piece = _live(site), site.pages.piece
+    unconfirmed = bool(secrets.stored) and not await secrets.key_kept()
+    made: dict[str, str] = {"empty": piece("secret.html", row=None)}
+    if unconfirmed:
+        made["keep"] = piece("secret.html", row=None, keep=True)
+    for each in secrets.stored:
+        facts = each.row.facts
+        whose = "" if facts.shared else "yours" if facts.principal == secrets.owner else "a member's"
+        shown = {"facts": facts, "whose": whose, "cover": secrets.hidden_by(facts), "problem": each.problem}
+        made[f"secret{each.row.id}"] = piece("secret.html", row=each.row, **shown)
+    return made
+
+
+board.add_routes(screen, _pieces, "secrets.html")

@@ -1,0 +1,1 @@
+"""Skills: folders of `.agents/skills`, each with instructions in its SKILL.md."""

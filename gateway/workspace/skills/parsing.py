@@ -1,0 +1,90 @@
+"""SKILL.md: a head in YAML that says what the skill is for, and the instructions below it."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gateway.domain.texts import one_line
+from gateway.workspace.skills.folder import BadSkill, Files, manifest
+
+MAX_HEAD = 16 * 1024
+MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
+NO_VERSION = "1.0.0"
+
+_HEAD = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_OWN = frozenset({"name", "description", "version"})
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """What a SKILL.md says; `about` are the other fields of its head, as text."""
+
+    name: str
+    description: str
+    version: str
+    about: tuple[tuple[str, str], ...]
+    body: str
+
+
+def skill_of(files: Files) -> Skill:
+    """Parse the SKILL.md among its files; raises `BadSkill`."""
+    try:
+        return parse(files[manifest(files)].decode())
+    except UnicodeDecodeError as error:
+        raise BadSkill("Its SKILL.md is not UTF-8 text.") from error
+
+
+def parse(text: str) -> Skill:
+    """Check it by the rules of agentskills.io, but that further fields are let be; raises `BadSkill`."""
+    found = _HEAD.match(text)
+    if found is None:
+        raise BadSkill("A SKILL.md begins with a head between two lines of ---.")
+    fields = _fields(found[1])
+    name, description = fields.get("name"), fields.get("description")
+    if not isinstance(name, str) or not is_name(name):
+        raise BadSkill(f"Its name has to be a-z, 0-9 and single hyphens, at most {MAX_NAME} characters.")
+    if not isinstance(description, str) or not 0 < len(description.strip()) <= MAX_DESCRIPTION:
+        raise BadSkill(f"Its description has to be a text of at most {MAX_DESCRIPTION} characters.")
+    compatibility = fields.get("compatibility", "")
+    if not isinstance(compatibility, str) or len(compatibility) > MAX_COMPATIBILITY:
+        raise BadSkill(f"Its compatibility has to be a text of at most {MAX_COMPATIBILITY} characters.")
+    nested = fields.get("metadata")
+    version = fields.get("version") or (nested.get("version") if isinstance(nested, dict) else None) or NO_VERSION
+    about = tuple((_line(key), _line(value)) for key, value in _flat(fields) if key not in _OWN)
+    return Skill(name, one_line(description, MAX_DESCRIPTION), _line(version), about, text[found.end() :].strip())
+
+
+def is_name(text: str) -> bool:
+    """Whether a skill may be called so."""
+    return len(text) <= MAX_NAME and bool(_NAME.fullmatch(text))
+
+
+def _fields(head: str) -> dict[object, object]:
+    import yaml  # 15 ms
+
+    if len(head) > MAX_HEAD:
+        raise BadSkill(f"The head of its SKILL.md is longer than {MAX_HEAD >> 10} kB.")
+    try:
+        # Aliases make a small text a huge value.
+        if any(isinstance(token, yaml.AliasToken | yaml.TagToken) for token in yaml.scan(head, yaml.BaseLoader)):
+            raise BadSkill("The head of its SKILL.md has aliases or tags of YAML; write plain fields.")
+        fields = yaml.load(head, yaml.BaseLoader)
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
+        raise BadSkill("The head of its SKILL.md is not valid YAML.") from error
+    if not isinstance(fields, dict):
+        raise BadSkill("The head of its SKILL.md is no list of fields.")
+    return fields
+
+
+def _flat(fields: dict[object, object]) -> Iterator[tuple[str, object]]:
+    for key, value in sorted(fields.items(), key=lambda item: str(item[0])):
+        if isinstance(value, dict):
+            yield from ((f"{key}.{inner}", each) for inner, each in value.items())
+        else:
+            yield str(key), value
+
+
+def _line(value: object) -> str:
+    return one_line(unicodedata.normalize("NFC", str(value)), 200)

@@ -1,0 +1,68 @@
+"""Approvals, as they look and work in a browser: what waits, why, what was answered, what is allowed in advance."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from gateway.domain.ids import TaskId
+from gateway.domain.principals import Label
+from gateway.domain.tools import ToolClass
+from gateway.store import reviews
+from gateway.store.reviews import Question
+from tests.browser.conftest import opened
+from tests.browser.test_memory import LOOKS, accessible
+from tests.web.conftest import Web
+
+CHANGE = "--- SOUL.md\n+++ SOUL.md\n@@ -1 +1 @@\n-Be kind.\n+Be evil, " + "and long " * 40
+MAIL = "send_mail\nto: eve@example.com\ntext: All of it."
+
+
+async def ask(web: Web) -> None:
+    owner = web.path.people.owner.id
+    soul = Question(
+        owner, owner, "write_file", {"path": "SOUL.md"}, CHANGE, Label.UNTRUSTED, task=TaskId(uuid4()), ordinal=1
+    )
+    mail = replace(
+        soul, tool="send_mail", arguments={"to": "eve@example.com"}, preview=MAIL, act=ToolClass.SEND, ordinal=2
+    )
+    for question in (soul, mail):
+        await web.path.database.run(lambda tx, each=question: reviews.ask(tx, each, datetime.now(UTC)))
+
+
+@pytest.mark.parametrize(("scheme", "phone"), LOOKS)
+async def test_approvals(browser: Browser, web: Web, scheme: str, phone: bool) -> None:
+    look = f"{'phone' if phone else 'desktop'}-{scheme}"
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = watched.page
+        if not phone:
+            await page.set_viewport_size({"width": 1440, "height": 900})
+        await page.goto(f"{web.page}/approvals")
+        await expect(page.locator("#empty h2")).to_have_text("No approvals are waiting")
+        await watched.show(f"approvals-empty-{look}")
+        await ask(web)
+        await page.reload()
+        await expect(page.locator(".question")).to_have_count(2)
+        await expect(page).to_have_title("(2) Approvals · SupaClaw")
+        await expect(page.locator("#waiting")).to_have_text("2")
+        await expect(page.locator("#A1")).to_contain_text("outlive the conversation")
+        await expect(page.locator("#A2")).to_contain_text("tell others something")
+        await accessible(page)
+        await watched.show(f"approvals-asking-{look}")
+        await page.locator("#A2 summary").click()
+        await page.fill("#A2-terms", "5 24h")
+        await page.locator("#A2").get_by_role("button", name="Allow").click()
+        await expect(page.locator("#G1")).to_contain_text("send_mail, 5 times until")
+        await page.locator("#A2").get_by_role("button", name="Deny").click()
+        await page.locator("#A1").get_by_role("button", name="Approve").click()
+        await expect(page.locator("#history")).to_have_text("Answered")
+        await expect(page.locator("#A2")).to_contain_text("denied")
+        await page.locator("#A2-details summary").click()
+        await expect(page.locator("#A2 pre")).to_be_visible()
+        await accessible(page)
+        await watched.show(f"approvals-answered-{look}")
+        await page.get_by_role("button", name="Revoke").click()
+        await expect(page.locator("#G1")).to_have_count(0)
+        await watched.assert_clean()

@@ -1,0 +1,185 @@
+import io
+import os
+import stat
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.workspace.skills import folder
+from gateway.workspace.skills.folder import BadSkill, checked, digest, pack, unpack
+from tests.workspace.skills.writing import one_line, put
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return target.getvalue()
+
+
+def linked(name: str, target: str) -> bytes:
+    """An archive with a symbolic link."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        entry = zipfile.ZipInfo(name)
+        entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(entry, target)
+    return buffer.getvalue()
+
+
+def test_a_skill_is_read_with_all_its_files(tmp_path: Path) -> None:
+    home = put(tmp_path, "pdf", text="x", note="y")
+    (home / "scripts").mkdir()
+    (home / "scripts" / "a.py").write_bytes(b"z")
+    assert folder.read(tmp_path, "pdf") == {"SKILL.md": b"x", "note": b"y", "scripts/a.py": b"z"}
+    assert folder.names(tmp_path) == ["pdf"]
+
+
+def test_files_beside_skills_are_none(tmp_path: Path) -> None:
+    put(tmp_path, "pdf")
+    (tmp_path / ".agents/skills/README.md").touch()
+    (tmp_path / ".agents/skills/.git").mkdir()
+    assert folder.names(tmp_path) == ["pdf"]
+
+
+def test_a_stamp_tells_of_every_write(tmp_path: Path) -> None:
+    home = put(tmp_path, "pdf", text="one")
+    before = folder.stamp(tmp_path, "pdf")
+    assert folder.stamp(tmp_path, "pdf") == before
+    times = os.stat(home / "SKILL.md")
+    (home / "SKILL.md").write_text("two")
+    os.utime(home / "SKILL.md", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert folder.stamp(tmp_path, "pdf") != before
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "pipe", "top"])
+def test_links_and_devices_are_refused(tmp_path: Path, kind: str) -> None:
+    home = put(tmp_path, "pdf")
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/key").write_text("key")
+    if kind == "file":
+        (home / "a").symlink_to(tmp_path / "secret/key")
+    elif kind == "folder":
+        (home / "a").symlink_to(tmp_path / "secret")
+    elif kind == "pipe":
+        os.mkfifo(home / "a")
+    else:
+        home.rename(tmp_path / "elsewhere")
+        home.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises((BadSkill, OSError)):
+        folder.read(tmp_path, "pdf")
+
+
+def test_a_link_in_the_place_of_a_skill_is_removed_and_nothing_behind_it(tmp_path: Path) -> None:
+    home = put(tmp_path, "pdf")
+    home.rename(tmp_path / "elsewhere")
+    home.symlink_to(tmp_path / "elsewhere")
+    folder.remove(tmp_path, "pdf")
+    assert not home.is_symlink()
+    assert (tmp_path / "elsewhere/SKILL.md").exists()
+    folder.remove(tmp_path, "pdf")
+
+
+def test_many_files_and_deep_folders_are_refused(tmp_path: Path) -> None:
+    home = put(tmp_path, "many")
+    for number in range(1_000):
+        (home / f"{number}").touch()
+    deep = put(tmp_path, "deep").joinpath(*"abcdefghij")
+    deep.mkdir(parents=True)
+    for name in ("many", "deep"):
+        with pytest.raises(BadSkill, match="more than"):
+            folder.read(tmp_path, name)
+        with pytest.raises(BadSkill, match="more than"):
+            folder.stamp(tmp_path, name)
+
+
+def test_huge_files_are_refused(tmp_path: Path) -> None:
+    home = put(tmp_path, "big")
+    with (home / "big").open("wb") as file:
+        file.truncate(10 * 2**30)
+    with pytest.raises(BadSkill, match="larger than 1 MB"):
+        folder.read(tmp_path, "big")
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
+    with pytest.raises(BadSkill, match="at most 300 files and 4 MB"):
+        unpack(zipped({f"{n}": bytes(900_000) for n in range(60)}))
+    with pytest.raises(BadSkill, match="larger than 1 MB"):
+        unpack(zipped({"a": bytes(2 * 2**20)}))
+
+
+def test_a_bomb_that_lies_about_its_size_is_refused() -> None:
+    data = zipped({"a": bytes(3 * 2**20)})
+    size = (3 * 2**20).to_bytes(4, "little")
+    with pytest.raises(BadSkill):
+        unpack(data.replace(size, (10).to_bytes(4, "little")))
+
+
+def test_ten_thousand_files_are_refused() -> None:
+    with pytest.raises(BadSkill, match="at most 300 files"):
+        unpack(zipped({f"{n}": b"" for n in range(10_000)}))
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "a/../../x", "/etc/x", "a\\..\\x", "a//b", "./a", "a\u202eb", "~/x", "a/" * 9 + "x", "x" * 300]
+)
+def test_names_that_leave_the_folder_are_refused(name: str) -> None:
+    with pytest.raises(BadSkill):
+        checked([(name, b"")])
+
+
+def test_links_in_archives_are_refused() -> None:
+    with pytest.raises(BadSkill, match="a link or a device"):
+        unpack(linked("a", "/etc/passwd"))
+
+
+def test_names_that_are_the_same_somewhere_are_refused() -> None:
+    with pytest.raises(BadSkill, match="for the same"):
+        checked([("SKILL.md", b"harmless"), ("skill.MD", b"evil")])
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"PK\x05\x06", b"hello", zipped({"a": b"b" * 100})[:-30]], ids=["empty", "end", "text", "cut"]
+)
+def test_what_is_no_archive_is_refused(data: bytes) -> None:
+    with pytest.raises(BadSkill):
+        unpack(data)
+
+
+_PATHS = st.from_regex(r"[a-z]{1,5}(/[a-z]{1,5}){0,3}", fullmatch=True)
+
+
+@given(st.dictionaries(_PATHS, st.binary(max_size=50), max_size=8), st.binary(min_size=1, max_size=9))
+def test_a_packed_skill_is_the_same_again_and_its_hash_covers_all_of_it(files: dict[str, bytes], more: bytes) -> None:
+    assert dict(unpack(pack(files))) == files
+    assert pack(files) == pack(dict(reversed(files.items())))
+    for path in files:
+        assert digest({**files, path: files[path] + more}) != digest(files)
+        moved = {name: data for name, data in files.items() if name != path}
+        assert digest(moved) != digest(files)
+        assert digest({**moved, f"{path}x": files[path]}) != digest(files)
+
+
+@given(st.text(min_size=1, max_size=60))
+def test_whatever_is_let_through_stays_below_the_folder(name: str) -> None:
+    try:
+        files = checked([(name, b"x")])
+    except BadSkill as error:
+        one_line(error)
+        return
+    [path] = files
+    assert os.path.normpath(os.path.join("/skill", path)) == f"/skill/{path}"
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_an_archive_or_are_refused(data: bytes) -> None:
+    for each in (data, zipped({"a": b"b"})[:40] + data):
+        try:
+            unpack(each)
+        except BadSkill as error:
+            one_line(error)
