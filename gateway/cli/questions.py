@@ -22,6 +22,13 @@ def ask(question: str, default: str = "") -> str:
     return str(typer.prompt(printable(question), default=default, show_default=bool(default), err=True)).strip()
 
 
+def ask_hidden(question: str, limit: int) -> str:
+    """What is typed without an echo; of a pipe, all of it, up to `limit` characters."""
+    if not sys.stdin.isatty():
+        return sys.stdin.read(limit)
+    return str(typer.prompt(printable(question), hide_input=True, err=True))
+
+
 def ask_secret(question: str) -> str:
     """Not shown while it is typed; empty on Enter alone. A pipe is read as it is."""
     hidden = sys.stdin.isatty()

@@ -11,8 +11,8 @@ async def run(ctx: CommandContext) -> CommandReply:
     label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
     try:
         zone = await ctx.note_zone(ctx.at.principal_id, ctx.argument, label)
-    except ValueError:
-        return CommandReply("That isn't an IANA time zone; write one such as Europe/Berlin or UTC.")
+    except ValueError as error:
+        return CommandReply(f"{error}")
     if zone != ctx.argument:
         return CommandReply(f"Noted in USER.md, but owner.timezone in config.json says {zone}, which counts.")
     return CommandReply(f"Your times are in {zone} now.")

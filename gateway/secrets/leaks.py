@@ -50,7 +50,10 @@ class _Search:
         return cls(_automaton(list(found)), tuple(found.values())) if found else None
 
     def clean(self, text: str) -> tuple[str, frozenset[str]]:
-        hits = self.automaton.find_matches_as_indexes(text)
+        try:
+            hits = self.automaton.find_matches_as_indexes(text)
+        except UnicodeEncodeError:  # half a character, which no text in UTF-8 has
+            hits = self.automaton.find_matches_as_indexes(text.encode("utf-8", "replace").decode())
         if not hits:
             return text, frozenset()
         pieces, end = list[str](), 0

@@ -84,6 +84,7 @@ class Spoken:
             "covers": None,
             "album": None,
             "remembered": (),
+            "model": None,
         }
         self.rows.append(MessageRow(kind=kind, text=text, **(whole | fields)))
         return self

@@ -41,7 +41,7 @@ def test_a_backup_says_what_is_in_it_and_what_is_not(supaclaw: Supaclaw, lived_i
 
     assert (done.code, done.err) == (0, "")
     first, skipped, secrets = done.out.splitlines()
-    assert first.startswith("a.tar.gz: 1 rows and 2 files, ")
+    assert first.startswith("a.tar.gz: 3 rows and 2 files, ")
     assert skipped.startswith("1 entries were skipped: links that point outside")
     assert secrets == "secrets not included: models.providers.openai.api_key"
 
@@ -67,7 +67,7 @@ def test_it_is_put_back_elsewhere(supaclaw: Supaclaw, lived_in: Path, request: p
     done = supaclaw("restore", "a.tar.gz")
 
     assert done.code == 0
-    assert done.out.startswith("restored 1 rows and 2 files, saved ")
+    assert done.out.startswith("restored 3 rows and 2 files, saved ")
     assert f"put these into {home / 'config.json'} before you start: models.providers.openai.api_key" in done.out
     assert (home / "data/workspace/AGENTS.md").read_text() == "Be kind."
     (home / "config.json").unlink()
@@ -118,7 +118,7 @@ def test_only_looking_changes_nothing(
 
     done = supaclaw("restore", "a.tar.gz", option)
 
-    assert done.out.startswith("a.tar.gz is intact: 1 rows and 2 files, saved ")
+    assert done.out.startswith("a.tar.gz is intact: 3 rows and 2 files, saved ")
     assert list(home.iterdir()) == []
 
 

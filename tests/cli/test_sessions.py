@@ -81,5 +81,5 @@ def test_what_is_not_there_says_so(supaclaw: Supaclaw, trip: str):
     missing = supaclaw("sessions", "show", "ffffffff-")
     assert (missing.code, missing.err) == (
         1,
-        "supaclaw: no single conversation begins with ffffffff-; `supaclaw sessions` lists them\n",
+        "supaclaw: no conversation, or more than one, begins with ffffffff-; `supaclaw sessions` lists them\n",
     )

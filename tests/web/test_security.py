@@ -9,11 +9,13 @@ from gateway.web.v1.serving import MAX_INLINE
 from tests.web.conftest import BEARER, Running, Web
 
 PAGES = {
+    "/secrets",
+    "/skills",
     *("/", "/approvals", "/channels", "/checks", "/conversations", "/conversations/{id}", "/jobs", "/logs"),
     *("/memory", "/people", "/settings", "/setup", "/tokens", "/usage"),
 }
 """They send whoever is not signed in to the sign-in."""
-PUBLIC = PAGES | {"/health", "/login", "/login/state", "/webhook/{name}"}
+PUBLIC = PAGES | {"/secret", "/health", "/login", "/login/state", "/webhook/{name}"}
 
 
 def routes(web: Web) -> list[tuple[str, str]]:
@@ -42,6 +44,7 @@ def filled(path: str) -> str:
         "source": "ci",
         "number": "A1",
         "answer": "approve",
+        "act": "enable",
         "message": "1",
     }
     return path.format(**places)

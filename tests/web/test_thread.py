@@ -63,6 +63,7 @@ def row(id: int, kind: str, text: str, **more: object) -> MessageRow:
         covers=None,
         album=None,
         remembered=(),
+        model=None,
     )
     return replace(plain, **more)
 

@@ -10,12 +10,14 @@ from typing import Annotated
 import typer
 
 from gateway.cli.console import echo
-from gateway.cli.storage.secrets import read_hidden, recover_secrets
+from gateway.cli.questions import ask_hidden
+from gateway.cli.storage.secrets import recover_secrets
 from gateway.config.environment import Environment
 from gateway.config.load import load_early, parse, parse_json, read
 from gateway.config.master_key import has_key
 from gateway.config.model import Config
 from gateway.logs import SecretMask, logging_to
+from gateway.secrets.facts import MAX_VALUE
 from gateway.secrets.master import MasterKey
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup, such as supaclaw.tar.gz.")]
@@ -77,7 +79,7 @@ def restore(
         echo(f"{file} is intact: {unpack(file, None)}")
         return
     config = _only_database(environment.config)
-    key = MasterKey.parse(read_hidden("Recovery key")) if recovery_key else None
+    key = MasterKey.parse(ask_hidden("Recovery key", MAX_VALUE)) if recovery_key else None
     with logging_to(None, SecretMask(), level=logging.WARNING):
         saved, path = asyncio.run(put_back(environment, config, file, reach(environment, config, mine=True)))
     record(environment.data, file.resolve(), saved.created)

@@ -1,7 +1,6 @@
 """`supaclaw secrets`: values that the model never sees. A value comes from a prompt or standard input."""
 
 import os
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +11,7 @@ import typer
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
 from gateway.cli.output import AsJson, print_rows
+from gateway.cli.questions import ask, ask_hidden
 from gateway.config.environment import Environment
 from gateway.config.master_key import given_by, read_keyring
 from gateway.domain.errors import OwnerMustAct
@@ -136,7 +136,7 @@ def confirm() -> None:
         echo(f"{variable} gives the master key; keep it where you keep what sets that")
         return
     _show(keys[0])
-    if typer.prompt("Once you have stored it, type its last group", err=True).strip().upper() != keys[0].text[-4:]:
+    if ask("Once you have stored it, type its last group").upper() != keys[0].text[-4:]:
         raise OwnerMustAct("that isn't its last group; nothing was confirmed")
     _with_vault(lambda vault, _owner: vault.confirm(keys[0]))
     echo("confirmed")
@@ -144,7 +144,7 @@ def confirm() -> None:
 
 def recover() -> None:
     """Enter the recovery key if the master key is lost."""
-    recover_secrets(read_hidden("Recovery key"))
+    recover_secrets(ask_hidden("Recovery key", MAX_VALUE))
     echo("a running gateway takes it within a minute")
 
 
@@ -181,14 +181,7 @@ def _unknown(name: str) -> OwnerMustAct:
 
 
 def _value(name: str) -> str:
-    return read_hidden(f"Value of {name}")
-
-
-def read_hidden(question: str) -> str:
-    """What is typed without an echo, else standard input."""
-    if sys.stdin.isatty():
-        return str(typer.prompt(question, hide_input=True, err=True))
-    return sys.stdin.read(MAX_VALUE + 2)
+    return ask_hidden(f"Value of {name}", MAX_VALUE + 2)
 
 
 def _show(key: MasterKey) -> None:

@@ -32,7 +32,7 @@ def test_a_model_without_its_key_is_warned_about(examine: Examine) -> None:
     (finding,) = examine(check_model, '{"models": {"primary": "openai/gpt-5.6", "fallbacks": ["guide/built-in"]}}')
 
     assert (finding.level, finding.text) == ("warn", "openai/gpt-5.6 needs a key")
-    assert finding.fix.startswith("set OPENAI_API_KEY; a key is made at https://")
+    assert finding.fix.startswith("set OPENAI_API_KEY; create one at https://")
 
 
 def test_a_model_with_its_key_is_fine_and_the_key_is_not_shown(examine: Examine) -> None:

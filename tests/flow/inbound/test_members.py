@@ -154,8 +154,11 @@ async def test_no_command_tells_a_member_what_is_the_owners(lived_in: MessagePat
     [(owners_session,)] = await lived_in.rows(
         "select id from sessions where principal_id = $1", lived_in.people.owner.id
     )
-    answer = await lived_in.ask(f"/{name} {argument}".strip(), sender=MEMBER, chat=MEMBER)
-    told = answer.replace(f"/{name} {argument}".strip(), "")
+    async with lived_in.working():  # some are answered by a turn
+        answer = await lived_in.ask(f"/{name} {argument}".strip(), sender=MEMBER, chat=MEMBER)
+    told = answer
+    for echo in (f"/{name} {argument}".strip(), f"re: {argument}", f'"{argument}"'):
+        told = told.replace(echo, "")
     for owners in (SECRET, str(owners_session), str(lived_in.people.owner.id), "$", "config.json", "Ada", "budget:"):
         assert owners not in told
     untouched = await lived_in.rows("select ended_at from sessions where id = $1", owners_session)

@@ -25,9 +25,11 @@ NOT_SAID = {
     "migrations": "name sha256",
     "outbox": "state platform_id reply_to",
     "pairings": "channel account chat thread sender name code state",
+    "pins": "kind name state sha256 content source",  # what the owner confirmed, byte for byte
     "principals": "role name identities unconfirmed",
     "reviews": "kind tool base digest state decided_by act",
     "schedules": "cron zone misfire origin asked_by",
+    "secrets": "name key_id wrapped sealed hosts tools place",
     "sessions": "digest agent",
     "task_steps": "kind name",
     "tasks": "kind lane agent status dedupe",
