@@ -74,7 +74,8 @@ async def test_an_idle_gateway_shows_that_it_lives_and_asks_no_model(
 
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n", health.read_text())
     jobs = json.loads((await gateway.command("status", "--json")).told)["vitals"]["jobs"]
-    assert {name for name, date in jobs.items() if date} == {"heartbeat", "checkpoints", "consolidation", "log pruning"}
+    expected = {"heartbeat", "checkpoints", "consolidation", "log pruning", "secrets"}
+    assert {name for name, date in jobs.items() if date} == expected
     assert jobs["schedules"] is None
     assert models.count == 0
     assert telegram.sent == []

@@ -114,7 +114,7 @@ async def test_everything_is_there_and_the_chat_goes_on(
     assert (gateway.workspace / letter["path"]).read_bytes() == b"Dear Ada"
 
     telegram.say("and now? mk4x", OWNER)
-    await telegram.wait_for(lambda tg: any(sent.text.endswith("fin4x") for sent in tg.sent), 30)
+    await telegram.wait_for(lambda tg: any("fin4x" in sent.text for sent in tg.sent), 30)
     if older:
         await telegram.wait_for(lambda tg: any("AGENTS.md" in sent.text for sent in tg.sent), 30)
     assert len(telegram.sent) == 1 + older, "the answer, and whose words older files are; nothing is said twice"

@@ -106,7 +106,8 @@ class Approval:
         result = outcome.text if outcome else await OWN_CALLS[review.tool](tx, review, own, now)
         await reviews.mark_done(tx, review)
         allowed = "was approved" if review.grant_id is None else f"was allowed in advance by G{review.grant_id}"
-        return f"{review.name} ({review.tool}) {allowed} and has run:\n```\n{legible(result[:LONGEST])}\n```"
+        ran = "and may have run" if result == MAY_HAVE_RUN else "and has run"
+        return f"{review.name} ({review.tool}) {allowed} {ran}:\n```\n{legible(result[:LONGEST])}\n```"
 
 
 async def _start(tx: Connection, run: Claim) -> tuple[ReviewRow, bool]:
