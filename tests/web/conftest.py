@@ -82,6 +82,7 @@ class Running:
         self._folder = folder
         self._group = group
         self.tasks: list[asyncio.Task[None]] = []
+        self.clients: list[httpx.AsyncClient] = []
 
     async def start(self, *, port: int = 0, instance: InstanceId | None = None, **changes: object) -> "Started":
         model = ScriptedModel()
@@ -100,6 +101,7 @@ class Running:
         self.tasks += running
         url = f"http://127.0.0.1:{port}"
         client = httpx.AsyncClient(base_url=url, timeout=60)
+        self.clients.append(client)
         await client.get("/health")
         return Started(Web(url, port, path, backend, model, client), running)
 
@@ -190,6 +192,8 @@ async def running(database: Database, tmp_path: Path) -> AsyncIterator[Running]:
         try:
             yield running
         finally:
+            for client in running.clients:
+                await client.aclose()
             for task in running.tasks:
                 task.cancel()
 
