@@ -6,7 +6,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from gateway.config.files import clear_way, overwrite
+from gateway.config.files import clear_way, overwrite, write_regular
 from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -29,6 +29,19 @@ def make_once(path: Path, data: bytes, *, anew: bool = False) -> None:
     sync(path.parent)
     with suppress(PermissionError):
         sync(path.parent.parent)
+
+
+def replace_private(path: Path, data: bytes) -> None:
+    """Replace a private file, or make it; a crash leaves the old one or the new one, on disk with its name."""
+    beside = path.with_name(f"{path.name}.new")
+    clear_way(beside)
+    beside.unlink(missing_ok=True)
+    write_regular(beside, data)
+    os.chmod(beside, 0o600)
+    sync(beside)
+    clear_way(path)
+    beside.replace(path)
+    sync(path.parent)
 
 
 def sync(path: Path) -> None:

@@ -4,14 +4,13 @@ They fill `"$env:NAME"` in config.json where the environment has no such variabl
 next start of the gateway makes secrets of them.
 """
 
-import os
 import re
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 
-from gateway.config.durable import sync
-from gateway.config.files import clear_way, read_regular, write_regular
+from gateway.config.durable import replace_private
+from gateway.config.files import read_regular
 from gateway.domain.errors import ConfigError
 
 _VALUE = re.compile(r"[!-&(-\[\]-~]+")
@@ -41,15 +40,9 @@ def save_keys(data: Path, name: str, keys: Mapping[str, str]) -> None:
         if not _VALUE.fullmatch(value):
             raise ConfigError(f"what was given for {variable} holds spaces, quotes or line breaks; copy it again")
     path = data / "keys" / f"{name}.env"
-    beside = path.with_name(f"{path.name}.new")
     text = "".join(f"{variable}='{value}'\n" for variable, value in keys.items())
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_regular(beside, text.encode())
-        os.chmod(beside, 0o600)
-        sync(beside)
-        clear_way(path)
-        beside.replace(path)
-        sync(path.parent)
+        replace_private(path, text.encode())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error

@@ -1,11 +1,10 @@
 """Where the master key of the secrets is: a variable, the file that a variable names, else `keys/master-key`."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from gateway.config.durable import make_once, sync
-from gateway.config.files import clear_way, read_regular, write_regular
+from gateway.config.durable import make_once, replace_private
+from gateway.config.files import read_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.secrets.master import Keyring, MasterKey
 
@@ -45,12 +44,4 @@ def make_keyring(data: Path) -> Keyring:
 
 def write_keyring(data: Path, keys: Keyring) -> None:
     """Replace the file; a crash leaves the old one or the new one, on disk."""
-    path = data / "keys" / FILE
-    beside = path.with_name(f"{FILE}.new")
-    beside.unlink(missing_ok=True)
-    write_regular(beside, keys.text.encode())
-    os.chmod(beside, 0o600)
-    sync(beside)
-    clear_way(path)
-    beside.replace(path)
-    sync(path.parent)
+    replace_private(data / "keys" / FILE, keys.text.encode())
