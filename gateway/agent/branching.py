@@ -40,14 +40,15 @@ async def own_message(tx: Connection, at: AddressRow, id: MessageId | None) -> M
 
 
 async def branch(
-    tx: Connection, at: AddressRow, arrival: InboxRow, row: MessageRow, said: tuple[str, Label], model: str | None
+    tx: Connection, at: AddressRow, arrival: InboxRow, row: MessageRow, text: str, own: Label, model: str | None = None
 ) -> tuple[SessionId, MessageId]:
-    """The branch, and what is to be answered in it: the text `said` instead of the row's, with the row's files.
+    """The branch, and what is to be answered in it: the text instead of the row's, with the row's files.
 
+    The text is trusted as its person's words (`own`), but never more than the row's: those may have quoted somebody.
     Every chat in the session moves along, as with /new; the old version can be resumed. Raises `NotBranched`.
     """
     assert row.seq is not None, "a turn has taken it"
-    before, (text, label) = row.seq - 1, said
+    before, label = row.seq - 1, max(row.label, own)
     made = await branches.start(tx, at.principal_id, row.session_id, before, label)
     if made is None:
         raise NotBranched(TOO_DEEP)

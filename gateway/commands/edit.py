@@ -9,14 +9,14 @@ USAGE = "Write /edit and the new words; they replace your last message, in a bra
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """Never trusted more than the words before: those may have quoted somebody, and be typed again."""
+    """The new words may quote somebody again, whom the ones before quoted."""
     id, words = numbered(ctx.argument)
     try:
         row = await own_message(ctx.tx, ctx.at, id)
         if not words.strip():
             return CommandReply(USAGE)
-        label = max(row.label, label_of(ctx.role, private=ctx.at.private))
-        made, asked = await branch(ctx.tx, ctx.at, ctx.arrival, row, (without_marks(words), label), None)
+        own = label_of(ctx.role, private=ctx.at.private)
+        made, asked = await branch(ctx.tx, ctx.at, ctx.arrival, row, without_marks(words), own)
     except NotBranched as reason:
         return CommandReply(str(reason))
     return CommandReply(successor=made, asked=asked)

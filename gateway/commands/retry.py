@@ -14,8 +14,8 @@ async def run(ctx: CommandContext) -> CommandReply:
         return CommandReply("That model isn't configured; /model lists those that are.")
     try:
         row = await own_message(ctx.tx, ctx.at, id)
-        label = max(row.label, label_of(ctx.role, private=ctx.at.private))
-        made, asked = await branch(ctx.tx, ctx.at, ctx.arrival, row, (row.text, label), model or None)
+        own = label_of(ctx.role, private=ctx.at.private)
+        made, asked = await branch(ctx.tx, ctx.at, ctx.arrival, row, row.text, own, model or None)
     except NotBranched as reason:
         return CommandReply(str(reason))
     return CommandReply(successor=made, asked=asked)
