@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -48,25 +49,6 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         config = parts.current.config
         return parts.people.unsettled(config.owner.ids, enabled_channels(config.channels))
 
-    def findings() -> Sequence[tuple[str, Finding]]:
-        from gateway.app.checks import load_context, run_checks
-
-        return list(run_checks(load_context(parts.environment, os.environ, live=False, secrets=parts.secrets.lookup)))
-
-    def spec(channel: str) -> ChannelSpec:
-        section = parts.current.config.channels.get(channel)
-        if section is None:
-            raise ConfigError(f"{channel} is not configured")
-        return channel_specs({channel: {**section, "enabled": True}}, (), parts.environment.data)[channel]
-
-    def states() -> dict[str, str]:
-        configured = dict.fromkeys(parts.current.config.channels, "disabled")
-        return configured | dict(parts.channel_manager.states)
-
-    def deep_link(name: str, code: str) -> str:
-        channel = parts.channel_manager.channels.get(name)
-        return channel.deep_link(code) if isinstance(channel, DeepLinkChannel) else ""
-
     return Backend(
         database=database,
         inbox=parts.inbound,
@@ -90,42 +72,62 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         wordings=lambda: parts.environments.of(parts.people.owner.id).toolbox.wordings,
         allowed_hosts=lambda: parts.current.config.web.allowed_hosts,
         beat=parts.heartbeat.beat,
-        triggers=Triggers(
-            database,
-            parts.people.owner.id,
-            Workspace(parts.environment.workspace),
-            lambda: parts.channel_manager.states,
-            parts.worker.wake,
-        ),
-        channels=states,
-        probes=ChannelProbes(spec, parts.clock),
+        triggers=_triggers(parts),
+        channels=partial(_states, parts),
+        probes=ChannelProbes(partial(_spec, parts), parts.clock),
         skills=parts.environments.skills,
         zones=parts.zones,
         settings=ConfigEditor(parts.environment, os.environ, watch),
         logins=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, LoginChannel)},
         jobs=lambda: parts.job_table.dates,
         model=parts.current.describe,
-        setup=Setup(
-            parts.environment,
-            os.environ,
-            parts.clock,
-            lambda: parts.current.config,
-            parts.mask.add,
-            parts.secrets.lookup,
-        ),
-        deep_link=deep_link,
+        setup=_setup(parts),
+        deep_link=partial(_deep_link, parts),
         variable_of=lambda key: variable_of(key, os.environ),
         commands={name: command.summary for name, command in parts.commands.items()},
         on_shed=parts.condition.shed.append,
         on_people_changed=parts.gate.on_people_changed.append,
         links=parts.links,
         limits=parts.current.limits,
-        findings=findings,
+        findings=partial(_findings, parts),
         logs=parts.environment.data / "logs",
         mask=parts.mask,
         secrets=parts.secrets,
         secret_links=parts.secret_links,
     )
+
+
+def _triggers(parts: Parts) -> Triggers:
+    workspace, owner = Workspace(parts.environment.workspace), parts.people.owner.id
+    return Triggers(parts.database, owner, workspace, lambda: parts.channel_manager.states, parts.worker.wake)
+
+
+def _setup(parts: Parts) -> Setup:
+    hide, lookup = parts.mask.add, parts.secrets.lookup
+    return Setup(parts.environment, os.environ, parts.clock, lambda: parts.current.config, hide, lookup)
+
+
+def _findings(parts: Parts) -> Sequence[tuple[str, Finding]]:
+    from gateway.app.checks import load_context, run_checks
+
+    return list(run_checks(load_context(parts.environment, os.environ, live=False, secrets=parts.secrets.lookup)))
+
+
+def _spec(parts: Parts, channel: str) -> ChannelSpec:
+    section = parts.current.config.channels.get(channel)
+    if section is None:
+        raise ConfigError(f"{channel} is not configured")
+    return channel_specs({channel: {**section, "enabled": True}}, (), parts.environment.data)[channel]
+
+
+def _states(parts: Parts) -> dict[str, str]:
+    configured = dict.fromkeys(parts.current.config.channels, "disabled")
+    return configured | dict(parts.channel_manager.states)
+
+
+def _deep_link(parts: Parts, name: str, code: str) -> str:
+    channel = parts.channel_manager.channels.get(name)
+    return channel.deep_link(code) if isinstance(channel, DeepLinkChannel) else ""
 
 
 async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) -> "StatusReport":

@@ -14,6 +14,7 @@ from gateway.config.references import Lookup
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.store.people import principals
+from gateway.store.pool import Database
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,16 @@ class StoredSecrets:
 
     async def _read(self, config: Config) -> Lookup:
         async with open_database(self.environment, config) as database:
-            async with database.connection() as conn:
-                owner = await principals.owner(conn)
-            if owner is None:
-                return secrets_unavailable
-            stored = LiveSecrets(Vault(database, self.environment.data, self.environ), owner.id, self.environ)
-            await stored.look()
-            return stored.lookup
+            stored = await look(database, self.environment, self.environ)
+            return stored.lookup if stored else secrets_unavailable
+
+
+async def look(database: Database, environment: Environment, environ: Mapping[str, str]) -> LiveSecrets | None:
+    """All secrets as they are now; None before the first start."""
+    async with database.connection() as conn:
+        owner = await principals.owner(conn)
+    if owner is None:
+        return None
+    stored = LiveSecrets(Vault(database, environment.data, environ), owner.id, environ)
+    await stored.look()
+    return stored

@@ -38,7 +38,6 @@ class Event(StrEnum):
     MEMBER_REMOVED = "member removed"
     ACCOUNT_LINKED = "account linked"
     ACCOUNT_UNLINKED = "account unlinked"
-    SECRET_USED = "secret used"
     CONFIG_WRITTEN = "config written"
     PINNED = "pin confirmed"
     UNPINNED = "pin switched off"

@@ -6,7 +6,7 @@ from typing import Literal
 
 from gateway.app.checks.context import CheckContext
 from gateway.app.database import has_database, open_database
-from gateway.app.resolving import StoredSecrets
+from gateway.app.resolving import StoredSecrets, look
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.config.master_key import has_key, read_keyring
@@ -14,9 +14,7 @@ from gateway.config.references import Lookup, unresolved
 from gateway.domain.errors import SupaclawError
 from gateway.domain.findings import Finding, Level
 from gateway.flow.secrets.live import LiveSecrets
-from gateway.flow.secrets.vault import Vault
 from gateway.store.embedded.postgres import EmbeddedPostgres
-from gateway.store.people import principals
 
 _KEEP = "`supaclaw secrets confirm` shows the recovery key; without it, no backup brings the secrets back"
 _HALF = "`supaclaw secrets rotate --master` goes on with it"
@@ -42,12 +40,9 @@ def check_secrets(context: CheckContext) -> Iterator[Finding]:
 
 async def _look(environment: Environment, environ: Mapping[str, str]) -> list[Finding]:
     async with open_database(environment, load_early(environment, environ)) as database:
-        async with database.connection() as conn:
-            owner = await principals.owner(conn)
-        if owner is None:
+        secrets = await look(database, environment, environ)
+        if secrets is None:
             return []
-        secrets = LiveSecrets(Vault(database, environment.data, environ), owner.id, environ)
-        await secrets.look()
         found = [*_judged(secrets)]
         keys = read_keyring(environment.data, environ).keys
         if secrets.stored and keys and not await secrets.key_kept():
