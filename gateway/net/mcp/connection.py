@@ -129,7 +129,10 @@ class Connection:
         async with client.guarded(self.rules, limits, self.endpoint.headers) as http:
             http.event_hooks, http.max_redirects = {"response": [self._check]}, 5
             async with (
-                streamable_http_client(self.endpoint.url, http_client=http) as (read, write),
+                streamable_http_client(self.endpoint.url, http_client=http, max_sse_event_size=MAX_ANSWER) as (
+                    read,
+                    write,
+                ),
                 ClientSession(read, write, client_info=about) as session,
             ):
                 await session.initialize()
