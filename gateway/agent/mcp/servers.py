@@ -6,6 +6,7 @@ import mimetypes
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 NO_STDIO = "stdio servers need the jail, which this version doesn't have yet; give the url of one that speaks HTTP"
 MAX_TEXT, MAX_FILES = 2_000_000, 10
 """Characters and files of one result."""
+RETRY_SECONDS = 60.0
+"""How long a server that could not be reached isn't asked for its tools again."""
 
 Save = Callable[[str, bytes], Awaitable[str]]
 """Stores a file of a server under a proposed path, and answers where it can be read."""
@@ -66,6 +69,7 @@ class McpServers:
     save: Save
     offers: Sequence[Offer] = field(default=(), init=False)
     _looked: frozenset[str] = field(default=frozenset(), init=False)
+    _failed: dict[str, tuple[float, str]] = field(default_factory=dict, init=False)
     _read: tuple[Mapping[str, McpServer], Sequence[PinnedTool]] = field(default=({}, ()), init=False)
 
     @property
@@ -75,8 +79,9 @@ class McpServers:
 
     @property
     def more(self) -> bool:
-        """Whether a server was not looked at yet."""
-        return self.owner and not self._looked.issuperset(self.servers)
+        """Whether nothing is known of a server's tools yet."""
+        known = {tool.definition.server for tool in self._read[1]}
+        return self.owner and not (self._looked | known).issuperset(self.servers)
 
     async def refresh(self) -> None:
         """Read what is known of their tools."""
@@ -106,9 +111,13 @@ class McpServers:
         return connection
 
     async def _discovered(self, name: str) -> str:
+        failed_at, problem = self._failed.get(name, (0.0, ""))
+        if problem and monotonic() - failed_at < RETRY_SECONDS:
+            return problem
         try:
             await self.connect(name)
         except NetError as error:
+            self._failed[name] = monotonic(), f"{name}: {error}"
             return f"{name}: {error}"
         return ""
 
