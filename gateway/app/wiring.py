@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 
 from gateway import commands, tools
+from gateway.agent.mcp.servers import Credentials, McpServers
 from gateway.agent.skills.sources import guarded
 from gateway.app.condition import Condition
 from gateway.app.current import Current
@@ -30,6 +31,7 @@ from gateway.config.failpoints import Failpoints
 from gateway.config.starts import Starts
 from gateway.domain.clock import Clock
 from gateway.domain.ids import InstanceId, MessageId, PrincipalId
+from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
 from gateway.flow.approvals.questions import Questions
@@ -56,11 +58,14 @@ from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
 from gateway.flow.zone import ZoneOffers
 from gateway.logs import SecretMask
+from gateway.net.mcp.connections import Connections
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
+from gateway.secrets.injection import Usable
 from gateway.store.pool import Database
 from gateway.tools import Family
 from gateway.web.links import LoginLinks, SecretLinks
+from gateway.workspace.tree import Workspace
 
 SCHEDULES, SECRETS = "schedules", "secrets"
 LOOK_FOR_SECRETS = timedelta(minutes=1)
@@ -117,7 +122,30 @@ class Parts:
             clean=self.guard.at("tools"),
             web=self.web,
             fetch=guarded(self.web.rules),
+            sources=[self._mcp_servers],
         )
+
+    def _mcp_servers(self, principal: PrincipalId, owner: bool, workspace: Workspace) -> McpServers:
+        async def save(path: str, data: bytes) -> str:
+            return (await workspace.write(path, data, Label.UNTRUSTED)).path
+
+        def find(name: str) -> Usable | None:
+            return self.secrets.finder(principal)(name)
+
+        return McpServers(
+            principal,
+            owner,
+            lambda: self.current.config.tools.mcp,
+            self.database,
+            self.mcp_connections,
+            Credentials(find, partial(self.secrets.used, principal=principal)),
+            save,
+        )
+
+    @cached_property
+    def mcp_connections(self) -> Connections:
+        """Open connections to MCP servers, wherever the operator's addresses lead."""
+        return Connections(lambda: Rules.of(self.current.config.net.private_allow))
 
     @cached_property
     def zones(self) -> ZoneOffers:

@@ -62,6 +62,7 @@ class Approval:
         if again:
             return ToolOutcome(MAY_HAVE_RUN)
         toolbox = self._services.environments.of(review.principal_id).toolbox
+        await toolbox.refresh()
         caller = Caller(
             review.task_id or run.id,
             review.ordinal or 0,

@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TypeAlias
 
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.policy import Policy
 from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import Fetch, no_fetch
+from gateway.agent.sources import ToolSource
 from gateway.agent.toolbox import Spill, Toolbox
 from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
@@ -33,6 +35,8 @@ from gateway.workspace.tree import Workspace
 from gateway.workspace.zone import zone_in
 
 KEPT = 256
+MakeSource: TypeAlias = Callable[[PrincipalId, bool, Workspace], ToolSource]
+"""For a principal, who may be the owner, and their files."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,8 @@ class AgentEnvironments:
     """Whether a journal's file may not be right."""
     clean: Clean = str
     web: Web | None = None
+    sources: Sequence[MakeSource] = ()
+    """Of tools that come and go."""
 
     def __post_init__(self) -> None:
         self._harmless = template_hashes()
@@ -143,10 +149,11 @@ class AgentEnvironments:
         role, search = Role.OWNER if owner else Role.MEMBER, MemorySearch(database, self.embedder)
         context = PrincipalContext(principal, role, database.run, self.clock, zone, search)
         skills = self.skills if owner else None
-        services = Services(workspace, post, _finder(database, principal), context, self.web, skills)
+        sources = [make(principal, owner, workspace) for make in self.sources]
+        services = Services(workspace, post, _finder(database, principal), context, self.web, skills, sources)
         tools = [tool for family in self.families for tool in family(services)]
         policy = self.questions.policy(principal) if self.questions else Policy()
-        toolbox = Toolbox(tools, _spill(workspace), policy, self.clean)
+        toolbox = Toolbox(tools, _spill(workspace), policy, self.clean, sources)
         return AgentEnvironment(self._workspace, workspace, toolbox, self._personas, zone, skills=skills)
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
