@@ -111,14 +111,16 @@ class McpServers:
         return connection
 
     async def _discovered(self, name: str) -> str:
+        """What went wrong; never in the server's own words."""
         failed_at, problem = self._failed.get(name, (0.0, ""))
         if problem and monotonic() - failed_at < RETRY_SECONDS:
             return problem
         try:
             await self.connect(name)
         except NetError as error:
-            self._failed[name] = monotonic(), f"{name}: {error}"
-            return f"{name}: {error}"
+            problem = f"{name}: {'it refused' if isinstance(error, ServerError) else error}"
+            self._failed[name] = monotonic(), problem
+            return problem
         return ""
 
     async def _endpoint(self, name: str) -> Endpoint:

@@ -23,6 +23,7 @@ from gateway.config.model import Config
 from gateway.domain.diff import legible
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.texts import one_line
+from gateway.net.errors import NetError
 from gateway.net.mcp.connections import Connections
 from gateway.net.mcp.definition import Definition
 from gateway.net.rules import Rules
@@ -62,7 +63,7 @@ class Tested:
 
     server: str
     tools: int
-    problem: str
+    problem: str = ""
 
 
 def show_all(as_json: AsJson = False) -> None:
@@ -139,13 +140,13 @@ def _ask(question: str) -> None:
 
 
 async def _tested(servers: McpServers) -> list[Tested]:
-    problems = {line.partition(":")[0]: line.partition(": ")[2] for line in await servers.discover()}
-    return [
-        Tested(name, 0, problems[name])
-        if name in problems
-        else Tested(name, len((await servers.connect(name)).tools), "")
-        for name in servers.servers
-    ]
+    found = list[Tested]()
+    for name in servers.servers:
+        try:
+            found.append(Tested(name, len((await servers.connect(name)).tools)))
+        except NetError as error:
+            found.append(Tested(name, 0, str(error)))
+    return found
 
 
 def _with_servers(work: Callable[[McpServers], Awaitable[Result]]) -> Result:
@@ -157,8 +158,7 @@ def _with_servers(work: Callable[[McpServers], Awaitable[Result]]) -> Result:
     async def run(database: Database) -> Result:
         owner = (await database.run(require_owner)).id
         secrets = await look(database, environment, os.environ)
-        if secrets is None:
-            raise OwnerMustAct("there is no owner yet; start the gateway once")
+        assert secrets is not None, "there is an owner"
         credentials = Credentials(secrets.finder(owner), partial(secrets.used, principal=owner))
         connections = Connections(lambda: Rules.of(config.net.private_allow))
         servers = McpServers(owner, True, lambda: config.tools.mcp, database, connections, credentials, _no_files)
