@@ -28,6 +28,7 @@ from gateway.net.mcp.definition import Definition, public_url, visible
 from gateway.net.mcp.endpoint import Answer, Blob, Endpoint, ServerError
 from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject
 from gateway.store.pool import Database
+from gateway.workspace.paths import WorkspaceError
 
 if TYPE_CHECKING:
     from gateway.net.mcp.connection import Connection
@@ -174,7 +175,11 @@ class McpServers:
     async def _saved(self, blob: Blob) -> JsonObject:
         digest = hashlib.sha256(blob.data).hexdigest()[:12]
         path = f"tool-results/mcp-{digest}{mimetypes.guess_extension(blob.mime) or '.bin'}"
-        return {"path": await self.save(path, blob.data), "mime": visible(blob.mime)[:100], "bytes": len(blob.data)}
+        about: JsonObject = {"mime": visible(blob.mime)[:100], "bytes": len(blob.data)}
+        try:
+            return {"path": await self.save(path, blob.data), **about}
+        except WorkspaceError as error:
+            return {"problem": str(error), **about}
 
 
 def _check(pinned: PinnedTool, now: Mapping[str, Definition]) -> None:
@@ -194,7 +199,7 @@ async def _class(pinned: PinnedTool, arguments: AnyArguments, _caller: Caller) -
             silent = not arguments.model_extra or _is_local(pinned.definition.url)
             return ToolClass.NET if silent else ToolClass.SEND
         case Use.WRITE:
-            return ToolClass.PERSIST
+            return ToolClass.ACT
         case Use.IRREVERSIBLE:
             return ToolClass.IRREVERSIBLE
 
