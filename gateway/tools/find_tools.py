@@ -39,7 +39,7 @@ class _Finder:
             best = self._fitting(arguments) or [offer for source in self.sources for offer in source.offers]
         rows = list(map(_row, best[:MOST]))
         others = [offer.tool.name for offer in best[MOST : 4 * MOST]]
-        label = Label.OWNER if all(offer.confirmed for offer in best[: 4 * MOST]) and not problems else Label.UNTRUSTED
+        label = Label.OWNER if all(offer.confirmed for offer in best[: 4 * MOST]) else Label.UNTRUSTED
         return Labelled({"note": NOTE, "tools": rows, "also": others, "problems": problems}, label)
 
 

@@ -28,6 +28,7 @@ from gateway.net.mcp.definition import Definition, public_url, visible
 from gateway.net.mcp.endpoint import Answer, Blob, Endpoint, ServerError
 from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject
 from gateway.store.pool import Database
+from gateway.workspace.paths import WorkspaceError
 
 if TYPE_CHECKING:
     from gateway.net.mcp.connection import Connection
@@ -111,14 +112,16 @@ class McpServers:
         return connection
 
     async def _discovered(self, name: str) -> str:
+        """What went wrong; never in the server's own words."""
         failed_at, problem = self._failed.get(name, (0.0, ""))
         if problem and monotonic() - failed_at < RETRY_SECONDS:
             return problem
         try:
             await self.connect(name)
         except NetError as error:
-            self._failed[name] = monotonic(), f"{name}: {error}"
-            return f"{name}: {error}"
+            problem = f"{name}: {'it refused' if isinstance(error, ServerError) else error}"
+            self._failed[name] = monotonic(), problem
+            return problem
         return ""
 
     async def _endpoint(self, name: str) -> Endpoint:
@@ -172,7 +175,11 @@ class McpServers:
     async def _saved(self, blob: Blob) -> JsonObject:
         digest = hashlib.sha256(blob.data).hexdigest()[:12]
         path = f"tool-results/mcp-{digest}{mimetypes.guess_extension(blob.mime) or '.bin'}"
-        return {"path": await self.save(path, blob.data), "mime": visible(blob.mime)[:100], "bytes": len(blob.data)}
+        about: JsonObject = {"mime": visible(blob.mime)[:100], "bytes": len(blob.data)}
+        try:
+            return {"path": await self.save(path, blob.data), **about}
+        except WorkspaceError as error:
+            return {"problem": str(error), **about}
 
 
 def _check(pinned: PinnedTool, now: Mapping[str, Definition]) -> None:
@@ -192,7 +199,7 @@ async def _class(pinned: PinnedTool, arguments: AnyArguments, _caller: Caller) -
             silent = not arguments.model_extra or _is_local(pinned.definition.url)
             return ToolClass.NET if silent else ToolClass.SEND
         case Use.WRITE:
-            return ToolClass.PERSIST
+            return ToolClass.ACT
         case Use.IRREVERSIBLE:
             return ToolClass.IRREVERSIBLE
 

@@ -7,7 +7,6 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import isfinite
-from typing import Self
 from urllib.parse import urlsplit
 
 from gateway.domain.json import Json, JsonObject
@@ -36,15 +35,10 @@ class Definition:
     description: str
     parameters: JsonObject
 
-    @classmethod
-    def of(cls, content: bytes) -> Self:
-        """From `content`."""
-        return cls(**json.loads(content))
-
     @property
     def content(self) -> bytes:
         """All of it, the same bytes however it was sent."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
+        return json.dumps(asdict(self), sort_keys=True).encode()
 
     @property
     def sha256(self) -> str:

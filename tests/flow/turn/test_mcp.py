@@ -1,6 +1,7 @@
 """Tools of MCP servers in conversations: found when asked for, confirmed by their owner, never believed."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -284,3 +285,51 @@ async def test_a_removed_server_takes_its_tools_along(path: MessagePath, fake: F
         await path.ask("hello")
 
     assert (with_server, offered(path)) == ([NAME], [])
+
+
+async def test_a_picture_becomes_a_file_and_one_that_is_too_large_is_told(path: MessagePath, fake: FakeMcp) -> None:
+    async def draw(_arguments: dict[str, Any]) -> types.CallToolResult:
+        pictures = [base64.b64encode(data).decode() for data in (b"\x89PNG", b"x" * 6_000_000)]
+        return types.CallToolResult(content=[types.ImageContent(data=data, mime_type="image/png") for data in pictures])
+
+    fake.add("weather", "Draws the weather.", handler=draw)
+    configure(path, fake)
+    async with working(path):
+        await discover(path)
+        await confirm(path)
+        path.model.answer = in_turn(said("", call(NAME, city="Rome")), said("done"))
+        await path.ask("draw the weather")
+
+    [answer] = results(path.model.prompts[-1])
+    kept, large = answer["files"]
+    assert (path.workspace / kept["path"]).read_bytes() == b"\x89PNG"
+    assert (large["bytes"], "path" in large, "problem" in large) == (6_000_000, False, True)
+
+
+async def test_a_tool_that_is_switched_off_is_gone_and_stays_off(path: MessagePath, fake: FakeMcp) -> None:
+    configure(path, fake)
+    path.model.answer = in_turn(said("", call(FIND)), said("", call(NAME, city="Rome")), said("asked"), said("hi"))
+    async with working(path):
+        await path.ask("what is the weather?")
+        await pinning.disable(path.database, NAME)
+        await path.ask("/approve A1")
+        await path.settled()
+        fake.add("weather", "Tells the weather, better.")
+        await path.mcp_connections.close()
+        await discover(path)
+        await path.ask("hello")
+
+    assert (fake.called, offered(path)) == ([], [])
+    assert (await pinning.get(path.database, NAME)).state == "off"
+
+
+async def test_a_program_with_a_token_or_a_trigger_has_none_of_them(path: MessagePath, fake: FakeMcp) -> None:
+    configure(path, fake)
+    async with working(path):
+        await discover(path)
+        await confirm(path)
+    environment = path.environments.of(path.people.owner.id)
+    for apart in (environment.for_programs, environment.for_tokens):
+        await apart.toolbox.refresh()
+        assert apart.toolbox.further([]) == ()
+        assert NAME not in str(apart.toolbox.specs)

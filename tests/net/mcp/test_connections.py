@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from mcp import types
 
 from gateway.net.errors import NetError
+from gateway.net.mcp.connection import MAX_STREAMS
 from gateway.net.mcp.connections import Connections
 from gateway.net.mcp.endpoint import Endpoint, ServerError
 from gateway.net.rules import Rules
@@ -209,3 +211,30 @@ async def test_a_server_that_is_dead_or_has_no_certificate_is_one_line(
                 await connections.get("ada", Endpoint("tls", f"https://127.0.0.1:{server.port}/mcp"))
 
     assert (dead.value.code, plain.value.code) == ("unreachable", "bad_certificate")
+
+
+async def test_a_stream_that_ends_at_once_is_not_opened_for_ever() -> None:
+    def initialized(asked: Asked) -> bytes:
+        result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
+        request = json.loads(asked.body)
+        if request["method"] == "tools/list":
+            result = {"tools": []}
+        return json.dumps({"jsonrpc": "2.0", "id": request.get("id"), "result": result}).encode()
+
+    async def respond(asked: Asked, write: Write) -> None:
+        if asked.method == "GET":
+            await write(head("text/event-stream") + b"retry: 0\nid: 1\ndata:\n\n")
+        elif b'"id"' in asked.body:
+            body = initialized(asked)
+            await write(head("application/json", "200 OK", "Mcp-Session-Id: x", length=len(body)) + body)
+        else:
+            await write(head("text/plain", "202 Accepted", length=0))
+
+    async with serving(respond) as server, opened(f"127.0.0.1:{server.port}") as connections:
+        connection, _ = await connections.get("ada", Endpoint("w", server.url))
+        streams = lambda: sum(asked.method == "GET" for asked in server.asked)  # noqa: E731
+        await eventually(lambda: streams() >= MAX_STREAMS)
+        await asyncio.sleep(0.2)
+
+        assert streams() == MAX_STREAMS
+        assert connection.alive

@@ -33,7 +33,7 @@ def test_each_part_counts_for_the_hash() -> None:
         Definition("w", URL, "a", "b", {"type": "object", "x": 1}),
     ]
     assert len({each.sha256 for each in (base, *others)}) == 6
-    assert Definition.of(base.content) == base
+    assert Definition(**json.loads(base.content)) == base
 
 
 def test_what_hides_is_removed() -> None:
