@@ -95,6 +95,9 @@ CONFIG = """{
 """
 NOTES = "Turns the minutes of a meeting into decisions, open questions and tasks."
 FORMS = "Fills in PDF forms and reads tables out of them. Use when a PDF is mentioned."
+STEPS = """1. List the fields of the form; fields.md says what each kind takes.
+2. Ask for values that you don't know. Never guess a name, date or amount.
+3. Save the filled form beside the original and show what you entered."""
 FINDINGS = [
     ("python", Finding(Level.OK, "Python 3.13.5")),
     ("folders", Finding(Level.WARN, "other users can read ~/supaclaw/data", "chmod 700 ~/supaclaw/data")),
@@ -204,7 +207,7 @@ async def skills(web: Web) -> None:
     put(web.path.workspace, "meeting-notes", text=skill_md("meeting-notes", NOTES, "version: 1.1.0\n"))
     await library.confirm("meeting-notes", (await library.get("meeting-notes")).look.sha256)
     fields = {"fields.md": "Text fields take plain text.\n"}
-    put(web.path.workspace, "pdf-forms", text=skill_md("pdf-forms", FORMS, "version: 1.4.0\n"), **fields)
+    put(web.path.workspace, "pdf-forms", text=skill_md("pdf-forms", FORMS, "version: 1.4.0\n", STEPS), **fields)
 
 
 async def secrets(web: Web) -> None:

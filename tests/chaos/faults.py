@@ -137,7 +137,12 @@ class Fault(StrEnum):
     )
     DISCONNECTED = "disconnected", 23, "platform away (reset, half open, refusing)", "all handled once after it returns"
     KICKED = "kicked", 24, "bot blocked by the person", "one attempt, a dead letter, others go on"
-    POISON = "poison", 25, "a message that kills the process", "given up after 3 attempts with a notice, others answered"
+    POISON = (
+        "poison",
+        25,
+        "a message that kills the process",
+        "given up after 3 attempts with a notice, others answered",
+    )
     GARBAGE = (
         "garbage",
         26,

@@ -41,7 +41,7 @@ class Row:
 def show_all(limit: Limit = 50, as_json: AsJson = False) -> None:
     """List the newest approvals, grants, sign-ins and changes of rights."""
     rows = with_connection(lambda conn: audit.newest(conn, limit))
-    print_rows([Row.of(row) for row in rows], COLUMNS, as_json=as_json, none="Nothing has been written down yet.")
+    print_rows([Row.of(row) for row in rows], COLUMNS, as_json=as_json, none="Nothing has been recorded yet.")
 
 
 def verify(head: Head = "", as_json: AsJson = False) -> None:
