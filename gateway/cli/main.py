@@ -110,7 +110,7 @@ COMMANDS: Mapping[str, str | Group] = {
         {"list": "storage.files:show", "get": "storage.files:get", "vouch": "storage.files:vouch"},
     ),
     "eval": Group(
-        "Measure memory search on published data sets.",
+        "Measure memory search on published datasets.",
         {"locomo": "storage.eval:locomo", "longmemeval": "storage.eval:longmemeval"},
     ),
     "checkpoints": Group(

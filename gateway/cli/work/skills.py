@@ -106,7 +106,7 @@ def install(
 
 
 def enable(name: Name, yes: Yes = False, despite_findings: Despite = False, as_json: AsJson = False) -> None:
-    """Confirm a skill, or its waiting version, and switch it on."""
+    """Confirm a skill, or its new version, and switch it on."""
     shown = _with(lambda skills: undecided(skills, name))
     _confirm(name, digest(shown[0]), described(*shown), yes, despite_findings, as_json)
 

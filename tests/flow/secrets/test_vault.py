@@ -132,7 +132,7 @@ async def test_a_wrong_master_key_is_told_and_seals_nothing(vault: Vault, owner:
     assert "different master key" in lost.problem
     with pytest.raises(OwnerMustAct, match="different master key"):
         await other.put(owner, "A", "value-of-b", shared=True)
-    with pytest.raises(OwnerMustAct, match="isn.t a master key"):
+    with pytest.raises(OwnerMustAct, match="isn't a master key"):
         await Vault(vault.database, tmp_path, {"SUPACLAW_MASTER_KEY": "oops"}).put(owner, "A", "value-x", shared=True)
     assert await values(vault) == {("A", True): "value-of-a"}
 
