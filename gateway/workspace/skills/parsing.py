@@ -40,16 +40,16 @@ def parse(text: str) -> Skill:
     """Check it by the rules of agentskills.io, but that further fields are let be; raises `BadSkill`."""
     found = _HEAD.match(text)
     if found is None:
-        raise BadSkill("A SKILL.md begins with a head between two lines of ---.")
+        raise BadSkill("A SKILL.md must begin with front matter between two --- lines.")
     fields = _fields(found[1])
     name, description = fields.get("name"), fields.get("description")
     if not isinstance(name, str) or not is_name(name):
-        raise BadSkill(f"Its name has to be a-z, 0-9 and single hyphens, at most {MAX_NAME} characters.")
+        raise BadSkill(f"Its name must be a-z, 0-9 and single hyphens, at most {MAX_NAME} characters.")
     if not isinstance(description, str) or not 0 < len(description.strip()) <= MAX_DESCRIPTION:
-        raise BadSkill(f"Its description has to be a text of at most {MAX_DESCRIPTION} characters.")
+        raise BadSkill(f"Its description must be a text of at most {MAX_DESCRIPTION} characters.")
     compatibility = fields.get("compatibility", "")
     if not isinstance(compatibility, str) or len(compatibility) > MAX_COMPATIBILITY:
-        raise BadSkill(f"Its compatibility has to be a text of at most {MAX_COMPATIBILITY} characters.")
+        raise BadSkill(f"Its compatibility must be a text of at most {MAX_COMPATIBILITY} characters.")
     nested = fields.get("metadata")
     version = fields.get("version") or (nested.get("version") if isinstance(nested, dict) else None) or NO_VERSION
     about = tuple((_line(key), _line(value)) for key, value in _flat(fields) if key not in _OWN)
@@ -65,16 +65,16 @@ def _fields(head: str) -> dict[object, object]:
     import yaml  # 15 ms
 
     if len(head) > MAX_HEAD:
-        raise BadSkill(f"The head of its SKILL.md is longer than {MAX_HEAD >> 10} kB.")
+        raise BadSkill(f"The front matter of its SKILL.md is longer than {MAX_HEAD >> 10} kB.")
     try:
         # Aliases make a small text a huge value.
         if any(isinstance(token, yaml.AliasToken | yaml.TagToken) for token in yaml.scan(head, yaml.BaseLoader)):
-            raise BadSkill("The head of its SKILL.md has aliases or tags of YAML; write plain fields.")
+            raise BadSkill("The front matter of its SKILL.md uses YAML aliases or tags; write plain fields.")
         fields = yaml.load(head, yaml.BaseLoader)
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
-        raise BadSkill("The head of its SKILL.md is not valid YAML.") from error
+        raise BadSkill("The front matter of its SKILL.md is not valid YAML.") from error
     if not isinstance(fields, dict):
-        raise BadSkill("The head of its SKILL.md is no list of fields.")
+        raise BadSkill("The front matter of its SKILL.md isn't a list of fields.")
     return fields
 
 
