@@ -117,6 +117,7 @@ class Parts:
             clean=self.guard.at("tools"),
             web=self.web,
             fetch=guarded(self.web.rules),
+            secrets=self.secrets,
         )
 
     @cached_property

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from gateway.domain.ids import AddressId, SessionId, TaskId
-from gateway.domain.json import JsonObject
+from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
@@ -24,6 +24,17 @@ class ToolArguments(BaseModel):
     def _blank_to_none(cls, value: object, info: ValidationInfo) -> object:
         needed = info.field_name is not None and cls.model_fields[info.field_name].is_required()
         return None if not needed and isinstance(value, str) and not value.strip() else value
+
+
+class OpenArguments(BaseModel):
+    """Arguments of a tool whose schema is data: a subclass checks them by it."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    @property
+    def given(self) -> dict[str, Json]:
+        """All of them, by name."""
+        return dict(self.__pydantic_extra__ or {})
 
 
 class Effect(StrEnum):

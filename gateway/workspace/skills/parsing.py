@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gateway.domain.texts import one_line
@@ -27,6 +27,10 @@ class Skill:
     about: tuple[tuple[str, str], ...]
     body: str
 
+    def summary(self) -> Sequence[str]:
+        """What its files come to, for the person who confirms them."""
+        return ()
+
 
 def skill_of(files: Files) -> Skill:
     """Parse the SKILL.md among its files; raises `BadSkill`."""
@@ -38,10 +42,7 @@ def skill_of(files: Files) -> Skill:
 
 def parse(text: str) -> Skill:
     """Check it by the rules of agentskills.io, but that further fields are let be; raises `BadSkill`."""
-    found = _HEAD.match(text)
-    if found is None:
-        raise BadSkill("A SKILL.md begins with a head between two lines of ---.")
-    fields = _fields(found[1])
+    fields, body = front_matter(text, "SKILL.md")
     name, description = fields.get("name"), fields.get("description")
     if not isinstance(name, str) or not is_name(name):
         raise BadSkill(f"Its name has to be a-z, 0-9 and single hyphens, at most {MAX_NAME} characters.")
@@ -53,7 +54,7 @@ def parse(text: str) -> Skill:
     nested = fields.get("metadata")
     version = fields.get("version") or (nested.get("version") if isinstance(nested, dict) else None) or NO_VERSION
     about = tuple((_line(key), _line(value)) for key, value in _flat(fields) if key not in _OWN)
-    return Skill(name, one_line(description, MAX_DESCRIPTION), _line(version), about, text[found.end() :].strip())
+    return Skill(name, one_line(description, MAX_DESCRIPTION), _line(version), about, body)
 
 
 def is_name(text: str) -> bool:
@@ -61,21 +62,29 @@ def is_name(text: str) -> bool:
     return len(text) <= MAX_NAME and bool(_NAME.fullmatch(text))
 
 
-def _fields(head: str) -> dict[object, object]:
+def front_matter(text: str, file: str) -> tuple[dict[object, object], str]:
+    """The fields of its head, all of them as text, and what is below it; raises `BadSkill`."""
+    found = _HEAD.match(text)
+    if found is None:
+        raise BadSkill(f"A {file} begins with a head between two lines of ---.")
+    if len(found[1]) > MAX_HEAD:
+        raise BadSkill(f"The head of its {file} is longer than {MAX_HEAD >> 10} kB.")
+    fields = plain_yaml(found[1], f"The head of its {file}")
+    if not isinstance(fields, dict):
+        raise BadSkill(f"The head of its {file} is no list of fields.")
+    return fields, text[found.end() :].strip()
+
+
+def plain_yaml(text: str, what: str) -> object:
+    """Lists, fields and texts, without what makes a small text a huge value; raises `BadSkill`."""
     import yaml  # 15 ms
 
-    if len(head) > MAX_HEAD:
-        raise BadSkill(f"The head of its SKILL.md is longer than {MAX_HEAD >> 10} kB.")
     try:
-        # Aliases make a small text a huge value.
-        if any(isinstance(token, yaml.AliasToken | yaml.TagToken) for token in yaml.scan(head, yaml.BaseLoader)):
-            raise BadSkill("The head of its SKILL.md has aliases or tags of YAML; write plain fields.")
-        fields = yaml.load(head, yaml.BaseLoader)
+        if any(isinstance(token, yaml.AliasToken | yaml.TagToken) for token in yaml.scan(text, yaml.BaseLoader)):
+            raise BadSkill(f"{what} has aliases or tags of YAML; write plain fields.")
+        return yaml.load(text, yaml.BaseLoader)
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
-        raise BadSkill("The head of its SKILL.md is not valid YAML.") from error
-    if not isinstance(fields, dict):
-        raise BadSkill("The head of its SKILL.md is no list of fields.")
-    return fields
+        raise BadSkill(f"{what} is not valid YAML.") from error
 
 
 def _flat(fields: dict[object, object]) -> Iterator[tuple[str, object]]:
