@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel
 
 from gateway.domain.json import JsonObject
-from gateway.domain.tools import OpenArguments
 
 
 def parameters_of(arguments: type[BaseModel]) -> JsonObject:
@@ -16,30 +15,6 @@ def parameters_of(arguments: type[BaseModel]) -> JsonObject:
     That no other fields are allowed is checked, not told: every prompt would pay for it.
     """
     return _made_once(arguments)
-
-
-def open_arguments(schema: JsonObject) -> type[OpenArguments]:
-    """Arguments by a schema that is data: its names are checked here, the values by whoever the call goes to."""
-    properties, needed = schema.get("properties"), schema.get("required")
-    known = set(properties) if isinstance(properties, Mapping) else set()
-    required = [str(each) for each in needed] if isinstance(needed, list | tuple) else []
-
-    class Arguments(OpenArguments):
-        @classmethod
-        def model_json_schema(cls, *_: Any, **__: Any) -> dict[str, Any]:
-            return dict(schema)
-
-        @model_validator(mode="before")
-        @classmethod
-        def _named(cls, value: object) -> object:
-            given = set(value) if isinstance(value, dict) else set()
-            if unknown := sorted(map(str, given - known)):
-                raise ValueError(f"unknown: {', '.join(unknown[:5])}; known: {', '.join(sorted(known)) or 'nothing'}")
-            if missing := [name for name in required if name not in given]:
-                raise ValueError(f"missing: {', '.join(missing)}")
-            return value
-
-    return Arguments
 
 
 @cache

@@ -101,6 +101,7 @@ class Gateway:
             await self._catch_up()
             for task in running:
                 task.cancel()
+        await self._parts.mcp_connections.close()
         await self._parts.embedders.close()
         await self._parts.cpu.close()
         await self._parts.current.model.close()

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from gateway.domain.ids import AddressId, SessionId, TaskId
-from gateway.domain.json import Json, JsonObject
+from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
@@ -24,17 +24,6 @@ class ToolArguments(BaseModel):
     def _blank_to_none(cls, value: object, info: ValidationInfo) -> object:
         needed = info.field_name is not None and cls.model_fields[info.field_name].is_required()
         return None if not needed and isinstance(value, str) and not value.strip() else value
-
-
-class OpenArguments(BaseModel):
-    """Arguments of a tool whose schema is data: a subclass checks them by it."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    @property
-    def given(self) -> dict[str, Json]:
-        """All of them, by name."""
-        return dict(self.__pydantic_extra__ or {})
 
 
 class Effect(StrEnum):
@@ -131,7 +120,8 @@ class Tool(Generic[Arguments]):
     calls, or finds that of one call; a tool without one runs for nobody who has read others' words. `lasting` shows
     what a call would do, None if nothing; without it a question shows the arguments, which suffices unless they name
     what can change. A `private` one is not there where another program asks, with a token or by a trigger. Without a
-    `wording` a call is shown by the tool's name.
+    `wording` a call is shown by the tool's name. `parameters` replaces the JSON Schema of `arguments` where the tool's
+    server, not we, checks what is given.
     """
 
     name: str
@@ -145,6 +135,7 @@ class Tool(Generic[Arguments]):
     lasting: Callable[[Arguments, Caller], Awaitable[Change | None]] | None = None
     private: bool = False
     wording: Wording | None = None
+    parameters: JsonObject | None = None
 
 
 AnyTool = Tool[Any]

@@ -13,7 +13,7 @@ from gateway.net.errors import NetError
 from gateway.net.fetch import loaded
 from gateway.net.rules import Rules
 from gateway.net.urls import join, parse
-from gateway.secrets.injection import Injected, Outgoing
+from gateway.secrets.injection import Outgoing
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -34,6 +34,11 @@ class Answer:
 
 def built(operation: Operation, base: str, arguments: Mapping[str, Json], headers: Mapping[str, str]) -> Outgoing:
     """The request for these arguments; raises `NetError` for what can't be sent where it belongs."""
+    known = set(operation.slots)
+    if missing := [name for name in operation.required if arguments.get(name) is None]:
+        raise NetError("invalid_arguments", f"{missing[0]} is missing; it takes: {', '.join(operation.slots)}.")
+    if unknown := sorted(set(arguments) - known):
+        raise NetError("invalid_arguments", f"{unknown[0][:80]!r} isn't one; it takes: {', '.join(known) or 'none'}.")
     parts: dict[Part, dict[str, Json]] = {"path": {}, "query": {}, "header": {}, "body": {}}
     for name, value in arguments.items():
         if value is not None:
@@ -52,9 +57,8 @@ def built(operation: Operation, base: str, arguments: Mapping[str, Json], header
     return Outgoing(operation.method, url, {"Accept": "application/json", **headers, **named}, body=body)
 
 
-async def send(injected: Injected, rules: Callable[[], Rules]) -> Answer:
+async def send(request: Outgoing, rules: Callable[[], Rules]) -> Answer:
     """The answer, whatever its status; raises `NetError`. Only a GET is redirected, and never to another origin."""
-    request = injected.request
     client, target = await asyncio.to_thread(loaded), parse(request.url)
     async with client.guarded(rules, client.Limits(_BYTES, _SECONDS)) as http:
         try:
@@ -100,8 +104,8 @@ def _pairs(name: str, value: Json) -> list[tuple[str, str]]:
 
 def _header(name: str, value: Json) -> str:
     text = _text(value)
-    if not text.isascii() or not text.isprintable():
-        raise NetError("invalid_arguments", f"{name} is sent in a header: only plain ASCII can be.")
+    if not text.isascii() or not text.isprintable() or "${" in text:
+        raise NetError("invalid_arguments", f"{name} is sent in a header: only plain ASCII can be, and no secret.")
     return text
 
 

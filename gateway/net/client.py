@@ -55,7 +55,7 @@ def explained(host: str) -> Iterator[None]:
     try:
         yield
     except HTTPError as error:
-        raise _explained(host, error) from error
+        raise explanation(host, error) from error
 
 
 @cache
@@ -152,7 +152,8 @@ async def _addresses(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
-def _explained(host: str, error: HTTPError) -> NetError:
+def explanation(host: str, error: HTTPError) -> NetError:
+    """What went wrong, in one line."""
     text = str(error) or type(error).__name__
     if "CERTIFICATE_VERIFY_FAILED" in text:
         reason = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]

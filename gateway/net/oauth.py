@@ -10,7 +10,7 @@ from gateway.net.api import Answer, send
 from gateway.net.errors import NetError
 from gateway.net.rules import Rules
 from gateway.net.urls import parse
-from gateway.secrets.injection import Injected
+from gateway.secrets.injection import Outgoing
 
 UNSAID_SECONDS = 600
 """How long a token is used whose endpoint doesn't say how long it lasts."""
@@ -33,9 +33,9 @@ class Held:
     until: float
 
 
-async def exchange(injected: Injected, rules: Callable[[], Rules]) -> Tokens:
+async def exchange(request: Outgoing, rules: Callable[[], Rules]) -> Tokens:
     """What it answers to this token request; raises `NetError`, without any of the answer's words."""
-    answer, host = await send(injected, rules), parse(injected.request.url).host
+    answer, host = await send(request, rules), parse(request.url).host
     if answer.status != 200:
         raise NetError("credential_refused", f"{host} refused the refresh token{_reason(answer)}; {_ADVICE}")
     try:

@@ -2,12 +2,13 @@
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.skills.library import Skills
+from gateway.agent.sources import ToolSource
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId
@@ -112,6 +113,7 @@ class Services:
     context: PrincipalContext | None = None
     web: Web | None = None
     skills: Skills | None = None
+    sources: Sequence[ToolSource] = ()
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

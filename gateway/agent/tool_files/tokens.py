@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.domain.clock import Clock
@@ -11,7 +11,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.net import oauth
 from gateway.net.oauth import Held
 from gateway.net.rules import Rules
-from gateway.secrets.injection import Injected, Outgoing, Usable, inject
+from gateway.secrets.injection import Outgoing, Usable, inject
 from gateway.workspace.tool_files.declaration import Credential, OAuth
 from gateway.workspace.tool_files.tool_file import ToolFile
 
@@ -53,12 +53,12 @@ class AccessTokens:
         default_factory=lambda: defaultdict(asyncio.Lock), init=False
     )
 
-    async def get(self, tool: ToolFile, principal: PrincipalId, sha256: str, refused: str = "") -> str:
+    async def get(self, tool: ToolFile, principal: PrincipalId, refused: str = "") -> str:
         """One that the API hasn't `refused`; raises `NetError` and `SecretRefused`."""
-        credential = tool.declared.credential
+        credential = tool.credential
         assert credential is not None, "asked for where there is one"
         assert credential.oauth is not None, "asked for where there is one"
-        key = principal, f"{tool.name} {sha256}"
+        key = principal, f"{tool.name} {tool.base} {credential}"
         async with self._locks[key]:
             held = self._held.get(key)
             if held is None or held.token == refused or held.until <= self.clock.monotonic():
@@ -69,7 +69,7 @@ class AccessTokens:
         await self._save(credential.secret, principal)
         injected = inject(_request(credential.secret, grant), tool, self.credentials.finder(principal))
         await self.credentials.used(injected.used, principal, f"{tool} {grant.token_url}")
-        tokens = await oauth.exchange(injected, self.rules)
+        tokens = await oauth.exchange(injected.request, self.rules)
         self.credentials.hide(credential.secret, principal, tokens.access_token)
         if tokens.refresh_token and tokens.refresh_token != injected.request.fields["refresh_token"]:
             self._unsaved[principal, credential.secret] = tokens.refresh_token
@@ -89,9 +89,3 @@ def _request(secret: str, grant: OAuth) -> Outgoing:
     scope = {"scope": grant.scope} if grant.scope else {}
     fields = {"grant_type": "refresh_token", "refresh_token": f"${{secret:{secret}}}", "client_id": grant.client_id}
     return Outgoing("POST", grant.token_url, {"Accept": "application/json"}, {**fields, **others, **scope})
-
-
-def with_token(injected: Injected, credential: Credential, token: str) -> Injected:
-    """The request with the access token in its header."""
-    headers = {**injected.request.headers, credential.header: f"{credential.prefix}{token}"}
-    return replace(injected, request=replace(injected.request, headers=headers))

@@ -63,6 +63,7 @@ class Approval:
             return ToolOutcome(MAY_HAVE_RUN)
         await self._services.environments.refresh()
         toolbox = self._services.environments.of(review.principal_id).toolbox
+        await toolbox.refresh()
         caller = Caller(
             review.task_id or run.id,
             review.ordinal or 0,

@@ -5,15 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TypeAlias
 
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.policy import Policy
 from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import Fetch, no_fetch
-from gateway.agent.tool_files.calls import Calling, adjusted, tools_of
-from gateway.agent.tool_files.confirmed import FORM as TOOL_FILES
+from gateway.agent.sources import ToolSource
 from gateway.agent.tool_files.confirmed import ToolFiles
-from gateway.agent.tool_files.tokens import AccessTokens, Credentials
 from gateway.agent.toolbox import Spill, Toolbox
 from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
@@ -37,6 +36,8 @@ from gateway.workspace.tree import Workspace
 from gateway.workspace.zone import zone_in
 
 KEPT = 256
+MakeSource: TypeAlias = Callable[[PrincipalId, bool, Workspace], ToolSource]
+"""For a principal, who may be the owner, and their files."""
 
 
 @dataclass(frozen=True)
@@ -107,24 +108,24 @@ class AgentEnvironments:
     """Whether a journal's file may not be right."""
     clean: Clean = str
     web: Web | None = None
-    secrets: Credentials | None = None
+    sources: Sequence[MakeSource] = ()
+    """Of tools that come and go."""
+    tool_files: ToolFiles | None = None
+    """Of the owner."""
 
     def __post_init__(self) -> None:
         self._harmless = template_hashes()
         self._workspace = Workspace(self.workspace, self._labels(self.database, self.people.owner.id))
         self._personas = Persona(self._workspace)
         self.skills = Skills(self.database, self._workspace, self.clock, self.fetch)
-        self.tool_files = ToolFiles(Skills(self.database, self._workspace, self.clock, self.fetch, TOOL_FILES))
-        self._calling = self._declared(self.secrets, self.web) if self.secrets and self.web else None
-        self._version = ""
+        self._version: tuple[str, ...] = ()
         self._quotas: dict[PrincipalId, Quota] = {}
         self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
 
     async def refresh(self) -> None:
         """Look whether the owner's tool files are still the same; a turn, and a call that was approved, begin so."""
-        await self.tool_files.look()
-        if self._version != self.tool_files.version:
-            self._version = self.tool_files.version
+        if self.tool_files and self._version != (now := await self.tool_files.look()):
+            self._version = now
             self._built.pop(self.people.owner.id, None)
 
     def of(self, principal: PrincipalId) -> AgentEnvironment:
@@ -158,18 +159,14 @@ class AgentEnvironments:
         role, search = Role.OWNER if owner else Role.MEMBER, MemorySearch(database, self.embedder)
         context = PrincipalContext(principal, role, database.run, self.clock, zone, search)
         skills = self.skills if owner else None
-        services = Services(workspace, post, _finder(database, principal), context, self.web, skills)
+        sources = [make(principal, owner, workspace) for make in self.sources]
+        services = Services(workspace, post, _finder(database, principal), context, self.web, skills, sources)
         tools = [tool for family in self.families for tool in family(services)]
-        if owner and self._calling:
-            names = {tool.name for tool in tools}  # ours cannot be replaced
-            declared = [tool for tool in tools_of(self._calling, principal) if tool.name not in names]
-            tools = [*adjusted(tools, self.tool_files), *declared]
+        if owner and self.tool_files:
+            tools = self.tool_files.adjusted(tools)
         policy = self.questions.policy(principal) if self.questions else Policy()
-        toolbox = Toolbox(tools, _spill(workspace), policy, self.clean)
+        toolbox = Toolbox(tools, _spill(workspace), policy, self.clean, sources)
         return AgentEnvironment(self._workspace, workspace, toolbox, self._personas, zone, skills=skills)
-
-    def _declared(self, secrets: Credentials, web: Web) -> Calling:
-        return Calling(self.tool_files, secrets, AccessTokens(secrets, web.rules, self.clock), web.rules)
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))

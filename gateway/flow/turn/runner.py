@@ -157,6 +157,7 @@ class TurnRunner:
         """Compacted if it is too long, and always when a provider said so, in which case `budget` is set."""
         environment = self._environment(run, opened)
         skills = await environment.skill_index()
+        await environment.toolbox.refresh()
         conversation = LoopWiring(
             self.database, self.live, run, opened, environment, persona, model, limits, budget, skills
         )

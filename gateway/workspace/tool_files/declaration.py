@@ -1,20 +1,19 @@
-"""TOOL.md: a head in YAML that declares a tool, and below it how the model is to use it."""
+"""The head of a TOOL.md, by the type of the tool."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias, TypeVar, assert_never
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gateway.domain.texts import one_line
 from gateway.domain.urls import HttpUrl
 from gateway.secrets.facts import NAME
-from gateway.workspace.skills.folder import BadSkill, Files
-from gateway.workspace.skills.parsing import MAX_DESCRIPTION, MAX_NAME, NO_VERSION, front_matter, is_name
+from gateway.workspace.skills.folder import BadSkill
+from gateway.workspace.skills.parsing import MAX_DESCRIPTION, MAX_NAME, NO_VERSION, front_matter
 
 FILE = "TOOL.md"
-MAX_SLUG = 32
 RESERVED = frozenset({
     "authorization", "proxy-authorization", "cookie", "host", "content-length", "content-type", "transfer-encoding",
     "connection", "upgrade", "te", "trailer", "expect", "accept-encoding", "forwarded", "x-forwarded-for",
@@ -23,8 +22,6 @@ RESERVED = frozenset({
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}"
 _PLAIN = re.compile(r"[\x20-\x7e]{1,1000}")
 
-Kind: TypeAlias = Literal["internal", "mcp_server", "http_api", "rpc", "script"]
-Class: TypeAlias = Literal["read", "send", "irreversible"]
 HeaderName = Annotated[str, Field(pattern=f"^{_TOKEN}$")]
 SecretName = Annotated[str, Field(pattern=f"^{NAME}$")]
 Settings = TypeVar("Settings", bound="Section")
@@ -58,7 +55,7 @@ class Section(BaseModel):
 
 
 class Parameter(Section):
-    """An argument of an operation; one in the body is a field of it."""
+    """An argument; in the body, of which it is a field, or in the query, unless the path has a place for it."""
 
     name: str = Field(min_length=1, max_length=100)
     part: Literal["path", "query", "header", "body"] | None = Field(None, alias="in")
@@ -73,7 +70,7 @@ class Endpoint(Section):
 
     name: str = Field(min_length=1, max_length=100)
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "GET"
-    path: str = Field(pattern=r"^/[^?#\s\\$]*$", max_length=500)
+    path: str = Field(max_length=500)
     description: str = ""
     parameters: tuple[Parameter, ...] = ()
 
@@ -96,12 +93,11 @@ class OAuth(Section):
 
 
 class Requests(Section):
-    """What requests of every API have in common."""
+    """What requests have in common; `classes` says what calls of an operation do, where its method doesn't."""
 
     headers: Mapping[HeaderName, Header] = {}
     credential_header: HeaderName | None = None
-    classes: Mapping[str, Class] = {}
-    """What calls of an operation do, where its method says too much or too little."""
+    classes: Mapping[str, Literal["read", "send", "irreversible"]] = {}
     oauth: OAuth | None = None
 
 
@@ -125,17 +121,15 @@ class Rpc(Requests):
     """Functions of a Postgres behind PostgREST, such as Supabase's; only those that are listed."""
 
     url: Address
-    functions: tuple[Function, ...] = Field(min_length=1, max_length=64)
     rest_path: str = Field("/rest/v1", pattern=r"^[/A-Za-z0-9._-]*$")
     """Supabase's; / for a PostgREST of its own."""
+    functions: tuple[Function, ...] = Field(min_length=1)
 
 
-class McpServer(Section):
-    """A server of tools; the MCP client connects to it."""
+class Server(Requests):
+    """An MCP server."""
 
     url: Address
-    headers: Mapping[HeaderName, Header] = {}
-    credential_header: HeaderName | None = None
 
 
 class Internal(Section):
@@ -150,27 +144,29 @@ class Script(Section):
     command: str = Field(min_length=1, max_length=500)
 
 
-Config: TypeAlias = Api | Rpc | McpServer | Internal | Script
+MODELS: Mapping[str, type[Section]] = {
+    "internal": Internal,
+    "mcp_server": Server,
+    "http_api": Api,
+    "rpc": Rpc,
+    "supabase_rpc": Rpc,
+    "script": Script,
+}
 
 
 class Head(Section):
-    """The fields of a TOOL.md; `config` is checked by the type."""
+    """The fields of a TOOL.md."""
 
     name: str = Field(max_length=MAX_NAME)
-    slug: str = ""
+    slug: str = Field("", max_length=32)
     description: str = Field(max_length=MAX_DESCRIPTION)
-    type: Kind
+    type: Literal["internal", "mcp_server", "http_api", "rpc", "supabase_rpc", "script"]
     config: Mapping[str, object] = {}
     credential_secret_name: SecretName | None = None
     credential_description: str = Field("", max_length=500)
     credential_type: Literal["api_key", "bearer_token", "oauth_refresh_token", "none"] = "none"
     is_active: bool = True
     version: str = NO_VERSION
-
-    @field_validator("type", mode="before")
-    @classmethod
-    def _same(cls, value: object) -> object:
-        return "rpc" if value == "supabase_rpc" else value
 
     @model_validator(mode="after")
     def _credential(self) -> "Head":
@@ -181,92 +177,47 @@ class Head(Section):
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Which secret is sent, as what, in which header; `oauth` exchanges it first."""
+    """Which secret is sent, in which header, as what; `oauth` exchanges it first."""
 
     secret: str
     header: str
-    prefix: str
+    text: str
+    """Of the header; `{}` stands for the value."""
     about: str
     oauth: OAuth | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    """A TOOL.md, checked."""
-
-    slug: str
-    name: str
-    description: str
-    version: str
-    type: Kind
-    config: Config
-    credential: Credential | None
-    active: bool
-    body: str
-
-
-def declaration_of(files: Files) -> Declaration:
-    """Parse the TOOL.md among its files; raises `BadSkill`, in one line."""
-    if FILE not in files:
-        raise BadSkill(f"There is no {FILE} in it.")
-    try:
-        fields, body = front_matter(files[FILE].decode(), FILE)
-    except UnicodeDecodeError as error:
-        raise BadSkill(f"Its {FILE} is not UTF-8 text.") from error
+def parse(text: str) -> tuple[Head, Section, str]:
+    """Its head, its config and what is below; raises `BadSkill`, in one line."""
+    fields, body = front_matter(text, FILE)
     head = _checked(Head, fields, "")
-    slug = head.slug or head.name
-    if not is_name(slug) or len(slug) > MAX_SLUG:
-        raise BadSkill(f"Its {FILE}: slug has to be a-z, 0-9 and single hyphens, at most {MAX_SLUG} characters.")
-    config = _config(head)
-    about = one_line(head.description, MAX_DESCRIPTION)
-    name, version = one_line(head.name, MAX_NAME), one_line(head.version, 40)
-    credential = _credential(head, config)
-    return Declaration(slug, name, about, version, head.type, config, credential, head.is_active, body)
+    return head, _checked(MODELS[head.type], head.config, "config."), body
 
 
-def _config(head: Head) -> Config:
-    match head.type:
-        case "http_api":
-            return _checked(Api, head.config, "config.")
-        case "rpc":
-            return _checked(Rpc, head.config, "config.")
-        case "mcp_server":
-            return _checked(McpServer, head.config, "config.")
-        case "internal":
-            return _checked(Internal, head.config, "config.")
-        case "script":
-            return _checked(Script, head.config, "config.")
-        case unreachable:
-            assert_never(unreachable)
-
-
-def _credential(head: Head, config: Config) -> Credential | None:
+def credential_of(head: Head, config: Section) -> Credential | None:
     """Only ever in a header: a secret in an address or a body would be published by the host it is sent to."""
     if head.credential_secret_name is None:
         return None
-    if isinstance(config, Internal | Script):
+    if not isinstance(config, Requests):
         raise BadSkill(f"Its {FILE}: a tool of type {head.type} takes no credential.")
-    oauth = None if isinstance(config, McpServer) else config.oauth
+    oauth = config.oauth if not isinstance(config, Server) else None
     if (head.credential_type == "oauth_refresh_token") != (oauth is not None):
-        raise BadSkill(f"Its {FILE}: config.oauth and credential_type oauth_refresh_token belong together.")
-    key = "apikey" if isinstance(config, Rpc) else "X-API-Key"
-    header = config.credential_header or (key if head.credential_type == "api_key" else "Authorization")
-    prefix = "" if head.credential_type == "api_key" else "Bearer "
-    about = one_line(head.credential_description, 500)
+        raise BadSkill(f"Its {FILE}: an API's config.oauth and credential_type oauth_refresh_token belong together.")
+    plain = head.credential_type == "api_key"
+    usual = "Authorization" if not plain else "apikey" if isinstance(config, Rpc) else "X-API-Key"
+    header = config.credential_header or usual
     if header.lower() in RESERVED - {"authorization"} or header.lower() in map(str.lower, config.headers):
         raise BadSkill(f"Its {FILE}: the credential can't be sent in the header {header}.")
-    return Credential(head.credential_secret_name, header, prefix, about, oauth)
+    about = one_line(head.credential_description, 500)
+    return Credential(head.credential_secret_name, header, "{}" if plain else "Bearer {}", about, oauth)
 
 
 def _checked(model: type[Settings], fields: Mapping[object, object] | Mapping[str, object], where: str) -> Settings:
+    """What is wrong is told without the value, which may be anybody's words."""
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        raise BadSkill(f"Its {FILE}: {'; '.join(_faults(error, where))}.") from error
-
-
-def _faults(error: ValidationError, where: str) -> Sequence[str]:
-    """What is wrong, in a line each; never the value, which may be anybody's words."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)[:3]
-    named = [(one_line(".".join(map(str, each["loc"])), 100), one_line(each["msg"], 200)) for each in found]
-    return [f"{where}{place}: {words}" if place else f"{where.rstrip('.')} {words}".strip() for place, words in named]
+        found = error.errors(include_url=False, include_context=False, include_input=False)[:3]
+        places = [one_line(where + ".".join(map(str, each["loc"])), 100).rstrip(".") for each in found]
+        told = [f"{place} {one_line(each['msg'], 200)}".strip() for place, each in zip(places, found, strict=True)]
+        raise BadSkill(f"Its {FILE}: {'; '.join(told)}.") from error

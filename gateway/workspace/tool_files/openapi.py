@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import urljoin
 
 from gateway.domain.json import Json, JsonObject
@@ -19,8 +20,26 @@ MAX_NODES, MAX_DEPTH, MAX_WORDS = 300, 6, 300
 METHODS = ("get", "head", "post", "put", "patch", "delete")
 TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
-_PATH = re.compile(r"(/[^?#\s\\{}]*|/?\{[^{}/\s]{1,100}\})*")
+_PATH = re.compile(r"/(?:[^?#\s\\{}]|\{[^{}/\s]{1,100}\})*")
 _PARTS: Mapping[object, Part] = {"path": "path", "query": "query", "header": "header"}
+
+
+class Raw(NamedTuple):
+    """An operation as it is written; `shared` are the parameters that its path has for all."""
+
+    method: str
+    path: str
+    fields: Mapping[str, object]
+    shared: Sequence[object] = ()
+
+
+class Limits(NamedTuple):
+    """Which operations are wanted, of what class, with names of at most `room` characters; `taken` are headers."""
+
+    room: int
+    taken: Set[str]
+    chosen: Sequence[str]
+    classes: Mapping[str, ToolClass]
 
 
 class LeftOut(Exception):
@@ -62,56 +81,42 @@ class Offered:
     left_out: tuple[str, ...] = ()
 
 
-def offered(
-    document: Mapping[str, object], chosen: Sequence[str], classes: Mapping[str, ToolClass], room: int
-) -> Offered:
-    """Those that are chosen, or all of them; names have at most `room` characters. Raises `BadSkill`."""
-    found, left_out, unseen = list[Operation](), list[str](), set(chosen)
-    for path, shared, method, raw in _each(document):
-        own = str(raw.get("operationId") or f"{method}_{path}")
-        name = plain_name(own, room)
-        if chosen and not {own, name} & set(chosen):
+def offered(found: Iterable[Raw], document: Mapping[str, object], config: Limits) -> Offered:
+    """Those that are chosen, or all of them. Raises `BadSkill`."""
+    operations, left_out, unseen = dict[str, Operation](), list[str](), {*config.chosen, *config.classes}
+    for raw in found:
+        own = str(raw.fields.get("operationId") or f"{raw.method}_{raw.path}")
+        name = re.sub(r"[^A-Za-z0-9]+", "_", own).strip("_")[: config.room] or "call"
+        if config.chosen and not {own, name} & set(config.chosen):
             continue
         unseen -= {own, name}
+        kind = config.classes.get(own, config.classes.get(name))
+        if name in operations:
+            raise BadSkill(f"Two of its operations would be called {name}; choose others in config.operations.")
         try:
-            kind = classes.get(own, classes.get(name))
-            found.append(
-                _Reader(document).operation(name, method, path, [*shared, *_list(raw, "parameters")], raw, kind)
-            )
+            operations[name] = _Reader(document, config.taken).operation(name, raw, kind)
         except LeftOut as reason:
             left_out.append(f"{name} ({reason})")
-        if len(found) > MAX_OPERATIONS:
+        if len(operations) > MAX_OPERATIONS:
             raise BadSkill(f"It has more than {MAX_OPERATIONS} operations; list what you need in config.operations.")
     if unseen:
-        raise BadSkill(f"There is no operation {one_line(min(unseen), 80)!r} in its document.")
-    return Offered(distinct(found), tuple(left_out[:MAX_OPERATIONS]))
-
-
-def distinct(operations: Sequence[Operation]) -> tuple[Operation, ...]:
-    """The same, if no two share a name; raises `BadSkill`."""
-    names = set[str]()
-    for each in operations:
-        if each.name in names:
-            raise BadSkill(f"Two of its operations would be called {each.name}; choose one in config.operations.")
-        names.add(each.name)
-    return tuple(operations)
-
-
-def plain_name(text: str, room: int) -> str:
-    """A name that every provider takes."""
-    return re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")[:room] or "call"
+        raise BadSkill(f"It has no operation {one_line(min(unseen), 80)!r}.")
+    return Offered(tuple(operations.values()), tuple(left_out[:MAX_OPERATIONS]))
 
 
 @dataclass(slots=True)
-class Given:
+class _Given:
     """Arguments as they are collected, each under a name of its own that every provider takes."""
 
+    taken: Set[str]
     slots: dict[str, Slot] = field(default_factory=dict)
     properties: dict[str, Json] = field(default_factory=dict)
     required: list[str] = field(default_factory=list)
 
     def add(self, name: str, part: Part, schema: Json, *, required: bool, wire: str | None = None) -> None:
-        """One more."""
+        """One more; none for a header that is not the model's to set."""
+        if part == "header" and (name.lower() in self.taken or name.lower().startswith("proxy-")):
+            return
         argument = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:64]
         if argument in self.slots:
             argument = f"{part}_{argument}"[:64]
@@ -134,29 +139,23 @@ class _Reader:
     """Resolves references within the document, up to a bound: they can make a small text a huge one, or endless."""
 
     document: Mapping[str, object]
+    taken: Set[str]
     nodes: int = 0
 
-    def operation(
-        self,
-        name: str,
-        method: str,
-        path: str,
-        parameters: Sequence[object],
-        raw: Mapping[str, object],
-        kind: ToolClass | None,
-    ) -> Operation:
-        given, declared = Given(), [self.resolved(each) for each in parameters]
-        if raw.get("servers"):
+    def operation(self, name: str, raw: Raw, kind: ToolClass | None) -> Operation:
+        if raw.fields.get("servers"):
             raise LeftOut("it has a server of its own")
+        given = _Given(self.taken)
         # What an operation says of a parameter replaces what its path says.
+        declared = [self.resolved(each) for each in (*raw.shared, *_list(raw.fields, "parameters"))]
         for each in {(str(one.get("in")), str(one.get("name"))): one for one in declared}.values():
             self.parameter(given, each)
-        if body := self.resolved(raw.get("requestBody")):
+        if body := self.resolved(raw.fields.get("requestBody")):
             self.body(given, body)
-        words = ". ".join(str(raw[key]) for key in ("summary", "description") if raw.get(key))
-        return given.operation(name, one_line(words, MAX_WORDS), method, path, kind)
+        words = ". ".join(str(raw.fields[key]) for key in ("summary", "description") if raw.fields.get(key))
+        return given.operation(name, one_line(words, MAX_WORDS), raw.method, raw.path, kind)
 
-    def parameter(self, given: Given, raw: Mapping[str, object]) -> None:
+    def parameter(self, given: _Given, raw: Mapping[str, object]) -> None:
         part, required = _PARTS.get(raw.get("in")), _true(raw.get("required"))
         if part is None:
             if required:
@@ -165,7 +164,7 @@ class _Reader:
         schema = {**self.schema(raw.get("schema")), **_words(raw)}
         given.add(str(raw.get("name", ""))[:100], part, schema, required=required or part == "path")
 
-    def body(self, given: Given, raw: Mapping[str, object]) -> None:
+    def body(self, given: _Given, raw: Mapping[str, object]) -> None:
         content, required = _map(raw.get("content")), _true(raw.get("required"))
         if (media := content.get("application/json")) is None:
             if required:
@@ -211,12 +210,12 @@ class _Reader:
         return node
 
 
-def _each(document: Mapping[str, object]) -> Iterator[tuple[str, Sequence[object], str, Mapping[str, object]]]:
-    """Yield path, the parameters that all of its operations share, method and operation."""
+def each(document: Mapping[str, object]) -> Iterator[Raw]:
+    """Yield its operations as they are written."""
     for path, item in _map(document.get("paths")).items():
         for method in METHODS:
-            if isinstance(raw := _map(item).get(method), dict):
-                yield str(path)[:500], _list(_map(item), "parameters"), method, raw
+            if isinstance(fields := _map(item).get(method), dict):
+                yield Raw(method, str(path)[:500], fields, _list(_map(item), "parameters"))
 
 
 def _words(node: Mapping[str, object]) -> dict[str, Json]:
