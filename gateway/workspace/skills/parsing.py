@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gateway.domain.texts import one_line
 from gateway.workspace.skills.folder import BadSkill, Files, manifest
 
-MAX_HEAD = 16 * 1024
+MAX_HEAD, MAX_DEPTH = 16 * 1024, 50
 MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
 NO_VERSION = "1.0.0"
 
@@ -79,9 +79,21 @@ def plain_yaml(text: str, what: str) -> object:
     """Lists, fields and texts, without what makes a small text a huge value; raises `BadSkill`."""
     import yaml  # 15 ms
 
+    opens = (
+        yaml.FlowSequenceStartToken,
+        yaml.FlowMappingStartToken,
+        yaml.BlockSequenceStartToken,
+        yaml.BlockMappingStartToken,
+    )
+    closes = yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken
+    depth = 0
     try:
-        if any(isinstance(token, yaml.AliasToken | yaml.TagToken) for token in yaml.scan(text, yaml.BaseLoader)):
-            raise BadSkill(f"{what} has aliases or tags of YAML; write plain fields.")
+        for token in yaml.scan(text, yaml.BaseLoader):
+            depth += isinstance(token, opens) - isinstance(token, closes)
+            if depth > MAX_DEPTH:  # the library takes minutes for what is nested a thousand times
+                raise BadSkill(f"{what} is not valid YAML: it is nested more than {MAX_DEPTH} times.")
+            if isinstance(token, yaml.AliasToken | yaml.TagToken):
+                raise BadSkill(f"{what} has aliases or tags of YAML; write plain fields.")
         return yaml.load(text, yaml.BaseLoader)
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
         raise BadSkill(f"{what} is not valid YAML.") from error

@@ -67,6 +67,14 @@ def refused(text: str, **files: str) -> str:
     return str(error.value)
 
 
+def problem(files: Files) -> str:
+    try:
+        tool = tool_file_of(files)
+    except BadSkill as error:
+        return str(error)
+    return "" if all(set(each.required) <= set(each.slots) for each in tool.operations) else "\nrequired is unknown"
+
+
 def pets(config: str = "openapi: openapi.json\n", document: object = PETS, **more: str) -> ToolFile:
     return parsed(tool_md("pets", config, **more), openapi__json=json.dumps(document))
 
@@ -212,7 +220,7 @@ def test_a_document_may_be_yaml() -> None:
         (tool_md(config=f"{WEATHER}headers: {{X-Key: '${{secret:K}}'}}\n"), "without a secret"),
         (tool_md(config=f"{WEATHER}headers: {{'X Key': 'a'}}\n"), "headers"),
         (tool_md(config=f"{WEATHER}classes: {{forgot: irreversible}}\n"), "no operation 'forgot'"),
-        (tool_md(config=f"{WEATHER}  - {{name: for cast, path: /x}}\n  - {{name: for-cast, path: /y}}\n"), "Two of its"),
+        (tool_md(config=f"{WEATHER}  - {{name: a b, path: /x}}\n  - {{name: a-b, path: /y}}\n"), "Two of its"),
         (tool_md(more="credential_type: api_key\n"), "belong together"),
         (tool_md(more="credential_secret_name: KEY\n"), "belong together"),
         (tool_md(more="credential_secret_name: 'a b'\ncredential_type: api_key\n"), "credential_secret_name"),
@@ -275,18 +283,35 @@ def test_names_fit_every_provider() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.binary(max_size=400), st.text(max_size=400).map(lambda text: f"---\n{text}\n---\n".encode())))
 def test_whatever_a_tool_md_says_it_is_read_or_refused(data: bytes) -> None:
-    try:
-        tool_file_of({"TOOL.md": data})
-    except BadSkill as error:
-        assert "\n" not in str(error)
+    assert "\n" not in problem({"TOOL.md": data})
 
 
+KEYS = [
+    "get",
+    "post",
+    "parameters",
+    "schema",
+    "in",
+    "name",
+    "path",
+    "query",
+    "$ref",
+    "content",
+    "type",
+    "application/json",
+    "requestBody",
+    "properties",
+    "items",
+    "required",
+    "enum",
+    "anyOf",
+    "operationId",
+    "/a",
+]
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
-        st.sampled_from(["get", "post", "parameters", "schema", "in", "name", "path", "query", "$ref", "content", "type",
-            "application/json", "requestBody", "properties", "items", "required", "enum", "anyOf", "operationId", "/a"]),
-        inner, max_size=5),
+        st.sampled_from(KEYS), inner, max_size=5),
     max_leaves=25,
 )  # fmt: skip
 
@@ -295,9 +320,5 @@ _JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(["/a", "/{x}", "b"]), _JSON, max_size=3), _JSON)
 def test_whatever_a_document_says_it_is_read_or_refused(paths: object, components: object) -> None:
     document = {"openapi": "3.0.0", "paths": paths, "components": components, "servers": components}
-    try:
-        tool = parsed(tool_md("pets", ATTACHED), openapi__json=json.dumps(document))
-    except BadSkill as error:
-        assert "\n" not in str(error)
-    else:
-        assert all(set(each.required) <= set(each.slots) for each in tool.operations)
+    files = {"TOOL.md": tool_md("pets", ATTACHED).encode(), "openapi.json": json.dumps(document).encode()}
+    assert "\n" not in problem(files)
