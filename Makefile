@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A virtual environment that happens to be active is not ours to fill.
 unexport VIRTUAL_ENV
 
-.PHONY: run dev test setup fmt check wheel bounds check-image bench chaos soak live clients agentdojo
+.PHONY: run dev test setup fmt check wheel bounds check-image bench chaos soak live clients mcp agentdojo
 .DEFAULT_GOAL := run
 
 run: setup  ## Set up and start the gateway.
@@ -89,6 +89,10 @@ live: setup  ## Ask the real providers and messengers whose keys are in the envi
 
 clients: setup  ## Drive real client libraries of the OpenAI API against the gateway; installs them in build/.
 	$(BIN)/python -m tests.clients $(ONLY)
+
+mcp: setup  ## The reference server of the Model Context Protocol, driven by our client; installs it in build/.
+	npm install --silent --no-audit --no-fund --prefix build/mcp @modelcontextprotocol/server-everything
+	$(BIN)/pytest -m live tests/live/test_mcp_everything.py
 
 agentdojo: setup  ## AgentDojo's worst case through our policy: every attack obeyed; installs it in build/.
 	@test -d build/agentdojo || $(UV) venv --quiet build/agentdojo

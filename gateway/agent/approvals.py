@@ -22,6 +22,7 @@ _WOULD = {
     ToolClass.PERSIST: "outlive the conversation",
     ToolClass.NET: "reach the net",
     ToolClass.SEND: "tell others something",
+    ToolClass.ACT: "change something elsewhere",
     ToolClass.RUN: "run a program",
 }
 

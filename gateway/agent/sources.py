@@ -42,7 +42,7 @@ class ToolSource(Protocol):
         ...
 
     async def discover(self) -> Sequence[str]:
-        """Look everywhere; answers what went wrong, in lines. Never raises for what a server does."""
+        """Look everywhere; answers what went wrong, a line each, in our words. Never raises for what a server does."""
         ...
 
 

@@ -87,6 +87,17 @@ COMMANDS: Mapping[str, str | Group] = {
         },
         default="list",
     ),
+    "tools": Group(
+        "Confirm and switch off tools of MCP servers.",
+        {
+            "list": "work.tools:show_all",
+            "show": "work.tools:show",
+            "test": "work.tools:check",
+            "confirm": "work.tools:confirm",
+            "disable": "work.tools:disable",
+        },
+        default="list",
+    ),
     "grants": Group(
         "List or revoke what you have allowed in advance.",
         {"list": "work.grants:show_all", "give": "work.grants:give", "revoke": "work.grants:revoke"},

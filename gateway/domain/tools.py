@@ -46,6 +46,8 @@ class ToolClass(StrEnum):
     """Reads from an address that is configured, or that the model did not make."""
     SEND = "send elsewhere"
     """Tells others something; a GET of an address that the model made, too."""
+    ACT = "act elsewhere"
+    """What only a server knows: even a person's own words may mean anything to it."""
     RUN = "run"
     IRREVERSIBLE = "irreversible"
 

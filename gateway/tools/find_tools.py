@@ -28,13 +28,18 @@ class FindArguments(ToolArguments):
 class _Finder:
     sources: Sequence[ToolSource]
 
+    def _fitting(self, arguments: FindArguments) -> list[Offer]:
+        return ranked([offer for source in self.sources for offer in source.offers], arguments.query or "")
+
     async def find(self, arguments: FindArguments, _caller: Caller) -> Labelled:
-        told = await asyncio.gather(*(source.discover() for source in self.sources))
-        problems = [one_line(problem, 300) for lines in told for problem in lines]
-        best = ranked([offer for source in self.sources for offer in source.offers], arguments.query or "")
+        best, problems = self._fitting(arguments), list[str]()
+        if not best or any(source.more for source in self.sources):
+            told = await asyncio.gather(*(source.discover() for source in self.sources))
+            problems = [one_line(problem, 300) for lines in told for problem in lines]
+            best = self._fitting(arguments) or [offer for source in self.sources for offer in source.offers]
         rows = list(map(_row, best[:MOST]))
         others = [offer.tool.name for offer in best[MOST : 4 * MOST]]
-        label = Label.OWNER if all(offer.confirmed for offer in best[: 4 * MOST]) and not problems else Label.UNTRUSTED
+        label = Label.OWNER if all(offer.confirmed for offer in best[: 4 * MOST]) else Label.UNTRUSTED
         return Labelled({"note": NOTE, "tools": rows, "also": others, "problems": problems}, label)
 
 
@@ -44,15 +49,14 @@ def _row(offer: Offer) -> JsonObject:
 
 
 def ranked(offers: Sequence[Offer], query: str) -> list[Offer]:
-    """Those that have a word of the query, the best first; all without a query, or if it fits none."""
+    """Those that have a word of the query, the best first; without a query all."""
     words = set(re.findall(r"\w{2,}", query.lower()))
 
     def fits(offer: Offer) -> int:
         name, text = offer.tool.name.lower(), offer.tool.description.lower()
         return sum(3 * (word in name) + (word in text) for word in words)
 
-    best = sorted((offer for offer in offers if fits(offer)), key=fits, reverse=True)
-    return best or list(offers)
+    return sorted((offer for offer in offers if not words or fits(offer)), key=fits, reverse=True)
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:

@@ -5,14 +5,14 @@ that is described otherwise than when it was confirmed is off.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.net.mcp.definition import Definition
 from gateway.store import pins
-from gateway.store.pins import Pin
+from gateway.store.pins import PinState
 from gateway.store.pool import Connection, Database
 
 KIND = "mcp_tool"
@@ -58,54 +58,53 @@ class PinnedTool:
 
 async def read(conn: Connection) -> list[PinnedTool]:
     """All that are known, by name."""
-    rows = await pins.list_contents(conn, KIND)
-    waiting = {pin.name: Definition.of(content) for pin, content in rows if pin.state == "staged"}
-    decided = {
-        pin.name: _decided(pin, content, waiting.get(pin.name)) for pin, content in rows if pin.state != "staged"
-    }
-    new = {name: PinnedTool(State.NEW, seen) for name, seen in waiting.items() if name not in decided}
-    return [tool for _, tool in sorted({**decided, **new}.items())]
+    found = dict[str, PinnedTool]()
+    for pin, content in await pins.list_contents(conn, KIND):  # what is staged comes after what was decided
+        kept, known = json.loads(content), found.get(pin.name)
+        definition = Definition(**kept["definition"])
+        if pin.state != "staged":
+            found[pin.name] = PinnedTool(State(pin.state), definition, Use(kept["use"]))
+        elif known is None:
+            found[pin.name] = PinnedTool(State.NEW, definition)
+        else:
+            state = State.CHANGED if known.state is State.ON else known.state
+            found[pin.name] = replace(known, state=state, seen=definition)
+    return list(found.values())
 
 
 async def record(database: Database, server: str, listed: Iterable[Definition]) -> None:
     """What a server says of its tools now: what differs from what is known waits for the owner."""
-    now = {each.tool_name: each for each in listed}
-    async with database.connection() as conn:
-        known = {tool.name: tool for tool in await read(conn) if tool.definition.server == server}
-    changes = _changes(known, now)
-    if not changes:
-        return
 
     async def store(tx: Connection) -> None:
-        for name, waiting in changes.items():
-            if waiting is None:
-                await pins.unstage(tx, KIND, name)
-            else:
-                await pins.put(tx, KIND, name, "staged", waiting.sha256, waiting.content, waiting.url)
+        known = {tool.name: tool for tool in await read(tx) if tool.definition.server == server}
+        for definition in listed:
+            tool, sha256 = known.pop(definition.tool_name, None), definition.sha256
+            if tool is None or sha256 not in (tool.definition.sha256, tool.undecided.sha256):
+                await _put(tx, "staged", definition)
+            elif tool.seen and sha256 == tool.definition.sha256:
+                await pins.unstage(tx, KIND, tool.name)
+        for tool in known.values():
+            if tool.state is State.NEW:
+                await pins.unstage(tx, KIND, tool.name)
 
     await database.run(store)
 
 
-async def confirm(database: Database, name: str, sha256: str, use: Use) -> PinnedTool:
+async def confirm(database: Database, name: str, sha256: str, use: Use) -> None:
     """Switch on exactly this definition. Raises `OwnerMustAct` if it's another one by now."""
-    tool = await get(database, name)
-    definition = tool.undecided
+    definition = (await get(database, name)).undecided
     if definition.sha256 != sha256:
         raise OwnerMustAct(f"{name} has changed since you saw it, so nothing was done; look at it again")
-    content = json.dumps({"use": use.value, "definition": definition.content.decode()}).encode()
-    await database.run(lambda tx: pins.put(tx, KIND, name, "on", sha256, content, definition.url))
-    return PinnedTool(State.ON, definition, use)
+    await database.run(lambda tx: _put(tx, "on", definition, use))
 
 
 async def disable(database: Database, name: str) -> None:
     """Switch it off, whether it was confirmed or not; a change of it will not switch it on."""
     tool = await get(database, name)
-    content = json.dumps({"use": tool.use.value, "definition": tool.definition.content.decode()}).encode()
-    sha256, url = tool.definition.sha256, tool.definition.url
 
     async def store(tx: Connection) -> None:
         if not await pins.switch_off(tx, KIND, name):
-            await pins.put(tx, KIND, name, "off", sha256, content, url)
+            await _put(tx, "off", tool.definition)
 
     await database.run(store)
 
@@ -119,20 +118,6 @@ async def get(database: Database, name: str) -> PinnedTool:
     return found
 
 
-def _decided(pin: Pin, content: bytes, seen: Definition | None) -> PinnedTool:
-    kept = json.loads(content)
-    state = State.OFF if pin.state == "off" else State.CHANGED if seen else State.ON
-    return PinnedTool(state, Definition.of(kept["definition"].encode()), Use(kept["use"]), seen)
-
-
-def _changes(known: Mapping[str, PinnedTool], now: Mapping[str, Definition]) -> dict[str, Definition | None]:
-    """What is to wait by name, None for what no longer does."""
-    changes: dict[str, Definition | None] = {}
-    for name, definition in now.items():
-        tool = known.get(name)
-        if tool is None or definition.sha256 not in (tool.definition.sha256, tool.undecided.sha256):
-            changes[name] = definition
-        elif tool.seen and definition.sha256 == tool.definition.sha256:
-            changes[name] = None
-    gone: Sequence[str] = [name for name, tool in known.items() if tool.state is State.NEW and name not in now]
-    return {**changes, **dict.fromkeys(gone)}
+async def _put(tx: Connection, state: PinState, definition: Definition, use: Use = Use.WRITE) -> None:
+    content = json.dumps({"use": use.value, "definition": asdict(definition)}).encode()
+    await pins.put(tx, KIND, definition.tool_name, state, definition.sha256, content, definition.url)

@@ -6,6 +6,7 @@ import mimetypes
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -27,6 +28,7 @@ from gateway.net.mcp.definition import Definition, public_url, visible
 from gateway.net.mcp.endpoint import Answer, Blob, Endpoint, ServerError
 from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject
 from gateway.store.pool import Database
+from gateway.workspace.paths import WorkspaceError
 
 if TYPE_CHECKING:
     from gateway.net.mcp.connection import Connection
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 NO_STDIO = "stdio servers need the jail, which this version doesn't have yet; give the url of one that speaks HTTP"
 MAX_TEXT, MAX_FILES = 2_000_000, 10
 """Characters and files of one result."""
+RETRY_SECONDS = 60.0
+"""How long a server that could not be reached isn't asked for its tools again."""
 
 Save = Callable[[str, bytes], Awaitable[str]]
 """Stores a file of a server under a proposed path, and answers where it can be read."""
@@ -66,6 +70,7 @@ class McpServers:
     save: Save
     offers: Sequence[Offer] = field(default=(), init=False)
     _looked: frozenset[str] = field(default=frozenset(), init=False)
+    _failed: dict[str, tuple[float, str]] = field(default_factory=dict, init=False)
     _read: tuple[Mapping[str, McpServer], Sequence[PinnedTool]] = field(default=({}, ()), init=False)
 
     @property
@@ -75,8 +80,9 @@ class McpServers:
 
     @property
     def more(self) -> bool:
-        """Whether a server was not looked at yet."""
-        return self.owner and not self._looked.issuperset(self.servers)
+        """Whether nothing is known of a server's tools yet."""
+        known = {tool.definition.server for tool in self._read[1]}
+        return self.owner and not (self._looked | known).issuperset(self.servers)
 
     async def refresh(self) -> None:
         """Read what is known of their tools."""
@@ -106,10 +112,16 @@ class McpServers:
         return connection
 
     async def _discovered(self, name: str) -> str:
+        """What went wrong; never in the server's own words."""
+        failed_at, problem = self._failed.get(name, (0.0, ""))
+        if problem and monotonic() - failed_at < RETRY_SECONDS:
+            return problem
         try:
             await self.connect(name)
         except NetError as error:
-            return f"{name}: {error}"
+            problem = f"{name}: {'it refused' if isinstance(error, ServerError) else error}"
+            self._failed[name] = monotonic(), problem
+            return problem
         return ""
 
     async def _endpoint(self, name: str) -> Endpoint:
@@ -163,7 +175,11 @@ class McpServers:
     async def _saved(self, blob: Blob) -> JsonObject:
         digest = hashlib.sha256(blob.data).hexdigest()[:12]
         path = f"tool-results/mcp-{digest}{mimetypes.guess_extension(blob.mime) or '.bin'}"
-        return {"path": await self.save(path, blob.data), "mime": visible(blob.mime)[:100], "bytes": len(blob.data)}
+        about: JsonObject = {"mime": visible(blob.mime)[:100], "bytes": len(blob.data)}
+        try:
+            return {"path": await self.save(path, blob.data), **about}
+        except WorkspaceError as error:
+            return {"problem": str(error), **about}
 
 
 def _check(pinned: PinnedTool, now: Mapping[str, Definition]) -> None:
@@ -183,7 +199,7 @@ async def _class(pinned: PinnedTool, arguments: AnyArguments, _caller: Caller) -
             silent = not arguments.model_extra or _is_local(pinned.definition.url)
             return ToolClass.NET if silent else ToolClass.SEND
         case Use.WRITE:
-            return ToolClass.PERSIST
+            return ToolClass.ACT
         case Use.IRREVERSIBLE:
             return ToolClass.IRREVERSIBLE
 

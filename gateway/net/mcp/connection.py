@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TypeVar
 
 from anyio import BrokenResourceError, ClosedResourceError
-from httpx2 import HTTPError, Response
+from httpx2 import HTTPError, Request, Response
 from mcp import ClientSession, MCPError, types
 from mcp.client.streamable_http import streamable_http_client
 
@@ -30,7 +30,7 @@ from gateway.net.mcp.endpoint import Answer, Blob, Endpoint, ServerError
 
 T = TypeVar("T")
 
-MAX_TOOLS, MAX_PAGES = 200, 20
+MAX_TOOLS, MAX_PAGES, MAX_STREAMS = 200, 20, 10
 MAX_ANSWER = 20 * 2**20
 """Bytes."""
 CONNECT_SECONDS, IDLE_SECONDS, FRESH_SECONDS = 15.0, 300.0, 30.0
@@ -46,6 +46,7 @@ class Connection:
     tools: Mapping[str, Definition] = field(default_factory=dict, init=False)
     """By their own names, as last listed."""
     _listed: float = field(default=0.0, init=False)
+    _streams: int = field(default=0, init=False)
     _failure: NetError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -97,7 +98,7 @@ class Connection:
             async with asyncio.timeout(seconds):
                 yield await asyncio.shield(self._ready)
         except TimeoutError:
-            self._ended.set()
+            self._task.cancel()
             raise NetError("timeout", f"{self.endpoint.host} took too long; try again later.") from None
         finally:
             self._busy -= 1
@@ -127,13 +128,22 @@ class Connection:
         limits = Limits(MAX_ANSWER, None)
         about = types.Implementation(name="supaclaw", version=version("supaclaw"))
         async with client.guarded(self.rules, limits, self.endpoint.headers) as http:
-            http.event_hooks, http.max_redirects = {"response": [self._check]}, 5
+            http.event_hooks, http.max_redirects = {"request": [self._count], "response": [self._check]}, 5
             async with (
-                streamable_http_client(self.endpoint.url, http_client=http) as (read, write),
+                streamable_http_client(self.endpoint.url, http_client=http, max_sse_event_size=MAX_ANSWER) as (
+                    read,
+                    write,
+                ),
                 ClientSession(read, write, client_info=about) as session,
             ):
                 await session.initialize()
                 yield session
+
+    async def _count(self, request: Request) -> None:
+        """The client opens a stream again as often and as soon as the server likes."""
+        self._streams += request.method == "GET"
+        if self._streams > MAX_STREAMS:
+            raise NetError("too_many_streams", f"{self.endpoint.host} ends its streams too often.")
 
     async def _check(self, response: Response) -> None:
         """The client tells no status apart, so it's done here, for what no other request will change."""

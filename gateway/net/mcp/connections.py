@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from logging import CRITICAL, getLogger
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,7 @@ class Connections:
 
 
 def _loaded() -> ModuleType:
-    """The official client takes most of a second to import."""
+    """The official client takes most of a second to import. It logs what a server sends, however much that is."""
+    getLogger("mcp").setLevel(CRITICAL)
     fetch.loaded()
     return import_module("gateway.net.mcp.connection")

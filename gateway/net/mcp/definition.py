@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Self
+from math import isfinite
 from urllib.parse import urlsplit
 
 from gateway.domain.json import Json, JsonObject
@@ -17,10 +17,8 @@ MAX_DESCRIPTION, MAX_WORDS, MAX_SCHEMA = 1_000, 200, 4_000
 MAX_BYTES = 64 * 1024
 """Of a definition as it is sent; a longer one is left out."""
 _DEPTH, _NODES = 6, 300
-_VALUES = frozenset({
-    "type", "enum", "const", "default", "format", "minimum", "maximum", "minLength", "maxLength", "minItems",
-    "maxItems",
-})  # fmt: skip
+_TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
+_NUMBERS = frozenset({"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"})
 _CHOICES = ("anyOf", "oneOf", "allOf")
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SEEN = frozenset("\n\t\u200c\u200d")
@@ -37,15 +35,10 @@ class Definition:
     description: str
     parameters: JsonObject
 
-    @classmethod
-    def of(cls, content: bytes) -> Self:
-        """From `content`."""
-        return cls(**json.loads(content))
-
     @property
     def content(self) -> bytes:
         """All of it, the same bytes however it was sent."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
+        return json.dumps(asdict(self), sort_keys=True).encode()
 
     @property
     def sha256(self) -> str:
@@ -116,16 +109,18 @@ class _Clipping:
             return {}
         if isinstance(reference := node.get("$ref"), str):
             return self._node(self._referred(reference), depth + 1)
-        shown: dict[str, Json] = {key: _plain(value) for key, value in node.items() if key in _VALUES}
+        shown: dict[str, Json] = {key: _plain(value) for key, value in node.items() if _is_valid(key, value)}
         if self._words and isinstance(text := node.get("description"), str):
             shown["description"] = visible(text)[: self._words]
         if isinstance(fields := node.get("properties"), Mapping):
             properties = {key: self._node(each, depth + 1) for key, each in fields.items() if _KEY.fullmatch(key)}
             shown["properties"] = properties
             if isinstance(required := node.get("required"), list):
-                shown["required"] = [name for name in required if name in properties]
+                shown["required"] = [name for name in properties if name in required]
         if isinstance(items := node.get("items"), Mapping):
             shown["items"] = self._node(items, depth + 1)
+        elif shown.get("type") == "array":
+            shown["items"] = {}
         for key in _CHOICES:
             if isinstance(choices := node.get(key), list):
                 shown[key] = [self._node(each, depth + 1) for each in choices[:20]] or [{}]
@@ -138,10 +133,23 @@ class _Clipping:
         return found
 
 
+def _is_valid(keyword: str, value: Json) -> bool:
+    match keyword, value:
+        case ("type", str()) | ("type", [str(), *_]):
+            return _TYPES.issuperset([value] if isinstance(value, str) else map(str, value))
+        case ("enum", [_, *_]) | (("const" | "default"), _) | ("format", str()):
+            return True
+        case _, int() | float():
+            return keyword in _NUMBERS
+    return False
+
+
 def _plain(value: Json) -> Json:
     """Values of a keyword, without hidden characters."""
     if isinstance(value, str):
         return visible(value)[:MAX_WORDS]
+    if isinstance(value, float) and not isfinite(value):
+        return None
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value[:100]]
     return None if isinstance(value, Mapping) else value
