@@ -106,7 +106,7 @@ def _found(config: Section, files: Files, room: int, credential: Credential | No
     remote = "://" in config.openapi
     name = DOCUMENT if remote else config.openapi
     if name not in files:
-        fetch = "`supaclaw tools enable` fetches it" if remote else f"put it beside {FILE}"
+        fetch = "`supaclaw tool-files enable` fetches it" if remote else f"put it beside {FILE}"
         raise BadSkill(f"Its OpenAPI document {name} isn't there; {fetch}.")
     document = openapi.read(files[name], name)
     base = config.base_url or _address(openapi.server_of(document, config.openapi if remote else ""))

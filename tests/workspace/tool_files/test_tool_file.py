@@ -176,7 +176,7 @@ def test_other_types_are_declared_and_a_script_says_what_it_waits_for() -> None:
 def test_a_document_by_address_has_to_be_fetched_first() -> None:
     text = tool_md("pets", "openapi: https://pets.example/openapi.json\n")
     assert document_url({"TOOL.md": text.encode()}) == "https://pets.example/openapi.json"
-    assert "supaclaw tools enable" in refused(text)
+    assert "supaclaw tool-files enable" in refused(text)
     files: Files = {
         "TOOL.md": text.encode(),
         "openapi.json": json.dumps({**PETS, "servers": [{"url": "/v3"}]}).encode(),
