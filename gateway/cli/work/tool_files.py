@@ -17,7 +17,7 @@ def show_all(as_json: AsJson = False) -> None:
 
 
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show what a file declares, its scan and the changes since you confirmed it."""
+    """Show a tool file, its scan and what changed since you confirmed it."""
 
     async def read(library: Skills) -> tuple[Listed, str]:
         return await library.get(name), described(*await undecided(library, name), FORM)
@@ -28,7 +28,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
 
 def enable(name: Name, yes: Yes = False, despite_findings: Despite = False, as_json: AsJson = False) -> None:
-    """Confirm a tool file, with the OpenAPI document that it names, and switch it on."""
+    """Confirm a tool file and its OpenAPI document."""
 
     async def read(library: Skills) -> tuple[str, str]:
         await ToolFiles(library).complete(name)

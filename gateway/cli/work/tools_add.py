@@ -27,7 +27,7 @@ def add(
     name: Annotated[Known, typer.Argument(help="web-fetch: pages that need a browser, read by scrapling.")],
     url: Annotated[str, typer.Option(help="Where it listens.")] = f"http://{SERVICE}/mcp",
 ) -> None:
-    """Add an MCP server to config.json; its tools wait for your confirmation."""
+    """Add an MCP server that is known here to config.json."""
     path = Environment.read(os.environ).config
     servers = edit.get(path, "tools.mcp", os.environ)
     if isinstance(servers, dict) and name in servers:
