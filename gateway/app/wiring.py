@@ -8,7 +8,12 @@ from functools import cached_property, partial
 
 from gateway import commands, tools
 from gateway.agent.mcp.servers import Credentials, McpServers
+from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import guarded
+from gateway.agent.tool_files.calls import DeclaredTools
+from gateway.agent.tool_files.confirmed import FORM as TOOL_FILES
+from gateway.agent.tool_files.confirmed import ToolFiles
+from gateway.agent.tool_files.tokens import AccessTokens
 from gateway.app.condition import Condition
 from gateway.app.current import Current
 from gateway.app.embedders import Embedders
@@ -122,7 +127,8 @@ class Parts:
             clean=self.guard.at("tools"),
             web=self.web,
             fetch=guarded(self.web.rules),
-            sources=[self._mcp_servers],
+            sources=[self._mcp_servers, self._declared_tools],
+            tool_files=self.tool_files,
         )
 
     def _mcp_servers(self, principal: PrincipalId, owner: bool, workspace: Workspace) -> McpServers:
@@ -135,12 +141,25 @@ class Parts:
         return McpServers(
             principal,
             owner,
-            lambda: self.current.config.tools.mcp,
+            lambda: {**self.tool_files.servers, **self.current.config.tools.mcp},
             self.database,
             self.mcp_connections,
             Credentials(find, partial(self.secrets.used, principal=principal)),
             save,
         )
+
+    @cached_property
+    def tool_files(self) -> ToolFiles:
+        """The tools that files of the owner's workspace declare."""
+        workspace, fetch = Workspace(self.environment.workspace), guarded(self.web.rules)
+        return ToolFiles(Skills(self.database, workspace, self.clock, fetch, TOOL_FILES))
+
+    @cached_property
+    def _access_tokens(self) -> AccessTokens:
+        return AccessTokens(self.secrets, self.web.rules, self.clock)
+
+    def _declared_tools(self, principal: PrincipalId, owner: bool, _workspace: Workspace) -> DeclaredTools:
+        return DeclaredTools(principal, owner, self.tool_files, self._access_tokens)
 
     @cached_property
     def mcp_connections(self) -> Connections:

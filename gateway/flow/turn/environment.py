@@ -12,6 +12,7 @@ from gateway.agent.policy import Policy
 from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import Fetch, no_fetch
 from gateway.agent.sources import ToolSource
+from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.toolbox import Spill, Toolbox
 from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
@@ -109,14 +110,23 @@ class AgentEnvironments:
     web: Web | None = None
     sources: Sequence[MakeSource] = ()
     """Of tools that come and go."""
+    tool_files: ToolFiles | None = None
+    """Of the owner."""
 
     def __post_init__(self) -> None:
         self._harmless = template_hashes()
         self._workspace = Workspace(self.workspace, self._labels(self.database, self.people.owner.id))
         self._personas = Persona(self._workspace)
         self.skills = Skills(self.database, self._workspace, self.clock, self.fetch)
+        self._version: tuple[str, ...] = ()
         self._quotas: dict[PrincipalId, Quota] = {}
         self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
+
+    async def refresh(self) -> None:
+        """Look whether the owner's tool files are still the same; a turn, and a call that was approved, begin so."""
+        if self.tool_files and self._version != (now := await self.tool_files.look()):
+            self._version = now
+            self._built.pop(self.people.owner.id, None)
 
     def of(self, principal: PrincipalId) -> AgentEnvironment:
         """The principal's environment; the least recently used are dropped and built again when needed."""
@@ -152,6 +162,8 @@ class AgentEnvironments:
         sources = [make(principal, owner, workspace) for make in self.sources]
         services = Services(workspace, post, _finder(database, principal), context, self.web, skills, sources)
         tools = [tool for family in self.families for tool in family(services)]
+        if owner and self.tool_files:
+            tools = self.tool_files.adjusted(tools)
         policy = self.questions.policy(principal) if self.questions else Policy()
         toolbox = Toolbox(tools, _spill(workspace), policy, self.clean, sources)
         return AgentEnvironment(self._workspace, workspace, toolbox, self._personas, zone, skills=skills)
