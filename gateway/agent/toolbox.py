@@ -4,7 +4,8 @@ import asyncio
 import difflib
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TypeVar
@@ -24,6 +25,16 @@ ANYBODY = Policy()
 
 Spill = Callable[[str, str, Label], Awaitable[str]]
 """Stores a text of this trust level under a proposed path and answers the path a tool can read it at."""
+
+
+Watched = Callable[[], AbstractAsyncContextManager[list[str]]]
+"""Surrounds each run of a tool; afterwards the list has the files in which locked text was put back."""
+
+
+@asynccontextmanager
+async def unwatched() -> AsyncGenerator[list[str], None]:
+    """A `Watched` where there are no files."""
+    yield []
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +58,12 @@ class Toolbox:
     """The tools of one agent, by name."""
 
     def __init__(
-        self, tools: Sequence[AnyTool], spill: Spill, policy: Policy = ANYBODY, clean: Callable[[str], str] = str
+        self,
+        tools: Sequence[AnyTool],
+        spill: Spill,
+        policy: Policy = ANYBODY,
+        clean: Callable[[str], str] = str,
+        watched: Watched = unwatched,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
@@ -56,16 +72,18 @@ class Toolbox:
         self._policy = policy
         self.clean = clean
         """Takes live secrets out of what a tool brings."""
+        self._watched = watched
 
     def for_programs(self) -> "Toolbox":
         """Without the private ones."""
-        return Toolbox(
-            [tool for tool in self._tools.values() if not tool.private], self._spill, self._policy, self.clean
-        )
+        return self._with([tool for tool in self._tools.values() if not tool.private])
 
     def for_tokens(self) -> "Toolbox":
         """None: each of them reads what is private, or acts."""
-        return Toolbox((), self._spill, self._policy, self.clean)
+        return self._with(())
+
+    def _with(self, tools: Sequence[AnyTool]) -> "Toolbox":
+        return Toolbox(tools, self._spill, self._policy, self.clean, self._watched)
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -93,6 +111,11 @@ class Toolbox:
         if tool is None:
             return _refusal("unknown_tool", self._suggestion(call.name))
         caller = replace(caller, said=partial(self._policy.said, caller))
+        async with self._watched() as restored:
+            outcome = await self._outcome(tool, call, caller, yes)
+        return _told(outcome, restored) if restored else outcome
+
+    async def _outcome(self, tool: AnyTool, call: ToolCall, caller: Caller, yes: Yes | None) -> ToolOutcome:
         try:
             arguments = _parse(tool, call.arguments)
             if yes is not None:
@@ -211,6 +234,11 @@ def _explanation(tool: AnyTool, error: ValidationError) -> str:
         return f"The arguments are not valid JSON ({details[0]['msg']}); send one JSON object."
     faults = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in details[:5])
     return f"{faults}. {tool.name} takes: {', '.join(tool.arguments.model_fields) or 'nothing'}."
+
+
+def _told(outcome: ToolOutcome, restored: Sequence[str]) -> ToolOutcome:
+    message = f"Locked text was changed and has been put back, in {', '.join(restored)}. The owner has been told."
+    return replace(outcome, text=_to_json({"error": "locked", "message": message, "result": outcome.text}), failed=True)
 
 
 def _refusal(error: str, message: str, label: Label = Label.OWNER) -> ToolOutcome:

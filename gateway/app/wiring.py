@@ -117,6 +117,7 @@ class Parts:
             clean=self.guard.at("tools"),
             web=self.web,
             fetch=guarded(self.web.rules),
+            tampered=self.notices.tampered,
         )
 
     @cached_property

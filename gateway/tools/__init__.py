@@ -18,6 +18,7 @@ from gateway.net.fetch import Page
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
 from gateway.store.pool import Connection
+from gateway.workspace.locks.watch import LockWatch
 from gateway.workspace.tree import Workspace
 
 Result = TypeVar("Result")
@@ -112,6 +113,7 @@ class Services:
     context: PrincipalContext | None = None
     web: Web | None = None
     skills: Skills | None = None
+    locks: LockWatch | None = None
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

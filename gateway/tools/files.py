@@ -153,6 +153,8 @@ class _Files:
             raw = await workspace.content(path, MAX_WRITE_BYTES)
         before = (raw or b"").decode("utf-8", "replace")
         after = change(before)
+        with _tool_errors():
+            await asyncio.to_thread(workspace.check_locked, path, after.encode("utf-8", "replace"))
         if raw is not None and after.encode("utf-8", "replace") == raw:
             return None
         preview = await asyncio.to_thread(difference, str(WorkspacePath.parse(path)), before, after)

@@ -1,7 +1,7 @@
 """Agent environments: what the agent works with for one principal: files, persona, tools, time zone."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,6 +26,8 @@ from gateway.store.pool import Database
 from gateway.store.transcript import files
 from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, Services, Web, no_chats
 from gateway.workspace.journal.files import Place
+from gateway.workspace.locks.keeper import REPLACED, Keeper, OwnerEdits
+from gateway.workspace.locks.watch import LockWatch
 from gateway.workspace.prompts import Persona, PersonaFile, PersonaText
 from gateway.workspace.quota import Quota
 from gateway.workspace.template import template_hashes
@@ -81,6 +83,10 @@ class AgentEnvironment:
         return sum(map(estimate_tool, self.toolbox.specs))
 
 
+async def _untold(_principal: PrincipalId, _paths: Sequence[str]) -> None:
+    """The log alone is told."""
+
+
 @dataclass
 class AgentEnvironments:
     """Builds each environment once. The owner's files are the workspace; a member's lie outside it, under their id."""
@@ -104,9 +110,13 @@ class AgentEnvironments:
     clean: Clean = str
     web: Web | None = None
 
+    tampered: Callable[[PrincipalId, Sequence[str]], Awaitable[None]] = _untold
+    """Tells that locked text was changed by a tool, and put back. Never raises."""
+
     def __post_init__(self) -> None:
         self._harmless = template_hashes()
         self._workspace = Workspace(self.workspace, self._labels(self.database, self.people.owner.id))
+        self._own_locks = self._locks(self.people.owner.id, self._workspace)
         self._personas = Persona(self._workspace)
         self.skills = Skills(self.database, self._workspace, self.clock, self.fetch)
         self._quotas: dict[PrincipalId, Quota] = {}
@@ -143,11 +153,17 @@ class AgentEnvironments:
         role, search = Role.OWNER if owner else Role.MEMBER, MemorySearch(database, self.embedder)
         context = PrincipalContext(principal, role, database.run, self.clock, zone, search)
         skills = self.skills if owner else None
-        services = Services(workspace, post, _finder(database, principal), context, self.web, skills)
+        locks = self._own_locks if owner else self._locks(principal, workspace)
+        services = Services(workspace, post, _finder(database, principal), context, self.web, skills, locks)
         tools = [tool for family in self.families for tool in family(services)]
         policy = self.questions.policy(principal) if self.questions else Policy()
-        toolbox = Toolbox(tools, _spill(workspace), policy, self.clean)
+        toolbox = Toolbox(tools, _spill(workspace), policy, self.clean, locks.running)
         return AgentEnvironment(self._workspace, workspace, toolbox, self._personas, zone, skills=skills)
+
+    def _locks(self, principal: PrincipalId, workspace: Workspace) -> LockWatch:
+        data = self.others.parent
+        keeper = Keeper(workspace.root, data / REPLACED / str(principal), OwnerEdits(data))
+        return LockWatch(workspace, keeper, partial(self.tampered, principal))
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))
@@ -169,6 +185,6 @@ def _finder(database: Database, principal: PrincipalId) -> FindRead:
 
 def _spill(workspace: Workspace) -> Spill:
     async def spill(path: str, text: str, label: Label) -> str:
-        return (await workspace.write(path, text, label)).path
+        return (await workspace.write(path, text, label, unlocked=True)).path
 
     return spill
