@@ -69,7 +69,9 @@ def test_what_is_not_clearly_open_is_locked(before: bytes) -> None:
     assert not may_write(before, before.replace(b"free", b"mine").replace(b"f\0r\0e\0e", b"m\0i\0n\0e"))
 
 
-@pytest.mark.parametrize("marker", [b"<!--CORE:LOCK-->", b"<!-- core:lock -->", b"<!--\n CORE:LOCK\r\n-->", b"<!--\tAI:OPEN"])
+@pytest.mark.parametrize(
+    "marker", [b"<!--CORE:LOCK-->", b"<!-- core:lock -->", b"<!--\n CORE:LOCK\r\n-->", b"<!--\tAI:OPEN"]
+)
 def test_the_agent_sets_no_markers_however_they_are_written(marker: bytes) -> None:
     assert not may_write(b"notes", b"notes " + marker)
     assert not may_write(b"", marker)

@@ -209,7 +209,9 @@ def test_old_notes_go(tmp_path: Path) -> None:
     assert edits.take(b"two")
 
 
-def test_what_cannot_be_put_back_is_logged_and_tried_again(keeper: Keeper, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_put_back_is_logged_and_tried_again(
+    keeper: Keeper, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (root / "AGENTS.md").write_bytes(b"mine")
     with monkeypatch.context() as full:
         full.setattr(os, "rename", _full)
