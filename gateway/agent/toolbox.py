@@ -17,6 +17,7 @@ from gateway.agent.schema import parameters_of
 from gateway.domain.diff import written_out
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.model import ToolCall, ToolSpec
+from gateway.domain.plans import TODO
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, ToolClass, ToolFailed, Wording
 
@@ -35,6 +36,15 @@ Watched = Callable[[], AbstractAsyncContextManager[list[str]]]
 async def unwatched() -> AsyncGenerator[list[str], None]:
     """A `Watched` where there are no files."""
     yield []
+
+
+Planned = Callable[[str, Caller], Awaitable[str | None]]
+"""What keeps a run from calling this tool before it has written its plan; None if nothing does."""
+
+
+async def unplanned(_tool: str, _caller: Caller) -> str | None:
+    """A `Planned` where runs need no plan."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,7 @@ class Toolbox:
         policy: Policy = ANYBODY,
         clean: Callable[[str], str] = str,
         watched: Watched = unwatched,
+        planned: Planned = unplanned,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
@@ -72,7 +83,7 @@ class Toolbox:
         self._policy = policy
         self.clean = clean
         """Takes live secrets out of what a tool brings."""
-        self._watched = watched
+        self._watched, self._planned = watched, planned
 
     def for_programs(self) -> "Toolbox":
         """Without the private ones."""
@@ -83,7 +94,7 @@ class Toolbox:
         return self._with(())
 
     def _with(self, tools: Sequence[AnyTool]) -> "Toolbox":
-        return Toolbox(tools, self._spill, self._policy, self.clean, self._watched)
+        return Toolbox(tools, self._spill, self._policy, self.clean, self._watched, self._planned)
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -111,6 +122,8 @@ class Toolbox:
         if tool is None:
             return _refusal("unknown_tool", self._suggestion(call.name))
         caller = replace(caller, said=partial(self._policy.said, caller))
+        if yes is None and TODO in self._tools and (why := await self._planned(tool.name, caller)):
+            return _refusal("no_plan", why)
         async with self._watched() as restored:
             outcome = await self._outcome(tool, call, caller, yes)
         return _told(outcome, restored) if restored else outcome

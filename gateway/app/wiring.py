@@ -293,7 +293,9 @@ class Parts:
         """Runs tasks."""
         lanes = [Lane.CHAT, Lane.FILES, Lane.AGENTS]
         tell_owner, works = self.notices.tell_owner, self._takes_messages
-        return Worker(self.database, self.instance, self.runners, lanes, tell_owner, works)
+        return Worker(
+            self.database, self.instance, self.runners, lanes, tell_owner, works, self.environments.drop_plans
+        )
 
     @cached_property
     def runners(self) -> Mapping[str, Runner]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
 from gateway.agent.memory.search import MemorySearch
+from gateway.agent.scheduling.plans import Plans
 from gateway.agent.skills.library import Skills
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
@@ -114,6 +115,7 @@ class Services:
     web: Web | None = None
     skills: Skills | None = None
     locks: LockWatch | None = None
+    plans: Plans | None = None
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from gateway.domain.locks import locked_parts, may_write
+from gateway.domain.plans import FILE, TODO
 from gateway.domain.principals import Label
 from gateway.workspace.atomic import TEMPORARY, replace_file
 from gateway.workspace.descent import explained, open_file, open_folder
@@ -140,7 +141,7 @@ class Workspace:
         `label` is that of whose words it is; with a `mime` it becomes one of the listed files. `unlocked` is for the
         owner's and the gateway's own hand: the agent can neither change what is locked nor set markers.
         """
-        where = _writable(path)
+        where = _writable(path, gateway=unlocked)
         data = content if isinstance(content, bytes) else _encode(content, where)
         async with self._writing:
             return await self._put(where, data, label, mime, unlocked=unlocked)
@@ -152,7 +153,7 @@ class Workspace:
 
         If `change` raises, nothing is written. `unlocked` is as in `write`.
         """
-        where = _writable(path)
+        where = _writable(path, gateway=unlocked)
 
         def changed() -> tuple[bytes, str]:
             text, sha256 = self._whole(where)
@@ -162,6 +163,12 @@ class Workspace:
             data, before = await self.in_writer(changed)
             label = max(label, await self.labels.of(str(where), before))
             return await self._put(where, data, label, mime, unlocked=unlocked)
+
+    async def remove(self, path: str, *, unlocked: bool = False) -> None:
+        """Delete a file, and the folder above it if that is empty; nothing happens if there is none."""
+        where = _writable(path, gateway=unlocked)
+        async with self._writing:
+            await self.in_writer(lambda: self._remove(where, unlocked=unlocked))
 
     def check_locked(self, path: str, data: bytes) -> None:
         """Raise `WorkspaceError` if the agent may not make this the content of the file. Blocks."""
@@ -225,6 +232,17 @@ class Workspace:
         if unlocked:
             self.accept(str(path))
 
+    def _remove(self, path: WorkspacePath, *, unlocked: bool) -> None:
+        if not unlocked:
+            self.check_locked(str(path), b"")
+        with explained(path), suppress(FileNotFoundError), open_folder(self.root, path.parents) as folder:
+            os.unlink(path.name, dir_fd=folder)
+            os.fsync(folder)
+            if unlocked:
+                self.accept(str(path))
+        with suppress(OSError), open_folder(self.root, path.parents[:-1]) as above:
+            os.rmdir(path.parents[-1] if path.parents else "", dir_fd=above)
+
     def _listing(self, path: WorkspacePath) -> Listing:
         with explained(path), open_folder(self.root, path.parts) as folder:
             names = sorted(name for name in os.listdir(folder) if not name.startswith(TEMPORARY))
@@ -251,12 +269,14 @@ def _reachable(name: str) -> bool:
     return False
 
 
-def _writable(text: str) -> WorkspacePath:
+def _writable(text: str, *, gateway: bool) -> WorkspacePath:
     path = WorkspacePath.parse(text)
     if not path.parts:
         raise WorkspaceError("bad_path", "The path is empty; name a file, like notes/ideas.md.")
     if path.read_only:
         raise WorkspaceError("read_only", f"{path} belongs to the gateway and is read-only; write to another folder.")
+    if not gateway and tuple(map(folded, path.parts)) == tuple(FILE.split("/")):
+        raise WorkspaceError("read_only", f"The gateway writes {path}; change your plan with the tool {TODO}.")
     return path
 
 

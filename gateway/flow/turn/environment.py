@@ -8,12 +8,14 @@ from pathlib import Path
 
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.policy import Policy
+from gateway.agent.scheduling.plans import Plans
 from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import Fetch, no_fetch
 from gateway.agent.toolbox import Spill, Toolbox
 from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import Embedders, no_embedder
+from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label, Role
 from gateway.flow.approvals.questions import Questions
@@ -23,6 +25,7 @@ from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
 from gateway.llm.tokens import estimate_tool
 from gateway.store.pool import Database
+from gateway.store.scheduling import plans
 from gateway.store.transcript import files
 from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, Services, Web, no_chats
 from gateway.workspace.journal.files import Place
@@ -47,6 +50,8 @@ class AgentEnvironment:
     personas: Persona
     zone: Callable[[], str | None]
     """The principal's time zone, an IANA name: as configured, else as USER.md says; None while it is not known."""
+    locks: LockWatch
+    plans: Plans
     tells_user: bool = True
     skills: Skills | None = None
     """The owner's; others have none."""
@@ -119,6 +124,7 @@ class AgentEnvironments:
         self._own_locks = self._locks(self.people.owner.id, self._workspace)
         self._personas = Persona(self._workspace)
         self.skills = Skills(self.database, self._workspace, self.clock, self.fetch)
+        self._planned = True
         self._quotas: dict[PrincipalId, Quota] = {}
         self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
 
@@ -134,6 +140,23 @@ class AgentEnvironments:
     def forget(self) -> None:
         """Drop all environments; each is built again when it is needed."""
         self._built.clear()
+
+    def _noted(self) -> None:
+        self._planned = True
+
+    async def drop_plans(self) -> None:
+        """Plans of runs that are over, and their sections in the files. Costs nothing where there are no plans."""
+        if not self._planned:
+            return
+        self._planned = False  # first, for one may be written meanwhile
+        try:
+            whose = await self.database.run(plans.drop_finished)
+            self._planned |= await self.database.run(plans.any_left)
+        except TryAgainLater:
+            self._planned = True
+            return
+        for principal in whose:
+            await self.of(principal).plans.render()
 
     def _labels(self, database: Database, principal: PrincipalId) -> ContentLabels:
         root = self.workspace if self.people.is_owner(principal) else self.others / str(principal)
@@ -154,11 +177,14 @@ class AgentEnvironments:
         context = PrincipalContext(principal, role, database.run, self.clock, zone, search)
         skills = self.skills if owner else None
         locks = self._own_locks if owner else self._locks(principal, workspace)
-        services = Services(workspace, post, _finder(database, principal), context, self.web, skills, locks)
+        planned = Plans(database, principal, self.people.own_label(principal), workspace, self._noted)
+        services = Services(workspace, post, _finder(database, principal), context, self.web, skills, locks, planned)
         tools = [tool for family in self.families for tool in family(services)]
         policy = self.questions.policy(principal) if self.questions else Policy()
-        toolbox = Toolbox(tools, _spill(workspace), policy, self.clean, locks.running)
-        return AgentEnvironment(self._workspace, workspace, toolbox, self._personas, zone, skills=skills)
+        toolbox = Toolbox(tools, _spill(workspace), policy, self.clean, locks.running, planned.refusal)
+        return AgentEnvironment(
+            self._workspace, workspace, toolbox, self._personas, zone, locks, planned, skills=skills
+        )
 
     def _locks(self, principal: PrincipalId, workspace: Workspace) -> LockWatch:
         data = self.others.parent

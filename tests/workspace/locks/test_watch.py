@@ -79,22 +79,27 @@ async def test_a_call_beside_it_does_not_make_a_change_the_owners(desk: Desk) ->
 
 
 async def test_a_run_that_is_cancelled_or_fails_is_checked_all_the_same(desk: Desk) -> None:
+    written = asyncio.Event()
+
     async def tampers() -> None:
         async with desk.watch.running():
             desk.agents.write_text("mine")
+            written.set()
             await asyncio.Event().wait()
 
+    async def fails() -> None:
+        async with desk.watch.running():
+            desk.agents.write_text("mine")
+            raise ZeroDivisionError
+
     run = asyncio.create_task(tampers())
-    while desk.agents.read_text() == LOCKED:
-        await asyncio.sleep(0)
+    await written.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
     assert desk.agents.read_text() == LOCKED
     with pytest.raises(ZeroDivisionError):
-        async with desk.watch.running():
-            desk.agents.write_text("mine")
-            raise ZeroDivisionError
+        await fails()
     assert desk.agents.read_text() == LOCKED
     desk.agents.write_text("the owner's")
     async with desk.watch.running():
