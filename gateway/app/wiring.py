@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 
 from gateway import commands, tools
 from gateway.agent.skills.sources import guarded
@@ -12,7 +12,7 @@ from gateway.app.condition import Condition
 from gateway.app.current import Current
 from gateway.app.embedders import Embedders
 from gateway.background import jobs
-from gateway.background.cpu import Cpu
+from gateway.background.cpu import Cpu, run_alone
 from gateway.background.indexing import Indexing
 from gateway.background.paid_embedding import PaidEmbedding
 from gateway.background.passages import FilePassages
@@ -30,6 +30,7 @@ from gateway.config.failpoints import Failpoints
 from gateway.config.starts import Starts
 from gateway.domain.clock import Clock
 from gateway.domain.ids import InstanceId, MessageId, PrincipalId
+from gateway.domain.json import Json
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
 from gateway.flow.approvals.questions import Questions
@@ -61,7 +62,9 @@ from gateway.net.search.asking import Search
 from gateway.store.pool import Database
 from gateway.tools import Family
 from gateway.web.links import LoginLinks, SecretLinks
+from gateway.workspace.search import search
 
+SEARCH_SECONDS = 20.0
 SCHEDULES, SECRETS = "schedules", "secrets"
 LOOK_FOR_SECRETS = timedelta(minutes=1)
 """A changed one is also told of at once, unless a notification got lost."""
@@ -118,7 +121,12 @@ class Parts:
             web=self.web,
             fetch=guarded(self.web.rules),
             tampered=self.notices.tampered,
+            keep=self._keep_files,
+            find=partial(run_alone, search, seconds=SEARCH_SECONDS),
         )
+
+    async def _keep_files(self, reason: str) -> Json:
+        return await self.condition.checkpoints.keep(reason)  # which is built of what needs this
 
     @cached_property
     def zones(self) -> ZoneOffers:

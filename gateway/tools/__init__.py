@@ -12,6 +12,7 @@ from gateway.agent.skills.library import Skills
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId
+from gateway.domain.json import Json
 from gateway.domain.memory import EVERYTHING, Reach
 from gateway.domain.principals import Role
 from gateway.domain.tools import AnyTool, Caller, ToolFailed
@@ -104,6 +105,12 @@ class PrincipalContext:
     reach: Reach = EVERYTHING
 
 
+Keep: TypeAlias = Callable[[str], Awaitable[Json]]
+"""Makes a checkpoint of the workspace, for this reason; raises `SupaclawError`."""
+Find: TypeAlias = Callable[..., Awaitable[Json]]
+"""`workspace.search.search` in a process of its own, which ends after some seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """What the tools of one principal may use."""
@@ -116,6 +123,8 @@ class Services:
     skills: Skills | None = None
     locks: LockWatch | None = None
     plans: Plans | None = None
+    keep: Keep | None = None
+    find: Find | None = None
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

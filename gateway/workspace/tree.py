@@ -107,6 +107,12 @@ class Workspace:
         """Read the first `limit` bytes of a file of at most `most`; None if there is no file. Blocks."""
         return self._read(WorkspacePath.parse(path), lambda file: read_piece(file, limit, most=most))
 
+    def size(self, path: str) -> int:
+        """The size of a file in bytes; raises `WorkspaceError` if there is none. Blocks."""
+        where = WorkspacePath.parse(path)
+        with explained(where), open_file(self.root, where) as file:
+            return os.fstat(file).st_size
+
     async def content(self, path: str, limit: int) -> bytes | None:
         """Read the first `limit` bytes; None if the file does not exist."""
         return await asyncio.to_thread(self._read, WorkspacePath.parse(path), lambda file: read_bytes(file, limit))
@@ -170,6 +176,16 @@ class Workspace:
         async with self._writing:
             await self.in_writer(lambda: self._remove(where, unlocked=unlocked))
 
+    async def move(self, path: str, to: str, label: Label, mime: str) -> Written:
+        """Give a file another path, where nothing is yet; it is trusted no more than before, and than `label`."""
+        where, target = _writable(path, gateway=False), _writable(to, gateway=False)
+        async with self._writing:
+            sha256, size = await self.in_writer(lambda: self._movable(where, target))
+            moved = Written(str(target), size, sha256)
+            await self.labels.note(moved, max(label, await self.labels.of(str(where), sha256)), mime)
+            await self.in_writer(lambda: self._move(where, target))
+        return moved
+
     def check_locked(self, path: str, data: bytes) -> None:
         """Raise `WorkspaceError` if the agent may not make this the content of the file. Blocks."""
         where = WorkspacePath.parse(path)
@@ -231,6 +247,27 @@ class Workspace:
             replace_file(folder, path, data)
         if unlocked:
             self.accept(str(path))
+
+    def _movable(self, path: WorkspacePath, to: WorkspacePath) -> tuple[str, int]:
+        """The hash of the file and its size."""
+        self.check_locked(str(path), b"")
+        self.check_locked(str(to), b"")
+        with explained(path), open_file(self.root, path) as file, open(file, "rb", closefd=False) as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest(), os.fstat(file).st_size
+
+    def _move(self, path: WorkspacePath, to: WorkspacePath) -> None:
+        with (
+            explained(path),
+            open_folder(self.root, path.parents) as above,
+            open_folder(self.root, to.parents, create=0o777) as below,
+        ):
+            try:
+                os.link(path.name, to.name, src_dir_fd=above, dst_dir_fd=below, follow_symlinks=False)
+            except FileExistsError:
+                raise WorkspaceError("exists", f"{to} exists already; nothing was moved.") from None
+            os.unlink(path.name, dir_fd=above)
+            os.fsync(below)
+            os.fsync(above)
 
     def _remove(self, path: WorkspacePath, *, unlocked: bool) -> None:
         if not unlocked:

@@ -27,7 +27,7 @@ from gateway.llm.tokens import estimate_tool
 from gateway.store.pool import Database
 from gateway.store.scheduling import plans
 from gateway.store.transcript import files
-from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, Services, Web, no_chats
+from gateway.tools import Family, Find, FindRead, Keep, PrincipalContext, ReadFile, Services, Web, no_chats
 from gateway.workspace.journal.files import Place
 from gateway.workspace.locks.keeper import REPLACED, Keeper, OwnerEdits
 from gateway.workspace.locks.watch import LockWatch
@@ -118,6 +118,10 @@ class AgentEnvironments:
     tampered: Callable[[PrincipalId, Sequence[str]], Awaitable[None]] = _untold
     """Tells that locked text was changed by a tool, and put back. Never raises."""
 
+    keep: Keep | None = None
+    """Makes a checkpoint of the owner's files; others have none."""
+    find: Find | None = None
+
     def __post_init__(self) -> None:
         self._harmless = template_hashes()
         self._workspace = Workspace(self.workspace, self._labels(self.database, self.people.owner.id))
@@ -178,7 +182,8 @@ class AgentEnvironments:
         skills = self.skills if owner else None
         locks = self._own_locks if owner else self._locks(principal, workspace)
         planned = Plans(database, principal, self.people.own_label(principal), workspace, self._noted)
-        services = Services(workspace, post, _finder(database, principal), context, self.web, skills, locks, planned)
+        keep, found = self.keep if owner else None, _finder(database, principal)
+        services = Services(workspace, post, found, context, self.web, skills, locks, planned, keep, self.find)
         tools = [tool for family in self.families for tool in family(services)]
         policy = self.questions.policy(principal) if self.questions else Policy()
         toolbox = Toolbox(tools, _spill(workspace), policy, self.clean, locks.running, planned.refusal)
