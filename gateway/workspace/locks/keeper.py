@@ -138,6 +138,13 @@ class Keeper:
             log.warning("locks.restored", path=path)
 
 
+def note_all(root: Path, data: Path) -> None:
+    """Note that the owner has put all locked text there as it is now, by restoring it, say. Blocks."""
+    for path in _files(root):
+        if (found := _look(root, path)) and locked_parts(found.data):
+            OwnerEdits(data).note(found.data)
+
+
 def _look(root: Path, path: str) -> Kept | None:
     """The file; None if it is missing, too long, or not a plain file that can be read."""
     with suppress(OSError, WorkspaceError), open_file(root, WorkspacePath.parse(path)) as file:
