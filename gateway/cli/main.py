@@ -128,8 +128,15 @@ COMMANDS: Mapping[str, str | Group] = {
         default="list",
     ),
     "files": Group(
-        "List, fetch and vouch for workspace files.",
-        {"list": "storage.files:show", "get": "storage.files:get", "vouch": "storage.files:vouch"},
+        "List, fetch, edit and vouch for workspace files.",
+        {
+            "list": "storage.files:show",
+            "get": "storage.files:get",
+            "vouch": "storage.files:vouch",
+            "tree": "storage.editing:tree",
+            "put": "storage.editing:put",
+            "edit": "storage.editing:edit",
+        },
     ),
     "eval": Group(
         "Measure memory search on published datasets.",

@@ -238,7 +238,7 @@ class Skills:
         """In the place of what is there. A crash leaves a folder that is not what is pinned, and so is off."""
         await asyncio.to_thread(folder.remove, self.workspace.root, name, self.form.at)
         for path, data in files.items():
-            await self.workspace.write("/".join((*self.form.at, name, path)), data, Label.OWNER)
+            await self.workspace.write("/".join((*self.form.at, name, path)), data, Label.OWNER, unlocked=True)
 
 
 def _listed(name: str, look: Look | None, pin: Pin | None, staged: Pin | None) -> Listed:
