@@ -31,7 +31,7 @@ from gateway.domain.ids import TaskId
 from gateway.flow.channels.manager import ChannelSpec, channel_specs
 from gateway.flow.vouching import list_older
 from gateway.llm.client import ModelClient, build_client
-from gateway.store import tasks
+from gateway.store import contents, tasks
 from gateway.store.listener import Listener
 
 DRAIN_SECONDS = 10.0
@@ -103,6 +103,7 @@ class Gateway:
                 task.cancel()
         await self._parts.embedders.close()
         await self._parts.cpu.close()
+        await self._parts.workshop.close()
         await self._parts.current.model.close()
         log.info("gateway.stopped")
         if lost:
@@ -171,6 +172,7 @@ class Gateway:
 
     async def _list_older(self) -> None:
         parts = self._parts
+        await parts.database.run(contents.commands_interrupted)
         await list_older(parts.database, lambda whose: parts.environments.of(whose).workspace.root, parts.clock)
 
     async def _warm(self) -> None:

@@ -58,6 +58,7 @@ from gateway.flow.zone import ZoneOffers
 from gateway.logs import SecretMask
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
+from gateway.sandbox.workshop import Workshop
 from gateway.store.pool import Database
 from gateway.tools import Family
 from gateway.web.links import LoginLinks, SecretLinks
@@ -116,6 +117,8 @@ class Parts:
             unverified=self.journal.check.holds,
             clean=self.guard.at("tools"),
             web=self.web,
+            workshop=self.workshop,
+            exec_mode=lambda: self.current.config.tools.exec.mode,
             fetch=guarded(self.web.rules),
         )
 
@@ -170,6 +173,11 @@ class Parts:
     def cpu(self) -> Cpu:
         """The process for heavy work."""
         return Cpu()
+
+    @cached_property
+    def workshop(self) -> Workshop:
+        """Where programs run."""
+        return Workshop(self.environment.data / "scratch")
 
     @cached_property
     def embedders(self) -> Embedders:

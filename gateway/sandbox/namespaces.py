@@ -13,6 +13,8 @@ _FILES, _GROUPS, _HOST, _MESSAGES, _USERS, _PROCESSES, _NETWORK = (
     0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
 _USER = 1000
+_RESERVED = 300
+"""Numbers of processes that are used only once."""
 _PRIVATE = 0x4000 | 0x40000
 """And so is everything below."""
 _NO_SET_ID, _NO_DEVICES, _NO_PROGRAMS = 2, 4, 8
@@ -110,4 +112,4 @@ def _bound_processes(proc: str, most: int) -> None:
     release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
     if release >= MAX_PROCESSES_SINCE:
         with suppress(OSError), open(f"{proc}/sys/kernel/pid_max", "w") as file:
-            file.write(str(max(most, 301)))
+            file.write(str(_RESERVED + most))

@@ -5,7 +5,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +32,8 @@ class Running:
     _reading: asyncio.ReadTransport
     _control: socket.socket
     _input: int | None
+    after: Callable[[], None] | None = None
+    """What to do once it is closed."""
     _ended: Report | None = None
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -73,6 +75,8 @@ class Running:
         self.end_input()
         self._reading.close()
         self._control.close()
+        if self.after is not None:
+            self.after()
 
 
 @dataclass(slots=True)

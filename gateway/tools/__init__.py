@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
+from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.skills.library import Skills
 from gateway.domain.clock import Clock
@@ -112,6 +113,8 @@ class Services:
     context: PrincipalContext | None = None
     web: Web | None = None
     skills: Skills | None = None
+    commands: WorkspaceCommands | None = None
+    """None for all but the owner."""
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

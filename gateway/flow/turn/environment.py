@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
+from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.policy import Policy
 from gateway.agent.skills.library import Skills
@@ -22,6 +23,7 @@ from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
 from gateway.llm.tokens import estimate_tool
+from gateway.sandbox.workshop import Workshop
 from gateway.store.pool import Database
 from gateway.store.transcript import files
 from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, Services, Web, no_chats
@@ -103,12 +105,15 @@ class AgentEnvironments:
     """Whether a journal's file may not be right."""
     clean: Clean = str
     web: Web | None = None
+    workshop: Workshop | None = None
+    exec_mode: Callable[[], str] = lambda: "auto"
 
     def __post_init__(self) -> None:
         self._harmless = template_hashes()
         self._workspace = Workspace(self.workspace, self._labels(self.database, self.people.owner.id))
         self._personas = Persona(self._workspace)
         self.skills = Skills(self.database, self._workspace, self.clock, self.fetch)
+        self.commands = self._commands(self.people.own_label(self.people.owner.id))
         self._quotas: dict[PrincipalId, Quota] = {}
         self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
 
@@ -143,11 +148,17 @@ class AgentEnvironments:
         role, search = Role.OWNER if owner else Role.MEMBER, MemorySearch(database, self.embedder)
         context = PrincipalContext(principal, role, database.run, self.clock, zone, search)
         skills = self.skills if owner else None
-        services = Services(workspace, post, _finder(database, principal), context, self.web, skills)
+        services = Services(
+            workspace, post, _finder(database, principal), context, self.web, skills, self.commands if owner else None
+        )
         tools = [tool for family in self.families for tool in family(services)]
         policy = self.questions.policy(principal) if self.questions else Policy()
         toolbox = Toolbox(tools, _spill(workspace), policy, self.clean)
         return AgentEnvironment(self._workspace, workspace, toolbox, self._personas, zone, skills=skills)
+
+    def _commands(self, own: Label) -> WorkspaceCommands | None:
+        """For the owner, however often the environment is built."""
+        return WorkspaceCommands(self.workshop, self._workspace, own, self.exec_mode) if self.workshop else None
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))
