@@ -13,6 +13,10 @@ from gateway.sandbox.kernel import drop_bounds, drop_privileges, set_control
 _DUMPABLE = 4
 _OPEN_FILES = 1024
 _FIRST_TO_DIE = 1000
+_NICE = 10
+"""What watches over a fork bomb must get its turn; the gateway, too."""
+_OTHERS = 1024
+"""Processes and threads that the same user may have elsewhere; without namespaces they count, too."""
 
 
 def become(command: Command, standard: tuple[int, int], problem: int) -> NoReturn:
@@ -22,6 +26,7 @@ def become(command: Command, standard: tuple[int, int], problem: int) -> NoRetur
     """
     try:
         os.setsid()
+        os.nice(_NICE)
         _set_standard(*standard, problem)
         if command.tier is not Tier.NAMESPACES:
             prefer_to_kill()
@@ -75,12 +80,10 @@ def _limit(command: Command) -> None:
         (resource.RLIMIT_DATA, limits.memory),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
         (resource.RLIMIT_NOFILE, _OPEN_FILES),
-        (resource.RLIMIT_NPROC, limits.processes),
+        (resource.RLIMIT_NPROC, limits.processes + (0 if command.tier is Tier.NAMESPACES else _OTHERS)),
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_CORE, 0),
     ):
-        if what is resource.RLIMIT_NPROC and command.tier is not Tier.NAMESPACES:
-            continue  # it would count the gateway's own
         resource.setrlimit(what, (most, most))
     os.umask(0o077)
     for each in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):

@@ -13,7 +13,7 @@ from gateway.sandbox import confined, landlock, namespaces, view
 from gateway.sandbox.command import Command, Ending, Report, Tier
 from gateway.sandbox.kernel import drop_bounds, drop_privileges, set_control
 
-_DUMPABLE, _CHILD_SUBREAPER = 4, 36
+_DUMPABLE, _CHILD_SUBREAPER, _NO_NEW_PRIVILEGES = 4, 36, 38
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.1
 _KINDS = ("RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:")
 _SOCKET_BYTES = 64 * 1024
@@ -43,6 +43,7 @@ def _run(command: Command, standard: tuple[int, int], control: socket.socket) ->
         namespaces.enter_root(command)
     else:
         set_control(_CHILD_SUBREAPER)
+        set_control(_NO_NEW_PRIVILEGES)
         landlock.scope_signals()
     if not _alone():
         raise OSError("signals would reach others")
@@ -90,8 +91,8 @@ def _excess(command: Command, free_before: int) -> Ending | None:
     for process in _processes(command.tier):
         memory, threads = _taken(process)
         pages, count = pages + memory, count + threads
-    if count > limits.processes:
-        return Ending.PROCESSES
+        if count > limits.processes:
+            return Ending.PROCESSES  # at once: they may grow faster than they are counted
     if pages + _sockets(command.tier) * _SOCKET_BYTES > limits.memory:
         return Ending.MEMORY
     free = _free_bytes(command)
