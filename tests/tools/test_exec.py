@@ -87,7 +87,9 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 async def test_a_command_answers_with_its_output_its_code_and_what_it_changed(desk: Desk) -> None:
     (desk.root / "notes/old.md").write_text("old")
     (desk.root / "notes/gone.md").write_text("gone")
-    answer = await desk.run("echo hello; echo oops >&2; echo x >> old.md; rm gone.md; touch new.md; exit 3", folder="notes")
+    answer = await desk.run(
+        "echo hello; echo oops >&2; echo x >> old.md; rm gone.md; touch new.md; exit 3", folder="notes"
+    )
     assert answer == {
         "exit_code": 3,
         "output": "hello\noops\n",
@@ -112,7 +114,9 @@ async def test_a_thousand_files_are_processed(desk: Desk) -> None:
     (desk.root / "in").mkdir()
     for number in range(1000):
         (desk.root / f"in/{number:04}.txt").write_text(f"{number}\n")
-    answer = await desk.run("mkdir out; for f in in/*; do sed s/^/n=/ $f > out/${f#in/}; done; cat out/* | wc -l", seconds=300)
+    answer = await desk.run(
+        "mkdir out; for f in in/*; do sed s/^/n=/ $f > out/${f#in/}; done; cat out/* | wc -l", seconds=300
+    )
     assert (answer["exit_code"], answer["output"]) == (0, "1000\n")
     assert len(answer["files"]["new"]) == 31
     assert answer["files"]["new"][-1] == "and 970 more"
@@ -188,14 +192,18 @@ async def test_long_output_comes_in_pages_and_endless_output_is_ended(desk: Desk
     assert len(answer["output"]) < PAGE_CHARS + 100
     assert (desk.root / answer["path"]).read_text().splitlines()[41] == "42"
     endless = await desk.run("yes")
-    assert endless["ended"] == f"It wrote more than {FLOOD_BYTES // 1024**2} MB and was ended; send its output to a file."
+    assert (
+        endless["ended"] == f"It wrote more than {FLOOD_BYTES // 1024**2} MB and was ended; send its output to a file."
+    )
     assert (desk.root / endless["path"]).stat().st_size < 3 * 1024**2
 
 
 async def test_a_fork_bomb_and_a_hog_are_ended(desk: Desk) -> None:
     bomb = await desk.run("bomb() { bomb | bomb & }; bomb; sleep 60", seconds=20)
     assert "processes" in bomb["ended"] or bomb["exit_code"] != 0
-    hog = await desk.run("python3 -c 'x = bytearray(3 << 30)'; python3 -c \"b = [bytearray(9 << 27) for _ in range(9)]\"")
+    hog = await desk.run(
+        "python3 -c 'x = bytearray(3 << 30)'; python3 -c \"b = [bytearray(9 << 27) for _ in range(9)]\""
+    )
     assert "MemoryError" in hog["output"]
     assert (await desk.run("echo alive"))["output"] == "alive\n"
 
