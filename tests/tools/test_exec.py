@@ -20,6 +20,7 @@ from gateway.tools import exec as exec_tool
 from gateway.tools.exec import FLOOD_BYTES, PAGE_CHARS
 from gateway.workspace.tree import Labels, Workspace
 from tests.fakes.caller import CALLER
+from tests.fakes.eventually import eventually
 from tests.sandbox.tiers import confines
 
 pytestmark = pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
@@ -199,8 +200,8 @@ async def test_long_output_comes_in_pages_and_endless_output_is_ended(desk: Desk
 
 
 async def test_a_fork_bomb_and_a_hog_are_ended(desk: Desk) -> None:
-    bomb = await desk.run("bomb() { bomb | bomb & }; bomb; sleep 60", seconds=20)
-    assert "processes" in bomb["ended"] or bomb["exit_code"] != 0
+    bomb = await desk.run("bomb() { bomb | bomb & }; bomb; sleep 60", seconds=5)
+    assert bomb["exit_code"] is None
     hog = await desk.run(
         "python3 -c 'x = bytearray(3 << 30)'; python3 -c \"b = [bytearray(9 << 27) for _ in range(9)]\""
     )
@@ -210,8 +211,7 @@ async def test_a_fork_bomb_and_a_hog_are_ended(desk: Desk) -> None:
 
 async def test_a_stopped_turn_takes_its_command_along(desk: Desk) -> None:
     running = asyncio.create_task(desk.run("while :; do date +%N > beat; sleep 0.02; done", seconds=600))
-    while not (desk.root / "beat").exists():
-        await asyncio.sleep(0.01)
+    await eventually((desk.root / "beat").exists)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
