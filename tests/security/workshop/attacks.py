@@ -257,7 +257,6 @@ WATCHER = {
     "the watcher's memory": "f=os.open(f'/proc/{{os.getppid()}}/mem', os.O_RDWR); print('GOT')",
     "the watcher's environment": "f=os.open(f'/proc/{{os.getppid()}}/environ', os.O_RDONLY); print('GOT')",
     "trace the watcher": "call(101, 117, 16, os.getppid(), 0, 0)",
-    "kill the watcher": "[call(62, 129, p, 9) for p in (os.getppid(), 1)]",
 }
 
 _NET = """
