@@ -103,7 +103,7 @@ class Gateway:
                 task.cancel()
         await self._parts.embedders.close()
         await self._parts.cpu.close()
-        await self._parts.workshop.close()
+        await self._parts.jail.close()
         await self._parts.current.model.close()
         log.info("gateway.stopped")
         if lost:

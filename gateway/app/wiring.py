@@ -117,7 +117,7 @@ class Parts:
             unverified=self.journal.check.holds,
             clean=self.guard.at("tools"),
             web=self.web,
-            workshop=self.workshop,
+            workshop=self.jail,
             exec_mode=lambda: self.current.config.tools.exec.mode,
             fetch=guarded(self.web.rules),
         )
@@ -175,7 +175,7 @@ class Parts:
         return Cpu()
 
     @cached_property
-    def workshop(self) -> Workshop:
+    def jail(self) -> Workshop:
         """Where programs run."""
         return Workshop(self.environment.data / "scratch")
 
