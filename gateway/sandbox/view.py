@@ -9,13 +9,15 @@ from gateway.sandbox.landlock import Access
 
 WORKSPACE, HOME, TEMPORARY = "/workspace", "/home/agent", "/tmp"  # of a root of its own
 PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+# Only what is public: in a root of its own, a command of a gateway that is root could read private files, too.
 SETTINGS = tuple(
     f"/etc/{name}"
     for name in (
-        "alternatives", "bash.bashrc", "ca-certificates", "fonts", "gitconfig", "hosts", "host.conf", "inputrc",
-        "java-21-openjdk", "java-17-openjdk", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "magic",
-        "mime.types", "npmrc", "nsswitch.conf", "os-release", "perl", "pki", "profile", "protocols", "python3",
-        "python3.11", "python3.12", "python3.13", "R", "rpc", "services", "ssl", "terminfo", "texmf", "timezone",
+        "alternatives", "bash.bashrc", "ca-certificates", "fonts", "hosts", "host.conf", "inputrc", "java-17-openjdk",
+        "java-21-openjdk", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "magic", "mime.types",
+        "nsswitch.conf", "os-release", "perl", "pki/ca-trust", "pki/tls/certs", "profile", "protocols", "python3",
+        "python3.11", "python3.12", "python3.13", "R", "rpc", "services", "ssl/certs", "ssl/openssl.cnf", "terminfo",
+        "texmf", "timezone",
     )
 )  # fmt: skip
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
