@@ -9,15 +9,10 @@ from gateway.store.pool import Connection
 
 async def note(conn: Connection, principal: PrincipalId, sha256: str, label: Label, source: str) -> None:
     """Label a content before it is written; of two labels for the same bytes the more trusted stands."""
-    await conn.execute(
-        """insert into contents as c (principal_id, sha256, label, source) values ($1, $2, $3, $4)
-           on conflict (principal_id, sha256) do update set label = excluded.label, source = excluded.source
-           where excluded.label < c.label""",
-        principal,
-        sha256,
-        label,
-        source,
-    )
+    sql = """insert into contents as c (principal_id, sha256, label, source) values ($1, $2, $3, $4)
+             on conflict (principal_id, sha256) do update set label = excluded.label, source = excluded.source
+             where excluded.label < c.label"""
+    await conn.execute(sql, principal, sha256, label, source)
 
 
 async def label(conn: Connection, principal: PrincipalId, sha256: str) -> Label | None:
@@ -36,26 +31,18 @@ async def label(conn: Connection, principal: PrincipalId, sha256: str) -> Label 
 
 async def add(conn: Connection, principal: PrincipalId, contents: Iterable[str], label: Label, source: str) -> set[str]:
     """Label those contents that nobody has labelled; returns them."""
-    rows = await conn.fetch(
-        """insert into contents (principal_id, sha256, label, source)
-           select $1, each, $3, $4 from unnest($2::text[]) each on conflict do nothing returning sha256""",
-        principal,
-        sorted(set(contents)),
-        label,
-        source,
-    )
+    sql = """insert into contents (principal_id, sha256, label, source)
+             select $1, each, $3, $4 from unnest($2::text[]) each on conflict do nothing returning sha256"""
+    rows = await conn.fetch(sql, principal, sorted(set(contents)), label, source)
     return {row["sha256"] for row in rows}
 
 
 async def expect_older(conn: Connection, principal: PrincipalId | None = None) -> None:
     """A workspace, or each one, may get files without labels; until `listed_older` what is unknown is untrusted."""
-    await conn.execute(
-        """insert into contents (principal_id, sha256, label, source)
-           select id, 'before', $1, 'before' from principals where $2::uuid is null or id = $2
-           on conflict do nothing""",
-        Label.UNTRUSTED,
-        principal,
-    )
+    sql = """insert into contents (principal_id, sha256, label, source)
+             select id, 'before', $1, 'before' from principals where $2::uuid is null or id = $2
+             on conflict do nothing"""
+    await conn.execute(sql, Label.UNTRUSTED, principal)
 
 
 async def with_older(conn: Connection) -> list[PrincipalId]:
