@@ -103,6 +103,7 @@ class TurnRunner:
         allowed = await self._budgets.allow(opened.principal.role)
         if allowed.refusal is not None:
             return TurnResult(Notice(allowed.refusal), status=Status.FAILED, error="out of budget")
+        await self.environments.refresh()
         budget, asked, environment = None, model or self.models(), self._environment(run, opened)
         persona = environment.persona()
         opened = await self._memory.reminded(run, await self._following(run, opened, environment, persona))
