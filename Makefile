@@ -26,8 +26,8 @@ dev: setup  ## The same, started again whenever the code changes.
 
 test: check wheel  ## Every check there is.
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q -n 3 --dist worksteal $(addprefix --ignore=,$(OUTSIDE))
-	$(BIN)/pytest -q -n 4 --dist worksteal $(OUTSIDE)
+	$(BIN)/coverage run -m pytest -q -n 5 --dist worksteal $(addprefix --ignore=,$(OUTSIDE))
+	$(BIN)/pytest -q -n 6 --dist worksteal $(OUTSIDE)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage json -q -o build/coverage.json
 	$(BIN)/python tests/coverage_gate.py build/coverage.json --lines 85 --branches 80

@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from pydantic import BaseModel, ConfigDict
+
 from gateway.agent.schema import parameters_of
 from gateway.domain.model import ToolSpec
 from gateway.domain.tools import AnyTool
@@ -14,6 +16,14 @@ from gateway.domain.transcript import Entry, ToolIntent, ToolResult
 FIND = "find_tools"
 MAX_TOOLS, MAX_CHARS = 20, 6_000
 """Tools that a prompt shows unasked, and characters of those among them that come from sources."""
+MAX_FOUND = 40
+"""The newest of those that a conversation has found: providers take 128 tools at most."""
+
+
+class AnyArguments(BaseModel):
+    """Arguments that a server checks, by the `parameters` of its tool."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +71,8 @@ def shown(sources: Sequence[ToolSource], fixed: int, entries: Iterable[Entry]) -
     ready = [spec_of(offer.tool) for offer in offers.values() if offer.confirmed]
     few = fixed + len(ready) <= MAX_TOOLS and sum(map(_size, ready)) <= MAX_CHARS
     listed = {spec.name: spec for spec in (ready if few else ())}
-    for name in found_in(entries):
-        if name in offers and name not in listed:
-            listed[name] = spec_of(offers[name].tool)
+    found = [name for name in dict.fromkeys(found_in(entries)) if name in offers and name not in listed]
+    listed |= {name: spec_of(offers[name].tool) for name in found[-MAX_FOUND:]}
     return tuple(listed.values()), len(ready if few else ()) < len(offers) or any(source.more for source in sources)
 
 

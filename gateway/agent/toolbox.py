@@ -4,7 +4,8 @@ import asyncio
 import difflib
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TypeVar
@@ -16,6 +17,7 @@ from gateway.agent.sources import FIND, ToolSource, shown, spec_of
 from gateway.domain.diff import written_out
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.model import ToolCall, ToolSpec
+from gateway.domain.plans import TODO
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, ToolClass, ToolFailed, Wording
 from gateway.domain.transcript import Entry
@@ -25,6 +27,25 @@ ANYBODY = Policy()
 
 Spill = Callable[[str, str, Label], Awaitable[str]]
 """Stores a text of this trust level under a proposed path and answers the path a tool can read it at."""
+
+
+Watched = Callable[[], AbstractAsyncContextManager[list[str]]]
+"""Surrounds each run of a tool; afterwards the list has the files in which locked text was put back."""
+
+
+@asynccontextmanager
+async def unwatched() -> AsyncGenerator[list[str], None]:
+    """A `Watched` where there are no files."""
+    yield []
+
+
+Planned = Callable[[str, Caller], Awaitable[str | None]]
+"""What keeps a run from calling this tool before it has written its plan; None if nothing does."""
+
+
+async def unplanned(_tool: str, _caller: Caller) -> str | None:
+    """A `Planned` where runs need no plan."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +75,8 @@ class Toolbox:
         policy: Policy = ANYBODY,
         clean: Callable[[str], str] = str,
         sources: Sequence[ToolSource] = (),
+        watched: Watched = unwatched,
+        planned: Planned = unplanned,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
@@ -62,17 +85,19 @@ class Toolbox:
         self._policy = policy
         self.clean = clean
         """Takes live secrets out of what a tool brings."""
+        self._watched, self._planned = watched, planned
         self.sources = sources
 
     def for_programs(self) -> "Toolbox":
         """Without the private ones, and those of sources."""
-        return Toolbox(
-            [tool for tool in self._tools.values() if not tool.private], self._spill, self._policy, self.clean
-        )
+        return self._with([tool for tool in self._tools.values() if not tool.private])
 
     def for_tokens(self) -> "Toolbox":
         """None: each of them reads what is private, or acts."""
-        return Toolbox((), self._spill, self._policy, self.clean)
+        return self._with(())
+
+    def _with(self, tools: Sequence[AnyTool]) -> "Toolbox":
+        return Toolbox(tools, self._spill, self._policy, self.clean, watched=self._watched, planned=self._planned)
 
     async def refresh(self) -> None:
         """Look for what is new at the sources; a turn does when it opens."""
@@ -110,6 +135,13 @@ class Toolbox:
         if tool is None:
             return _refusal("unknown_tool", self._suggestion(call.name))
         caller = replace(caller, said=partial(self._policy.said, caller))
+        if yes is None and TODO in self._tools and (why := await self._planned(tool.name, caller)):
+            return _refusal("no_plan", why)
+        async with self._watched() as restored:
+            outcome = await self._outcome(tool, call, caller, yes)
+        return _told(outcome, restored) if restored else outcome
+
+    async def _outcome(self, tool: AnyTool, call: ToolCall, caller: Caller, yes: Yes | None) -> ToolOutcome:
         try:
             arguments = _parse(tool, call.arguments)
             if yes is not None:
@@ -233,6 +265,11 @@ def _explanation(tool: AnyTool, error: ValidationError) -> str:
         return f"The arguments are not valid JSON ({details[0]['msg']}); send one JSON object."
     faults = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in details[:5])
     return f"{faults}. {tool.name} takes: {', '.join(tool.arguments.model_fields) or 'nothing'}."
+
+
+def _told(outcome: ToolOutcome, restored: Sequence[str]) -> ToolOutcome:
+    message = f"Locked text was changed and has been put back, in {', '.join(restored)}. The owner has been told."
+    return replace(outcome, text=_to_json({"error": "locked", "message": message, "result": outcome.text}), failed=True)
 
 
 def _refusal(error: str, message: str, label: Label = Label.OWNER) -> ToolOutcome:

@@ -62,9 +62,7 @@ class Condition:
         self._memory = MemoryCeiling(
             lambda: ceiling(self._config().limits.memory_mb), self.shed, self._worker.limit, self._notices.tell_owner
         )
-        self._checkpoints = Checkpointing(
-            self._database, self._environment.workspace, data / "checkpoints", self._clock
-        )
+        self.checkpoints = Checkpointing(self._database, self._environment.workspace, data / "checkpoints", self._clock)
 
     @property
     def watches(self) -> Work:
@@ -86,7 +84,7 @@ class Condition:
     def jobs(self) -> Mapping[str, Look]:
         """What can wait until it is ready, and is on view with its date."""
         first = self._clock.monotonic() + FIRST_CHECKPOINT
-        checkpoints = Interval(lambda: self._config().checkpoints.every, self._checkpoints.run, self._clock, first)
+        checkpoints = Interval(lambda: self._config().checkpoints.every, self.checkpoints.run, self._clock, first)
         return {
             "checkpoints": checkpoints.look,
             "log pruning": Interval(lambda: DAY, self._prune_logs, self._clock).look,
@@ -99,7 +97,7 @@ class Condition:
             memory=self._memory.memory,
             channels=self._channel_manager.vitals,
             unclean_ends=self._starts.ended(self._clock.now(), timedelta(days=1)),
-            checkpoints="off" if self._config().checkpoints.every is None else self._checkpoints.state,
+            checkpoints="off" if self._config().checkpoints.every is None else self.checkpoints.state,
         )
 
     async def _tell_of_restarts(self) -> None:

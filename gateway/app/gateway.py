@@ -171,7 +171,10 @@ class Gateway:
         return started
 
     async def _list_older(self) -> None:
+        """And what else is to be known of the files, but not before the first message."""
         parts = self._parts
+        await parts.environments.of(parts.people.owner.id).locks.files()
+        await parts.environments.drop_plans()
         await list_older(parts.database, lambda whose: parts.environments.of(whose).workspace.root, parts.clock)
 
     async def _warm(self) -> None:

@@ -18,7 +18,7 @@ from gateway.app.condition import Condition
 from gateway.app.current import Current
 from gateway.app.embedders import Embedders
 from gateway.background import jobs
-from gateway.background.cpu import Cpu
+from gateway.background.cpu import Cpu, run_alone
 from gateway.background.indexing import Indexing
 from gateway.background.paid_embedding import PaidEmbedding
 from gateway.background.passages import FilePassages
@@ -36,6 +36,7 @@ from gateway.config.failpoints import Failpoints
 from gateway.config.starts import Starts
 from gateway.domain.clock import Clock
 from gateway.domain.ids import InstanceId, MessageId, PrincipalId
+from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
@@ -70,8 +71,10 @@ from gateway.secrets.injection import Usable
 from gateway.store.pool import Database
 from gateway.tools import Family
 from gateway.web.links import LoginLinks, SecretLinks
+from gateway.workspace.search import search
 from gateway.workspace.tree import Workspace
 
+SEARCH_SECONDS = 20.0
 SCHEDULES, SECRETS = "schedules", "secrets"
 LOOK_FOR_SECRETS = timedelta(minutes=1)
 """A changed one is also told of at once, unless a notification got lost."""
@@ -127,9 +130,15 @@ class Parts:
             clean=self.guard.at("tools"),
             web=self.web,
             fetch=guarded(self.web.rules),
+            tampered=self.notices.tampered,
+            keep=self._keep_files,
+            find=partial(run_alone, search, seconds=SEARCH_SECONDS),
             sources=[self._mcp_servers, self._declared_tools],
             tool_files=self.tool_files,
         )
+
+    async def _keep_files(self, reason: str) -> Json:
+        return await self.condition.checkpoints.keep(reason)  # which is built of what needs this
 
     def _mcp_servers(self, principal: PrincipalId, owner: bool, workspace: Workspace) -> McpServers:
         async def save(path: str, data: bytes) -> str:
@@ -339,7 +348,9 @@ class Parts:
         """Runs tasks."""
         lanes = [Lane.CHAT, Lane.FILES, Lane.AGENTS]
         tell_owner, works = self.notices.tell_owner, self._takes_messages
-        return Worker(self.database, self.instance, self.runners, lanes, tell_owner, works)
+        return Worker(
+            self.database, self.instance, self.runners, lanes, tell_owner, works, self.environments.drop_plans
+        )
 
     @cached_property
     def runners(self) -> Mapping[str, Runner]:

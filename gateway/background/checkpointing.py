@@ -9,6 +9,7 @@ from gateway.background.cpu import run_alone
 from gateway.domain.clock import Clock
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import MessageId
+from gateway.domain.json import Json
 from gateway.store.pool import Database
 from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
@@ -34,15 +35,19 @@ class Checkpointing:
 
     async def make(self) -> str:
         """Make one now, if anything has changed, and say how that went. Never raises."""
-        places = str(self.workspace), str(self.store)
         try:
-            # It may take minutes, and a turn may wait for a file to be read.
-            made = await run_alone(jobs.commit, *places, await self._last_message(), "timer", seconds=JOB_SECONDS)
+            made = await self.keep("timer")
         except Exception as exc:
             log.warning("checkpoint.failed", error=str(exc), exc_info=not isinstance(exc, SupaclawError))
             return f"failed ({exc})"
         log.info("checkpoint.made", made=made)
         return "last"
+
+    async def keep(self, reason: str) -> Json:
+        """Make one now, if anything has changed; raises `SupaclawError`."""
+        places = str(self.workspace), str(self.store)
+        # It may take minutes, and a turn may wait for a file to be read.
+        return await run_alone(jobs.commit, *places, await self._last_message(), reason, seconds=JOB_SECONDS)
 
     async def _last_message(self) -> MessageId | None:
         """With the database away the files are kept all the same."""

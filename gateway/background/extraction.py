@@ -144,13 +144,13 @@ async def _laid(workspace: Workspace, path: str, derived: "Derived", found: Work
         pages = []  # the one page is the whole text
     for name in pages:
         if (page := await found.content(name, MAX_WRITE_BYTES)) is not None:
-            await workspace.write(f"{path}{PAGES}/{name}", page, Label.UNTRUSTED)
+            await workspace.write(f"{path}{PAGES}/{name}", page, Label.UNTRUSTED, unlocked=True)
     text = view = ""
     if derived.text and (words := await found.content(derived.text, MAX_WRITE_BYTES)):
         whole = words.decode("utf-8", "ignore")
-        text = (await workspace.write(f"{path}{TEXT}", whole, Label.UNTRUSTED)).path
+        text = (await workspace.write(f"{path}{TEXT}", whole, Label.UNTRUSTED, unlocked=True)).path
     if derived.view and (picture := await found.content(derived.view, MAX_WRITE_BYTES)):
-        view = (await workspace.write(f"{path}{PAGES}/{_VIEW}", picture, Label.UNTRUSTED)).path
+        view = (await workspace.write(f"{path}{PAGES}/{_VIEW}", picture, Label.UNTRUSTED, unlocked=True)).path
     return text, view
 
 

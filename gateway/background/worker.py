@@ -43,6 +43,10 @@ async def _nobody(_: str) -> None:
     """The log alone is told."""
 
 
+async def _nothing() -> None:
+    """Nothing follows the end of a run."""
+
+
 async def _always() -> bool:
     """The run itself is the reason."""
     return True
@@ -53,7 +57,7 @@ class Worker:
     """One per process; it claims in the lanes given, of the kinds it has runners for.
 
     The owner is told of a task that ended in silence. `works` says whether the database takes what others write: an
-    attempt that fails while it does not is none.
+    attempt that fails while it does not is none. `ended` is called after each run.
     """
 
     database: Database
@@ -62,6 +66,7 @@ class Worker:
     lanes: Collection[Lane]
     tell_owner: Callable[[str], Awaitable[None]] = _nobody
     works: Callable[[], Awaitable[bool]] = _always
+    ended: Callable[[], Awaitable[None]] = _nothing
     _awake: Wakeup = field(default_factory=Wakeup, init=False)
     _draining: bool = field(default=False, init=False)
     _unsure: bool = field(default=False, init=False)
@@ -162,6 +167,14 @@ class Worker:
             else:
                 log.warning("run.waits", error=error)
                 await self._put_back(run, POLL_SECONDS, error, failed=False)
+        finally:
+            await self._over(run)
+
+    async def _over(self, run: Claim) -> None:
+        try:
+            await self.ended()
+        except Exception:  # what the run came to is stored
+            log.exception("run.not_tidied")
         finally:
             if self._same(run):
                 del self._running[run.id]

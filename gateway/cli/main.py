@@ -76,7 +76,7 @@ COMMANDS: Mapping[str, str | Group] = {
         },
     ),
     "skills": Group(
-        "Install, confirm and switch off skills of the agent.",
+        "Install, confirm and switch off the agent's skills.",
         {
             "list": "work.skills:show_all",
             "show": "work.skills:show",
@@ -110,7 +110,7 @@ COMMANDS: Mapping[str, str | Group] = {
         default="list",
     ),
     "grants": Group(
-        "List or revoke what you have allowed in advance.",
+        "List or revoke calls that you allowed in advance.",
         {"list": "work.grants:show_all", "give": "work.grants:give", "revoke": "work.grants:revoke"},
     ),
     "audit": Group(
@@ -128,11 +128,18 @@ COMMANDS: Mapping[str, str | Group] = {
         default="list",
     ),
     "files": Group(
-        "List, fetch and vouch for workspace files.",
-        {"list": "storage.files:show", "get": "storage.files:get", "vouch": "storage.files:vouch"},
+        "List, fetch, edit and vouch for workspace files.",
+        {
+            "list": "storage.files:show",
+            "get": "storage.files:get",
+            "vouch": "storage.files:vouch",
+            "tree": "storage.editing:tree",
+            "put": "storage.editing:put",
+            "edit": "storage.editing:edit",
+        },
     ),
     "eval": Group(
-        "Measure memory search on published data sets.",
+        "Measure memory search on published datasets.",
         {"locomo": "storage.eval:locomo", "longmemeval": "storage.eval:longmemeval"},
     ),
     "checkpoints": Group(
@@ -192,7 +199,7 @@ COMMANDS: Mapping[str, str | Group] = {
 
 def build(commands: Mapping[str, str | Group] = COMMANDS) -> typer.Typer:
     """The command line, ready to be called."""
-    about = "One AI agent of your own, behind the messengers you already use. `supaclaw up` starts it."
+    about = "Your own AI agent, behind the messengers you already use. `supaclaw up` starts it."
     app = parser(about, completion=True)
     app.callback()(_begin)
     for name, entry in commands.items():

@@ -54,9 +54,9 @@ class ZoneOffers:
         """Write the zone into USER.md, in words of this label; returns the one that counts. Raises as `settle` does."""
         zone, environment = named(name).key, self.environments.of(principal)
         if path := environment.persona().own.path:
-            await environment.workspace.update(path, lambda text: with_zone(text, zone), label)
+            await environment.workspace.update(path, lambda text: with_zone(text, zone), label, unlocked=True)
         else:
-            await environment.workspace.write("USER.md", with_zone("# About the user\n", zone), label)
+            await environment.workspace.write("USER.md", with_zone("# About the user\n", zone), label, unlocked=True)
         return environment.zone()
 
     async def offer(self, inbound: Inbound) -> None:

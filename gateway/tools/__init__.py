@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
 from gateway.agent.memory.search import MemorySearch
+from gateway.agent.scheduling.plans import Plans
 from gateway.agent.skills.library import Skills
 from gateway.agent.sources import ToolSource
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId
+from gateway.domain.json import Json
 from gateway.domain.memory import EVERYTHING, Reach
 from gateway.domain.principals import Role
 from gateway.domain.tools import AnyTool, Caller, ToolFailed
@@ -19,6 +21,7 @@ from gateway.net.fetch import Page
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
 from gateway.store.pool import Connection
+from gateway.workspace.locks.watch import LockWatch
 from gateway.workspace.tree import Workspace
 
 Result = TypeVar("Result")
@@ -103,6 +106,12 @@ class PrincipalContext:
     reach: Reach = EVERYTHING
 
 
+Keep: TypeAlias = Callable[[str], Awaitable[Json]]
+"""Makes a checkpoint of the workspace, for this reason; raises `SupaclawError`."""
+Find: TypeAlias = Callable[..., Awaitable[Json]]
+"""`workspace.search.search` in a process of its own, which ends after some seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """What the tools of one principal may use."""
@@ -113,6 +122,10 @@ class Services:
     context: PrincipalContext | None = None
     web: Web | None = None
     skills: Skills | None = None
+    locks: LockWatch | None = None
+    plans: Plans | None = None
+    keep: Keep | None = None
+    find: Find | None = None
     sources: Sequence[ToolSource] = ()
 
 

@@ -8,18 +8,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from gateway.domain.diff import difference
+from gateway.domain.errors import SupaclawError
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed, Wording
 from gateway.tools import Services
 from gateway.workspace.names import PAGES
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
-from gateway.workspace.tree import MAX_WRITE_BYTES
+from gateway.workspace.search import matches
+from gateway.workspace.tree import MAX_LISTED, MAX_WRITE_BYTES
 
 PAGE_BYTES = 20_000
+MAX_FOUND = 50
+MAX_FILE_BYTES = 100 * 1024**2
+"""What a checkpoint holds of a file."""
 
 _Path = Annotated[str, Field(description="E.g. notes/ideas.md")]
 
@@ -32,6 +37,31 @@ class ListArguments(_Arguments):
     """Arguments of list_files."""
 
     path: str = Field(default=".", description="E.g. notes")
+
+    glob: str | None = Field(default=None, max_length=200, description="E.g. *.md")
+    depth: int = Field(default=1, ge=1, le=8, description="Levels of folders")
+
+
+class SearchArguments(_Arguments):
+    """Arguments of search_files."""
+
+    pattern: str = Field(min_length=1, max_length=500)
+    path: str = Field(default=".", description="File or folder")
+    glob: str | None = Field(default=None, max_length=200, description="E.g. *.md")
+    regex: bool = False
+
+
+class MoveArguments(_Arguments):
+    """Arguments of move_file."""
+
+    path: _Path
+    to: str
+
+
+class DeleteArguments(_Arguments):
+    """Arguments of delete_file."""
+
+    path: _Path
 
 
 class ReadArguments(_Arguments):
@@ -65,19 +95,99 @@ class EditArguments(_Arguments):
     edits: tuple[Edit, ...] = Field(min_length=1, description="Applied in order; all or none")
 
 
+class _Found(BaseModel):
+    """What a search came to."""
+
+    matches: list[JsonValue]
+    files: dict[str, str]
+    more: bool
+
+
 @dataclass(frozen=True, slots=True)
 class _Files:
     services: Services
 
     async def list_files(self, arguments: ListArguments, _caller: Caller) -> Labelled:
+        top = WorkspacePath.parse(arguments.path) if arguments.depth > 1 else None
+        entries: list[JsonObject] = []
+        waiting, left_out, label = [(arguments.path, "", 1)], 0, Label.OWNER
+        while waiting and len(entries) < MAX_LISTED:
+            path, before, depth = waiting.pop(0)
+            with _tool_errors():
+                listing = await self.services.workspace.listing(path)
+            left_out, label = left_out + listing.left_out, max(label, listing.label)
+            for entry in listing.entries:
+                name = f"{before}{entry.name}"
+                if top is not None and entry.kind == "folder" and depth < arguments.depth:
+                    waiting.append((f"{top}/{name}", f"{name}/", depth + 1))
+                if not arguments.glob or matches(name, arguments.glob):
+                    size: JsonObject = {"size": entry.size} if entry.kind == "file" else {}
+                    entries.append({"name": name, "type": entry.kind, **size})
+        left_out += max(0, len(entries) - MAX_LISTED)
+        more: JsonObject = {"left_out": left_out} if left_out else {}
+        folders: JsonObject = {"folders_left_out": len(waiting)} if waiting else {}
+        return Labelled({"entries": entries[:MAX_LISTED], **more, **folders}, label)
+
+    async def search_files(self, arguments: SearchArguments, _caller: Caller) -> Labelled:
+        assert self.services.find is not None, "the tool is only there with it"
+        workspace, wanted = self.services.workspace, (arguments.path, arguments.pattern, arguments.glob)
+        try:
+            answer = await self.services.find(str(workspace.root), *wanted, MAX_FOUND, arguments.regex)
+            found = _Found.model_validate(answer)
+        except SupaclawError as error:
+            raise ToolFailed("refused", f"{error}; try a simpler pattern or a smaller folder.") from error
+        label = Label.OWNER
+        for path, sha256 in found.files.items():
+            names = await workspace.labels.of_names("/".join(WorkspacePath.parse(path).parents) or ".")
+            label = max(label, names, await workspace.labels.of(path, sha256))
+        return Labelled({"matches": found.matches} | ({"more": True} if found.more else {}), label)
+
+    async def move_file(self, arguments: MoveArguments, caller: Caller) -> JsonObject:
+        await self._keep("before a move")
         with _tool_errors():
-            listing = await self.services.workspace.listing(arguments.path)
-        entries = [
-            {"name": entry.name, "type": entry.kind} | ({"size": entry.size} if entry.kind == "file" else {})
-            for entry in listing.entries
-        ]
-        left_out: JsonObject = {"left_out": listing.left_out} if listing.left_out else {}
-        return Labelled({"entries": entries, **left_out}, listing.label)
+            written = await self.services.workspace.move(
+                arguments.path, arguments.to, caller.label, _mime(arguments.to)
+            )
+        return {"ok": True, "path": written.path}
+
+    async def delete_file(self, arguments: DeleteArguments, _caller: Caller) -> JsonObject:
+        with _tool_errors():
+            await asyncio.to_thread(self.services.workspace.size, arguments.path)
+            await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
+        await self._keep("before a deletion")
+        with _tool_errors():
+            await self.services.workspace.remove(arguments.path)
+        return {"ok": True}
+
+    async def _keep(self, reason: str) -> None:
+        """So that what follows can be undone; what can't be was allowed by a person."""
+        if self.services.keep is not None:
+            try:
+                await self.services.keep(reason)
+            except SupaclawError as error:
+                raise ToolFailed("no_checkpoint", f"Nothing was done, for it could not be undone: {error}") from error
+
+    async def class_of_removal(self, arguments: MoveArguments | DeleteArguments, _caller: Caller) -> ToolClass:
+        """What no checkpoint holds can't be undone; where the agent's instructions are or go, lasts."""
+        workspace, paths = self.services.workspace, [*arguments.model_dump().values()]
+        with _tool_errors():
+            instructions = [await asyncio.to_thread(workspace.is_instructions, path) for path in paths]
+            size = await asyncio.to_thread(workspace.size, arguments.path)
+        kept = self.services.keep is not None and size <= MAX_FILE_BYTES
+        if isinstance(arguments, DeleteArguments) and not kept:
+            return ToolClass.IRREVERSIBLE
+        return ToolClass.PERSIST if any(instructions) else ToolClass.WRITE
+
+    async def lasting_removal(self, arguments: MoveArguments | DeleteArguments, _caller: Caller) -> Change | None:
+        """Of what the file holds now."""
+        with _tool_errors():
+            await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
+            raw = await self.services.workspace.content(arguments.path, MAX_WRITE_BYTES)
+        if raw is None:
+            return None
+        path = WorkspacePath.parse(arguments.path)
+        what = f"Move {path} to {arguments.to}" if isinstance(arguments, MoveArguments) else f"Delete {path}"
+        return Change(what, hashlib.sha256(raw).hexdigest())
 
     async def read_file(self, arguments: ReadArguments, _caller: Caller) -> Labelled:
         try:
@@ -106,7 +216,7 @@ class _Files:
         path = str(WorkspacePath.parse(arguments.path))
         read = await self.services.find_read(path)
         if read is None:
-            raise failure
+            raise ToolFailed(failure.error, f"{failure.message} By its name it is {_mime(path)}.", failure.label)
         if not read.text_path:
             message = f"{path} is not a text file, and no text was found in it: {read.problem or 'it has none'}."
             raise ToolFailed("binary", message, Label.UNTRUSTED)
@@ -153,6 +263,8 @@ class _Files:
             raw = await workspace.content(path, MAX_WRITE_BYTES)
         before = (raw or b"").decode("utf-8", "replace")
         after = change(before)
+        with _tool_errors():
+            await asyncio.to_thread(workspace.check_locked, path, after.encode("utf-8", "replace"))
         if raw is not None and after.encode("utf-8", "replace") == raw:
             return None
         preview = await asyncio.to_thread(difference, str(WorkspacePath.parse(path)), before, after)
@@ -204,7 +316,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
     return (
         Tool(
             "list_files",
-            "List one folder, without its subfolders.",
+            "List a folder; with depth also what is below it.",
             ListArguments,
             files.list_files,
             kind=ToolClass.READ,
@@ -240,4 +352,40 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             lasting=files.lasting_edit,
             wording=Wording("Editing {path}", "Edited {path}"),
         ),
+        Tool(
+            "move_file",
+            "Move or rename a file; never overwrites one.",
+            MoveArguments,
+            files.move_file,
+            Effect.ONCE,
+            timeout=120.0,
+            kind=files.class_of_removal,
+            lasting=files.lasting_removal,
+            wording=Wording("Moving {path}", "Moved {path} to {to}"),
+        ),
+        Tool(
+            "delete_file",
+            "Delete a file; the user can restore it.",
+            DeleteArguments,
+            files.delete_file,
+            Effect.IDEMPOTENT,
+            timeout=120.0,
+            kind=files.class_of_removal,
+            lasting=files.lasting_removal,
+            wording=Wording("Deleting {path}", "Deleted {path}"),
+        ),
+        *(() if services.find is None else (_search(files),)),
+    )
+
+
+def _search(files: _Files) -> AnyTool:
+    return Tool(
+        "search_files",
+        "Find lines in text files by a text or a regex.",
+        SearchArguments,
+        files.search_files,
+        timeout=40.0,
+        max_result=PAGE_BYTES,
+        kind=ToolClass.READ,
+        wording=Wording("Searching files: {pattern}", "Searched files: {pattern}"),
     )

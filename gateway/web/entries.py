@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
@@ -10,6 +11,7 @@ from typing import assert_never
 from markupsafe import Markup
 
 from gateway.domain.json import Json
+from gateway.domain.plans import TODO
 from gateway.domain.principals import Label
 from gateway.domain.tools import Wording
 from gateway.flow.live import ModelAwaited
@@ -60,7 +62,7 @@ class Entries:
                 asked = other.id if self.acts and other is not None and _own(other) else None
                 return part("assistant", id, row, self.markdown.html(_words(row)), chips, quiet(row), asked)
             case "notice" if other is not None:
-                again = other.id if _own(other) else None
+                again = other.id if _own(other) and (other.attached or other.label is Label.OWNER) else None
                 return part("failure", id, row, self.markdown.html(row.text), again)
             case "notice":
                 return part("notice", id, row, chips)
@@ -110,6 +112,18 @@ def worded(wording: Wording, arguments: str, *, done: bool) -> str:
 
 def _host(url: str) -> str:
     return url.partition("://")[2].partition("/")[0] or url
+
+
+def running_plan(shown: Sequence[tuple[MessageRow, MessageRow | None]]) -> list[tuple[bool, str]]:
+    """The plan of the turn that runs: whether each step is done, and its text. `shown` are rows with their results."""
+    for row, result in reversed(shown):
+        if row.kind == "assistant" and row.final:
+            break
+        if row.tool == TODO and result is not None:
+            with suppress(ValueError, KeyError, TypeError, AttributeError):
+                lines: list[str] = json.loads(result.text)["plan"]
+                return [("[x]" in line.split("] ", 1)[0] + "]", line.split("] ", 1)[-1]) for line in lines]
+    return []
 
 
 def _card(row: MessageRow, result: MessageRow | None, wording: Wording | None, *, running: bool) -> ToolCard:

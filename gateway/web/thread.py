@@ -9,12 +9,12 @@ from markupsafe import Markup
 from gateway.domain.tools import Wording
 from gateway.flow import live
 from gateway.store.transcript.messages import MessageRow
-from gateway.web.entries import Entries, id_of
+from gateway.web.entries import Entries, id_of, running_plan
 from gateway.web.pages import Pages
 from gateway.web.patches import Patch, difference
 from gateway.web.render import LONG, Markdown, boundary
 
-LIVE = "live"
+LIVE, PLAN = "live", "plan"
 _ALWAYS_REDRAWN_CHARS = 4096
 
 
@@ -147,7 +147,11 @@ class Thread:
             made[key] = self._made.get(key) or str(self._entries_of.draw(*key))
         self._made = made
         entries = {id_of(row): html for (row, _, _), html in made.items()}
-        return entries | ({LIVE: str(self._pages.message("live"))} if self._running else {})
+        if not self._running:
+            return entries
+        steps = running_plan(shown)
+        plan = {PLAN: str(self._pages.message("plan", PLAN, steps))} if steps else {}
+        return entries | plan | {LIVE: str(self._pages.message("live"))}
 
 
 def _key(row: MessageRow) -> tuple[object, object]:

@@ -66,7 +66,7 @@ async def renew(workspace: Workspace, template: Path = TEMPLATE) -> None:
     """Replace each file that is an earlier version of the template's, word for word."""
     for renewal in [each for each in renewals(workspace, template) if not each.edited]:
         try:
-            await workspace.write(renewal.path, renewal.new, Label.OWNER)
+            await workspace.write(renewal.path, renewal.new, Label.OWNER, unlocked=True)
         except WorkspaceError as error:
             log.warning("workspace.not_renewed", file=renewal.path, error=str(error))
         else:
@@ -82,7 +82,7 @@ async def merge(workspace: Workspace, renewal: Renewal) -> None:
             raise OwnerMustAct(f"you and the template changed the same lines of {renewal.path}: edit it by hand")
         return text
 
-    await workspace.update(renewal.path, merged, Label.OWNER)
+    await workspace.update(renewal.path, merged, Label.OWNER, unlocked=True)
 
 
 def renewals(workspace: Workspace, template: Path = TEMPLATE) -> Iterator[Renewal]:

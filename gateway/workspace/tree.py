@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from gateway.domain.locks import locked_parts, may_write
+from gateway.domain.plans import FILE, TODO
 from gateway.domain.principals import Label
 from gateway.workspace.atomic import TEMPORARY, replace_file
 from gateway.workspace.descent import explained, open_file, open_folder
@@ -21,6 +23,12 @@ from gateway.workspace.quota import Quota
 
 MAX_WRITE_BYTES = 5 * 1024 * 1024
 MAX_LISTED = 500
+LOCKED = (
+    "{path} has text that only its owner may change; nothing was written. Change only what is between "
+    "<!-- AI:OPEN --> and <!-- /AI:OPEN -->, and keep everything else, markers included, byte for byte."
+)
+NO_MARKERS = "CORE:LOCK and AI:OPEN markers are set by the owner only; {path} was not written. Leave the markers out."
+HIDES = "{path} would hide .agents/{path}, which has locked text; nothing was written. Edit that file instead."
 
 Found = TypeVar("Found")
 
@@ -78,6 +86,9 @@ class Workspace:
         self.root = root
         self.labels = labels or Labels()
         self.quota: Quota | None = None
+        self.before_edit: Callable[[bytes], None] = lambda _data: None
+        """Called before a content that is not the agent's is put in place, and `accept` with its path afterwards."""
+        self.accept: Callable[[str], None] = lambda _path: None
         self._writing = asyncio.Lock()
         # One thread: parallel edits of one file must not overwrite each other, even if one is cancelled half-way.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="workspace-write")
@@ -95,6 +106,12 @@ class Workspace:
     def head(self, path: str, limit: int, most: int = MOST) -> Piece | None:
         """Read the first `limit` bytes of a file of at most `most`; None if there is no file. Blocks."""
         return self._read(WorkspacePath.parse(path), lambda file: read_piece(file, limit, most=most))
+
+    def size(self, path: str) -> int:
+        """The size of a file in bytes; raises `WorkspaceError` if there is none. Blocks."""
+        where = WorkspacePath.parse(path)
+        with explained(where), open_file(self.root, where) as file:
+            return os.fstat(file).st_size
 
     async def content(self, path: str, limit: int) -> bytes | None:
         """Read the first `limit` bytes; None if the file does not exist."""
@@ -122,39 +139,80 @@ class Workspace:
             return any(os.path.samestat(found, each.stat(follow_symlinks=False)) for each in known)
         return False
 
-    async def write(self, path: str, content: str | bytes, label: Label, mime: str = "") -> Written:
+    async def write(
+        self, path: str, content: str | bytes, label: Label, mime: str = "", *, unlocked: bool = False
+    ) -> Written:
         """Create or replace a file and the folders above it; at most `MAX_WRITE_BYTES`.
 
-        `label` is that of whose words it is; with a `mime` it becomes one of the listed files.
+        `label` is that of whose words it is; with a `mime` it becomes one of the listed files. `unlocked` is for the
+        owner's and the gateway's own hand: the agent can neither change what is locked nor set markers.
         """
-        where = _writable(path)
+        where = _writable(path, gateway=unlocked)
         data = content if isinstance(content, bytes) else _encode(content, where)
         async with self._writing:
-            return await self._put(where, data, label, mime)
+            return await self._put(where, data, label, mime, unlocked=unlocked)
 
-    async def update(self, path: str, change: Callable[[str], str], label: Label, mime: str = "") -> Written:
+    async def update(
+        self, path: str, change: Callable[[str], str], label: Label, mime: str = "", *, unlocked: bool = False
+    ) -> Written:
         """Replace a text file with the result of `change`, trusted no more than the text before and `label`.
 
-        If `change` raises, nothing is written.
+        If `change` raises, nothing is written. `unlocked` is as in `write`.
         """
-        where = _writable(path)
+        where = _writable(path, gateway=unlocked)
 
         def changed() -> tuple[bytes, str]:
             text, sha256 = self._whole(where)
             return _encode(change(text), where), sha256
 
         async with self._writing:
-            data, before = await self._in_writer(changed)
-            return await self._put(where, data, max(label, await self.labels.of(str(where), before)), mime)
+            data, before = await self.in_writer(changed)
+            label = max(label, await self.labels.of(str(where), before))
+            return await self._put(where, data, label, mime, unlocked=unlocked)
 
-    async def _put(self, path: WorkspacePath, data: bytes, label: Label, mime: str) -> Written:
+    async def remove(self, path: str, *, unlocked: bool = False) -> None:
+        """Delete a file, and the folder above it if that is empty; nothing happens if there is none."""
+        where = _writable(path, gateway=unlocked)
+        async with self._writing:
+            await self.in_writer(lambda: self._remove(where, unlocked=unlocked))
+
+    async def move(self, path: str, to: str, label: Label, mime: str) -> Written:
+        """Give a file another path, where nothing is yet; it is trusted no more than before, and than `label`."""
+        where, target = _writable(path, gateway=False), _writable(to, gateway=False)
+        async with self._writing:
+            sha256, size = await self.in_writer(lambda: self._movable(where, target))
+            moved = Written(str(target), size, sha256)
+            await self.labels.note(moved, max(label, await self.labels.of(str(where), sha256)), mime)
+            await self.in_writer(lambda: self._move(where, target))
+        return moved
+
+    def check_locked(self, path: str, data: bytes) -> None:
+        """Raise `WorkspaceError` if the agent may not make this the content of the file. Blocks."""
+        where = WorkspacePath.parse(path)
+        before = self._read(where, lambda file: read_bytes(file, MAX_WRITE_BYTES))
+        if not may_write(before or b"", data):
+            raise WorkspaceError("locked", (LOCKED if locked_parts(before or b"") else NO_MARKERS).format(path=where))
+        if before is None and len(where.parts) == 1 and where.is_instructions and self._hides_locked(where):
+            raise WorkspaceError("locked", HIDES.format(path=where))
+
+    def _hides_locked(self, path: WorkspacePath) -> bool:
+        """Whether a file of this name in the root would be read instead of one in `.agents` that has locked text."""
+        with suppress(OSError, WorkspaceError), open_folder(self.root, (".agents",)) as folder:
+            for name in (each for each in os.listdir(folder) if folded(each) == folded(path.name)):
+                hidden = self._read(WorkspacePath((".agents", name)), lambda file: read_bytes(file, MAX_WRITE_BYTES))
+                if locked_parts(hidden or b""):
+                    return True
+        return False
+
+    async def _put(self, path: WorkspacePath, data: bytes, label: Label, mime: str, *, unlocked: bool) -> Written:
         _check_size(data, path)
         written = Written(str(path), len(data), hashlib.sha256(data).hexdigest())
         await self.labels.note(written, label, mime)
-        await self._in_writer(lambda: self._write(path, data))
+        await self.in_writer(lambda: self._write(path, data, unlocked=unlocked))
         return written
 
-    async def _in_writer(self, work: Callable[[], Found]) -> Found:
+    async def in_writer(self, work: Callable[[], Found]) -> Found:
+        """Run what blocks in the thread that writes, so that nothing is written meanwhile."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, work)
 
     def _read(self, path: WorkspacePath, read: Callable[[int], Found]) -> Found | None:
@@ -178,11 +236,49 @@ class Workspace:
         _check_size(raw, path)
         return decode_text(raw, path), hashlib.sha256(raw).hexdigest()
 
-    def _write(self, path: WorkspacePath, data: bytes) -> None:
+    def _write(self, path: WorkspacePath, data: bytes, *, unlocked: bool) -> None:
+        if unlocked:
+            self.before_edit(data)
+        else:
+            self.check_locked(str(path), data)
         with explained(path), open_folder(self.root, path.parents, create=0o777) as folder:
             if self.quota:
                 self.quota.reserve(len(data))
             replace_file(folder, path, data)
+        if unlocked:
+            self.accept(str(path))
+
+    def _movable(self, path: WorkspacePath, to: WorkspacePath) -> tuple[str, int]:
+        """The hash of the file and its size."""
+        self.check_locked(str(path), b"")
+        self.check_locked(str(to), b"")
+        with explained(path), open_file(self.root, path) as file, open(file, "rb", closefd=False) as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest(), os.fstat(file).st_size
+
+    def _move(self, path: WorkspacePath, to: WorkspacePath) -> None:
+        with (
+            explained(path),
+            open_folder(self.root, path.parents) as above,
+            open_folder(self.root, to.parents, create=0o777) as below,
+        ):
+            try:
+                os.link(path.name, to.name, src_dir_fd=above, dst_dir_fd=below, follow_symlinks=False)
+            except FileExistsError:
+                raise WorkspaceError("exists", f"{to} exists already; nothing was moved.") from None
+            os.unlink(path.name, dir_fd=above)
+            os.fsync(below)
+            os.fsync(above)
+
+    def _remove(self, path: WorkspacePath, *, unlocked: bool) -> None:
+        if not unlocked:
+            self.check_locked(str(path), b"")
+        with explained(path), suppress(FileNotFoundError), open_folder(self.root, path.parents) as folder:
+            os.unlink(path.name, dir_fd=folder)
+            os.fsync(folder)
+            if unlocked:
+                self.accept(str(path))
+        with suppress(OSError), open_folder(self.root, path.parents[:-1]) as above:
+            os.rmdir(path.parents[-1] if path.parents else "", dir_fd=above)
 
     def _listing(self, path: WorkspacePath) -> Listing:
         with explained(path), open_folder(self.root, path.parts) as folder:
@@ -210,12 +306,14 @@ def _reachable(name: str) -> bool:
     return False
 
 
-def _writable(text: str) -> WorkspacePath:
+def _writable(text: str, *, gateway: bool) -> WorkspacePath:
     path = WorkspacePath.parse(text)
     if not path.parts:
         raise WorkspaceError("bad_path", "The path is empty; name a file, like notes/ideas.md.")
     if path.read_only:
         raise WorkspaceError("read_only", f"{path} belongs to the gateway and is read-only; write to another folder.")
+    if not gateway and tuple(map(folded, path.parts)) == tuple(FILE.split("/")):
+        raise WorkspaceError("read_only", f"The gateway writes {path}; change your plan with the tool {TODO}.")
     return path
 
 

@@ -422,3 +422,35 @@ async def test_nothing_branches_off_while_an_answer_is_written(browser: Browser,
         waiting.over.set()
         await expect(page.locator(".assistant:not(.live) .md").last).to_have_text("Two.")
         await watched.assert_clean()
+
+
+@pytest.mark.parametrize(("scheme", "phone"), LOOKS, ids=[f"{s}-{'phone' if p else 'desktop'}" for s, p in LOOKS])
+async def test_a_plan_stands_above_the_answer_and_ticks_off(browser: Browser, web: Web, scheme: str, phone: bool):
+    begun, checked = Wait(), Wait()
+    steps = (
+        '["Read the three sheets", "Compare the regions, the quarters and the duplicated rows", "Write the summary"]'
+    )
+    web.model.says("", ToolCall("c1", "todo", f'{{"title": "Q3", "steps": {steps}}}'))
+    web.model.says("I have begun.", begun, ToolCall("c2", "todo", '{"done": [1, 2]}'))
+    web.model.says("Almost there.", checked, " Here it is.")
+    look = f"{'phone' if phone else 'desktop'}-{scheme}"
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = watched.page
+        await page.fill("#text", "Compare the quarters.")
+        await page.keyboard.press("Enter")
+        await begun.reached.wait()
+        await expect(page.locator("#plan li")).to_have_count(3)
+        await expect(page.locator("#plan [data-done]")).to_have_count(0)
+        begun.over.set()
+        await checked.reached.wait()
+        await expect(page.locator("#plan [data-done]")).to_have_count(2)
+        await watched.show(f"plan-{look}")
+        await accessible(page)
+        plan, answer = [await page.locator(each).bounding_box() for each in ("#plan", "#live")]
+        assert plan
+        assert answer
+        assert plan["y"] < answer["y"]
+        checked.over.set()
+        await expect(page.locator("#live")).to_have_count(0)
+        await expect(page.locator("#plan")).to_have_count(0)
+        await watched.assert_clean()

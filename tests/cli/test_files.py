@@ -13,6 +13,7 @@ from gateway.store.people import principals
 from gateway.store.pool import Database
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
+from gateway.workspace.locks.keeper import Keeper, OwnerEdits, note_all
 from tests.cli.conftest import Supaclaw
 
 
@@ -95,3 +96,66 @@ def test_a_file_of_others_is_vouched_for_as_it_is_now(
     assert done.out.startswith("notes/report.txt: 6 bytes, changed 20")
     assert "\x1b" not in done.out
     assert supaclaw("files", "list", "--json").json[0]["trust"] == "yours"
+
+
+LOCKED = "<!-- CORE:LOCK -->\nrules\n<!-- /CORE:LOCK -->\n"
+
+
+def test_the_tree_says_what_is_locked(supaclaw: Supaclaw, report: FileRow) -> None:
+    root = Environment.read(os.environ).workspace
+    (root / "AGENTS.md").write_text(LOCKED)
+    rows = supaclaw("files", "tree", "--json").json
+    assert [(row["path"], row["type"], row["locked"]) for row in rows] == [
+        ("AGENTS.md", "file", "locked"),
+        ("notes", "folder", ""),
+        ("notes/report.txt", "file", ""),
+    ]
+    assert [row["path"] for row in supaclaw("files", "tree", "notes", "--json").json] == ["notes/report.txt"]
+
+
+def test_the_owner_writes_locked_text_and_the_gateway_learns_whose_it_is(
+    supaclaw: Supaclaw, report: FileRow, place: Path
+) -> None:
+    environment = Environment.read(os.environ)
+    (environment.workspace / "AGENTS.md").write_text(LOCKED)
+    keeper = Keeper(environment.workspace, place / "aside", OwnerEdits(environment.data))
+    keeper.renew()
+    edited = LOCKED.replace("rules", "other rules")
+    (place / "mine.md").write_text(edited)
+    assert supaclaw("files", "put", "AGENTS.md", str(place / "mine.md")).out == "wrote AGENTS.md\n"
+    assert keeper.check() == []
+    assert (environment.workspace / "AGENTS.md").read_text() == edited
+    [row] = [row for row in supaclaw("files", "list", "--json").json if row["path"] == "AGENTS.md"]
+    assert row["trust"] == "yours"
+
+
+def test_an_edit_never_overwrites_a_newer_version(
+    supaclaw: Supaclaw, report: FileRow, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = Environment.read(os.environ).workspace / "notes/report.txt"
+    script = place / "editor.sh"
+    script.write_text("#!/bin/sh\necho mine > $1\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(script))
+    assert supaclaw("files", "edit", "notes/report.txt").out == "wrote notes/report.txt\n"
+    assert file.read_text() == "mine\n"
+    assert supaclaw("files", "edit", "notes/report.txt").out == "nothing was changed\n"
+    script.write_text(f"#!/bin/sh\necho newer > {file}\necho other > $1\n")
+    refused = supaclaw("files", "edit", "notes/report.txt")
+    assert refused.code == 1
+    assert "has changed meanwhile" in refused.err
+    assert "newer" in refused.err
+    assert file.read_text() == "newer\n"
+    assert list(place.rglob("report.txt.mine"))
+    monkeypatch.setenv("EDITOR", "no-such-editor")
+    assert "the editor failed" in supaclaw("files", "edit", "notes/report.txt").err
+
+
+def test_a_restore_of_locked_text_is_the_owners(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w/AGENTS.md").write_text("<!-- CORE:LOCK --> new")
+    keeper = Keeper(tmp_path / "w", tmp_path / "aside", OwnerEdits(tmp_path))
+    keeper.renew()
+    (tmp_path / "w/AGENTS.md").write_text(LOCKED)
+    note_all(tmp_path / "w", tmp_path)
+    assert keeper.check() == []

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from gateway.config.failpoints import Step
+from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, until
 
@@ -121,3 +122,28 @@ async def test_slots_survive_kills_at_any_instant(gateway: GatewayProcess, teleg
     unsure = {int(row["name"].split()[1]) for row in doubtful}
     for number, times in shown(telegram, numbers).items():
         assert times == 1 or (times == 0 and number in unsure), f"schedule {number} was told {times} times"
+
+
+async def test_the_plan_of_a_run_outlives_a_kill(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
+) -> None:
+    todo = Call("todo", {"steps": ["read", "report"], "title": "Report"})
+    models.rules = [Rule("Say mk1x", tool_calls=(todo,))]
+    telegram.say("hello mk0x", OWNER)
+    await telegram.wait_for(lambda tg: len(tg.sent) == 1)
+    await gateway.terminate()
+    await plan(gateway, [1])
+    await gateway.spawn(SUPACLAW_FAIL=Step.RESULT_COMMITTED)
+    assert (await gateway.ended()).code == -9
+    file = gateway.workspace / "todo" / "todo.md"
+    assert "- [ ] read\n- [ ] report\n" in file.read_text()
+    assert len(await gateway.rows("select from plans")) == 1
+
+    await gateway.start()
+    await all_over(gateway, 1)
+
+    async def gone() -> bool:
+        return not await gateway.rows("select from plans") and not file.exists()
+
+    await until(gone)
+    assert shown(telegram, [1]) == {1: 1}

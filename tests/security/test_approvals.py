@@ -106,6 +106,9 @@ WRITES = [
     ("write_file", {"path": "SO\u200cUL.md", "content": "x"}),
     ("write_file", {"path": "SOUL.md.", "content": "x"}),
     ("edit_file", {"path": "SOUL.md", "edits": [{"old_text": "kind", "new_text": "evil"}]}),
+    ("move_file", {"path": "SOUL.md", "to": "notes/soul.md"}),
+    ("move_file", {"path": "notes/a.md", "to": "TOOLS.md"}),
+    ("delete_file", {"path": "SOUL.md"}),
     ("cron", DAILY),
     ("cron", {"action": "update", "id": "1", "prompt": "x"}),
     ("cron", {"action": "update", "id": "1", "enabled": False}),
@@ -163,7 +166,7 @@ async def at_work(path: MessagePath, who: str) -> tuple[list[AnyTool], Label]:
 
     async def record(*_: object) -> None: ...
 
-    services = Services(environment.workspace, record, context=context)
+    services = Services(environment.workspace, record, context=context, keep=record)
     return [tool for family in tool_families.discover() for tool in family(services)], path.questions.people.own_label(
         principal
     )

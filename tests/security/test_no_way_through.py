@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from gateway import tools as tool_families
 from gateway.domain.ids import AddressId, SessionId, TaskId
-from gateway.domain.json import JsonObject
+from gateway.domain.json import Json, JsonObject
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolArguments, ToolClass
 from gateway.flow.approvals import questions
 from gateway.store.pool import Database
 from gateway.tools import Services
+from gateway.workspace.search import search
 from tests.fakes.caller import CALLER
 from tests.flow.path import FakeModel, MessagePath, build, said
 
@@ -49,6 +50,10 @@ _CALLS: Mapping[str, st.SearchStrategy[Mapping[str, Any]]] = {
     "edit_file": st.fixed_dictionaries(
         {"path": PATHS, "edits": st.just([{"old_text": "kind", "new_text": "evil", "replace_all": True}])}
     ),
+    "move_file": st.fixed_dictionaries({"path": PATHS, "to": PATHS}),
+    "delete_file": st.fixed_dictionaries({"path": PATHS}),
+    "search_files": st.fixed_dictionaries({"pattern": st.just("e"), "path": PATHS}),
+    "todo": st.fixed_dictionaries({"steps": st.lists(WORDS, max_size=3)}, optional={"trivial": WORDS}),
     "cron": st.fixed_dictionaries(
         {"action": st.sampled_from(["add", "update", "remove", "list"])},
         optional={
@@ -126,10 +131,19 @@ async def path(
     path = await build(database, workspace, model, families=(*tool_families.discover(), outside.tools))
     for name in PERSONA:
         (workspace / name).write_text("Be kind.")
+    path.environments.keep, path.environments.find = _kept, _found  # a process for each call takes long
     model.answer = lambda _: said("hello")
     async with path.working():
         await path.ask("Read https://ada.example/page for me.")
     return path
+
+
+async def _kept(_reason: str) -> Json:
+    return None
+
+
+async def _found(*arguments: Any) -> Json:
+    return search(*arguments)
 
 
 _ordinals = count(1)
@@ -154,7 +168,15 @@ async def test_untrusted_content_causes_nothing_that_lasts_or_leaves(
         await toolbox.run(ToolCall("", name, json.dumps(arguments)), replace(caller, ordinal=next(_ordinals)))
 
     assert {name: (path.workspace / name).read_text() for name in PERSONA} == dict.fromkeys(PERSONA, "Be kind.")
-    assert {each.name for each in path.workspace.iterdir()} <= {*PERSONA, "notes", "uploads", "sessions", "memory", "x"}
+    assert {each.name for each in path.workspace.iterdir()} <= {
+        *PERSONA,
+        "notes",
+        "uploads",
+        "sessions",
+        "memory",
+        "x",
+        "todo",
+    }
     assert await path.rows("select name from schedules") == []
     assert await path.rows("select text from memories where kind = 'memory'") == []
     assert set(outside.acts) <= {("fetch", "https://ada.example/page")}

@@ -69,6 +69,8 @@ def test_the_effects_say_what_may_run_twice(desk: Desk) -> None:
         "read_file": Effect.SAFE,
         "write_file": Effect.IDEMPOTENT,
         "edit_file": Effect.ONCE,
+        "move_file": Effect.ONCE,
+        "delete_file": Effect.IDEMPOTENT,
     }
 
 
@@ -230,4 +232,5 @@ class TestFilesThatAreNoText:
         assert "it is locked with a password" in answer["message"]
 
     async def test_one_that_nobody_has_read_is_refused_as_ever(self, desk: Desk) -> None:
-        assert (await desk.call("read_file", path="a.pdf"))["message"].endswith("cannot be read as text.")
+        message = (await desk.call("read_file", path="a.pdf"))["message"]
+        assert message.endswith("cannot be read as text. By its name it is application/pdf.")

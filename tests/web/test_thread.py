@@ -334,3 +334,35 @@ def test_events_say_whether_the_rows_changed(thread: Thread):
     again = [MessageStored(MessageId(1)), ToolEnded("c", "{}", False, 3), SessionReplaced(SESSION), Overrun()]
     assert all(thread.apply(event) for event in again)
     assert not thread.apply(TextWritten("x"))
+
+
+async def test_the_plan_of_the_running_turn_stands_above_its_answer_and_ticks_off(thread: Thread):
+    asked = row(1, "user", "work")
+    made = (
+        row(2, "tool_intent", "{}", tool="todo", ordinal=0),
+        row(3, "tool_result", '{"plan": ["1 [ ] read <b>it</b>", "2 [ ] report"]}', ordinal=0),
+    )
+    checked = (
+        row(4, "tool_intent", "{}", tool="todo", ordinal=1),
+        row(5, "tool_result", '{"plan": ["1 [x] read <b>it</b>", "2 [ ] report"]}', ordinal=1),
+    )
+    thread.apply(TurnStarted(()))
+    html = await drawn(thread, asked, *made)
+    assert html.index('id="plan"') < html.index('id="live"')
+    assert "To do: </span>read &lt;b&gt;it&lt;/b&gt;</li>" in html
+    assert "data-done" not in html
+    html = await drawn(thread, asked, *made, *checked)
+    assert html.count("data-done") == html.count("Done: </span>read") == 1
+    thread.apply(TurnEnded())
+    assert 'id="plan"' not in await drawn(thread, asked, *made, *checked, row(6, "assistant", "done"))
+    thread.apply(TurnStarted(()))
+    assert 'id="plan"' not in await drawn(
+        thread, asked, *made, *checked, row(6, "assistant", "done"), row(7, "user", "x")
+    )
+
+
+@pytest.mark.parametrize("text", ['{"trivial": true}', '{"error": "no", "message": "x"}', "[]", "x", '{"plan": [1]}'])
+async def test_a_call_without_a_plan_shows_none(thread: Thread, text: str):
+    thread.apply(TurnStarted(()))
+    rows = row(1, "tool_intent", "{}", tool="todo", ordinal=0), row(2, "tool_result", text, ordinal=0)
+    assert 'id="plan"' not in await drawn(thread, *rows)

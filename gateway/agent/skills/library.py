@@ -190,11 +190,11 @@ class Skills:
             files = await self.on_disk(name)
         look = await asyncio.to_thread(Look.at, files, name, self.form)
         if look.sha256 != sha256 or not files:
-            raise NotConfirmed(f"{name} has changed since you saw it, so nothing was done; look at it again.")
+            raise NotConfirmed(f"{name} has changed since you saw it, so nothing was done; review it again.")
         if look.skill is None:
             raise BadSkill(look.problem)
         if look.severe and not despite_findings:
-            raise NotConfirmed(f"The scan of {name} has severe findings; say that you want it all the same.")
+            raise NotConfirmed(f"The scan of {name} has severe findings; confirm that you accept them.")
         if staged:
             source = (await self.get(name)).source
             await self._write(name, files)
@@ -238,7 +238,7 @@ class Skills:
         """In the place of what is there. A crash leaves a folder that is not what is pinned, and so is off."""
         await asyncio.to_thread(folder.remove, self.workspace.root, name, self.form.at)
         for path, data in files.items():
-            await self.workspace.write("/".join((*self.form.at, name, path)), data, Label.OWNER)
+            await self.workspace.write("/".join((*self.form.at, name, path)), data, Label.OWNER, unlocked=True)
 
 
 def _listed(name: str, look: Look | None, pin: Pin | None, staged: Pin | None) -> Listed:

@@ -27,6 +27,7 @@ from gateway.store.people import principals
 from gateway.store.pool import Database
 from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
+from gateway.workspace.locks.keeper import note_all
 
 SECONDS = 600.0
 
@@ -117,6 +118,7 @@ async def _restored(id: str, path: str | None, database: Database) -> Json:
     if owner is not None:
         await expect_older(database, owner.id, root)
     result = await run_alone(jobs.restore, *_paths(), id, path, last, seconds=SECONDS)
+    note_all(root, Environment.read(os.environ).data)
     await list_older(database, lambda _: root, SystemClock())
     return result
 

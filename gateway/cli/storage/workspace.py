@@ -13,10 +13,11 @@ from gateway.domain.principals import Label
 from gateway.flow.labels import ContentLabels
 from gateway.store.people import principals
 from gateway.store.pool import Database
+from gateway.workspace.locks.keeper import OwnerEdits
 from gateway.workspace.renewal import Renewal, renewals
 from gateway.workspace.renewal import merge as merge_file
 from gateway.workspace.template import template_hashes
-from gateway.workspace.tree import Workspace
+from gateway.workspace.tree import Labels, Workspace
 
 
 def diff() -> None:
@@ -28,24 +29,32 @@ def diff() -> None:
         )
         echo(f"# {path}: {how}\n{renewal.diff()}")
     if not found:
-        echo("nothing to merge: every file is as new as this version")
+        echo("nothing to merge: every file is up to date")
 
 
 def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGENTS.md.")]) -> None:
     """Merge this version's changes into a file that you edited."""
     _, found = _edited()
     if file not in found:
-        raise OwnerMustAct(f"there is nothing to merge into {file}; `supaclaw workspace diff` shows what there is")
+        raise OwnerMustAct(f"there is nothing to merge into {file}; `supaclaw workspace diff` lists what is pending")
 
     async def merge_labelled(database: Database) -> None:
         """As far as the text was trusted before, it is after."""
         async with database.connection() as conn:
             owner = await principals.owner(conn)
         labels = ContentLabels(database, owner.id, Label.OWNER, template_hashes()) if owner else None
-        await merge_file(Workspace(Environment.read(os.environ).workspace, labels), found[file])
+        await merge_file(owners_workspace(labels), found[file])
 
     with_database(merge_labelled)
     echo(f"{file} is merged")
+
+
+def owners_workspace(labels: Labels | None = None) -> Workspace:
+    """The workspace as its owner edits it, also while the agent works: the gateway is told whose edits these are."""
+    environment = Environment.read(os.environ)
+    workspace = Workspace(environment.workspace, labels)
+    workspace.before_edit = OwnerEdits(environment.data).note
+    return workspace
 
 
 def _edited() -> tuple[Workspace, dict[str, Renewal]]:

@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 COLUMNS = ("name", "version", "state", "findings", "description")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw skills list` shows it.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
-Despite = Annotated[bool, typer.Option("--despite-findings", help="Confirm it although the scan found severe things.")]
+Despite = Annotated[bool, typer.Option("--despite-findings", help="Confirm it despite severe findings.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
     found, text = with_library(read_one)
     row = Row.of(found)
-    waits = "\na version waits: `supaclaw skills enable` confirms it\n" if row.waiting else ""
+    waits = "\na new version is waiting: `supaclaw skills enable` confirms it\n" if row.waiting else ""
     print_rows([row], COLUMNS, as_json=True) if as_json else echo(f"{name} is {row.state}\n{waits}{legible(text)}")
 
 
@@ -106,7 +106,7 @@ def install(
 
 
 def enable(name: Name, yes: Yes = False, despite_findings: Despite = False, as_json: AsJson = False) -> None:
-    """Confirm a skill, or its waiting version, and switch it on."""
+    """Confirm a skill, or its new version, and switch it on."""
     shown = with_library(lambda skills: undecided(skills, name))
     confirm_shown(name, digest(shown[0]), described(*shown), yes, despite_findings, as_json)
 
@@ -131,7 +131,7 @@ def confirm_shown(
     """Ask, after showing all of it, and switch on exactly that."""
     if not yes:
         echo(legible(text))
-        _ask(f"May the agent follow {name} as your own words?")
+        _ask(f"May the agent follow {name} like your own instructions?")
     with_library(lambda skills: skills.confirm(name, sha256, despite_findings=despite_findings), form)
     print_one(name, as_json, form)
 
@@ -144,7 +144,7 @@ def print_one(name: str, as_json: bool, form: Form = SKILLS) -> None:
 
 def _ask(question: str) -> None:
     if not sys.stdin.isatty():
-        raise OwnerMustAct("look at it with `supaclaw skills show`; then add --yes")
+        raise OwnerMustAct("review it with `supaclaw skills show`; then add --yes")
     confirm(question)
 
 
@@ -160,7 +160,7 @@ def _local(source: str) -> tuple[Files, str]:
             return read(path.parent, path.name, ()), str(path)
         return {}, path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise OwnerMustAct(f"{source[:200]} is no link, and can't be read: {error.strerror}") from error
+        raise OwnerMustAct(f"{source[:200]} isn't a link, and can't be read: {error.strerror}") from error
 
 
 def with_library(work: Callable[[Skills], Awaitable[Result]], form: Form = SKILLS) -> Result:

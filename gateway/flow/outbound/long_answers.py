@@ -45,7 +45,7 @@ async def abridged(text: str, label: Label, channel: Channel | None, workspace: 
     # Two answers of one second may not overwrite each other.
     name = f"answer-{now:%Y-%m-%d-%H%M%S}-{hashlib.sha256(data).hexdigest()[:6]}.md"
     try:
-        whole = await workspace.write(f"answers/{name}", data, label)
+        whole = await workspace.write(f"answers/{name}", data, label, unlocked=True)
     except WorkspaceError as exc:
         log.warning("answer.not_filed", error=str(exc))
         return Abridged(text)

@@ -1,7 +1,7 @@
 """Agent environments: what the agent works with for one principal: files, persona, tools, time zone."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.policy import Policy
+from gateway.agent.scheduling.plans import Plans
 from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import Fetch, no_fetch
 from gateway.agent.sources import ToolSource
@@ -17,6 +18,7 @@ from gateway.agent.toolbox import Spill, Toolbox
 from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import Embedders, no_embedder
+from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label, Role
 from gateway.flow.approvals.questions import Questions
@@ -26,9 +28,12 @@ from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
 from gateway.llm.tokens import estimate_tool
 from gateway.store.pool import Database
+from gateway.store.scheduling import plans
 from gateway.store.transcript import files
-from gateway.tools import Family, FindRead, PrincipalContext, ReadFile, Services, Web, no_chats
+from gateway.tools import Family, Find, FindRead, Keep, PrincipalContext, ReadFile, Services, Web, no_chats
 from gateway.workspace.journal.files import Place
+from gateway.workspace.locks.keeper import REPLACED, Keeper, OwnerEdits
+from gateway.workspace.locks.watch import LockWatch
 from gateway.workspace.prompts import Persona, PersonaFile, PersonaText
 from gateway.workspace.quota import Quota
 from gateway.workspace.template import template_hashes
@@ -50,6 +55,8 @@ class AgentEnvironment:
     personas: Persona
     zone: Callable[[], str | None]
     """The principal's time zone, an IANA name: as configured, else as USER.md says; None while it is not known."""
+    locks: LockWatch
+    plans: Plans
     tells_user: bool = True
     skills: Skills | None = None
     """The owner's; others have none."""
@@ -86,6 +93,10 @@ class AgentEnvironment:
         return sum(map(estimate_tool, self.toolbox.specs))
 
 
+async def _untold(_principal: PrincipalId, _paths: Sequence[str]) -> None:
+    """The log alone is told."""
+
+
 @dataclass
 class AgentEnvironments:
     """Builds each environment once. The owner's files are the workspace; a member's lie outside it, under their id."""
@@ -113,11 +124,20 @@ class AgentEnvironments:
     tool_files: ToolFiles | None = None
     """Of the owner."""
 
+    tampered: Callable[[PrincipalId, Sequence[str]], Awaitable[None]] = _untold
+    """Tells that locked text was changed by a tool, and put back. Never raises."""
+
+    keep: Keep | None = None
+    """Makes a checkpoint of the owner's files; others have none."""
+    find: Find | None = None
+
     def __post_init__(self) -> None:
         self._harmless = template_hashes()
         self._workspace = Workspace(self.workspace, self._labels(self.database, self.people.owner.id))
+        self._own_locks = self._locks(self.people.owner.id, self._workspace)
         self._personas = Persona(self._workspace)
         self.skills = Skills(self.database, self._workspace, self.clock, self.fetch)
+        self._planned = True
         self._version: tuple[str, ...] = ()
         self._quotas: dict[PrincipalId, Quota] = {}
         self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
@@ -141,6 +161,23 @@ class AgentEnvironments:
         """Drop all environments; each is built again when it is needed."""
         self._built.clear()
 
+    def _noted(self) -> None:
+        self._planned = True
+
+    async def drop_plans(self) -> None:
+        """Plans of runs that are over, and their sections in the files. Costs nothing where there are no plans."""
+        if not self._planned:
+            return
+        self._planned = False  # first, for one may be written meanwhile
+        try:
+            whose = await self.database.run(plans.drop_finished)
+            self._planned |= await self.database.run(plans.any_left)
+        except TryAgainLater:
+            self._planned = True
+            return
+        for principal in whose:
+            await self.of(principal).plans.render()
+
     def _labels(self, database: Database, principal: PrincipalId) -> ContentLabels:
         root = self.workspace if self.people.is_owner(principal) else self.others / str(principal)
         own = self.people.own_label(principal)
@@ -159,14 +196,24 @@ class AgentEnvironments:
         role, search = Role.OWNER if owner else Role.MEMBER, MemorySearch(database, self.embedder)
         context = PrincipalContext(principal, role, database.run, self.clock, zone, search)
         skills = self.skills if owner else None
+        locks = self._own_locks if owner else self._locks(principal, workspace)
+        planned = Plans(database, principal, self.people.own_label(principal), workspace, self._noted)
+        keep, found = self.keep if owner else None, _finder(database, principal)
         sources = [make(principal, owner, workspace) for make in self.sources]
-        services = Services(workspace, post, _finder(database, principal), context, self.web, skills, sources)
+        services = Services(workspace, post, found, context, self.web, skills, locks, planned, keep, self.find, sources)
         tools = [tool for family in self.families for tool in family(services)]
         if owner and self.tool_files:
             tools = self.tool_files.adjusted(tools)
         policy = self.questions.policy(principal) if self.questions else Policy()
-        toolbox = Toolbox(tools, _spill(workspace), policy, self.clean, sources)
-        return AgentEnvironment(self._workspace, workspace, toolbox, self._personas, zone, skills=skills)
+        toolbox = Toolbox(tools, _spill(workspace), policy, self.clean, sources, locks.running, planned.refusal)
+        return AgentEnvironment(
+            self._workspace, workspace, toolbox, self._personas, zone, locks, planned, skills=skills
+        )
+
+    def _locks(self, principal: PrincipalId, workspace: Workspace) -> LockWatch:
+        data = self.others.parent
+        keeper = Keeper(workspace.root, data / REPLACED / str(principal), OwnerEdits(data))
+        return LockWatch(workspace, keeper, partial(self.tampered, principal))
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))
@@ -188,6 +235,6 @@ def _finder(database: Database, principal: PrincipalId) -> FindRead:
 
 def _spill(workspace: Workspace) -> Spill:
     async def spill(path: str, text: str, label: Label) -> str:
-        return (await workspace.write(path, text, label)).path
+        return (await workspace.write(path, text, label, unlocked=True)).path
 
     return spill

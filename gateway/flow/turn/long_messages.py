@@ -29,7 +29,7 @@ async def _shortened(row: MessageRow, workspace: Workspace) -> Entry:
     path = f"uploads/message-{row.id}.txt"
     try:
         if await workspace.page(path, limit=1) is None:
-            await workspace.write(path, entry.text, row.label)
+            await workspace.write(path, entry.text, row.label, unlocked=True)
         where = f"the whole message, {len(entry.text):,} characters, is in {path}"
     except WorkspaceError as exc:
         where = f"the rest of {len(entry.text):,} characters could not be stored: {exc}"

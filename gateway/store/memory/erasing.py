@@ -26,6 +26,7 @@ CONTENT: Mapping[str, tuple[str, ...]] = {
     "task_steps": ("failed",),
     "reviews": ("arguments", "preview"),
     "grants": ("arguments",),
+    "plans": ("title", "steps", "trivial"),
     "schedules": ("name", "prompt"),
     "schedule_runs": ("error",),
     "files": ("description", "problem"),

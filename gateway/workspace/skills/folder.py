@@ -87,7 +87,7 @@ def checked(found: list[tuple[str, bytes]]) -> Files:
         if len(data) > MAX_FILE:
             raise _too_large(path)
     if len(names) < len(found):
-        raise BadSkill("Two of its files have names that some file systems take for the same.")
+        raise BadSkill("Two of its files have names that some file systems treat as the same.")
     return files
 
 
@@ -158,7 +158,7 @@ def _archive(data: bytes) -> zipfile.ZipFile:
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except (zipfile.BadZipFile, ValueError, EOFError, OSError, NotImplementedError, IndexError) as error:
-        raise BadSkill("It is no zip archive, or a damaged one.") from error
+        raise BadSkill("It isn't a zip archive, or it's damaged.") from error
     if len(archive.infolist()) > MAX_ENTRIES:
         raise BadSkill(f"The archive has more than {MAX_ENTRIES:,} files.")
     return archive

@@ -45,12 +45,12 @@ def parse(text: str) -> Skill:
     fields, body = front_matter(text, "SKILL.md")
     name, description = fields.get("name"), fields.get("description")
     if not isinstance(name, str) or not is_name(name):
-        raise BadSkill(f"Its name has to be a-z, 0-9 and single hyphens, at most {MAX_NAME} characters.")
+        raise BadSkill(f"Its name must be a-z, 0-9 and single hyphens, at most {MAX_NAME} characters.")
     if not isinstance(description, str) or not 0 < len(description.strip()) <= MAX_DESCRIPTION:
-        raise BadSkill(f"Its description has to be a text of at most {MAX_DESCRIPTION} characters.")
+        raise BadSkill(f"Its description must be a text of at most {MAX_DESCRIPTION} characters.")
     compatibility = fields.get("compatibility", "")
     if not isinstance(compatibility, str) or len(compatibility) > MAX_COMPATIBILITY:
-        raise BadSkill(f"Its compatibility has to be a text of at most {MAX_COMPATIBILITY} characters.")
+        raise BadSkill(f"Its compatibility must be a text of at most {MAX_COMPATIBILITY} characters.")
     nested = fields.get("metadata")
     version = fields.get("version") or (nested.get("version") if isinstance(nested, dict) else None) or NO_VERSION
     about = tuple((_line(key), _line(value)) for key, value in _flat(fields) if key not in _OWN)
@@ -66,12 +66,12 @@ def front_matter(text: str, file: str) -> tuple[dict[object, object], str]:
     """The fields of its head, all of them as text, and what is below it; raises `BadSkill`."""
     found = _HEAD.match(text)
     if found is None:
-        raise BadSkill(f"A {file} begins with a head between two lines of ---.")
+        raise BadSkill(f"A {file} must begin with front matter between two --- lines.")
     if len(found[1]) > MAX_HEAD:
-        raise BadSkill(f"The head of its {file} is longer than {MAX_HEAD >> 10} kB.")
-    fields = plain_yaml(found[1], f"The head of its {file}")
+        raise BadSkill(f"The front matter of its {file} is longer than {MAX_HEAD >> 10} kB.")
+    fields = plain_yaml(found[1], f"The front matter of its {file}")
     if not isinstance(fields, dict):
-        raise BadSkill(f"The head of its {file} is no list of fields.")
+        raise BadSkill(f"The front matter of its {file} isn't a list of fields.")
     return fields, text[found.end() :].strip()
 
 
@@ -93,7 +93,7 @@ def plain_yaml(text: str, what: str) -> object:
             if depth > MAX_DEPTH:  # the library takes minutes for what is nested a thousand times
                 raise BadSkill(f"{what} is not valid YAML: it is nested more than {MAX_DEPTH} times.")
             if isinstance(token, yaml.AliasToken | yaml.TagToken):
-                raise BadSkill(f"{what} has aliases or tags of YAML; write plain fields.")
+                raise BadSkill(f"{what} uses YAML aliases or tags; write plain fields.")
         return yaml.load(text, yaml.BaseLoader)
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
         raise BadSkill(f"{what} is not valid YAML.") from error

@@ -51,6 +51,7 @@ async def lived_in(path: MessagePath) -> MessagePath:
         await path.ask(f"{SECRET} question")
         await path.ask("hello", sender=MEMBER, chat=MEMBER)
         await path.journal.catch_up()
+    path.model.answer = FakeModel().answer
     await path.database.run(lambda tx: ask(tx, path.people.owner.id, {"USER.md": "its hash"}, path.clock))
     return path
 
@@ -244,6 +245,11 @@ async def everything_of(path: MessagePath) -> list[str]:
            select $1, 'xyzzy', '', '', id from tasks where principal_id = $1 limit 1""",
         owner,
     )
+    await path.rows(
+        """insert into plans (task_id, principal_id, title, label, ordinal)
+           select id, $1, 'xyzzy', 0, 0 from tasks where principal_id = $1 limit 1""",
+        owner,
+    )
     for table in tables:
         assert await path.rows(f"select exists (select from {table} where principal_id = $1)", owner) == [(True,)], (
             table
@@ -320,6 +326,7 @@ async def test_a_bound_store_may_do_what_tools_need_and_nothing_else(lived_in: M
         "memory_df",
         "memory_stats",
         "memory_models",
+        "plans",
     }
     for secret in ("select text from inbox", "select input from tasks", "update addresses set session_id = null"):
         assert await passes(bound, secret) is None

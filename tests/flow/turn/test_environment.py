@@ -121,3 +121,22 @@ async def test_times_are_told_on_the_principals_own_clock(path: MessagePath) -> 
     (theirs.workspace.root / "USER.md").write_text("Time zone: Europe/Berlin")
     configured.append("America/St_Johns")
     assert (mine.zone(), theirs.zone()) == ("America/St_Johns", "Europe/Berlin")
+
+
+async def test_locked_text_that_a_tool_changes_comes_back_and_the_owner_is_told(path: MessagePath) -> None:
+    locked = "<!-- CORE:LOCK -->\nrules\n<!-- /CORE:LOCK -->\n"
+    agents = path.workspace / "AGENTS.md"
+    agents.write_text(locked)
+    path.model.answer = in_turn(said("", call("send", text="x")), said("done"), said("", call("look", text="x")))
+
+    async def tamper() -> None:
+        agents.write_text("mine")
+
+    path.workshop.during = tamper
+    async with path.working():
+        await path.ask("work")
+        await path.channel.until(lambda texts: any("locked text" in text for text in texts))
+    assert agents.read_text() == locked
+    [result] = results(path.model.prompts[1])
+    assert (result["error"], json.loads(result["result"])) == ("locked", {"did": "x"})
+    assert (path.workspace.parent / "replaced" / str(path.people.owner.id) / "AGENTS.md").read_text() == "mine"

@@ -238,3 +238,13 @@ async def test_a_stream_that_ends_at_once_is_not_opened_for_ever() -> None:
 
         assert streams() == MAX_STREAMS
         assert connection.alive
+
+
+async def test_an_idle_connection_is_left(fake: FakeMcp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.net.mcp.connection.IDLE_SECONDS", 0.05)
+    async with opened(fake.place) as connections:
+        connection, _ = await connections.get("ada", Endpoint("w", fake.url))
+        await eventually(lambda: not connection.alive)
+        again, _ = await connections.get("ada", Endpoint("w", fake.url))
+
+        assert (await again.call("weather", {"city": "Rome"})).text

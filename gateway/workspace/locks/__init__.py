@@ -1,0 +1,1 @@
+"""Locked text: what in the files of a workspace only their owner may change."""
