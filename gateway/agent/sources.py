@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from pydantic import BaseModel, ConfigDict
+
 from gateway.agent.schema import parameters_of
 from gateway.domain.model import ToolSpec
 from gateway.domain.tools import AnyTool
@@ -16,6 +18,12 @@ MAX_TOOLS, MAX_CHARS = 20, 6_000
 """Tools that a prompt shows unasked, and characters of those among them that come from sources."""
 MAX_FOUND = 40
 """The newest of those that a conversation has found: providers take 128 tools at most."""
+
+
+class AnyArguments(BaseModel):
+    """Arguments that a server checks, by the `parameters` of its tool."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
 
 
 @dataclass(frozen=True, slots=True)

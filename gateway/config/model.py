@@ -1,5 +1,6 @@
 """The model of config.json; `{}` is a complete configuration."""
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal
@@ -121,7 +122,13 @@ class McpServer(Section):
     env: Mapping[str, SecretStr] = Field({}, description="Its variables.")
 
 
-McpName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,32}$")]
+def _server_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9-]{1,32}", name):
+        raise ValueError("the name of a server has letters, digits and hyphens only, 32 at most")
+    return name
+
+
+McpName = Annotated[str, AfterValidator(_server_name)]
 
 
 class Tools(Section):

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from gateway.agent.mcp.calls import AnyArguments
-from gateway.agent.sources import FIND, MAX_FOUND, MAX_TOOLS, Offer, shown
+from gateway.agent.sources import FIND, MAX_FOUND, MAX_TOOLS, AnyArguments, Offer, shown
 from gateway.domain.json import JsonObject
 from gateway.domain.model import ToolCall
 from gateway.domain.tools import Caller, Tool

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict
-
 from gateway.agent.mcp.pinning import PinnedTool, State, Use
+from gateway.agent.sources import AnyArguments
 from gateway.domain.diff import written_out
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
@@ -30,12 +29,6 @@ Connect = Callable[[str], Awaitable["Connection"]]
 """A living connection to a server of this name; raises `NetError`."""
 Save = Callable[[str, bytes], Awaitable[str]]
 """Stores a file of a server under a proposed path, and answers where it can be read."""
-
-
-class AnyArguments(BaseModel):
-    """Arguments that the server checks."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
 
 
 @dataclass(frozen=True, slots=True)

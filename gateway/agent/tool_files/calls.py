@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from gateway.agent.mcp.calls import AnyArguments
-from gateway.agent.sources import Offer
+from gateway.agent.sources import AnyArguments, Offer
 from gateway.agent.tool_files.confirmed import Confirmed, ToolFiles
 from gateway.agent.tool_files.tokens import AccessTokens
 from gateway.domain.diff import written_out

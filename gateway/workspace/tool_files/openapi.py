@@ -20,6 +20,9 @@ MAX_NODES, MAX_DEPTH, MAX_WORDS = 300, 6, 300
 METHODS = ("get", "head", "post", "put", "patch", "delete")
 TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
+_NAME = re.compile(r"[A-Za-z0-9_$@][A-Za-z0-9_.$@:-]{0,63}")
+"""Of a field of a body: it is sent as it stands, so it cannot be shown otherwise."""
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _PATH = re.compile(r"/(?:[^?#\s\\{}]|\{[^{}/\s]{1,100}\})*")
 _PARTS: Mapping[object, Part] = {"path": "path", "query": "query", "header": "header"}
 
@@ -115,6 +118,8 @@ class _Given:
 
     def add(self, name: str, part: Part, schema: Json, *, required: bool, wire: str | None = None) -> None:
         """One more; none for a header that is not the model's to set."""
+        if part == "header" and not _HEADER.fullmatch(name):
+            raise LeftOut("one of its headers has no valid name")
         if part == "header" and (name.lower() in self.taken or name.lower().startswith("proxy-")):
             return
         argument = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:64]
@@ -195,7 +200,8 @@ class _Reader:
         if "items" in node or type == "array":
             found["items"] = self.schema(node.get("items"), depth + 1)
         if properties := _map(node.get("properties")):
-            listed = {str(name)[:100]: self.schema(each, depth + 1) for name, each in [*properties.items()][:100]}
+            plain = [(name, each) for name, each in properties.items() if _NAME.fullmatch(str(name))][:100]
+            listed = {str(name): self.schema(each, depth + 1) for name, each in plain}
             needed = [each for each in _list(node, "required") if isinstance(each, str) and each in listed]
             found |= {"properties": listed, **({"required": needed} if needed else {})}
         for key in ("anyOf", "oneOf", "allOf"):
