@@ -143,7 +143,7 @@ async def test_a_conversation_that_has_read_nothing_of_others_does_not_see_it(de
     [sha256] = [each for path, (_, each) in desk.commands.hashes._known.items() if path == "notes/page.md"]
     desk.labels.others[sha256] = Label.UNTRUSTED
     seen = await desk.outcome("cat uploads/* notes/*; ls uploads")
-    assert json.loads(seen.text)["output"].startswith("mine")
+    assert "mine" in json.loads(seen.text)["output"]
     assert "their words" not in seen.text
     assert (before.label, seen.label, desk.labels.doubt) == (Label.OWNER, Label.OWNER, 0)
 
@@ -153,7 +153,7 @@ async def test_a_conversation_that_has_read_nothing_of_others_does_not_see_it(de
     assert json.loads(seen.text)["output"] == "eviltheir words"
     assert seen.label is Label.UNTRUSTED
     desk.caller = CALLER
-    assert json.loads((await desk.outcome("cat notes/copy.txt")).text)["output"] == ""
+    assert json.loads((await desk.outcome("cat notes/copy.txt")).text)["exit_code"] == 1
 
 
 async def test_who_has_read_others_words_asks_first_and_is_shown_the_command(desk: Desk) -> None:
