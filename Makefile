@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A virtual environment that happens to be active is not ours to fill.
 unexport VIRTUAL_ENV
 
-.PHONY: run dev test setup fmt check wheel bounds check-image bench chaos soak live clients agentdojo
+.PHONY: run dev test setup fmt check wheel bounds check-image bench attack chaos soak live clients mcp agentdojo
 .DEFAULT_GOAL := run
 
 run: setup  ## Set up and start the gateway.
@@ -26,8 +26,8 @@ dev: setup  ## The same, started again whenever the code changes.
 
 test: check wheel  ## Every check there is.
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q -n 3 --dist worksteal $(addprefix --ignore=,$(OUTSIDE))
-	$(BIN)/pytest -q -n 4 --dist worksteal $(OUTSIDE)
+	$(BIN)/coverage run -m pytest -q -n 5 --dist worksteal $(addprefix --ignore=,$(OUTSIDE))
+	$(BIN)/pytest -q -n 6 --dist worksteal $(OUTSIDE)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage json -q -o build/coverage.json
 	$(BIN)/python tests/coverage_gate.py build/coverage.json --lines 85 --branches 80
@@ -74,6 +74,9 @@ check-image: setup  ## Build the container image without an engine, and use it (
 chaos: setup  ## Break everything that can be broken; the table goes into docs/reliability.md (an hour).
 	SUPACLAW_CHAOS=full SUPACLAW_CHAOS_REPORT=docs/reliability.md $(BIN)/pytest -q -n 2 --dist worksteal tests/chaos $$($(BIN)/python -m tests.chaos.faults)
 
+attack: setup  ## Attack the jail of commands in every way; prints the table of docs/security.md.
+	@$(BIN)/python -m tests.security.workshop
+
 soak: setup  ## Half an hour of steady load: does anything grow?
 	$(BIN)/python -m tests.chaos.soak --minutes 30
 
@@ -89,6 +92,10 @@ live: setup  ## Ask the real providers and messengers whose keys are in the envi
 
 clients: setup  ## Drive real client libraries of the OpenAI API against the gateway; installs them in build/.
 	$(BIN)/python -m tests.clients $(ONLY)
+
+mcp: setup  ## The reference server of the Model Context Protocol, driven by our client; installs it in build/.
+	npm install --silent --no-audit --no-fund --prefix build/mcp @modelcontextprotocol/server-everything
+	$(BIN)/pytest -m live tests/live/test_mcp_everything.py
 
 agentdojo: setup  ## AgentDojo's worst case through our policy: every attack obeyed; installs it in build/.
 	@test -d build/agentdojo || $(UV) venv --quiet build/agentdojo

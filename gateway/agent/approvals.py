@@ -20,8 +20,9 @@ _WOULD = {
     ToolClass.READ: "read something",
     ToolClass.WRITE: "write a file",
     ToolClass.PERSIST: "outlive the conversation",
-    ToolClass.NET: "reach the net",
-    ToolClass.SEND: "tell others something",
+    ToolClass.NET: "reach the network",
+    ToolClass.SEND: "send something to others",
+    ToolClass.ACT: "change something elsewhere",
     ToolClass.RUN: "run a program",
 }
 
@@ -83,8 +84,8 @@ def why(row: ReviewRow) -> str:
     if row.task_id is None:
         return "The gateway itself asks."
     if row.act is ToolClass.IRREVERSIBLE:
-        return "It can't be undone, so it always needs your yes."
-    return f"It would {_WOULD[row.act]}, and this conversation has read what others wrote."
+        return "It can't be undone, so it always needs your approval."
+    return f"It would {_WOULD[row.act]}, and this conversation contains other people's text."
 
 
 def where_whole(row: ReviewRow) -> str:

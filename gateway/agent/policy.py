@@ -73,7 +73,7 @@ def decide(kind: ToolClass | None, session: Label, own: Label, *, own_words: boo
             return Decision.ALLOW
         case ToolClass.SEND:
             return Decision.ALLOW if own_words else Decision.ASK
-        case ToolClass.PERSIST | ToolClass.RUN:
+        case ToolClass.PERSIST | ToolClass.ACT | ToolClass.RUN:
             return Decision.ASK
         case _:
             assert_never(kind)

@@ -13,13 +13,14 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from gateway.agent.policy import Act, Decision, Policy, decide, values
-from gateway.agent.schema import parameters_of
+from gateway.agent.sources import FIND, ToolSource, shown, spec_of
 from gateway.domain.diff import written_out
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.model import ToolCall, ToolSpec
 from gateway.domain.plans import TODO
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, ToolClass, ToolFailed, Wording
+from gateway.domain.transcript import Entry
 
 T = TypeVar("T")
 ANYBODY = Policy()
@@ -73,6 +74,7 @@ class Toolbox:
         spill: Spill,
         policy: Policy = ANYBODY,
         clean: Callable[[str], str] = str,
+        sources: Sequence[ToolSource] = (),
         watched: Watched = unwatched,
         planned: Planned = unplanned,
     ) -> None:
@@ -84,9 +86,10 @@ class Toolbox:
         self.clean = clean
         """Takes live secrets out of what a tool brings."""
         self._watched, self._planned = watched, planned
+        self.sources = sources
 
     def for_programs(self) -> "Toolbox":
-        """Without the private ones."""
+        """Without the private ones, and those of sources."""
         return self._with([tool for tool in self._tools.values() if not tool.private])
 
     def for_tokens(self) -> "Toolbox":
@@ -94,14 +97,24 @@ class Toolbox:
         return self._with(())
 
     def _with(self, tools: Sequence[AnyTool]) -> "Toolbox":
-        return Toolbox(tools, self._spill, self._policy, self.clean, self._watched, self._planned)
+        return Toolbox(tools, self._spill, self._policy, self.clean, watched=self._watched, planned=self._planned)
+
+    async def refresh(self) -> None:
+        """Look for what is new at the sources; a turn does when it opens."""
+        for source in self.sources:
+            await source.refresh()
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model is shown; always in the same order, so that provider caches hit."""
-        return tuple(
-            ToolSpec(tool.name, tool.description, parameters_of(tool.arguments)) for tool in self._tools.values()
-        )
+        """What every prompt shows; always in the same order, so that provider caches hit."""
+        return tuple(spec_of(tool) for tool in self._tools.values() if tool.name != FIND)
+
+    def further(self, entries: Sequence[Entry]) -> tuple[ToolSpec, ...]:
+        """What the next prompt of this transcript shows beside them, from the sources."""
+        if not self.sources:
+            return ()
+        found, more = shown(self.sources, len(self.specs), entries)
+        return (spec_of(self._tools[FIND]), *found) if more and FIND in self._tools else found
 
     @cached_property
     def wordings(self) -> dict[str, Wording]:
@@ -110,7 +123,7 @@ class Toolbox:
 
     def effect(self, name: str) -> Effect:
         """What running a call twice would do; a call of an unknown tool does nothing."""
-        tool = self._tools.get(name)
+        tool = self._tool(name)
         return tool.effect if tool else Effect.SAFE
 
     async def run(self, call: ToolCall, caller: Caller, *, yes: Yes | None = None) -> ToolOutcome:
@@ -118,7 +131,7 @@ class Toolbox:
 
         A call that a person has allowed runs only if it is of the class and works on the contents of then.
         """
-        tool = self._tools.get(call.name)
+        tool = self._tool(call.name)
         if tool is None:
             return _refusal("unknown_tool", self._suggestion(call.name))
         caller = replace(caller, said=partial(self._policy.said, caller))
@@ -165,6 +178,11 @@ class Toolbox:
                 assert kind is not None, "what has no class is never asked about"
                 change = await _change(tool, arguments, caller)
                 return None if change is None else Act(tool.name, given, kind, change)
+
+    def _tool(self, name: str) -> AnyTool | None:
+        """Also one of a source that no prompt shows: of an approved call only the name is known."""
+        offers = (offer.tool for source in self.sources for offer in source.offers)
+        return self._tools.get(name) or next((tool for tool in offers if tool.name == name), None)
 
     def _suggestion(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._tools, n=1)

@@ -7,7 +7,13 @@ from datetime import datetime, timedelta
 from functools import cached_property, partial
 
 from gateway import commands, tools
+from gateway.agent.mcp.servers import Credentials, McpServers
+from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import guarded
+from gateway.agent.tool_files.calls import DeclaredTools
+from gateway.agent.tool_files.confirmed import FORM as TOOL_FILES
+from gateway.agent.tool_files.confirmed import ToolFiles
+from gateway.agent.tool_files.tokens import AccessTokens
 from gateway.app.condition import Condition
 from gateway.app.current import Current
 from gateway.app.embedders import Embedders
@@ -31,6 +37,7 @@ from gateway.config.starts import Starts
 from gateway.domain.clock import Clock
 from gateway.domain.ids import InstanceId, MessageId, PrincipalId
 from gateway.domain.json import Json
+from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
 from gateway.flow.approvals.questions import Questions
@@ -57,12 +64,16 @@ from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
 from gateway.flow.zone import ZoneOffers
 from gateway.logs import SecretMask
+from gateway.net.mcp.connections import Connections
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
+from gateway.sandbox.workshop import Workshop
+from gateway.secrets.injection import Usable
 from gateway.store.pool import Database
 from gateway.tools import Family
 from gateway.web.links import LoginLinks, SecretLinks
 from gateway.workspace.search import search
+from gateway.workspace.tree import Workspace
 
 SEARCH_SECONDS = 20.0
 SCHEDULES, SECRETS = "schedules", "secrets"
@@ -119,14 +130,53 @@ class Parts:
             unverified=self.journal.check.holds,
             clean=self.guard.at("tools"),
             web=self.web,
+            workshop=self.jail,
+            exec_mode=lambda: self.current.config.tools.exec.mode,
             fetch=guarded(self.web.rules),
             tampered=self.notices.tampered,
             keep=self._keep_files,
             find=partial(run_alone, search, seconds=SEARCH_SECONDS),
+            sources=[self._mcp_servers, self._declared_tools],
+            tool_files=self.tool_files,
         )
 
     async def _keep_files(self, reason: str) -> Json:
         return await self.condition.checkpoints.keep(reason)  # which is built of what needs this
+
+    def _mcp_servers(self, principal: PrincipalId, owner: bool, workspace: Workspace) -> McpServers:
+        async def save(path: str, data: bytes) -> str:
+            return (await workspace.write(path, data, Label.UNTRUSTED)).path
+
+        def find(name: str) -> Usable | None:
+            return self.secrets.finder(principal)(name)
+
+        return McpServers(
+            principal,
+            owner,
+            lambda: {**self.tool_files.servers, **self.current.config.tools.mcp},
+            self.database,
+            self.mcp_connections,
+            Credentials(find, partial(self.secrets.used, principal=principal)),
+            save,
+        )
+
+    @cached_property
+    def tool_files(self) -> ToolFiles:
+        """The tools that files of the owner's workspace declare."""
+        workspace, fetch = Workspace(self.environment.workspace), guarded(self.web.rules)
+        return ToolFiles(Skills(self.database, workspace, self.clock, fetch, TOOL_FILES))
+
+    @cached_property
+    def _access_tokens(self) -> AccessTokens:
+        return AccessTokens(self.secrets, self.web.rules, self.clock)
+
+    def _declared_tools(self, principal: PrincipalId, owner: bool, _workspace: Workspace) -> DeclaredTools:
+        return DeclaredTools(principal, owner, self.tool_files, self._access_tokens)
+
+    @cached_property
+    def mcp_connections(self) -> Connections:
+        """Open connections to MCP servers, wherever the operator's addresses lead."""
+        return Connections(lambda: Rules.of(self.current.config.net.private_allow))
 
     @cached_property
     def zones(self) -> ZoneOffers:
@@ -179,6 +229,11 @@ class Parts:
     def cpu(self) -> Cpu:
         """The process for heavy work."""
         return Cpu()
+
+    @cached_property
+    def jail(self) -> Workshop:
+        """Where programs run."""
+        return Workshop(self.environment.data / "scratch")
 
     @cached_property
     def embedders(self) -> Embedders:

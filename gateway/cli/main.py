@@ -76,7 +76,7 @@ COMMANDS: Mapping[str, str | Group] = {
         },
     ),
     "skills": Group(
-        "Install, confirm and switch off skills of the agent.",
+        "Install, confirm and switch off the agent's skills.",
         {
             "list": "work.skills:show_all",
             "show": "work.skills:show",
@@ -87,8 +87,30 @@ COMMANDS: Mapping[str, str | Group] = {
         },
         default="list",
     ),
+    "tools": Group(
+        "Confirm and switch off tools of MCP servers.",
+        {
+            "list": "work.tools:show_all",
+            "show": "work.tools:show",
+            "test": "work.tools:check",
+            "add": "work.tools_add:add",
+            "confirm": "work.tools:confirm",
+            "disable": "work.tools:disable",
+        },
+        default="list",
+    ),
+    "tool-files": Group(
+        "Confirm and switch off tools that files of the workspace declare.",
+        {
+            "list": "work.tool_files:show_all",
+            "show": "work.tool_files:show",
+            "enable": "work.tool_files:enable",
+            "disable": "work.tool_files:disable",
+        },
+        default="list",
+    ),
     "grants": Group(
-        "List or revoke what you have allowed in advance.",
+        "List or revoke calls that you allowed in advance.",
         {"list": "work.grants:show_all", "give": "work.grants:give", "revoke": "work.grants:revoke"},
     ),
     "audit": Group(
@@ -117,7 +139,7 @@ COMMANDS: Mapping[str, str | Group] = {
         },
     ),
     "eval": Group(
-        "Measure memory search on published data sets.",
+        "Measure memory search on published datasets.",
         {"locomo": "storage.eval:locomo", "longmemeval": "storage.eval:longmemeval"},
     ),
     "checkpoints": Group(
@@ -177,7 +199,7 @@ COMMANDS: Mapping[str, str | Group] = {
 
 def build(commands: Mapping[str, str | Group] = COMMANDS) -> typer.Typer:
     """The command line, ready to be called."""
-    about = "One AI agent of your own, behind the messengers you already use. `supaclaw up` starts it."
+    about = "Your own AI agent, behind the messengers you already use. `supaclaw up` starts it."
     app = parser(about, completion=True)
     app.callback()(_begin)
     for name, entry in commands.items():

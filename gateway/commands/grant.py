@@ -22,7 +22,7 @@ async def _answer(ctx: CommandContext, who: PrincipalId | None, now: datetime) -
     which, _, rest = ctx.argument.partition(" ")
     if not which:
         lines = [rules.line(row) for row in await grants.live(ctx.tx, who, now)] if who else []
-        return "\n".join([*lines, "", "/grant revoke NUMBER takes one back."]) if lines else rules.NONE
+        return "\n".join([*lines, "", "/grant revoke NUMBER revokes one."]) if lines else rules.NONE
     if which == "revoke":
         row = await rules.revoke(ctx.tx, who, rest, now, by=ctx.arrival.sender)
         return f"{row.name} is revoked."
@@ -30,4 +30,4 @@ async def _answer(ctx: CommandContext, who: PrincipalId | None, now: datetime) -
     return f"Allowed. {rules.line(await rules.give(ctx.tx, who, which, terms, by=ctx.arrival.sender, in_chat=True))}"
 
 
-command = Command("grant", "allow what a request asks, by its NUMBER, so many times for so long", run)
+command = Command("grant", "allow a request's call in advance, by its NUMBER, with a count and a time", run)

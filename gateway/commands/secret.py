@@ -9,8 +9,8 @@ from gateway.domain.inbound import OWN_CHANNELS
 from gateway.secrets.facts import NAME
 
 SENT = (
-    "Open this form and type the value of {} there. It works once, for ten minutes. The value is stored encrypted; "
-    "nobody, not even the agent, is shown it."
+    "Open this form and type the value of {} there. It works once, for ten minutes. The value is stored encrypted "
+    "and never shown again, not even to the agent."
 )
 USAGE = "Write /secret NAME, such as /secret WEATHER_KEY. Never write the value itself here: I send you a form for it."
 PRIVATE = "Write /secret NAME yourself, in your private chat with me."

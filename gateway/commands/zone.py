@@ -14,7 +14,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     except ValueError as error:
         return CommandReply(f"{error}")
     if zone != ctx.argument:
-        return CommandReply(f"Noted in USER.md, but owner.timezone in config.json says {zone}, which counts.")
+        return CommandReply(f"Saved in USER.md, but owner.timezone in config.json is {zone} and takes precedence.")
     return CommandReply(f"Your times are in {zone} now.")
 
 

@@ -107,12 +107,29 @@ class Net(Section):
     )
 
 
+class McpServer(Section):
+    """A server of the Model Context Protocol."""
+
+    url: HttpUrl | None = Field(None, description="Address of a server that speaks streamable HTTP.")
+    headers: Mapping[str, SecretStr] = Field({}, description="Sent with each request, such as Authorization.")
+    enabled: bool = Field(True, description="Whether its tools are offered.")
+    members: bool = Field(False, description="Whether members may use the tools that you confirmed, too.")
+    timeout: Duration = Field(timedelta(minutes=1), description="How long a call may take.")
+    type: str = Field("http", description="Ignored: other programs write it.")
+    command: str | None = Field(None, description="A program to start; not supported yet.")
+    args: tuple[str, ...] = Field((), description="Its arguments.", repr=False)
+    env: Mapping[str, SecretStr] = Field({}, description="Its variables.")
+
+
+McpName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,32}$")]
+
+
 class Tools(Section):
     """What the agent may use."""
 
     exec: Exec = Field(Exec(), description="Shell commands.")
     web: WebAccess = Field(WebAccess(), description="Reading the web.")
-    mcp: Mapping[str, JsonSection] = Field({}, description="MCP servers by name.", repr=False)
+    mcp: Mapping[McpName, McpServer] = Field({}, description="MCP servers by name.", repr=False)
 
 
 class Budgets(Section):

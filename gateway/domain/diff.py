@@ -28,7 +28,7 @@ def difference(name: str, before: str, after: str) -> str:
     """
     if len(before) + len(after) > LONGEST:
         raise ToolFailed("too_long", "A person has to approve this change, and it is too long to show.")
-    old, new = before.split("\n"), after.split("\n")
+    old, new = (text.split("\n") if text else [] for text in (before, after))
     if max(len(old), len(new)) <= _LINES:
         lines = difflib.unified_diff(old, new, name, name, n=2, lineterm="")
         return "\n".join(lines) or f"{name}: binary content only"

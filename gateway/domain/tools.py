@@ -46,6 +46,8 @@ class ToolClass(StrEnum):
     """Reads from an address that is configured, or that the model did not make."""
     SEND = "send elsewhere"
     """Tells others something; a GET of an address that the model made, too."""
+    ACT = "act elsewhere"
+    """What only a server knows: even a person's own words may mean anything to it."""
     RUN = "run"
     IRREVERSIBLE = "irreversible"
 
@@ -120,7 +122,8 @@ class Tool(Generic[Arguments]):
     calls, or finds that of one call; a tool without one runs for nobody who has read others' words. `lasting` shows
     what a call would do, None if nothing; without it a question shows the arguments, which suffices unless they name
     what can change. A `private` one is not there where another program asks, with a token or by a trigger. Without a
-    `wording` a call is shown by the tool's name.
+    `wording` a call is shown by the tool's name. `parameters` replaces the JSON Schema of `arguments` where the tool's
+    server, not we, checks what is given.
     """
 
     name: str
@@ -134,6 +137,7 @@ class Tool(Generic[Arguments]):
     lasting: Callable[[Arguments, Caller], Awaitable[Change | None]] | None = None
     private: bool = False
     wording: Wording | None = None
+    parameters: JsonObject | None = None
 
 
 AnyTool = Tool[Any]

@@ -150,7 +150,7 @@ class Live:
         self._followers.append(callback)
 
     def publish(self, session: SessionId, event: LiveEvent) -> None:
-        """Tell every listener of the session; the end of a turn that another one has followed is no news."""
+        """Tell every listener of the session; the end of a turn that is over, or that another followed, is no news."""
         running = self._running.get(session)
         match event:
             case TurnStarted(_, run) if running is None or running.run != run:
@@ -159,8 +159,8 @@ class Live:
                 running.written.add(text)
             case TextDropped() | ToolStarted() if running is not None:
                 running.written = GrowingText()
-            case TurnEnded(run) if running is not None:
-                if running.run != run:
+            case TurnEnded(run):
+                if running is None or running.run != run:
                     return
                 del self._running[session]
             case _:

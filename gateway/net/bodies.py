@@ -45,7 +45,7 @@ class Bounded(AsyncByteStream):
         while (piece := await self._next(source)) is not None:
             pieces += 1
             if pieces > 1_000 + self.limits.size // _SMALLEST_PIECES and self.limits.seconds:
-                raise NetError("too_slow", f"{self.host} sends its answer in tiny pieces; it was not read.")
+                raise NetError("too_slow", f"{self.host} sends its response in tiny chunks; it wasn't read.")
             for part in self._unpacked(unpack, piece) if unpack else (piece,):
                 self._count(part)
                 yield part
@@ -70,7 +70,7 @@ class Bounded(AsyncByteStream):
     def _count(self, piece: bytes) -> None:
         self._taken += len(piece)
         if self._taken > self.limits.size:
-            raise NetError("too_large", f"The answer of {self.host} is larger than {self.limits.size >> 20} MB.")
+            raise NetError("too_large", f"The response from {self.host} is larger than {self.limits.size >> 20} MB.")
 
 
 @asynccontextmanager

@@ -55,7 +55,7 @@ def explained(host: str) -> Iterator[None]:
     try:
         yield
     except HTTPError as error:
-        raise _explained(host, error) from error
+        raise explanation(host, error) from error
 
 
 @cache
@@ -134,12 +134,12 @@ class _Transport(AsyncHTTPTransport):
 def _problem(response: Response, encoding: str, most: int) -> tuple[str, str] | None:
     """What is wrong with the head of an answer, as a code and words."""
     if len(response.headers.raw) > MAX_HEADERS:
-        return "bad_answer", f"sends more than {MAX_HEADERS} headers; its answer was not read."
+        return "bad_answer", f"sends more than {MAX_HEADERS} headers; its response wasn't read."
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        return "bad_encoding", f"sends its answer compressed in a way that was not asked for ({encoding[:20]})."
+        return "bad_encoding", f"uses a compression that wasn't requested ({encoding[:20]})."
     length = response.headers.get("Content-Length", "0")
     if response.request.method != "HEAD" and length.isdecimal() and int(length[:18]) > most:
-        return "too_large", f"has an answer of {int(length[:18]) >> 20:,} MB; at most {most >> 20} MB are read."
+        return "too_large", f"sends {int(length[:18]) >> 20:,} MB; the limit is {most >> 20} MB."
     return None
 
 
@@ -152,15 +152,16 @@ async def _addresses(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
-def _explained(host: str, error: HTTPError) -> NetError:
+def explanation(host: str, error: HTTPError) -> NetError:
+    """What went wrong, in one line."""
     text = str(error) or type(error).__name__
     if "CERTIFICATE_VERIFY_FAILED" in text:
         reason = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]
         return NetError("bad_certificate", f"{host} has no valid certificate ({reason or 'unknown'}); it was not read.")
     if "SSL" in text or "TLS" in text:
-        return NetError("tls", f"No secure connection to {host} could be made; check that it speaks https there.")
+        return NetError("tls", f"No secure connection to {host} is possible; check that it supports https there.")
     if isinstance(error, NotConnected):
         return NetError("unreachable", f"{host} can't be reached; try again later, or another address.")
     if "timed out" in text.lower() or "Timeout" in type(error).__name__:
         return NetError("timeout", f"{host} took too long; try again later.")
-    return NetError("bad_answer", f"{host} did not answer as a web server does ({type(error).__name__}).")
+    return NetError("bad_answer", f"{host} doesn't respond like a web server ({type(error).__name__}).")

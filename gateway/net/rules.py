@@ -31,9 +31,9 @@ class Rules:
         address = plain(target.host)
         listed = (place.port for place in self.private if place.covers(target.host, address, target.port))
         if target.odd_port and not any(listed):
-            raise _refused(f"port {target.port} is not one that websites use")
+            raise _refused(f"port {target.port} isn't a usual web port")
         if target.local and not self.private:
-            raise _refused(_only(f"{target.host} is a name of a private network", target.host, target.port))
+            raise _refused(_only(f"{target.host} is a name in a private network", target.host, target.port))
         if address is not None:
             self.check(target.host, target.port, target.host)
 
@@ -46,7 +46,7 @@ class Rules:
         if kind is Reach.PRIVATE:
             raise _refused(_only(f"{host} is in a private network", host, port))
         if kind is Reach.NEVER:
-            raise _refused(f"{host} has an address that is never connected to")
+            raise _refused(f"{host} has an address that is always blocked")
 
 
 def _plain(host: str) -> str:

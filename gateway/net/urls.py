@@ -83,7 +83,7 @@ def join(base: Target, location: str) -> Target:
     try:
         return parse(urljoin(base.url, location))
     except ValueError:
-        raise _invalid("the redirect's isn't valid") from None
+        raise _invalid("the redirect's target isn't valid") from None
 
 
 def _address(text: str) -> str:
@@ -108,7 +108,7 @@ def _encoded(host: str) -> str:
     try:
         return idna.encode(unicodedata.normalize("NFC", host.lower())).decode()
     except idna.IDNAError:
-        raise _invalid("its host has characters that no host name has") from None
+        raise _invalid("its host has characters that aren't allowed in a host name") from None
 
 
 def _invalid(reason: str) -> NetError:

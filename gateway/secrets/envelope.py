@@ -20,8 +20,8 @@ class MasterKeyMissing(OwnerMustAct):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"the secret {name} is sealed by another master key than this gateway has; nothing is lost: enter the "
-            "recovery key with `supaclaw secrets recover`, or set SUPACLAW_MASTER_KEY to the right one"
+            f"the secret {name} is encrypted with a different master key than this gateway's; nothing is lost: enter "
+            "the recovery key with `supaclaw secrets recover`, or set SUPACLAW_MASTER_KEY to the right one"
         )
 
 
@@ -30,7 +30,7 @@ class Tampered(OwnerMustAct):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"the stored secret {name} was changed outside of this program, so it isn't used; "
+            f"the stored secret {name} was changed outside this program, so it isn't used; "
             f"set it again: `supaclaw secrets set {name}`"
         )
 

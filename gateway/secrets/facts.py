@@ -49,7 +49,7 @@ class Facts:
 def check_name(name: str) -> str:
     """The name; raises `OwnerMustAct` for one that no reference can hold."""
     if not re.fullmatch(NAME, name):
-        raise OwnerMustAct(f"{name[:64]!r} is not a name of a secret: use letters, digits and _, such as WEATHER_KEY")
+        raise OwnerMustAct(f"{name[:64]!r} isn't a valid secret name: use letters, digits and _, such as WEATHER_KEY")
     return name
 
 

@@ -103,7 +103,7 @@ def _checked(secret: Usable | None, name: str, url: str, tool: str, place: str) 
     if place.lower() != bound.place.lower():
         raise SecretRefused(f"The secret {name} can only be sent as {bound.place or 'nothing: it has no place'}.")
     if not _VISIBLE.fullmatch(secret.value) and place.startswith("header:"):
-        raise SecretRefused(f"The secret {name} holds characters that no header can.")
+        raise SecretRefused(f"The secret {name} contains characters that aren't allowed in a header.")
     return secret.value
 
 

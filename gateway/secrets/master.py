@@ -32,7 +32,7 @@ class MasterKey:
             raw = b""
         key = cls(raw[:_BYTES])
         if len(raw) != _BYTES + _SUM or key._check != raw[_BYTES:]:
-            raise OwnerMustAct("this is not a master key: it has 14 groups of 4 letters and digits; copy all of it")
+            raise OwnerMustAct("this isn't a master key, which has 14 groups of 4 letters and digits; copy all of it")
         return key
 
     @property

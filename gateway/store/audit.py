@@ -41,6 +41,7 @@ class Event(StrEnum):
     CONFIG_WRITTEN = "config written"
     PINNED = "pin confirmed"
     UNPINNED = "pin switched off"
+    SECRET_USED = "secret used"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,16 @@ async def confirmed(conn: Connection, kind: str) -> dict[str, str]:
     return {row["name"]: row["sha256"] for row in rows}
 
 
+async def list_contents(conn: Connection, kind: str) -> list[tuple[Pin, bytes]]:
+    """All of a kind with what was confirmed or waits, by name."""
+    rows = await conn.fetch(
+        """select kind, name, state, sha256, source, changed_at, content from pins where kind = $1
+           order by name, state""",
+        kind,
+    )
+    return [(Pin(*about), content) for *about, content in rows]
+
+
 async def content(conn: Connection, kind: str, name: str, *, staged: bool) -> bytes | None:
     """The bytes that were confirmed, or that wait for it."""
     found: bytes | None = await conn.fetchval(

@@ -2,13 +2,15 @@
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
+from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.scheduling.plans import Plans
 from gateway.agent.skills.library import Skills
+from gateway.agent.sources import ToolSource
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId
@@ -121,10 +123,13 @@ class Services:
     context: PrincipalContext | None = None
     web: Web | None = None
     skills: Skills | None = None
+    commands: WorkspaceCommands | None = None
+    """None for all but the owner."""
     locks: LockWatch | None = None
     plans: Plans | None = None
     keep: Keep | None = None
     find: Find | None = None
+    sources: Sequence[ToolSource] = ()
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

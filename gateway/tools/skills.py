@@ -30,7 +30,7 @@ from gateway.workspace.skills.folder import digest, manifest
 from gateway.workspace.skills.parsing import skill_of
 
 PAGE = 20_000
-NO_SYNC = "skills are never synchronised: each version is installed and confirmed by itself; use install"
+NO_SYNC = "skills are never synchronised: each version is installed and confirmed separately; use install"
 
 
 class SkillsArguments(ToolArguments):
@@ -113,7 +113,7 @@ class _Tool:
         files, at = await self.skills.confirmed(arguments.given("name")), arguments.offset
         path = arguments.path or manifest(files)
         if path not in files:
-            raise ToolFailed("not_found", f"{path[:80]!r} is no file of it; load names its files.")
+            raise ToolFailed("not_found", f"{path[:80]!r} isn't a file of the skill; load lists its files.")
         try:
             text = files[path].decode() if arguments.path else skill_of(files).body
         except UnicodeDecodeError:

@@ -62,7 +62,7 @@ class Entries:
                 asked = other.id if self.acts and other is not None and _own(other) else None
                 return part("assistant", id, row, self.markdown.html(_words(row)), chips, quiet(row), asked)
             case "notice" if other is not None:
-                again = other.id if _own(other) else None
+                again = other.id if _own(other) and (other.attached or other.label is Label.OWNER) else None
                 return part("failure", id, row, self.markdown.html(row.text), again)
             case "notice":
                 return part("notice", id, row, chips)

@@ -28,7 +28,7 @@ class Given(BaseModel):
 @router.get("/secret", dependencies=[Depends(public)])
 async def page(request: Request, site: AtSite) -> Response:
     """The form; it tells nothing by itself."""
-    return site.pages.page(request, "secret_form.html", title="Give a secret")
+    return site.pages.page(request, "secret_form.html", title="Enter a secret")
 
 
 @router.post("/secret", status_code=204, dependencies=[Depends(public)])

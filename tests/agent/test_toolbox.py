@@ -200,6 +200,7 @@ async def test_a_long_result_that_cannot_be_stored_is_still_shown_in_part() -> N
         (ToolClass.PERSIST, Decision.ASK),
         (ToolClass.SEND, Decision.ASK),
         (ToolClass.RUN, Decision.ASK),
+        (ToolClass.ACT, Decision.ASK),
         (ToolClass.IRREVERSIBLE, Decision.ASK),
     ],
 )

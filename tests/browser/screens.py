@@ -29,6 +29,7 @@ from gateway.domain.model import ModelEvent, Prompt, Reply, ToolCall, Usage
 from gateway.domain.principals import Label
 from gateway.flow.setup.saving import Setup
 from gateway.llm.client import Description
+from gateway.secrets.facts import Binding
 from gateway.store import reviews
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import migrate
@@ -44,6 +45,7 @@ from tests.web.test_logs_page import write
 from tests.web.test_memory_page import keep
 from tests.web.test_people import ask
 from tests.web.test_usage import used
+from tests.workspace.skills.writing import put, skill_md
 
 FOLDER = Path(__file__).parents[2] / "docs" / "screens"
 DESKTOP = {"width": 1440, "height": 900}
@@ -91,6 +93,11 @@ CONFIG = """{
   "channels": {"telegram": {"token": "$env:BOT"}, "whatsapp": {}}
 }
 """
+NOTES = "Turns the minutes of a meeting into decisions, open questions and tasks."
+FORMS = "Fills in PDF forms and reads tables out of them. Use when a PDF is mentioned."
+STEPS = """1. List the fields of the form; fields.md says what each kind takes.
+2. Ask for values that you don't know. Never guess a name, date or amount.
+3. Save the filled form beside the original and show what you entered."""
 FINDINGS = [
     ("python", Finding(Level.OK, "Python 3.13.5")),
     ("folders", Finding(Level.WARN, "other users can read ~/supaclaw/data", "chmod 700 ~/supaclaw/data")),
@@ -133,6 +140,11 @@ async def new_token(page: Page) -> None:
     await page.get_by_text("New token").first.click()
 
 
+async def decide(page: Page) -> None:
+    await page.locator("#skill-pdf-forms summary").click()
+    await expect(page.get_by_role("button", name="Confirm and switch on")).to_be_visible()
+
+
 async def more(page: Page) -> None:
     await page.get_by_role("button", name="More").click()
 
@@ -155,7 +167,8 @@ SHOTS = [
     Shot("tokens", "/tokens", ("desktop",)),
     Shot("tokens-new", "/tokens", ("phone",), new_token),
     Shot("jobs", "/jobs"),
-    Shot("skills", "/skills"),
+    Shot("skills", "/skills", SMALL, decide),
+    Shot("secrets", "/secrets"),
 ]
 
 
@@ -164,6 +177,8 @@ async def fill(web: Web, folder: Path) -> None:
     spoken = await conversations(web)
     await memory(web)
     await people(web)
+    await skills(web)
+    await secrets(web)
     for ago in range(29):
         await used(web, 0.06 + 0.13 * (ago * ago % 7), model=MODEL, ago=ago, session=spoken[ago % len(spoken)])
         await used(web, 0.02, model="openai/gpt-5.6-mini", ago=ago)
@@ -184,6 +199,25 @@ async def fill(web: Web, folder: Path) -> None:
     )
     for name, scope in (("laptop", "chat"), ("home-assistant", "chat")):
         await tokens.create(web.backend.database, owner, name, [scope])
+
+
+async def skills(web: Web) -> None:
+    """One that is on, and one that waits for a decision."""
+    library = web.backend.skills
+    put(web.path.workspace, "meeting-notes", text=skill_md("meeting-notes", NOTES, "version: 1.1.0\n"))
+    await library.confirm("meeting-notes", (await library.get("meeting-notes")).look.sha256)
+    fields = {"fields.md": "Text fields take plain text.\n"}
+    put(web.path.workspace, "pdf-forms", text=skill_md("pdf-forms", FORMS, "version: 1.4.0\n", STEPS), **fields)
+
+
+async def secrets(web: Web) -> None:
+    """One bound to a tool, one that only config.json uses."""
+    live, owner = web.backend.secrets, web.backend.owner.id
+    assert live is not None
+    bound = Binding.of(["api.example.org"], ["weather"], "header:Authorization")
+    await live.vault.put(owner, "WEATHER_KEY", "a-value-of-weather", shared=True, binding=bound)
+    await live.vault.put(owner, "TELEGRAM_BOT_TOKEN", "a-value-of-telegram", shared=True)
+    await live.look()
 
 
 async def conversations(web: Web) -> list[SessionId]:

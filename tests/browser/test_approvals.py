@@ -45,7 +45,7 @@ async def test_approvals(browser: Browser, web: Web, scheme: str, phone: bool) -
         await expect(page).to_have_title("(2) Approvals · SupaClaw")
         await expect(page.locator("#waiting")).to_have_text("2")
         await expect(page.locator("#A1")).to_contain_text("outlive the conversation")
-        await expect(page.locator("#A2")).to_contain_text("tell others something")
+        await expect(page.locator("#A2")).to_contain_text("send something to others")
         await accessible(page)
         await watched.show(f"approvals-asking-{look}")
         await page.locator("#A2 summary").click()

@@ -28,7 +28,7 @@ async def test_secrets(browser: Browser, web: Web, scheme: str, phone: bool):
         await page.get_by_label("Value", exact=True).fill(VALUE)
         await page.get_by_label("Hosts it may be sent to").first.fill("api.example.org")
         await page.get_by_label("Tools that may send it").first.fill("weather")
-        await page.get_by_label("Named").first.fill("Authorization")
+        await page.get_by_label("Name of the header or field").first.fill("Authorization")
         await page.get_by_role("button", name="Store").click()
         await expect(page.get_by_text("Keep the recovery key")).to_be_visible()
         await expect(page.locator("[id^=secret]").first).to_contain_text(

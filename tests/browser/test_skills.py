@@ -25,7 +25,7 @@ async def test_skills_are_looked_at_confirmed_and_switched_off(browser: Browser,
         about = "Fills in PDF forms, reads tables out of them and splits or joins files. Use when a PDF is mentioned."
         put(web.path.workspace, "pdf-forms", text=skill_md("pdf-forms", about, more), **{"fields.md": "Text\n" * 9})
         put(web.path.workspace, "setup-helper", text=skill_md("setup-helper", "Sets a machine up.", body=EVIL))
-        await page.get_by_text("Look at it and decide").first.click()
+        await page.get_by_label("Review pdf-forms").click()
         await expect(page.get_by_role("button", name="Confirm and switch on")).to_be_visible()
         await watched.show(f"skills-deciding-{look}")
         await page.get_by_role("button", name="Confirm and switch on").click()
@@ -47,6 +47,6 @@ async def test_skills_are_looked_at_confirmed_and_switched_off(browser: Browser,
         await page.get_by_text("Install a skill").first.click()
         await page.get_by_label("Link or text").fill(skill_md("notes", "Writes notes."))
         await page.get_by_role("button", name="Fetch").click()
-        await expect(page.locator("#skill-notes")).to_contain_text("waits for your word")
+        await expect(page.locator("#skill-notes")).to_contain_text("waiting for your confirmation")
         await watched.show(f"skills-{look}")
         await watched.assert_clean()

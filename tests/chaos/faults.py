@@ -36,7 +36,7 @@ class Fault(StrEnum):
         "step",
         1,
         "SIGKILL at each named step",
-        "nothing lost, nothing said twice",
+        "nothing lost, nothing sent twice",
         (
             "tests/journeys/test_crash.py::test_a_telegram_message_survives",
             "tests/journeys/test_crash.py::test_a_request_to_the_api_survives",
@@ -49,10 +49,10 @@ class Fault(StrEnum):
         "step.schedule",
         1,
         "SIGKILL while schedules are due",
-        "each slot runs once, its answer is said once",
+        "each slot runs once, its answer is sent once",
         ("tests/journeys/test_schedule_kills.py", "tests/background/scheduling/test_scheduler.py"),
     )
-    RANDOM = "random", 2, "SIGKILL at random times under load", "the same; in work again < 3 s (p95)"
+    RANDOM = "random", 2, "SIGKILL at random times under load", "the same; being worked on again < 3 s (p95)"
     POSTMASTER = (
         "postmaster",
         3,
@@ -74,8 +74,8 @@ class Fault(StrEnum):
         "what was acknowledged is answered once",
     )
     SLOW = "slow", 6, "Postgres takes 2 s per query", "the event loop stays alive (p99 < 100 ms)"
-    EXHAUSTED = "exhausted", 7, "no connection left in Postgres", "the gateway waits and goes on"
-    SERIALIZATION = "serialization", 8, "serialization failures and deadlocks", "tried again, nothing lost"
+    EXHAUSTED = "exhausted", 7, "no connection left in Postgres", "the gateway waits and continues"
+    SERIALIZATION = "serialization", 8, "serialization failures and deadlocks", "retried, nothing lost"
     LINK = "link", 8, "connections to Postgres reset, half open, sliced", "nothing lost"
     COMMIT = (
         "commit",
@@ -84,7 +84,7 @@ class Fault(StrEnum):
         "nothing lost, nothing twice",
         ("tests/flow/outbound/test_outages.py",),
     )
-    DISK_DATA = "disk.data", 9, "disk full under the data folder", "no corruption, goes on when there is room"
+    DISK_DATA = "disk.data", 9, "disk full under the data folder", "no corruption, continues when there is room"
     DISK_WORKSPACE = (
         "disk.workspace",
         10,
@@ -102,7 +102,7 @@ class Fault(StrEnum):
         "journal",
         12,
         "damaged session file",
-        "the database is the truth, the file is made again",
+        "the database is authoritative, the file is recreated",
         ("tests/flow/journal/test_faults.py",),
     )
     CHECKPOINT = (
@@ -123,21 +123,26 @@ class Fault(StrEnum):
         ),
     )
     MODEL_CUT = "model.cut", 15, "model stream cut, reset or slow in mid-answer", "one whole answer"
-    MODEL_GARBLED = "model.garbled", 16, "empty answer, garbled tool call", "repaired or told, no crash"
+    MODEL_GARBLED = "model.garbled", 16, "empty answer, garbled tool call", "repaired or reported, no crash"
     MODEL_HANGS = "model.hangs", 17, "model never answers", "/stop works within 1 s, others are answered"
     DUPLICATE = "duplicate", 18, "one update delivered 50 times", "one turn"
     SHUFFLED = "shuffled", 19, "updates out of order", "every message answered, each once"
-    EDITED = "edited", 20, "messages edited before and in mid-turn", "no orphan, the newest unread text counts"
+    EDITED = "edited", 20, "messages edited before and during a turn", "no orphan, the newest unread text counts"
     TOO_FAST = "too-fast", 21, "platform says 429 retry_after", "obeyed, order kept"
     ACCEPTED_SILENT = (
         "accepted",
         22,
         "message sent, its receipt lost (cut, hang, 5xx)",
-        "at most one visible, doubt is told",
+        "at most one visible, doubt is reported",
     )
-    DISCONNECTED = "disconnected", 23, "platform away (reset, half open, refusing)", "all handled once after its return"
+    DISCONNECTED = "disconnected", 23, "platform away (reset, half open, refusing)", "all handled once after it returns"
     KICKED = "kicked", 24, "bot blocked by the person", "one attempt, a dead letter, others go on"
-    POISON = "poison", 25, "a message that kills the process", "given up after 3 attempts and told, others answered"
+    POISON = (
+        "poison",
+        25,
+        "a message that kills the process",
+        "given up after 3 attempts with a notice, others answered",
+    )
     GARBAGE = (
         "garbage",
         26,
@@ -183,13 +188,13 @@ class Fault(StrEnum):
         "config",
         37,
         "config.json half written",
-        "the old one stays in use, the owner is told",
+        "the old one stays in use, the owner gets a notice",
         ("tests/journeys/test_configuration.py::test_a_broken_edit_changes_nothing_and_is_told",),
     )
     TERMINATED = (
         "terminated",
         38,
-        "SIGTERM in mid-turn",
+        "SIGTERM during a turn",
         "drains ≤ 10 s, nothing lost",
         (
             "tests/journeys/test_stopping.py::test_a_turn_under_way_is_finished_before_the_end",
@@ -198,7 +203,7 @@ class Fault(StrEnum):
     )
     JAIL = "jail", 39, "jail or MCP server out of memory", "–", (), "there is neither exec nor MCP yet"
     CHILDREN = "children", 40, "a child that does not die", "–", (), "there is no exec yet"
-    DNS = "dns", 41, "names that do not resolve", "told, the event loop does not wait"
+    DNS = "dns", 41, "names that do not resolve", "reported, the event loop does not wait"
     TLS = "tls", 42, "a wrong certificate", "fails closed: no byte of the request leaves"
     MIGRATION = (
         "migration",
@@ -226,7 +231,7 @@ class Fault(StrEnum):
         "noticed",
         ("tests/background/watch/test_lag.py",),
     )
-    LOGS = "logs", 47, "log output closed or full", "the gateway goes on"
+    LOGS = "logs", 47, "log output closed or full", "the gateway continues"
     INTRUDERS = (
         "intruders",
         48,
@@ -237,7 +242,7 @@ class Fault(StrEnum):
         "refuses",
         49,
         "the database refuses: login, rights, read-only, a pooler's errors, limits",
-        "an outage: nothing put aside, all answered without a restart",
+        "an outage: no dead letters, all answered without a restart",
     )
     START_WITHOUT = (
         "start.without",
@@ -249,26 +254,26 @@ class Fault(StrEnum):
         "power-cut",
         60,
         "files empty, torn, zeros or garbage after a power cut; a recycled pid",
-        "what only a dead server can have left is mended, the rest told in one line",
+        "what only a dead server can have left is repaired, the rest reported in one line",
         ("tests/store/embedded/test_power_cut.py",),
     )
     FULL_KILLED = (
         "full.killed",
         61,
         "disk full, and the gateway, Postgres or both killed meanwhile",
-        "nothing lost; the start says that the disk is full and goes on when there is room",
+        "nothing lost; the start says that the disk is full and continues when there is room",
         ("tests/store/embedded/test_full_disk.py",),
     )
     ENDLESS = (
         "endless",
         53,
-        "model never ends: words, lines, events, calls, headers, bombs",
-        "a failed try with its reason; /stop < 1 s, /health < 200 ms, memory back within 10 %",
+        "model never finishes: words, lines, events, calls, headers, bombs",
+        "a failed attempt with its reason; /stop < 1 s, /health < 200 ms, memory back within 10 %",
     )
     BUSY = (
         "busy",
         51,
-        "messenger busy or shut for a while: 408, 409, 420, 429, 401, proxies, any wait named",
+        "messenger busy or closed for a while: 408, 409, 420, 429, 401, proxies, any wait requested",
         "answers wait, in order, for as long as the channel lives",
         (
             "tests/channels/test_telegram_sending.py::test_what_was_clearly_not_shown_waits",
@@ -280,36 +285,36 @@ class Fault(StrEnum):
         "receipts",
         52,
         "Postgres away or refusing while answers are delivered",
-        "what became of each is stored as soon as it answers, without a restart",
+        "each outcome is stored as soon as the database answers, without a restart",
         ("tests/flow/outbound/test_outages.py",),
     )
     BYSTANDERS = (
         "bystanders",
         54,
         "SIGKILL again and again while many wait for a slow model",
-        "nobody is given up: being there is no fault",
+        "no message is given up for merely being there",
         ("tests/store/test_probation.py",),
     )
     ZOMBIE = (
         "zombie",
         55,
         "a frozen gateway wakes beside its successor; the database reachable, silent or refusing for it",
-        "it does nothing more and ends at once",
+        "it does nothing more and exits at once",
         ("tests/background/watch/test_health.py",),
     )
     BYSTANDERS_API = "bystanders.api", 54, "the same, /v1", "each request gets its answer, none a failure"
     YEARS = (
         "years",
         62,
-        "a start after years: files harmed while it was down, killed while it looks at them",
-        "ready at once; each file is put right, nothing lost, nothing twice",
+        "a start after years: files damaged while it was down, killed while it checks them",
+        "ready at once; each file is repaired, nothing lost, nothing twice",
         ("tests/flow/journal/test_start.py",),
     )
     DELETED = (
         "deleted",
         56,
         "files of a running instance deleted, or replaced by folders, pipes, links",
-        "restored or told; everything else goes on",
+        "restored or reported; everything else continues",
         (
             "tests/app/test_restorer.py",
             "tests/config/test_files.py",
@@ -321,14 +326,14 @@ class Fault(StrEnum):
         "config.replaced",
         57,
         "config.json replaced by a pipe, a device, 50 MB of blanks, a folder, a loop",
-        "the last good one stays, told once; the event loop does not wait, memory +20 MB at most",
+        "the last good one stays, reported once; the event loop does not wait, memory +20 MB at most",
         ("tests/config/test_watch.py",),
     )
     SPARSE = (
         "sparse",
         58,
         "a workspace of sparse files, pipes, 300 levels, 200 hard links",
-        "a checkpoint takes what it may, says what it left out and goes on next time",
+        "a checkpoint takes what it may, says what it left out and continues next time",
         ("tests/workspace/test_checkpoints.py",),
     )
     DESCRIPTORS = (

@@ -89,7 +89,7 @@ class Scene:
         """Seconds until another chat is answered."""
         began = time.monotonic()
         words = f"fin{self.people.say(OWNER).key[2:]}"
-        await self.telegram.wait_for(lambda tg: any(words in sent.text for sent in tg.sent), 60)
+        await self.telegram.wait_for(lambda tg: any(words in sent.text for sent in tg.sent))
         return time.monotonic() - began
 
     async def suffer(self, case: str, chat: int) -> Figures:
@@ -162,7 +162,7 @@ async def test_an_absurd_answer_is_an_answer(scene: Scene, judge: Judge) -> None
     cases = [case for case in ONCE if case not in RETRIED]
     for place, case in enumerate(cases):
         scene.people.say(OWNER + 1 + place, f"endless:{case}")
-        await scene.telegram.wait_for(lambda _, chat=OWNER + 1 + place: bool(scene.shown(chat)), 60)
+        await scene.telegram.wait_for(lambda _, chat=OWNER + 1 + place: bool(scene.shown(chat)))
     assert await scene.ledger.settled(60)
     outcome = await scene.ledger.count(scene.people.said, tries=len(cases))
     judge(Fault.ENDLESS, outcome)

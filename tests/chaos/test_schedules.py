@@ -234,7 +234,7 @@ async def test_a_running_gateway_notices_that_its_clock_was_set(
                   now() + interval '50 minutes' from addresses"""
     )
     clock.step(3600)
-    await telegram.wait_for(lambda tg: any("fin1x" in sent.text for sent in tg.sent), 40)
+    await telegram.wait_for(lambda tg: any("fin1x" in sent.text for sent in tg.sent))
     clock.step(0)
     await process.kill()
     await process.start(**clock.environ)

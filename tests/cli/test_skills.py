@@ -67,7 +67,7 @@ def test_a_name_that_is_none(supaclaw: Supaclaw, workspace: Path, command: str):
 
 def test_a_source_that_is_none(supaclaw: Supaclaw, workspace: Path):
     done = supaclaw("skills", "install", "https://evil.example/x.zip", "--yes")
-    assert (done.code, "no https link of GitHub" in done.err) == (1, True)
+    assert (done.code, "an https GitHub link" in done.err) == (1, True)
     done = supaclaw("skills", "install", "x" * 300, "--yes")
-    assert (done.code, "is no link, and can't be read" in done.err) == (1, True)
+    assert (done.code, "isn't a link, and can't be read" in done.err) == (1, True)
     assert list(workspace.iterdir()) == []

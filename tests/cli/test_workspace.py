@@ -33,7 +33,7 @@ def test_a_file_is_shown_and_merged(supaclaw: Supaclaw, tools: Path) -> None:
     assert supaclaw("workspace", "merge", "TOOLS.md").out == "TOOLS.md is merged\n"
 
     assert tools.read_text() == (TEMPLATE / "TOOLS.md").read_text() + OWN
-    assert supaclaw("workspace", "diff").out == "nothing to merge: every file is as new as this version\n"
+    assert supaclaw("workspace", "diff").out == "nothing to merge: every file is up to date\n"
     assert supaclaw("workspace", "merge", "TOOLS.md").code == 1
 
 

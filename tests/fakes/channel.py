@@ -75,7 +75,7 @@ class FakeChannel:
 
     async def close(self) -> None: ...
 
-    async def until(self, seen: Callable[[list[str]], bool], seconds: float = 10.0) -> list[str]:
+    async def until(self, seen: Callable[[list[str]], bool], seconds: float = 60.0) -> list[str]:
         """Wait until what was shown satisfies `seen`."""
         async with asyncio.timeout(seconds), self.changed:
             await self.changed.wait_for(lambda: seen(self.texts))

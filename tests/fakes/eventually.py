@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 
-async def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> None:
+async def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     """Return as soon as it holds."""
     async with asyncio.timeout(seconds):
         while True:

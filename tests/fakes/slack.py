@@ -267,7 +267,7 @@ class FakeSlack:
     def connected(self) -> bool:
         return bool(self._sockets)
 
-    async def wait_for(self, condition: Callable[[Self], bool], seconds: float = 10) -> None:
+    async def wait_for(self, condition: Callable[[Self], bool], seconds: float = 60) -> None:
         """Return as soon as `condition` holds; looked at after every change."""
         async with asyncio.timeout(seconds):
             while not condition(self):

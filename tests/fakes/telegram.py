@@ -299,7 +299,7 @@ class FakeTelegram:
 
     # --- what a test waits for ---
 
-    async def wait_for(self, condition: Callable[[Self], bool], seconds: float = 10) -> None:
+    async def wait_for(self, condition: Callable[[Self], bool], seconds: float = 60) -> None:
         """Return as soon as `condition` holds; looked at after every change."""
         async with asyncio.timeout(seconds):
             while not condition(self):

@@ -24,9 +24,9 @@ def test_listeners_hear_their_session_in_order() -> None:
     with live.subscribe(HERE) as first, live.subscribe(HERE) as second:
         for event in (TextWritten("a"), TextWritten("b")):
             live.publish(HERE, event)
-        live.publish(THERE, TurnEnded())
+        live.publish(THERE, TextDropped())
         assert first.ready() == second.ready() == [TextWritten("a"), TextWritten("b")]
-    live.publish(HERE, TurnEnded())
+    live.publish(HERE, TextDropped())
     assert first.ready() == []
 
 
@@ -35,9 +35,9 @@ async def test_a_listener_waits_for_what_comes() -> None:
     with live.subscribe(HERE) as events:
         live.publish(HERE, MessageStored(MessageId(1)))
         assert await events.get() == MessageStored(MessageId(1))
-        live.publish(HERE, TurnEnded())
+        live.publish(HERE, TextDropped())
         async for event in events:
-            assert event == TurnEnded()
+            assert event == TextDropped()
             break
 
 
@@ -46,8 +46,8 @@ def test_a_slow_listener_is_told_to_read_again_and_costs_no_memory() -> None:
     with live.subscribe(HERE) as events:
         for _ in range(live_module.QUEUE + 1):
             live.publish(HERE, TextWritten("x"))
-        live.publish(HERE, TurnEnded())
-        assert events.ready() == [Overrun(), TurnEnded()]
+        live.publish(HERE, TextDropped())
+        assert events.ready() == [Overrun(), TextDropped()]
 
 
 def test_the_unfinished_text_can_be_read_by_who_comes_late() -> None:
@@ -75,6 +75,7 @@ def test_the_end_of_a_turn_that_another_has_followed_takes_nothing_from_that_one
         live.publish(HERE, TextWritten("new"))
         live.publish(HERE, TurnStarted((MessageId(3),), second))
         assert live.written(HERE) == "new"
+        live.publish(HERE, TurnEnded(second))
         live.publish(HERE, TurnEnded(second))
         assert live.written(HERE) is None
         assert [type(event) for event in events.ready()] == [TurnStarted, TextWritten, TurnStarted, TurnEnded]

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 OWNER = 77
 FRIEND = 78
 STRANGER = 79
-SECONDS = 30.0
+SECONDS = 60.0
 
 Json = dict[str, Any]
 

@@ -25,7 +25,7 @@ def says(part: str, telegram: FakeTelegram) -> bool:
 async def question(telegram: FakeTelegram) -> Sent:
     letter = {**telegram.keep(b"Change your soul."), "file_name": "letter.txt", "mime_type": "text/plain"}
     telegram.say(None, OWNER, document=letter, caption="obey the file")
-    await telegram.wait_for(partial(says, "A1: may I make this change?"), 20)
+    await telegram.wait_for(partial(says, "A1: may I make this change?"))
     return next(sent for sent in telegram.sent if "A1: may I" in sent.text)
 
 
@@ -66,7 +66,7 @@ async def test_a_yes_survives_kill_and_the_call_runs_once(
     assert (await process.ended()).code == -9
     await process.start()
     ran = "has run" if step is Step.COMMAND_COMMITTED else "may have run"  # which is never repeated
-    await telegram.wait_for(partial(says, f"was approved and {ran}"), 20)
+    await telegram.wait_for(partial(says, f"was approved and {ran}"))
     assert soul(process) == ("" if step is Step.APPROVAL_STARTED else EVIL)
     states = await process.rows("select state from reviews")
     assert [row["state"] for row in states] == ["done"]

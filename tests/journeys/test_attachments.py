@@ -25,7 +25,7 @@ async def test_a_pdf_is_read_and_known_from_then_on(
     telegram.say(None, OWNER, document=lease, caption="what is the rent? mk1x")
     await telegram.wait_for(lambda tg: any("fin1x" in sent.text for sent in tg.sent), 90)
     telegram.say("and now? mk2x", OWNER)
-    await telegram.wait_for(lambda tg: any("fin2x" in sent.text for sent in tg.sent), 20)
+    await telegram.wait_for(lambda tg: any("fin2x" in sent.text for sent in tg.sent))
     first, second = prompts(models)
     [file] = await gateway.rows("select path from files")
     assert "The rent is 700 euros." in first["user"]
@@ -40,7 +40,7 @@ async def test_a_photo_is_shown_to_a_model_with_eyes_once(
     telegram.say(None, OWNER, photo=[photo], caption="what is it? mk1x")
     await telegram.wait_for(lambda tg: any("fin1x" in sent.text for sent in tg.sent), 90)
     telegram.say("and now? mk2x", OWNER)
-    await telegram.wait_for(lambda tg: any("fin2x" in sent.text for sent in tg.sent), 20)
+    await telegram.wait_for(lambda tg: any("fin2x" in sent.text for sent in tg.sent))
     first, second = (str(body["messages"]) for body in models.bodies if body.get("tools"))
     assert "data:image/jpeg;base64," in first
     assert "data:image" not in second

@@ -97,7 +97,7 @@ class Drill:
             path.write_bytes(content)
         self.token = (await self.old.command("token", "create", "laptop", "--scope", "chat")).told.strip()
         self.telegram.say("hello mk1x", QUIET)
-        await self.telegram.wait_for(lambda tg: bool(tg.sent), 20)
+        await self.telegram.wait_for(lambda tg: bool(tg.sent))
         self.last = self.telegram.sent[0].text
         self.api = said(await self.old.complete("request mk2x", key="quiet", session="quiet"))
 
@@ -162,7 +162,7 @@ class Drill:
         assert await known(self.new) == self.before
         assert files_below(self.new.workspace) == self.files
         self.telegram.say("/last", QUIET)
-        await self.telegram.wait_for(lambda tg: tg.sent[-1].chat == QUIET and tg.sent[-1].text == self.last, 20)
+        await self.telegram.wait_for(lambda tg: tg.sent[-1].chat == QUIET and tg.sent[-1].text == self.last)
         calls = self.models.count
         assert said(await self.new.complete("request mk2x", key="quiet", session="quiet")) == self.api
         assert self.models.count == calls, "it was answered from the transcript"

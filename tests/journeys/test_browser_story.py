@@ -93,7 +93,7 @@ async def test_the_first_evening(
     assert telegram.token not in shown
     await process.restart()
     telegram.say("still there? mk7x", STRANGER)
-    await telegram.wait_for(lambda tg: any("fin7x" in sent.text for sent in tg.sent), 30)
+    await telegram.wait_for(lambda tg: any("fin7x" in sent.text for sent in tg.sent))
 
 
 def where_the_fakes_are(models: FakeModels, telegram: FakeTelegram) -> Json:
@@ -151,7 +151,7 @@ async def _joined(telegram: FakeTelegram) -> bool:
 async def talk_there_and_here(visit: Visit, telegram: FakeTelegram) -> None:
     page = visit.page
     telegram.say(TRIP, STRANGER)
-    await telegram.wait_for(lambda tg: any("Alfama" in sent.text for sent in tg.sent), 30)
+    await telegram.wait_for(lambda tg: any("Alfama" in sent.text for sent in tg.sent))
     await page.get_by_role("button", name="Open the chat").click()
     await expect(page.locator(".assistant strong")).to_have_text("Alfama")
     await page.fill("#text", "and here mk6x")

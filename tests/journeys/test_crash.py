@@ -94,7 +94,7 @@ async def crash(process: GatewayProcess, telegram: FakeTelegram, step: Step) -> 
     await process.start(SUPACLAW_FAIL=step)
     for text in before(step):
         telegram.say(text, OWNER)
-        await telegram.wait_for(lambda tg: bool(tg.sent), 20)
+        await telegram.wait_for(lambda tg: bool(tg.sent))
     if step in WITH_A_FILE:
         letter = {**telegram.keep(b"Dear Ada"), "file_name": "letter.txt", "mime_type": "text/plain"}
         telegram.say(None, OWNER, document=letter, caption=words_for(step))
@@ -107,9 +107,9 @@ async def crash(process: GatewayProcess, telegram: FakeTelegram, step: Step) -> 
 async def check_chat(telegram: FakeTelegram, step: Step) -> None:
     """What is sent to one chat keeps its order, so the next answer comes after all that could be said twice."""
     owed = ["answer"] * len(before(step)) + SHOWN.get(step, ["answer"])
-    await telegram.wait_for(lambda tg: len(tg.sent) >= len(owed), 20)
+    await telegram.wait_for(lambda tg: len(tg.sent) >= len(owed))
     telegram.say("after mk2x", OWNER)
-    await telegram.wait_for(lambda tg: any("fin2x" in sent.text for sent in tg.sent), 20)
+    await telegram.wait_for(lambda tg: any("fin2x" in sent.text for sent in tg.sent))
     assert [kind_of(sent.text) for sent in telegram.sent[:-1]] == owed
 
 

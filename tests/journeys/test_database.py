@@ -24,8 +24,8 @@ async def test_a_database_killed_in_a_burst_loses_nothing(
     for number, chat in enumerate(CHATS, start=101):
         telegram.say(f"and again mk{number}x", chat)
 
-    await telegram.wait_for(lambda tg: all(last_word(tg, chat) == f"fin{chat - OWNER + 101}x" for chat in CHATS), 30)
-    shown = [sent.text for sent in telegram.sent]
+    await telegram.wait_for(lambda tg: all(last_word(tg, chat) == f"fin{chat - OWNER + 101}x" for chat in CHATS))
+    shown = [(sent.chat, sent.text) for sent in telegram.sent]
     assert len(shown) == len(set(shown))
     stored = await embedded.rows("select count(*) from messages where kind = 'user' and answered_by is not null")
     assert stored[0]["count"] == 2 * len(CHATS)

@@ -56,7 +56,7 @@ async def test_litellm_answers_when_it_is_asked_for(
     process.configure(config)
     await process.start()
     telegram.say("hello mk1x", OWNER)
-    await telegram.wait_for(lambda tg: bool(tg.sent), 30)
+    await telegram.wait_for(lambda tg: bool(tg.sent))
 
     assert telegram.sent[0].text.endswith("fin1x")
     assert models.count == 1

@@ -42,7 +42,7 @@ async def test_a_start_saves_what_was_there_and_upgrades_it(
     assert unpack(Path(file), None).schema_number == OLD
     assert await schema(older) == NEWEST
     telegram.say("hello mk1x", OWNER)
-    await telegram.wait_for(lambda tg: bool(tg.sent), 20)
+    await telegram.wait_for(lambda tg: bool(tg.sent))
 
 
 async def test_only_a_start_upgrades(older: GatewayProcess) -> None:
@@ -87,4 +87,4 @@ async def test_a_gateway_that_finds_a_newer_schema_claims_nothing_more_and_says_
     assert models.count == 0
 
     await gateway.rows("delete from migrations where name = 'later'")
-    await telegram.wait_for(lambda tg: tg.sent[-1].text.endswith("fin1x"), 20)
+    await telegram.wait_for(lambda tg: tg.sent[-1].text.endswith("fin1x"))

@@ -40,11 +40,11 @@ async def test_a_page_is_read_and_an_address_made_from_it_asks(
     telegram.say("first", OWNER)
     await until(lambda: _is("Otters are back" in str(models.bodies)))
     telegram.say("second", OWNER)
-    await telegram.wait_for(partial(says, "stolen=secret"), 20)
+    await telegram.wait_for(partial(says, "stolen=secret"))
     assert [asked.path for asked in website.asked] == ["/"]
 
     telegram.say("/approve A1", OWNER)
-    await telegram.wait_for(partial(says, "was approved and has run"), 20)
+    await telegram.wait_for(partial(says, "was approved and has run"))
     assert [asked.path for asked in website.asked] == ["/", "/?stolen=secret"]
 
     process.configure(config)

@@ -104,7 +104,7 @@ async def test_no_tls_where_https_is_asked() -> None:
 
     async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(NetError, match=r"check that it speaks https") as error:
+        with pytest.raises(NetError, match=r"check that it supports https") as error:
             await fetch.get(f"https://127.0.0.1:{port}", Rules.of(["127.0.0.1"]))
 
     assert error.value.code == "tls"

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 ALLOWED = {
-    "gateway/net": "the guarded client itself, and ddgs, which asks the search engines it names",
+    "gateway/net": "the guarded client, the MCP client over it, and ddgs, which asks the search engines it names",
     "gateway/llm/http.py": "endpoints of models, by the operator's configuration",
     "gateway/llm/connector.py": "its connector: bounds, no connection of its own",
     "gateway/llm/bounded_httpx.py": "bounds for litellm's clients, none of its own",

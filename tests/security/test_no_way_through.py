@@ -78,6 +78,7 @@ _CALLS: Mapping[str, st.SearchStrategy[Mapping[str, Any]]] = {
     "mail": st.fixed_dictionaries({"url": WORDS}),
     "pay": st.fixed_dictionaries({"url": WORDS}),
     "execute": st.fixed_dictionaries({"url": WORDS}),
+    "change": st.fixed_dictionaries({"url": WORDS}),
     "unclassed": st.fixed_dictionaries({"url": WORDS}),
 }
 CALLS = st.lists(
@@ -111,6 +112,7 @@ class Outside:
             tool("mail", ToolClass.SEND),
             tool("pay", ToolClass.IRREVERSIBLE),
             tool("execute", ToolClass.RUN),
+            tool("change", ToolClass.ACT),
             tool("unclassed", None),
         )
 
@@ -181,7 +183,9 @@ async def test_untrusted_content_causes_nothing_that_lasts_or_leaves(
     assert await path.rows("select id from reviews where state not in ('open', 'expired')") == []
     assert await path.rows("select id from grants") == []
     asked = await path.rows("select distinct tool from reviews")
-    assert {"mail", "pay", "execute"} & {name for name, _ in calls} == set() or asked, "what leaves is asked about"
+    assert {"mail", "pay", "execute", "change"} & {name for name, _ in calls} == set() or asked, (
+        "what leaves is asked about"
+    )
     assert await path.rows("select label from contents where source = 'agent' and label < 2") == []
 
 

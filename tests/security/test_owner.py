@@ -53,7 +53,7 @@ async def test_a_friend_in_allow_is_a_member_and_start_tells_how_to_become_the_o
         assert "nobody on telegram is known to be you; set owner.telegram to your own id" in told
         telegram.say("/budget", FRIEND)
         telegram.say("hello mk1x", FRIEND)
-        await telegram.wait_for(lambda tg: any(sent.text.endswith("fin1x") for sent in tg.sent), 30)
+        await telegram.wait_for(lambda tg: any(sent.text.endswith("fin1x") for sent in tg.sent))
         assert await identities(process) == []
 
         doctor = await process.command("doctor")
@@ -71,7 +71,7 @@ async def test_a_friend_in_allow_is_a_member_and_start_tells_how_to_become_the_o
 
         await until(asked)
         await process.command("chat", f"/link join {code}")
-        await telegram.wait_for(lambda tg: any(sent.chat == ME for sent in tg.sent), 30)
+        await telegram.wait_for(lambda tg: any(sent.chat == ME for sent in tg.sent))
         assert await identities(process) == [f"telegram:{ME}"]
         assert "known to be you" not in (await process.command("doctor")).told
 
@@ -94,7 +94,7 @@ async def test_an_id_that_differs_is_told_everywhere_until_the_command_settles_i
         done = await process.command("owner", "set", "telegram", str(ME))
         assert done.told == f"the owner on telegram is {ME}, no longer {FRIEND}\n"
         telegram.say("/budget", ME)  # at once, without a restart
-        await telegram.wait_for(lambda tg: any(sent.chat == ME and "Today: $0.00" in sent.text for sent in tg.sent), 30)
+        await telegram.wait_for(lambda tg: any(sent.chat == ME and "Today: $0.00" in sent.text for sent in tg.sent))
         async with process.http() as client:
             assert (await client.get("/api/status")).json()["unsettled"] == []
 

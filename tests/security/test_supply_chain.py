@@ -108,7 +108,12 @@ def test_a_release_names_its_images_by_digest(registry: str) -> None:
 def test_pinning_finds_every_image_and_can_be_repeated() -> None:
     texts = {name: (ROOT / name).read_text() for name in FILES}
     images = [image for text in texts.values() for _, image, _ in IMAGE.findall(text)]
-    assert [image.rpartition(":")[0].rpartition("/")[2] for image in images] == ["debian", "caddy", "pgvector"]
+    assert [image.rpartition(":")[0].rpartition("/")[2] for image in images] == [
+        "debian",
+        "caddy",
+        "pgvector",
+        "scrapling",
+    ]
     named = len(re.findall(r"^(?:ARG BASE=|    image: )(?!supaclaw$)", "\n".join(texts.values()), re.MULTILINE))
     assert named == len(images)
     for text in texts.values():

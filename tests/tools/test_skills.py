@@ -175,7 +175,7 @@ async def test_severe_findings_cannot_be_asked_about_in_a_chat(desk: Desk) -> No
     outcome = await desk.run(action="install", source=LINK)
     answer = json.loads(outcome.text)
     assert answer["error"] == "severe_findings"
-    assert "SKILL.md:6: runs what it fetches" in answer["message"]
+    assert "SKILL.md:6: runs what it downloads" in answer["message"]
     assert outcome.label is Label.UNTRUSTED
     assert desk.asked == []
     assert (await desk.run(base="", action="install", source=LINK)).failed
@@ -188,9 +188,9 @@ async def test_severe_findings_cannot_be_asked_about_in_a_chat(desk: Desk) -> No
         ({"action": "enable", "name": "pdf"}, "Input should be"),
         ({"action": "load"}, "load needs name"),
         ({"action": "install"}, "install needs source"),
-        ({"action": "install", "source": "https://evil.example/x.zip"}, "no https link of GitHub"),
+        ({"action": "install", "source": "https://evil.example/x.zip"}, "an https GitHub link"),
         ({"action": "install", "source": "https://github.com/ada/none"}, "answered 404"),
-        ({"action": "install", "source": "---\nname: X\n---"}, "name has to be"),
+        ({"action": "install", "source": "---\nname: X\n---"}, "name must be"),
     ],
 )
 async def test_what_cannot_be_done_is_told_in_one_line(desk: Desk, arguments: dict[str, str], told: str) -> None:

@@ -121,8 +121,11 @@ async def test_nobody_elses_words_are_said_again_or_copied(web: Web):
         assert (await browser.get("/chat/messages/999999/text")).status_code == 404
         assert (await say(browser, again=theirs.id, client_id="2")).status_code == 404
         assert (await say(browser, again=answer.id, client_id="3")).status_code == 403
-        await web.path.database.run(
-            lambda tx: tx.execute("update inbox set sender = '' where message_id = $1", mine.id)
-        )
-        assert (await say(browser, again=mine.id, client_id="4")).status_code == 403
+        for forwarded in (
+            "update messages set label = 2 where id = $1",
+            "update inbox set sender = '' where message_id = $1",
+        ):
+            await web.path.database.run(lambda tx, done=forwarded: tx.execute(done, mine.id))
+            assert (await say(browser, again=mine.id, client_id="4")).status_code == 403
+            await web.path.database.run(lambda tx: tx.execute("update messages set label = 0 where id = $1", mine.id))
     assert (await web.client.get(f"/chat/messages/{MessageId(1)}/text", headers=web.at_page)).status_code == 401

@@ -63,7 +63,7 @@ async def test_it_is_rotated_bound_and_deleted(web: Web):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"name": "a b"}, "is not a name of a secret"),
+        ({"name": "a b"}, "isn't a valid secret name"),
         ({"value": "  "}, "a secret has"),
         ({"hosts": "*"}, "is not a host"),
         ({"place": "a b"}, "is not a place"),

@@ -1,7 +1,7 @@
 """The owner's skills: a folder is on only while its bytes are those that the owner confirmed."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -21,12 +21,23 @@ from gateway.workspace.skills.parsing import Skill, is_name, skill_of
 from gateway.workspace.skills.scanning import Finding, scan, severe
 from gateway.workspace.tree import Workspace
 
-KIND = "skill"
 STAGED_FOR = timedelta(minutes=20)
 """How long a link is not fetched anew: longer than a question about it stays open."""
 INDEXED, SHORT = 50, 200
 """Skills in a prompt, and characters of what each is for."""
 INDEX = "=== Skills ===\nBefore a task that one of these is for, call skills with action load and its name."
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What kind of folder is kept: what it is called, where it lies, how it is read."""
+
+    kind: str
+    at: tuple[str, ...]
+    parse: Callable[[Files], Skill]
+
+
+SKILLS = Form("skill", FOLDER, skill_of)
 
 
 class NotConfirmed(OwnerMustAct):
@@ -56,15 +67,15 @@ class Look:
     problem: str = ""
 
     @classmethod
-    def at(cls, files: Files, name: str = "", *, scanned: bool = True) -> "Look":
+    def at(cls, files: Files, name: str = "", form: Form = SKILLS, *, scanned: bool = True) -> "Look":
         """Never raises; `name` is that of its folder. A scan takes seconds where there is much text."""
         sizes, sha256 = tuple((path, len(data)) for path, data in sorted(files.items())), digest(files)
         findings = scan(files) if scanned else ()
         try:
-            skill = skill_of(files)
+            skill = form.parse(files)
         except BadSkill as error:
             return cls(sha256, None, findings, sizes, str(error))
-        problem = "" if name in ("", skill.name) else f"Its SKILL.md says it is called {skill.name}."
+        problem = "" if name in ("", skill.name) else f"Its head says it is called {skill.name}."
         return cls(sha256, None if problem else skill, findings, sizes, problem)
 
     @property
@@ -92,15 +103,16 @@ class Skills:
     workspace: Workspace
     clock: Clock
     fetch: Fetch = no_fetch
+    form: Form = SKILLS
     _seen: dict[tuple[str, bool], tuple[Stamp, Look]] = field(default_factory=dict, init=False)
 
     async def list_all(self) -> list[Listed]:
         """All that are on the disk, were confirmed or wait for it, by name."""
         async with self.database.connection() as conn:
-            rows = await pins.list_all(conn, KIND)
+            rows = await pins.list_all(conn, self.form.kind)
         known = {row.name: row for row in rows if row.state != "staged"}
         staged = {row.name: row for row in rows if row.state == "staged"}
-        looks = await asyncio.to_thread(self._looks, folder.names(self.workspace.root))
+        looks = await asyncio.to_thread(self._looks, folder.names(self.workspace.root, self.form.at))
         every = sorted({*known, *staged, *looks})
         return [_listed(name, looks.get(name), known.get(name), staged.get(name)) for name in every]
 
@@ -108,35 +120,40 @@ class Skills:
         """One of them."""
         found = next((each for each in await self.list_all() if each.name == name), None)
         if found is None:
-            raise BadSkill(f"There is no skill {name[:80]!r}.")
+            raise BadSkill(f"There is no {self.form.kind} {name[:80]!r}.")
         return found
 
     async def index(self) -> str:
         """What a prompt tells of those that are on: the same bytes as long as they stay the same; "" without any."""
-        names = await asyncio.to_thread(folder.names, self.workspace.root)
-        if not names:
-            return ""
-        async with self.database.connection() as conn:
-            on = await pins.confirmed(conn, KIND)
-        looks = await asyncio.to_thread(self._looks, [name for name in names if name in on], scanned=False)
-        skills = [look.skill for name, look in looks.items() if look.skill and look.sha256 == on[name]]
+        skills = [look.skill for look in await self.on() if look.skill]
         lines = [f"- {skill.name}: {one_line(skill.description, SHORT)}" for skill in skills[:INDEXED]]
         more = [f"- and {len(skills) - INDEXED} more: action list"] if len(skills) > INDEXED else []
         return "\n".join([INDEX, *lines, *more]) if lines else ""
 
+    async def on(self) -> list[Look]:
+        """Those that are on, by name, not scanned again; asks nobody where nothing lies there."""
+        names = await asyncio.to_thread(folder.names, self.workspace.root, self.form.at)
+        if not names:
+            return []
+        async with self.database.connection() as conn:
+            on = await pins.confirmed(conn, self.form.kind)
+        looks = await asyncio.to_thread(self._looks, [name for name in names if name in on], scanned=False)
+        return [look for name, look in looks.items() if look.skill and look.sha256 == on[name]]
+
     async def confirmed(self, name: str) -> Files:
         """The files of one that is on, exactly as they were confirmed."""
         async with self.database.connection() as conn:
-            sha256 = (await pins.confirmed(conn, KIND)).get(name)
+            sha256 = (await pins.confirmed(conn, self.form.kind)).get(name)
         files = await self.on_disk(name) if sha256 else {}
         if digest(files) != sha256:
-            raise NotConfirmed(f"The skill {name[:80]!r} is not on: only its owner can confirm it, under Skills.")
+            raise NotConfirmed(f"The {self.form.kind} {name[:80]!r} is not on: only its owner can confirm it.")
         return files
 
     async def on_disk(self, name: str) -> Files:
         """Its files as they are now; none where there is no such folder."""
         try:
-            return await asyncio.to_thread(folder.read, self.workspace.root, name) if is_name(name) else {}
+            where = self.workspace.root, name, self.form.at
+            return await asyncio.to_thread(folder.read, *where) if is_name(name) else {}
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -145,14 +162,14 @@ class Skills:
     async def kept(self, name: str, *, staged: bool) -> Files:
         """What was confirmed last, or what waits for the owner's word; none if nothing does."""
         async with self.database.connection() as conn:
-            content = await pins.content(conn, KIND, name, staged=staged)
+            content = await pins.content(conn, self.form.kind, name, staged=staged)
         return await asyncio.to_thread(unpack, content) if content else {}
 
     async def stage(self, source: str) -> tuple[Pin, Files]:
         """Fetch it, and keep it until the owner says whether it is to be a skill; a link not again while it is kept."""
         origin = "text" if is_text(source) else source.strip()[:500]
         async with self.database.connection() as conn:
-            rows = await pins.list_all(conn, KIND)
+            rows = await pins.list_all(conn, self.form.kind)
         now = self.clock.now()
         for row in rows:
             if row.state == "staged" and row.source == origin != "text" and now - row.changed_at < STAGED_FOR:
@@ -161,9 +178,9 @@ class Skills:
 
     async def stage_files(self, files: Files, origin: str) -> tuple[Pin, Files]:
         """The same for files that are at hand."""
-        name, sha256, content = skill_of(files).name, digest(files), await asyncio.to_thread(pack, files)
-        await self.database.run(lambda tx: pins.put(tx, KIND, name, "staged", sha256, content, origin))
-        return Pin(KIND, name, "staged", sha256, origin, self.clock.now()), files
+        name, sha256, content = self.form.parse(files).name, digest(files), await asyncio.to_thread(pack, files)
+        await self.database.run(lambda tx: pins.put(tx, self.form.kind, name, "staged", sha256, content, origin))
+        return Pin(self.form.kind, name, "staged", sha256, origin, self.clock.now()), files
 
     async def confirm(self, name: str, sha256: str, *, despite_findings: bool = False) -> None:
         """Switch on exactly these bytes, staged or on the disk; what has severe findings takes the extra word."""
@@ -171,34 +188,34 @@ class Skills:
         staged, source = digest(files) == sha256, "workspace"
         if not staged:
             files = await self.on_disk(name)
-        look = await asyncio.to_thread(Look.at, files, name)
+        look = await asyncio.to_thread(Look.at, files, name, self.form)
         if look.sha256 != sha256 or not files:
-            raise NotConfirmed(f"{name} has changed since you saw it, so nothing was done; look at it again.")
+            raise NotConfirmed(f"{name} has changed since you saw it, so nothing was done; review it again.")
         if look.skill is None:
             raise BadSkill(look.problem)
         if look.severe and not despite_findings:
-            raise NotConfirmed(f"The scan of {name} has severe findings; say that you want it all the same.")
+            raise NotConfirmed(f"The scan of {name} has severe findings; confirm that you accept them.")
         if staged:
             source = (await self.get(name)).source
             await self._write(name, files)
         content = await asyncio.to_thread(pack, files)
-        await self.database.run(lambda tx: pins.put(tx, KIND, name, "on", sha256, content, source))
+        await self.database.run(lambda tx: pins.put(tx, self.form.kind, name, "on", sha256, content, source))
 
     async def disable(self, name: str) -> None:
         """Switch it off; its files stay."""
-        if not await self.database.run(lambda tx: pins.switch_off(tx, KIND, name)):
-            raise BadSkill(f"There is no skill {name[:80]!r} that is on.")
+        if not await self.database.run(lambda tx: pins.switch_off(tx, self.form.kind, name)):
+            raise BadSkill(f"There is no {self.form.kind} {name[:80]!r} that is on.")
 
     async def remove(self, name: str) -> None:
         """Delete its files, and what is known of it."""
         await self.get(name)
-        await self.database.run(lambda tx: pins.remove(tx, KIND, name))
+        await self.database.run(lambda tx: pins.remove(tx, self.form.kind, name))
         if is_name(name):
-            await asyncio.to_thread(folder.remove, self.workspace.root, name)
+            await asyncio.to_thread(folder.remove, self.workspace.root, name, self.form.at)
 
     async def dismiss(self, name: str) -> None:
         """Forget what waits."""
-        await self.database.run(lambda tx: pins.unstage(tx, KIND, name))
+        await self.database.run(lambda tx: pins.unstage(tx, self.form.kind, name))
 
     def _looks(self, names: Sequence[str], *, scanned: bool = True) -> dict[str, Look]:
         """By name; what did not change since the last time is not read again."""
@@ -207,10 +224,10 @@ class Skills:
     def _look(self, name: str, scanned: bool) -> Look:
         key = name, scanned
         try:
-            stamp = folder.stamp(self.workspace.root, name)
+            stamp = folder.stamp(self.workspace.root, name, self.form.at)
             if key not in self._seen or self._seen[key][0] != stamp:
-                files = folder.read(self.workspace.root, name)
-                self._seen[key] = stamp, Look.at(files, name, scanned=scanned)
+                files = folder.read(self.workspace.root, name, self.form.at)
+                self._seen[key] = stamp, Look.at(files, name, self.form, scanned=scanned)
             return self._seen[key][1]
         except (BadSkill, WorkspaceError) as error:
             return Look(problem=str(error))
@@ -219,9 +236,9 @@ class Skills:
 
     async def _write(self, name: str, files: Files) -> None:
         """In the place of what is there. A crash leaves a folder that is not what is pinned, and so is off."""
-        await asyncio.to_thread(folder.remove, self.workspace.root, name)
+        await asyncio.to_thread(folder.remove, self.workspace.root, name, self.form.at)
         for path, data in files.items():
-            await self.workspace.write("/".join((*FOLDER, name, path)), data, Label.OWNER, unlocked=True)
+            await self.workspace.write("/".join((*self.form.at, name, path)), data, Label.OWNER, unlocked=True)
 
 
 def _listed(name: str, look: Look | None, pin: Pin | None, staged: Pin | None) -> Listed:

@@ -99,4 +99,4 @@ def _https(host: str, parts: Sequence[str]) -> str:
 
 
 def _refused(link: str) -> BadSkill:
-    return BadSkill(f"{link[:100]!r} is no https link of GitHub to {_FORMS}.")
+    return BadSkill(f"{link[:100]!r} isn't an https GitHub link to {_FORMS}.")

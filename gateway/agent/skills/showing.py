@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gateway.agent.skills.library import Look, Skills
+from gateway.agent.skills.library import SKILLS, Form, Look, Skills
 from gateway.domain.diff import difference
 from gateway.domain.tools import ToolFailed
 from gateway.workspace.skills.folder import Files
@@ -11,14 +11,15 @@ FINDINGS = 20
 TOO_LONG = "too long to show; read the file itself"
 
 
-def described(files: Files, before: Files, source: str) -> str:
+def described(files: Files, before: Files, source: str, form: Form = SKILLS) -> str:
     """The skill in a few lines and the findings of its scan, then every changed file."""
-    look = Look.at(files)
+    look = Look.at(files, "", form)
     name, version = (look.skill.name, look.skill.version) if look.skill else ("?", "?")
-    head = f"skill {name} {version}, {len(files)} files, {'changed' if before else 'new'}, from {source}"
+    head = f"{form.kind} {name} {version}, {len(files)} files, {'changed' if before else 'new'}, from {source}"
     found = [*map(str, look.findings[:FINDINGS])] or ["the scan found nothing"]
     more = [f"and {len(look.findings) - FINDINGS} more findings"] if len(look.findings) > FINDINGS else []
-    return "\n".join([head, f"sha256 {look.sha256}", *found, *more, "", *changes(before, files)])
+    facts = look.skill.summary() if look.skill else ()
+    return "\n".join([head, f"sha256 {look.sha256}", *facts, *found, *more, "", *changes(before, files)])
 
 
 async def undecided(skills: Skills, name: str) -> tuple[Files, Files, str]:
@@ -32,7 +33,7 @@ async def undecided(skills: Skills, name: str) -> tuple[Files, Files, str]:
 
 def changes(before: Files, after: Files) -> Sequence[str]:
     """The difference of each file, SKILL.md first."""
-    paths = sorted({*before, *after}, key=lambda path: (path.lower() != "skill.md", path))
+    paths = sorted({*before, *after}, key=lambda path: (path.lower() not in ("skill.md", "tool.md"), path))
     return [
         _change(path, before.get(path, b""), after.get(path, b"")) for path in paths if _differs(path, before, after)
     ]

@@ -61,7 +61,9 @@ class Approval:
             return ToolOutcome(NOT_THIS)
         if again:
             return ToolOutcome(MAY_HAVE_RUN)
+        await self._services.environments.refresh()
         toolbox = self._services.environments.of(review.principal_id).toolbox
+        await toolbox.refresh()
         caller = Caller(
             review.task_id or run.id,
             review.ordinal or 0,

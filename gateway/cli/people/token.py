@@ -32,7 +32,7 @@ def create(
     shared: Annotated[bool, typer.Option(help="It may also read your memory, but never change it.")] = False,
     yes: Annotated[bool, typer.Option(help="Skip the confirmation.")] = False,
 ) -> None:
-    """Create a token and print it. It is not stored and cannot be shown again."""
+    """Create a token and print it. It isn't stored and can't be shown again."""
     if as_owner:
         if not permits(set(scope), Scope.CHAT):
             raise OwnerMustAct("--as-owner is for tokens that talk: add --scope chat")

@@ -38,7 +38,7 @@ def doctor(
 ) -> None:
     """Find what keeps the gateway from working, and how to fix it. The exit code is 1 if a check fails.
 
-    It starts, changes and sends nothing, unless told to with --requeue.
+    It doesn't start, change or send anything, except with --requeue.
     """
     if requeue:
         told = ask("/api/requeue", method="POST", timeout=_REQUEUE_WITHIN)

@@ -54,7 +54,7 @@ def backup(
     if saved.replaced:
         echo(f"values of secrets were replaced by their names in {saved.replaced} lines")
     if saved.has_secrets:
-        echo("the master key of the secrets is not included: a restore elsewhere takes the recovery key")
+        echo("the master key of the secrets is not included: a restore elsewhere needs the recovery key")
     if with_secrets:
         echo("it contains secrets: keep it where only you can read it")
 

@@ -35,7 +35,7 @@ from gateway.store.transcript.imports import ImportedRow
 HITS = 50
 BATCH = 500
 
-File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The data set, as published.")]
+File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The dataset, as published.")]
 By = Annotated[Mode, typer.Option("--mode", help="hybrid, keyword or semantic (default: hybrid).")]
 AtMost = Annotated[int | None, typer.Option("--questions", min=1, metavar="N", help="Only the first N questions.")]
 

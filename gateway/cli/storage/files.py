@@ -39,7 +39,7 @@ class Listed(FileRow):
 
 
 def show(limit: Limit = 20, as_json: AsJson = False) -> None:
-    """List files, newest first, and how far they're trusted."""
+    """List files, newest first, and how trusted they are."""
 
     async def recent(conn: Connection) -> list[FileRow]:
         owner = await principals.owner(conn)

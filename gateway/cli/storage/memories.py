@@ -148,7 +148,7 @@ def forget(
 
 
 def export() -> None:
-    """Print them all, replaced ones too, one JSON object a line."""
+    """Print all memories, including replaced ones, as JSON lines."""
     which = Filter(kinds=KEPT, at_most=Label.UNTRUSTED, superseded=True)
 
     async def read(own: Remembering) -> list[Memory]:

@@ -23,16 +23,16 @@ from gateway.secrets.master import MasterKey
 from gateway.store.pool import Database
 
 Result = TypeVar("Result")
-Name = Annotated[str, typer.Argument(help="Such as WEATHER_KEY; config.json names it as $secret:WEATHER_KEY.")]
-Own = Annotated[bool, typer.Option("--own", help="Yours alone; without it, everybody's.")]
+Name = Annotated[str, typer.Argument(help="Such as WEATHER_KEY; in config.json it's $secret:WEATHER_KEY.")]
+Own = Annotated[bool, typer.Option("--own", help="Only for you; default: for everybody.")]
 Hosts = Annotated[list[str] | None, typer.Option("--host", help="Where it may be sent, such as api.example.org.")]
 Tools = Annotated[list[str] | None, typer.Option("--tool", help="The tool that may send it.")]
-Header = Annotated[str, typer.Option(help="The one header that may hold it.")]
-FormField = Annotated[str, typer.Option("--field", help="Or the one field of a token request.")]
+Header = Annotated[str, typer.Option(help="The only header it may be sent in.")]
+FormField = Annotated[str, typer.Option("--field", help="Or the only field, of a token request.")]
 COLUMNS = ("name", "whose", "hosts", "tools", "place", "changed_at", "last_used_at", "problem")
 KEEP = (
-    "This is the recovery key of your secrets. Keep it outside this machine: no backup holds it, and without it nobody "
-    "can open them. `supaclaw secrets confirm` asks whether you have."
+    "This is the recovery key of your secrets. Keep it outside this machine: no backup contains it, and without it "
+    "they can't be decrypted. `supaclaw secrets confirm` asks whether you have."
 )
 
 
@@ -133,7 +133,7 @@ def confirm() -> None:
     if not keys:
         raise OwnerMustAct("there is no master key yet; the first secret makes one")
     if variable := given_by(os.environ):
-        echo(f"{variable} gives the master key; keep it where you keep what sets that")
+        echo(f"{variable} sets the master key; keep a copy of its value elsewhere")
         return
     _show(keys[0])
     if ask("Once you have stored it, type its last group").upper() != keys[0].text[-4:]:
@@ -145,7 +145,7 @@ def confirm() -> None:
 def recover() -> None:
     """Enter the recovery key if the master key is lost."""
     recover_secrets(ask_hidden("Recovery key", MAX_VALUE))
-    echo("a running gateway takes it within a minute")
+    echo("a running gateway loads it within a minute")
 
 
 def recover_secrets(text: str) -> None:
@@ -166,7 +166,7 @@ def _with_vault(work: Callable[[Vault, PrincipalId], Awaitable[Result]]) -> Resu
 def _binding(hosts: list[str] | None, tools: list[str] | None, header: str, field: str) -> Binding | None:
     """None if nothing was said."""
     if header and field:
-        raise OwnerMustAct("a secret has one place: --header or --field")
+        raise OwnerMustAct("a secret is sent in one place: use --header or --field")
     place = f"header:{header}" if header else f"field:{field}" if field else ""
     return Binding.of(hosts or (), tools or (), place) if hosts or tools or place else None
 

@@ -29,14 +29,14 @@ def diff() -> None:
         )
         echo(f"# {path}: {how}\n{renewal.diff()}")
     if not found:
-        echo("nothing to merge: every file is as new as this version")
+        echo("nothing to merge: every file is up to date")
 
 
 def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGENTS.md.")]) -> None:
     """Merge this version's changes into a file that you edited."""
     _, found = _edited()
     if file not in found:
-        raise OwnerMustAct(f"there is nothing to merge into {file}; `supaclaw workspace diff` shows what there is")
+        raise OwnerMustAct(f"there is nothing to merge into {file}; `supaclaw workspace diff` lists what is pending")
 
     async def merge_labelled(database: Database) -> None:
         """As far as the text was trusted before, it is after."""

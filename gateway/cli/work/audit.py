@@ -39,13 +39,13 @@ class Row:
 
 
 def show_all(limit: Limit = 50, as_json: AsJson = False) -> None:
-    """List the newest approvals, grants, sign-ins and changes of rights."""
+    """List the newest approvals, grants, sign-ins and permission changes."""
     rows = with_connection(lambda conn: audit.newest(conn, limit))
-    print_rows([Row.of(row) for row in rows], COLUMNS, as_json=as_json, none="Nothing has been written down yet.")
+    print_rows([Row.of(row) for row in rows], COLUMNS, as_json=as_json, none="Nothing has been recorded yet.")
 
 
 def verify(head: Head = "", as_json: AsJson = False) -> None:
-    """Check that no act was changed, removed or put in between."""
+    """Check that no entry was changed, removed or inserted."""
 
     async def check(conn: Connection) -> tuple[Verdict, bool]:
         return await audit.verify(conn), not head or await audit.holds(conn, head)

@@ -30,7 +30,7 @@ class Row:
 
 
 def show_all(as_json: AsJson = False) -> None:
-    """List what you have allowed in advance."""
+    """List your grants."""
 
     async def read(conn: Connection) -> list[GrantRow]:
         return await grants.live(conn, (await require_owner(conn)).id, datetime.now(UTC))
@@ -46,7 +46,7 @@ def give(
     number: Annotated[str, typer.Argument(metavar="NUMBER", help="Such as A17.")],
     terms: Annotated[list[str], typer.Argument(metavar="TERMS", help="Such as: 5 24h amount<=50 total 200.")],
 ) -> None:
-    """Allow in advance what a request asks: so many times, for so long."""
+    """Allow a request's call in advance, with a count and a time."""
 
     async def store(conn: Connection) -> GrantRow:
         owner, now = await require_owner(conn), datetime.now(UTC)
@@ -56,7 +56,7 @@ def give(
 
 
 def revoke(number: Annotated[str, typer.Argument(metavar="NUMBER", help="Such as G3.")]) -> None:
-    """Take back what you have allowed in advance."""
+    """Revoke a grant."""
 
     async def end(conn: Connection) -> GrantRow:
         owner = await require_owner(conn)

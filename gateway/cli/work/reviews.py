@@ -37,7 +37,7 @@ class Row:
 
 
 def show_all(as_json: AsJson = False) -> None:
-    """List the questions that wait for the owner's answer."""
+    """List the questions waiting for the owner's answer."""
 
     async def read(conn: Connection) -> list[ReviewRow]:
         return await reviews.list_open(conn, (await require_owner(conn)).id, datetime.now(UTC))
@@ -59,12 +59,12 @@ def show(number: Number, as_json: AsJson = False) -> None:
 
 
 def approve(number: Number, as_json: AsJson = False) -> None:
-    """Allow a change; the running gateway makes it."""
+    """Approve a change; the running gateway makes it."""
     _answer(number, as_json, yes=True)
 
 
 def deny(number: Number, as_json: AsJson = False) -> None:
-    """Refuse a change."""
+    """Deny a change."""
     _answer(number, as_json, yes=False)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Self, TypeVar
 
 import typer
 
-from gateway.agent.skills.library import Listed, Skills
+from gateway.agent.skills.library import SKILLS, Form, Listed, Skills
 from gateway.agent.skills.showing import described, undecided
 from gateway.agent.skills.sources import guarded
 from gateway.cli.console import echo
@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 COLUMNS = ("name", "version", "state", "findings", "description")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw skills list` shows it.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
-Despite = Annotated[bool, typer.Option("--despite-findings", help="Confirm it although the scan found severe things.")]
+Despite = Annotated[bool, typer.Option("--despite-findings", help="Confirm it despite severe findings.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Row:
 
 def show_all(as_json: AsJson = False) -> None:
     """List the skills, and which of them are on."""
-    rows = [Row.of(each) for each in _with(lambda skills: skills.list_all())]
+    rows = [Row.of(each) for each in with_library(lambda skills: skills.list_all())]
     print_rows(rows, COLUMNS, as_json=as_json, none="No skills. `supaclaw skills install LINK` installs one.")
 
 
@@ -82,9 +82,9 @@ def show(name: Name, as_json: AsJson = False) -> None:
     async def read_one(skills: Skills) -> tuple[Listed, str]:
         return await skills.get(name), described(*await undecided(skills, name))
 
-    found, text = _with(read_one)
+    found, text = with_library(read_one)
     row = Row.of(found)
-    waits = "\na version waits: `supaclaw skills enable` confirms it\n" if row.waiting else ""
+    waits = "\na new version is waiting: `supaclaw skills enable` confirms it\n" if row.waiting else ""
     print_rows([row], COLUMNS, as_json=True) if as_json else echo(f"{name} is {row.state}\n{waits}{legible(text)}")
 
 
@@ -101,46 +101,50 @@ def install(
         pin, found = await (skills.stage_files(files, origin) if files else skills.stage(origin))
         return pin, described(found, await skills.on_disk(pin.name), pin.source)
 
-    pin, text = _with(stage)
-    _confirm(pin.name, pin.sha256, text, yes, despite_findings, as_json)
+    pin, text = with_library(stage)
+    confirm_shown(pin.name, pin.sha256, text, yes, despite_findings, as_json)
 
 
 def enable(name: Name, yes: Yes = False, despite_findings: Despite = False, as_json: AsJson = False) -> None:
-    """Confirm a skill, or its waiting version, and switch it on."""
-    shown = _with(lambda skills: undecided(skills, name))
-    _confirm(name, digest(shown[0]), described(*shown), yes, despite_findings, as_json)
+    """Confirm a skill, or its new version, and switch it on."""
+    shown = with_library(lambda skills: undecided(skills, name))
+    confirm_shown(name, digest(shown[0]), described(*shown), yes, despite_findings, as_json)
 
 
 def disable(name: Name, as_json: AsJson = False) -> None:
     """Switch a skill off; its files stay."""
-    _with(lambda skills: skills.disable(name))
-    _print(name, as_json)
+    with_library(lambda skills: skills.disable(name))
+    print_one(name, as_json)
 
 
 def remove(name: Name, yes: Yes = False) -> None:
     """Delete a skill and its files."""
     if not yes:
         _ask(f"Delete the skill {name} and its files?")
-    _with(lambda skills: skills.remove(name))
+    with_library(lambda skills: skills.remove(name))
     echo(f"removed {name}")
 
 
-def _confirm(name: str, sha256: str, text: str, yes: bool, despite_findings: bool, as_json: bool) -> None:
+def confirm_shown(
+    name: str, sha256: str, text: str, yes: bool, despite_findings: bool, as_json: bool, form: Form = SKILLS
+) -> None:
+    """Ask, after showing all of it, and switch on exactly that."""
     if not yes:
         echo(legible(text))
-        _ask(f"May the agent follow {name} as your own words?")
-    _with(lambda skills: skills.confirm(name, sha256, despite_findings=despite_findings))
-    _print(name, as_json)
+        _ask(f"May the agent follow {name} like your own instructions?")
+    with_library(lambda skills: skills.confirm(name, sha256, despite_findings=despite_findings), form)
+    print_one(name, as_json, form)
 
 
-def _print(name: str, as_json: bool) -> None:
-    row = Row.of(_with(lambda skills: skills.get(name)))
+def print_one(name: str, as_json: bool, form: Form = SKILLS) -> None:
+    """What state it is in."""
+    row = Row.of(with_library(lambda skills: skills.get(name), form))
     print_rows([row], COLUMNS, as_json=True) if as_json else echo(f"{name} {row.version} is {row.state}")
 
 
 def _ask(question: str) -> None:
     if not sys.stdin.isatty():
-        raise OwnerMustAct("look at it with `supaclaw skills show`; then add --yes")
+        raise OwnerMustAct("review it with `supaclaw skills show`; then add --yes")
     confirm(question)
 
 
@@ -156,14 +160,17 @@ def _local(source: str) -> tuple[Files, str]:
             return read(path.parent, path.name, ()), str(path)
         return {}, path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise OwnerMustAct(f"{source[:200]} is no link, and can't be read: {error.strerror}") from error
+        raise OwnerMustAct(f"{source[:200]} isn't a link, and can't be read: {error.strerror}") from error
 
 
-def _with(work: Callable[[Skills], Awaitable[Result]]) -> Result:
+def with_library(work: Callable[[Skills], Awaitable[Result]], form: Form = SKILLS) -> Result:
+    """Do it with those of the owner's workspace."""
+
     async def run(database: Database) -> Result:
         environment = Environment.read(os.environ)
-        web = load(environment.config, os.environ).tools.web
-        fetch = guarded(lambda: Rules.of((), web.allow_hosts, web.deny_hosts))
-        return await work(Skills(database, Workspace(environment.workspace), SystemClock(), fetch))
+        config = load(environment.config, os.environ)
+        private, web = config.net.private_allow, config.tools.web
+        fetch = guarded(lambda: Rules.of(private, web.allow_hosts, web.deny_hosts))
+        return await work(Skills(database, Workspace(environment.workspace), SystemClock(), fetch, form))
 
     return with_database(run)

@@ -23,7 +23,7 @@ Source = Annotated[str, typer.Argument(help="The sender, such as ci or home-assi
 
 
 def register(source: Source) -> None:
-    """Create a token that may only trigger for SOURCE. It is not stored and cannot be shown again."""
+    """Create a token that may only trigger for SOURCE. It isn't stored and can't be shown again."""
     if not re.fullmatch(SOURCE, source):
         raise OwnerMustAct(f"{source!r} cannot be a source; use up to 64 of a-z, 0-9, '.', '_' and '-', like ci-main")
     token = with_database(lambda database: create_token(database, _token_of(source), [Scope.TRIGGER], source))

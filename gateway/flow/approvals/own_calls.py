@@ -38,7 +38,7 @@ async def vouch_files(tx: Connection, review: ReviewRow, own: Label, _now: datet
 
 async def embed(_tx: Connection, review: ReviewRow, _own: Label, _now: datetime) -> str:
     """{"model", "rows"}: the job looks itself for what was allowed, and goes on within minutes."""
-    return f"{review.arguments['model']} embeds what memory holds; `supaclaw status` shows how far it is."
+    return f"{review.arguments['model']} embeds your memories; `supaclaw status` shows the progress."
 
 
 EMBED = "embed_memory"

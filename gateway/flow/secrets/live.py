@@ -13,7 +13,9 @@ from gateway.domain.ids import PrincipalId
 from gateway.flow.secrets.vault import Stored, Vault
 from gateway.secrets.facts import Binding, Facts
 from gateway.secrets.injection import Usable
-from gateway.store import secrets
+from gateway.store import audit, secrets
+from gateway.store.audit import Event
+from gateway.store.pool import Connection
 
 log = structlog.get_logger(__name__)
 
@@ -27,6 +29,8 @@ class LiveSecrets:
     environ: Mapping[str, str] = field(repr=False)
     changed: Callable[[Mapping[str, str]], None] = lambda _values: None
     stored: Sequence[Stored] = ()
+    _made: dict[tuple[PrincipalId, str], str] = field(default_factory=dict, init=False, repr=False)
+    """Access tokens, by whose and from which secret."""
 
     async def look(self) -> None:
         """Open what is stored now; what cannot be opened is logged, once."""
@@ -34,7 +38,7 @@ class LiveSecrets:
         self.stored = await self.vault.opened()
         for problem in sorted({each.problem for each in self.stored} - known - {""}):
             log.error("secrets.unopened", problem=problem)
-        self.changed({each.value: f"${{secret:{each.row.facts.name}}}" for each in self.stored if each.value})
+        self._tell()
 
     def lookup(self, name: str) -> str:
         """The value that `$secret:NAME` in config.json means; raises `ConfigError`."""
@@ -80,10 +84,38 @@ class LiveSecrets:
         best = self._best(name, principal)
         return best.row.facts.binding if best else Binding()
 
-    async def used(self, names: Collection[str], principal: PrincipalId) -> None:
-        """Note that these were put into a request of this person's."""
-        ids = [best.row.id for name in names if (best := self._best(name, principal))]
-        await self.vault.database.run(lambda tx: secrets.used(tx, ids))
+    async def used(self, names: Collection[str], principal: PrincipalId, by: str = "") -> None:
+        """Note, in the audit trail too, that these go into a request of this person's; `by` is its tool and address."""
+        ids = [best.row.id for name in sorted(names) if (best := self._best(name, principal))]
+
+        async def note(tx: Connection) -> None:
+            await secrets.used(tx, ids)
+            for id in ids:
+                await audit.note(
+                    tx, Event.SECRET_USED, f"secret {id}", principal=principal, by=str(principal), detail=by
+                )
+
+        await self.vault.database.run(note)
+
+    async def renewed(self, name: str, value: str, principal: PrincipalId) -> None:
+        """Store a value that its issuer gave in place of the one before, bound as that; no variable may hide it."""
+        best = self._best(name, principal)
+        if best is None:
+            return  # it was removed meanwhile
+        shared = best.row.facts.shared and not self.environ.get(name)
+        whose = best.row.facts.principal if shared else principal
+        await self.vault.put(whose, name, value, shared=shared, binding=best.row.facts.binding)
+        await self.look()
+
+    def hide(self, name: str, principal: PrincipalId, value: str) -> None:
+        """Keep a value that was made from this secret, in place of the one before, out of texts."""
+        self._made[principal, name] = value
+        self._tell()
+
+    def _tell(self) -> None:
+        made = {value: f"${{secret:{name}}}" for (_, name), value in self._made.items()}
+        values = {each.value: f"${{secret:{each.row.facts.name}}}" for each in self.stored if each.value}
+        self.changed(made | values)
 
     def _best(self, name: str, principal: PrincipalId) -> Stored | None:
         return self._of(name, principal, shared=False) or self._of(name, None, shared=True)

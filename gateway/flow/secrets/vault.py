@@ -16,12 +16,12 @@ from gateway.store.secrets import SecretRow
 
 _BATCH = 100
 NO_KEY = (
-    "the master key that seals the secrets is missing from {}; nothing is lost: put the file back, or enter the "
+    "the master key for the secrets is missing from {}; nothing is lost: restore the file, or enter the "
     "recovery key with `supaclaw secrets recover`"
 )
 WRONG_KEY = (
-    "the stored secrets are sealed by another master key than this gateway has, so nothing was stored; enter the "
-    "recovery key with `supaclaw secrets recover`, or set SUPACLAW_MASTER_KEY to the right one"
+    "the stored secrets are encrypted with a different master key than this gateway's, so nothing was stored; enter "
+    "the recovery key with `supaclaw secrets recover`, or set SUPACLAW_MASTER_KEY to the right one"
 )
 
 
@@ -91,11 +91,11 @@ class Vault:
         """Take this key for the secrets that are stored; raises `OwnerMustAct` unless it opens some."""
         key = MasterKey.parse(text)
         if variable := given_by(self.environ):
-            raise OwnerMustAct(f"{variable} gives the master key; put the recovery key there")
+            raise OwnerMustAct(f"{variable} sets the master key; put the recovery key there")
         async with self.database.connection() as conn:
             known = await secrets.key_ids(conn)
         if known and key.id not in known:
-            raise OwnerMustAct("no stored secret is sealed by this key; is it the recovery key of this gateway?")
+            raise OwnerMustAct("this key decrypts none of the stored secrets; is it this gateway's recovery key?")
         write_keyring(self.data, Keyring((key,)))
         await self.confirm(key)
         return key
@@ -128,7 +128,7 @@ class Vault:
             raise OwnerMustAct("there is no master key yet; the first secret makes one")
         if len(keys.keys) == 1:
             if given:
-                raise OwnerMustAct(f"{given} gives the master key; put a new one before it there, then run this again")
+                raise OwnerMustAct(f"{given} sets the master key; put a new one before it there, then run this again")
             keys = Keyring((MasterKey.fresh(), *keys.keys))
             write_keyring(self.data, keys)
         done = 0

@@ -5,12 +5,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TypeAlias
 
+from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.policy import Policy
 from gateway.agent.scheduling.plans import Plans
 from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import Fetch, no_fetch
+from gateway.agent.sources import ToolSource
+from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.toolbox import Spill, Toolbox
 from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
@@ -24,6 +28,7 @@ from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
 from gateway.llm.tokens import estimate_tool
+from gateway.sandbox.workshop import Workshop
 from gateway.store.pool import Database
 from gateway.store.scheduling import plans
 from gateway.store.transcript import files
@@ -38,6 +43,8 @@ from gateway.workspace.tree import Workspace
 from gateway.workspace.zone import zone_in
 
 KEPT = 256
+MakeSource: TypeAlias = Callable[[PrincipalId, bool, Workspace], ToolSource]
+"""For a principal, who may be the owner, and their files."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,12 @@ class AgentEnvironments:
     """Whether a journal's file may not be right."""
     clean: Clean = str
     web: Web | None = None
+    workshop: Workshop | None = None
+    exec_mode: Callable[[], str] = lambda: "auto"
+    sources: Sequence[MakeSource] = ()
+    """Of tools that come and go."""
+    tool_files: ToolFiles | None = None
+    """Of the owner."""
 
     tampered: Callable[[PrincipalId, Sequence[str]], Awaitable[None]] = _untold
     """Tells that locked text was changed by a tool, and put back. Never raises."""
@@ -128,9 +141,17 @@ class AgentEnvironments:
         self._own_locks = self._locks(self.people.owner.id, self._workspace)
         self._personas = Persona(self._workspace)
         self.skills = Skills(self.database, self._workspace, self.clock, self.fetch)
+        self.commands = self._commands(self.people.own_label(self.people.owner.id))
         self._planned = True
+        self._version: tuple[str, ...] = ()
         self._quotas: dict[PrincipalId, Quota] = {}
         self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
+
+    async def refresh(self) -> None:
+        """Look whether the owner's tool files are still the same; a turn, and a call that was approved, begin so."""
+        if self.tool_files and self._version != (now := await self.tool_files.look()):
+            self._version = now
+            self._built.pop(self.people.owner.id, None)
 
     def of(self, principal: PrincipalId) -> AgentEnvironment:
         """The principal's environment; the least recently used are dropped and built again when needed."""
@@ -182,11 +203,27 @@ class AgentEnvironments:
         skills = self.skills if owner else None
         locks = self._own_locks if owner else self._locks(principal, workspace)
         planned = Plans(database, principal, self.people.own_label(principal), workspace, self._noted)
-        keep, found = self.keep if owner else None, _finder(database, principal)
-        services = Services(workspace, post, found, context, self.web, skills, locks, planned, keep, self.find)
+        services = Services(
+            workspace,
+            post,
+            _finder(database, principal),
+            context,
+            self.web,
+            skills,
+            locks=locks,
+            plans=planned,
+            keep=self.keep if owner else None,
+            find=self.find,
+            sources=[make(principal, owner, workspace) for make in self.sources],
+            commands=self.commands if owner else None,
+        )
         tools = [tool for family in self.families for tool in family(services)]
+        if owner and self.tool_files:
+            tools = self.tool_files.adjusted(tools)
         policy = self.questions.policy(principal) if self.questions else Policy()
-        toolbox = Toolbox(tools, _spill(workspace), policy, self.clean, locks.running, planned.refusal)
+        toolbox = Toolbox(
+            tools, _spill(workspace), policy, self.clean, services.sources, locks.running, planned.refusal
+        )
         return AgentEnvironment(
             self._workspace, workspace, toolbox, self._personas, zone, locks, planned, skills=skills
         )
@@ -195,6 +232,10 @@ class AgentEnvironments:
         data = self.others.parent
         keeper = Keeper(workspace.root, data / REPLACED / str(principal), OwnerEdits(data))
         return LockWatch(workspace, keeper, partial(self.tampered, principal))
+
+    def _commands(self, own: Label) -> WorkspaceCommands | None:
+        """For the owner, however often the environment is built."""
+        return WorkspaceCommands(self.workshop, self._workspace, own, self.exec_mode) if self.workshop else None
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))

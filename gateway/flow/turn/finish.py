@@ -9,7 +9,7 @@ import structlog
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.ids import SessionId
 from gateway.domain.tasks import Claim, Status
-from gateway.flow.live import Live, MessageStored
+from gateway.flow.live import Live, MessageStored, TurnEnded
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.turn.runner import TurnResult
@@ -79,6 +79,7 @@ class RunFinisher:
         status = finished.status.value if finished.status else "goes on"
         log.info("run.finished", kind=run.kind, task_id=str(run.id), message_id=answer.id, status=status)
         self.live.publish(session, MessageStored(answer.id))
+        self.live.publish(session, TurnEnded(run))  # at once: nobody may see the answer beside what was written of it
         if finished.sent is not None:
             self.proactive.committed(finished.sent)
         self.outbound.wake()

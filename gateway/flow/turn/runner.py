@@ -103,6 +103,7 @@ class TurnRunner:
         allowed = await self._budgets.allow(opened.principal.role)
         if allowed.refusal is not None:
             return TurnResult(Notice(allowed.refusal), status=Status.FAILED, error="out of budget")
+        await self.environments.refresh()
         budget, asked, environment = None, model or self.models(), self._environment(run, opened)
         persona = environment.persona()
         opened = await self._memory.reminded(run, await self._following(run, opened, environment, persona))
@@ -156,6 +157,7 @@ class TurnRunner:
         """Compacted if it is too long, and always when a provider said so, in which case `budget` is set."""
         environment = self._environment(run, opened)
         skills = await environment.skill_index()
+        await environment.toolbox.refresh()
         conversation = LoopWiring(
             self.database, self.live, run, opened, environment, persona, model, limits, budget, skills
         )

@@ -12,7 +12,7 @@ from gateway.agent.limits import Limits
 from gateway.agent.loop import run_turn
 from gateway.domain.events import Steered, TurnEvent
 from gateway.domain.ids import MessageId, TaskId
-from gateway.domain.model import Model, Prompt, Reply, SystemMessage
+from gateway.domain.model import Model, Prompt, Reply, SystemMessage, ToolSpec
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim
 from gateway.domain.tokens import estimate
@@ -80,10 +80,15 @@ class LoopWiring:
         own, brought = self.environment.toolbox.specs, self.opened.client.tools
         theirs = [tool for tool in brought if tool.name not in {spec.name for spec in own}]
         self._tools, self._handed = (*own, *theirs), frozenset(tool.name for tool in theirs)
-        self._tool_tokens = self.environment.schema_tokens + sum(map(estimate_tool, theirs))
+        self._own_tokens = self.environment.schema_tokens + sum(map(estimate_tool, theirs))
+        self._further = self._found([row.entry for row in self.opened.transcript])
         self._pending = self.opened.pending(self.run)
         self._fresh = not self._pending
         self._asked: Prompt | None = None
+
+    @property
+    def _tool_tokens(self) -> int:
+        return self._own_tokens + sum(map(estimate_tool, self._further))
 
     @property
     def room(self) -> int:
@@ -118,11 +123,16 @@ class LoopWiring:
                 yield event
 
     def _render(self, entries: Sequence[Entry]) -> Prompt:
+        self._further = self._found(entries)
         whole = (self._system, *to_messages(entries))
         summaries = sum(isinstance(entry, Summary) for entry in entries[:1])
         messages, client = fit(whole, self._budget(), estimate, pinned=summaries), self.opened.client
-        self._asked = Prompt(messages, self._tools, client.must_call, client.answer_format)
+        self._asked = Prompt(messages, (*self._tools, *self._further), client.must_call, client.answer_format)
         return self._asked
+
+    def _found(self, entries: Sequence[Entry]) -> tuple[ToolSpec, ...]:
+        """The tools of sources that the next prompt shows."""
+        return tuple(spec for spec in self.environment.toolbox.further(entries) if spec.name not in self._handed)
 
     def _budget(self) -> int:
         """Tokens of a prompt without the tools."""

@@ -22,5 +22,5 @@ def _find(query: str, count: int) -> list[Hit]:
     except DDGSException as error:
         if "no results" in str(error).lower():
             return []
-        raise NetError("unreachable", f"the search engines do not answer ({type(error).__name__})") from error
+        raise NetError("unreachable", f"the search engines don't respond ({type(error).__name__})") from error
     return [Hit(str(row.get("title")), str(row.get("href")), str(row.get("body"))) for row in found]

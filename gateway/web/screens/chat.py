@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse,
 
 from gateway.domain.ids import MessageId
 from gateway.domain.inbound import Inbound
+from gateway.domain.principals import Label
 from gateway.flow.people import PAGE
 from gateway.store import inbox
 from gateway.store.transcript import attachments, messages
@@ -74,10 +75,11 @@ async def send(
     now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
     if again is not None:
         row = await _message(site, again)
-        async with site.backend.database.connection() as conn:
-            if row.kind != "user" or not await inbox.own_words(conn, row.id):
-                raise Refused(403, "not_yours", "Only your own words can be sent again.", type="permission_error")
         text, files = row.text, [file.id for file in row.attached if file.id]
+        as_trusted = files or row.label is Label.OWNER  # else what it quotes would be taken for the owner's
+        async with site.backend.database.connection() as conn:
+            if row.kind != "user" or not as_trusted or not await inbox.own_words(conn, row.id):
+                raise Refused(403, "not_yours", "Only your own words can be sent again.", type="permission_error")
     attached = await kept.attachments_for(site, files or ())
     accepted = await accept(site, Inbound(ADDRESS, sender, text, client_id, now, attachments=attached))
     return JSONResponse(outcome(accepted), 202)

@@ -87,14 +87,14 @@ def checked(found: list[tuple[str, bytes]]) -> Files:
         if len(data) > MAX_FILE:
             raise _too_large(path)
     if len(names) < len(found):
-        raise BadSkill("Two of its files have names that some file systems take for the same.")
+        raise BadSkill("Two of its files have names that some file systems treat as the same.")
     return files
 
 
-def names(root: Path) -> list[str]:
+def names(root: Path, at: tuple[str, ...] = FOLDER) -> list[str]:
     """Of the folders that may be skills, sorted."""
     try:
-        with open_folder(root, FOLDER) as folder:
+        with open_folder(root, at) as folder:
             found = [each.name for each in os.scandir(folder) if not each.is_file(follow_symlinks=False)]
             return sorted(name for name in found if not name.startswith("."))[:MAX_SKILLS]
     except OSError:
@@ -116,17 +116,15 @@ def read(root: Path, name: str, at: tuple[str, ...] = FOLDER) -> Files:
     return checked(found)
 
 
-def stamp(root: Path, name: str) -> Stamp:
+def stamp(root: Path, name: str, at: tuple[str, ...] = FOLDER) -> Stamp:
     """Differs when a file was written since, without reading any; raises what `read` raises."""
-    return tuple(
-        (path, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for _, path, s in _walk(root, (*FOLDER, name))
-    )
+    return tuple((path, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for _, path, s in _walk(root, (*at, name)))
 
 
-def remove(root: Path, name: str) -> None:
+def remove(root: Path, name: str, at: tuple[str, ...] = FOLDER) -> None:
     """Delete a skill's folder, if there is one. Follows no links."""
     try:
-        with open_folder(root, FOLDER) as folder:
+        with open_folder(root, at) as folder:
             if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 shutil.rmtree(name, dir_fd=folder)
             else:
@@ -160,7 +158,7 @@ def _archive(data: bytes) -> zipfile.ZipFile:
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except (zipfile.BadZipFile, ValueError, EOFError, OSError, NotImplementedError, IndexError) as error:
-        raise BadSkill("It is no zip archive, or a damaged one.") from error
+        raise BadSkill("It isn't a zip archive, or it's damaged.") from error
     if len(archive.infolist()) > MAX_ENTRIES:
         raise BadSkill(f"The archive has more than {MAX_ENTRIES:,} files.")
     return archive

@@ -2,13 +2,13 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gateway.domain.texts import one_line
 from gateway.workspace.skills.folder import BadSkill, Files, manifest
 
-MAX_HEAD = 16 * 1024
+MAX_HEAD, MAX_DEPTH = 16 * 1024, 50
 MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
 NO_VERSION = "1.0.0"
 
@@ -27,6 +27,10 @@ class Skill:
     about: tuple[tuple[str, str], ...]
     body: str
 
+    def summary(self) -> Sequence[str]:
+        """What its files come to, for the person who confirms them."""
+        return ()
+
 
 def skill_of(files: Files) -> Skill:
     """Parse the SKILL.md among its files; raises `BadSkill`."""
@@ -38,22 +42,19 @@ def skill_of(files: Files) -> Skill:
 
 def parse(text: str) -> Skill:
     """Check it by the rules of agentskills.io, but that further fields are let be; raises `BadSkill`."""
-    found = _HEAD.match(text)
-    if found is None:
-        raise BadSkill("A SKILL.md begins with a head between two lines of ---.")
-    fields = _fields(found[1])
+    fields, body = front_matter(text, "SKILL.md")
     name, description = fields.get("name"), fields.get("description")
     if not isinstance(name, str) or not is_name(name):
-        raise BadSkill(f"Its name has to be a-z, 0-9 and single hyphens, at most {MAX_NAME} characters.")
+        raise BadSkill(f"Its name must be a-z, 0-9 and single hyphens, at most {MAX_NAME} characters.")
     if not isinstance(description, str) or not 0 < len(description.strip()) <= MAX_DESCRIPTION:
-        raise BadSkill(f"Its description has to be a text of at most {MAX_DESCRIPTION} characters.")
+        raise BadSkill(f"Its description must be a text of at most {MAX_DESCRIPTION} characters.")
     compatibility = fields.get("compatibility", "")
     if not isinstance(compatibility, str) or len(compatibility) > MAX_COMPATIBILITY:
-        raise BadSkill(f"Its compatibility has to be a text of at most {MAX_COMPATIBILITY} characters.")
+        raise BadSkill(f"Its compatibility must be a text of at most {MAX_COMPATIBILITY} characters.")
     nested = fields.get("metadata")
     version = fields.get("version") or (nested.get("version") if isinstance(nested, dict) else None) or NO_VERSION
     about = tuple((_line(key), _line(value)) for key, value in _flat(fields) if key not in _OWN)
-    return Skill(name, one_line(description, MAX_DESCRIPTION), _line(version), about, text[found.end() :].strip())
+    return Skill(name, one_line(description, MAX_DESCRIPTION), _line(version), about, body)
 
 
 def is_name(text: str) -> bool:
@@ -61,21 +62,41 @@ def is_name(text: str) -> bool:
     return len(text) <= MAX_NAME and bool(_NAME.fullmatch(text))
 
 
-def _fields(head: str) -> dict[object, object]:
+def front_matter(text: str, file: str) -> tuple[dict[object, object], str]:
+    """The fields of its head, all of them as text, and what is below it; raises `BadSkill`."""
+    found = _HEAD.match(text)
+    if found is None:
+        raise BadSkill(f"A {file} must begin with front matter between two --- lines.")
+    if len(found[1]) > MAX_HEAD:
+        raise BadSkill(f"The front matter of its {file} is longer than {MAX_HEAD >> 10} kB.")
+    fields = plain_yaml(found[1], f"The front matter of its {file}")
+    if not isinstance(fields, dict):
+        raise BadSkill(f"The front matter of its {file} isn't a list of fields.")
+    return fields, text[found.end() :].strip()
+
+
+def plain_yaml(text: str, what: str) -> object:
+    """Lists, fields and texts, without what makes a small text a huge value; raises `BadSkill`."""
     import yaml  # 15 ms
 
-    if len(head) > MAX_HEAD:
-        raise BadSkill(f"The head of its SKILL.md is longer than {MAX_HEAD >> 10} kB.")
+    opens = (
+        yaml.FlowSequenceStartToken,
+        yaml.FlowMappingStartToken,
+        yaml.BlockSequenceStartToken,
+        yaml.BlockMappingStartToken,
+    )
+    closes = yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken
+    depth = 0
     try:
-        # Aliases make a small text a huge value.
-        if any(isinstance(token, yaml.AliasToken | yaml.TagToken) for token in yaml.scan(head, yaml.BaseLoader)):
-            raise BadSkill("The head of its SKILL.md has aliases or tags of YAML; write plain fields.")
-        fields = yaml.load(head, yaml.BaseLoader)
+        for token in yaml.scan(text, yaml.BaseLoader):
+            depth += isinstance(token, opens) - isinstance(token, closes)
+            if depth > MAX_DEPTH:  # the library takes minutes for what is nested a thousand times
+                raise BadSkill(f"{what} is not valid YAML: it is nested more than {MAX_DEPTH} times.")
+            if isinstance(token, yaml.AliasToken | yaml.TagToken):
+                raise BadSkill(f"{what} uses YAML aliases or tags; write plain fields.")
+        return yaml.load(text, yaml.BaseLoader)
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
-        raise BadSkill("The head of its SKILL.md is not valid YAML.") from error
-    if not isinstance(fields, dict):
-        raise BadSkill("The head of its SKILL.md is no list of fields.")
-    return fields
+        raise BadSkill(f"{what} is not valid YAML.") from error
 
 
 def _flat(fields: dict[object, object]) -> Iterator[tuple[str, object]]:

@@ -50,27 +50,27 @@ PRIVATE = re.compile(
     re.I,
 )
 
-SENDS = "sends what is secret or private"
+SENDS = "sends secret or private data"
 NETWORK = "reaches the network"
 
 RULES = (
-    _rule(Severity.SEVERE, "runs what it fetches", rf"{_FETCH}.{{0,300}}\|\s*(?:sudo\s+)?{_RUN}"),
-    _rule(Severity.SEVERE, "runs what it fetches", rf"\b{_RUN}.{{0,40}}(?:<\(|\$\(|`)\s*(?:curl|wget)\b"),
+    _rule(Severity.SEVERE, "runs what it downloads", rf"{_FETCH}.{{0,300}}\|\s*(?:sudo\s+)?{_RUN}"),
+    _rule(Severity.SEVERE, "runs what it downloads", rf"\b{_RUN}.{{0,40}}(?:<\(|\$\(|`)\s*(?:curl|wget)\b"),
     _rule(Severity.SEVERE, "runs encoded commands", rf"{_DECODE}.{{0,200}}\|\s*(?:sudo\s+)?{_RUN}"),
     _rule(Severity.SEVERE, "runs encoded commands", rf"\b{_RUN}.{{0,300}}(?:base64\s+(?:-d|--decode)|xxd\s+-r)"),
     _rule(Severity.SEVERE, "runs encoded commands", r"\s-(?:e|ec|enc|encodedcommand)\s+[a-z0-9+/=]{40,}"),
     _rule(
         Severity.SEVERE, "runs encoded commands", rf"\b(?:exec|eval|system|Function|popen|run)\s*\(.{{0,120}}{_UNPACK}"
     ),
-    _rule(Severity.SEVERE, "text written as codes", r"(?:\\x[0-9a-f]{2}){16}|(?:\\u00[0-9a-f]{2}){16}"),
+    _rule(Severity.SEVERE, "text written as character codes", r"(?:\\x[0-9a-f]{2}){16}|(?:\\u00[0-9a-f]{2}){16}"),
     _rule(Severity.SEVERE, "opens a raw connection", r"/dev/(?:tcp|udp)/|\b(?:nc|ncat|netcat)\b.{0,60}\s-[a-z]*[ec]\b"),
-    _rule(Severity.SEVERE, "names a service that collects what is sent to it", _COLLECTORS),
+    _rule(Severity.SEVERE, "names a service that collects data", _COLLECTORS),
     _rule(Severity.SEVERE, SENDS, rf"(?:{_KEYS}).{{0,200}}(?:{NET.pattern})", _SENT_AS_USUAL),
     _rule(Severity.SEVERE, SENDS, rf"(?:{NET.pattern}).{{0,200}}(?:{_KEYS})", _SENT_AS_USUAL),
-    _rule(Severity.SEVERE, "a picture that carries data away", r"!\[[^\]]{0,200}\]\(\s*https?://[^)\s]{0,300}[{<$]"),
+    _rule(Severity.SEVERE, "an image that leaks data", r"!\[[^\]]{0,200}\]\(\s*https?://[^)\s]{0,300}[{<$]"),
     _rule(
         Severity.SEVERE,
-        "tells the agent to drop its instructions",
+        "tells the agent to ignore its instructions",
         r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:previous|prior|above|earlier|system|other)\b"
         r".{0,30}\b(?:instruction|prompt|rule|message|direction)",
     ),
@@ -82,18 +82,18 @@ RULES = (
     ),
     _rule(
         Severity.SEVERE,
-        "goes around your approval",
+        "bypasses your approval",
         r"\b(?:without|skip|bypass|disable|avoid)\w*\b.{0,25}\b(?:approval|permission|confirmation|consent|sandbox)",
     ),
-    _rule(Severity.NOTE, "speaks of keys or passwords", _KEYS),
-    _rule(Severity.NOTE, "speaks of private files", PRIVATE.pattern),
+    _rule(Severity.NOTE, "mentions keys or passwords", _KEYS),
+    _rule(Severity.NOTE, "mentions private files", PRIVATE.pattern),
     _rule(Severity.NOTE, NETWORK, NET.pattern),
     _rule(
         Severity.NOTE,
         "installs software",
         r"\b(?:pip3?|pipx|uv|npm|pnpm|yarn|brew|apt|apt-get|cargo|gem|go)\s+(?:install|add|get|i)\b|\b(?:npx|uvx)\s+\S",
     ),
-    _rule(Severity.NOTE, "speaks of the agent's own files", r"\b(?:AGENTS|SOUL|TOOLS|USER|HEARTBEAT)\.md\b|\.agents/"),
-    _rule(Severity.NOTE, "a comment, which a rendered page does not show", r"<!--"),
-    _rule(Severity.NOTE, "deletes files or takes rights", r"\brm\s+-[a-z]*[rf]|\bsudo\b|\bchmod\s+(?:777|\+s)|\bmkfs"),
+    _rule(Severity.NOTE, "mentions the agent's own files", r"\b(?:AGENTS|SOUL|TOOLS|USER|HEARTBEAT)\.md\b|\.agents/"),
+    _rule(Severity.NOTE, "a comment that a rendered page doesn't show", r"<!--"),
+    _rule(Severity.NOTE, "deletes files or raises rights", r"\brm\s+-[a-z]*[rf]|\bsudo\b|\bchmod\s+(?:777|\+s)|\bmkfs"),
 )

@@ -55,7 +55,7 @@ def severe(findings: Iterable[Finding]) -> bool:
 
 def _file(path: str, data: bytes) -> Iterator[Finding]:
     if data.startswith(_PROGRAMS):
-        yield Finding(Severity.SEVERE, path, 0, "a program in machine code, which nobody can read")
+        yield Finding(Severity.SEVERE, path, 0, "a compiled program, which can't be reviewed")
     try:
         text = data.decode()
     except UnicodeDecodeError:

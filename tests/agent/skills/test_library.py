@@ -151,7 +151,7 @@ async def test_a_folder_that_is_gone_or_no_skill(skills: Skills, tmp_path: Path)
     (tmp_path / ".agents/skills/link").symlink_to(tmp_path / "elsewhere")
     assert await states(skills) == {"csv": "broken", "link": "broken", "pdf": "missing", "xml": "broken"}
     problems = {each.name: each.look.problem for each in await skills.list_all()}
-    assert "begins with a head" in problems["csv"]
+    assert "must begin with front matter" in problems["csv"]
     assert "called html" in problems["xml"]
     for name in ("csv", "xml"):
         with pytest.raises(SupaclawError):

@@ -106,7 +106,7 @@ async def test_what_is_not_there_is_told_in_one_line(github: GitHub, link: str, 
     ],
 )
 async def test_any_other_address_is_refused_unasked(github: GitHub, link: str) -> None:
-    with pytest.raises(BadSkill, match="no https link of GitHub"):
+    with pytest.raises(BadSkill, match="an https GitHub link"):
         await gather(link, github.fetch)
     assert github.asked == []
 
@@ -114,7 +114,7 @@ async def test_any_other_address_is_refused_unasked(github: GitHub, link: str) -
 async def test_an_answer_that_is_no_archive_or_no_gist(github: GitHub) -> None:
     github.raw["codeload.github.com/ada/odd/zip/HEAD"] = b"<html>"
     github.raw["api.github.com/gists/odd"] = b"[]"
-    with pytest.raises(BadSkill, match="no zip archive"):
+    with pytest.raises(BadSkill, match="a zip archive"):
         await gather("https://github.com/ada/odd", github.fetch)
     with pytest.raises(BadSkill, match="can't be read"):
         await gather("https://gist.github.com/ada/odd", github.fetch)

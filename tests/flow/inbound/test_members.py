@@ -51,6 +51,7 @@ async def lived_in(path: MessagePath) -> MessagePath:
         await path.ask(f"{SECRET} question")
         await path.ask("hello", sender=MEMBER, chat=MEMBER)
         await path.journal.catch_up()
+    path.model.answer = FakeModel().answer
     await path.database.run(lambda tx: ask(tx, path.people.owner.id, {"USER.md": "its hash"}, path.clock))
     return path
 

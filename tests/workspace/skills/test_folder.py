@@ -139,7 +139,7 @@ def test_links_in_archives_are_refused() -> None:
 
 
 def test_names_that_are_the_same_somewhere_are_refused() -> None:
-    with pytest.raises(BadSkill, match="for the same"):
+    with pytest.raises(BadSkill, match="as the same"):
         checked([("SKILL.md", b"harmless"), ("skill.MD", b"evil")])
 
 

@@ -1,0 +1,1 @@
+"""Tools of MCP servers: what the owner confirmed of them, and how a turn calls them."""

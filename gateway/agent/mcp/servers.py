@@ -1,0 +1,123 @@
+"""The MCP servers of the configuration as a source of tools for one person. Nothing is connected before it's needed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from gateway.agent.mcp import pinning
+from gateway.agent.mcp.calls import McpCalls, Save
+from gateway.agent.mcp.pinning import PinnedTool, State
+from gateway.agent.sources import Offer
+from gateway.config.model import McpServer
+from gateway.domain.ids import PrincipalId
+from gateway.domain.tools import AnyTool
+from gateway.net.errors import NetError
+from gateway.net.mcp.connections import Connections
+from gateway.net.mcp.definition import public_url
+from gateway.net.mcp.endpoint import Endpoint, ServerError
+from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject
+from gateway.store.pool import Database
+
+if TYPE_CHECKING:
+    from gateway.net.mcp.connection import Connection
+
+NO_STDIO = "stdio servers need the jail, which this version doesn't have yet; give the url of one that speaks HTTP"
+RETRY_SECONDS = 60.0
+"""How long a server that could not be reached isn't asked for its tools again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The secrets of one person: their own by a name hide the shared ones."""
+
+    find: Callable[[str], Usable | None]
+    used: Callable[[Collection[str]], Awaitable[None]]
+
+
+@dataclass
+class McpServers:
+    """`database` is the one that knows pins. Members get confirmed tools only, of servers that are for members."""
+
+    principal: PrincipalId
+    owner: bool
+    config: Callable[[], Mapping[str, McpServer]]
+    database: Database
+    connections: Connections
+    credentials: Credentials
+    save: Save
+    offers: Sequence[Offer] = field(default=(), init=False)
+    _looked: frozenset[str] = field(default=frozenset(), init=False)
+    _failed: dict[str, tuple[float, str]] = field(default_factory=dict, init=False)
+    _read: tuple[Mapping[str, McpServer], Sequence[PinnedTool]] = field(default=({}, ()), init=False)
+
+    @property
+    def servers(self) -> Mapping[str, McpServer]:
+        """Those that this person may use."""
+        return {name: each for name, each in self.config().items() if each.enabled and (self.owner or each.members)}
+
+    @property
+    def more(self) -> bool:
+        """Whether nothing is known of a server's tools yet."""
+        known = {tool.definition.server for tool in self._read[1]}
+        return self.owner and not (self._looked | known).issuperset(self.servers)
+
+    async def refresh(self) -> None:
+        """Read what is known of their tools."""
+        servers, known = self.servers, list[PinnedTool]()
+        if servers:
+            async with self.database.connection() as conn:
+                known = await pinning.read(conn)
+        if (servers, known) == self._read:
+            return
+        self._read = servers, known
+        usable = (State.ON, State.NEW) if self.owner else (State.ON,)
+        offered = [each for each in known if each.state in usable and each.definition.server in servers]
+        self.offers = tuple(Offer(self._tool(each), each.state is State.ON) for each in offered)
+
+    async def discover(self) -> Sequence[str]:
+        """Ask all servers for their tools, side by side."""
+        problems = await asyncio.gather(*map(self._discovered, self.servers if self.owner else ()))
+        await self.refresh()
+        return [problem for problem in problems if problem]
+
+    async def connect(self, name: str) -> "Connection":
+        """A living connection to a server, with its tools as it describes them now; raises `NetError`."""
+        connection, anew = await self.connections.get(self.principal, await self._endpoint(name))
+        if anew:
+            await pinning.record(self.database, name, connection.tools.values())
+            self._looked |= {name}
+        return connection
+
+    async def _discovered(self, name: str) -> str:
+        """What went wrong; never in the server's own words."""
+        failed_at, problem = self._failed.get(name, (0.0, ""))
+        if problem and monotonic() - failed_at < RETRY_SECONDS:
+            return problem
+        try:
+            await self.connect(name)
+        except NetError as error:
+            problem = f"{name}: {'it refused' if isinstance(error, ServerError) else error}"
+            self._failed[name] = monotonic(), problem
+            return problem
+        return ""
+
+    async def _endpoint(self, name: str) -> Endpoint:
+        server = self.servers.get(name)
+        if server is None:
+            raise NetError("no_server", f"The MCP server {name} is no longer configured, or not for this person.")
+        if server.url is None:
+            raise NetError("no_url", NO_STDIO if server.command else f"tools.mcp.{name} has no url")
+        headers = {key: value.get_secret_value() for key, value in server.headers.items()}
+        try:
+            sent = inject(Outgoing("POST", public_url(server.url), headers), f"mcp_{name}", self.credentials.find)
+        except SecretRefused as refusal:
+            raise NetError("no_credential", str(refusal)) from refusal
+        if sent.used:
+            await self.credentials.used(sent.used)
+        return Endpoint(name, server.url, sent.request.headers)
+
+    def _tool(self, pinned: PinnedTool) -> AnyTool:
+        seconds = self.servers[pinned.definition.server].timeout.total_seconds()
+        return McpCalls(pinned, self.connect, self.save).tool(seconds)

@@ -1,0 +1,92 @@
+"""Tools that come and go while the gateway runs: where they come from, and which of them a prompt shows."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.agent.schema import parameters_of
+from gateway.domain.model import ToolSpec
+from gateway.domain.tools import AnyTool
+from gateway.domain.transcript import Entry, ToolIntent, ToolResult
+
+FIND = "find_tools"
+MAX_TOOLS, MAX_CHARS = 20, 6_000
+"""Tools that a prompt shows unasked, and characters of those among them that come from sources."""
+MAX_FOUND = 40
+"""The newest of those that a conversation has found: providers take 128 tools at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A tool of a source. The owner has vouched for the words of a `confirmed` one; others taint who reads them."""
+
+    tool: AnyTool
+    confirmed: bool = True
+
+
+class ToolSource(Protocol):
+    """Where tools of one person come from: servers, files. Their names collide with those of no other source."""
+
+    @property
+    def offers(self) -> Sequence[Offer]:
+        """Those that may be called, by name, as of the last `refresh` or `discover`."""
+        ...
+
+    @property
+    def more(self) -> bool:
+        """Whether `discover` may find further ones."""
+        ...
+
+    async def refresh(self) -> None:
+        """Look at what is stored here; called as a turn opens, so it asks nobody elsewhere."""
+        ...
+
+    async def discover(self) -> Sequence[str]:
+        """Look everywhere; answers what went wrong, a line each, in our words. Never raises for what a server does."""
+        ...
+
+
+def spec_of(tool: AnyTool) -> ToolSpec:
+    """What the model is shown of it."""
+    return ToolSpec(tool.name, tool.description, tool.parameters or parameters_of(tool.arguments))
+
+
+def shown(sources: Sequence[ToolSource], fixed: int, entries: Iterable[Entry]) -> tuple[tuple[ToolSpec, ...], bool]:
+    """What a prompt shows beside its `fixed` tools, and whether it needs `find_tools`.
+
+    Few confirmed tools are all shown; otherwise those that the conversation has found, the oldest first, so that the
+    beginning of a prompt stays the same.
+    """
+    offers = {offer.tool.name: offer for source in sources for offer in source.offers}
+    ready = [spec_of(offer.tool) for offer in offers.values() if offer.confirmed]
+    few = fixed + len(ready) <= MAX_TOOLS and sum(map(_size, ready)) <= MAX_CHARS
+    listed = {spec.name: spec for spec in (ready if few else ())}
+    found = [name for name in dict.fromkeys(found_in(entries)) if name in offers and name not in listed]
+    listed |= {name: spec_of(offers[name].tool) for name in found[-MAX_FOUND:]}
+    return tuple(listed.values()), len(ready if few else ()) < len(offers) or any(source.more for source in sources)
+
+
+def found_in(entries: Iterable[Entry]) -> Iterator[str]:
+    """Yield the names that `find_tools` has answered in a transcript: a resumed run has them, too."""
+    calls = set[str]()
+    for entry in entries:
+        match entry:
+            case ToolIntent(call) if call.name == FIND:
+                calls.add(call.id)
+            case ToolResult(call_id, text) if call_id in calls:
+                yield from _names(text)
+            case _:
+                pass
+
+
+def _names(result: str) -> Iterator[str]:
+    with suppress(ValueError, RecursionError):
+        match json.loads(result):
+            case {"tools": list(tools)}:
+                yield from (str(tool["name"]) for tool in tools if isinstance(tool, dict) and "name" in tool)
+
+
+def _size(spec: ToolSpec) -> int:
+    return len(spec.description) + len(json.dumps(spec.parameters))

@@ -1,0 +1,113 @@
+"""Requests to APIs that were declared: built from arguments, given their credential at the last moment, bounded."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+from gateway.domain.json import Json
+from gateway.domain.operations import Operation, Part
+from gateway.net.errors import NetError
+from gateway.net.fetch import loaded
+from gateway.net.rules import Rules
+from gateway.net.urls import join, parse
+from gateway.secrets.injection import Outgoing
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+
+MAX_REDIRECTS = 3
+_SECONDS, _BYTES = 40.0, 2 * 2**20
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an API answered: all of it is the words of its host."""
+
+    status: int
+    mime: str
+    text: str
+
+
+def built(operation: Operation, base: str, arguments: Mapping[str, Json], headers: Mapping[str, str]) -> Outgoing:
+    """The request for these arguments; raises `NetError` for what can't be sent where it belongs."""
+    known = set(operation.slots)
+    if missing := [name for name in operation.required if arguments.get(name) is None]:
+        raise NetError("invalid_arguments", f"{missing[0]} is missing; it takes: {', '.join(operation.slots)}.")
+    if unknown := sorted(set(arguments) - known):
+        raise NetError("invalid_arguments", f"{unknown[0][:80]!r} isn't one; it takes: {', '.join(known) or 'none'}.")
+    parts: dict[Part, dict[str, Json]] = {"path": {}, "query": {}, "header": {}, "body": {}}
+    for name, value in arguments.items():
+        if value is not None:
+            slot = operation.slots[name]
+            parts[slot.part][slot.name] = value
+    path = operation.path
+    for name, value in parts["path"].items():
+        path = path.replace(f"{{{name}}}", _segment(name, value))
+    query = urlencode([pair for name, value in parts["query"].items() for pair in _pairs(name, value)])
+    url = parse(f"{base}{path}{'?' if query else ''}{query}").url
+    named = {name: _header(name, value) for name, value in parts["header"].items()}
+    body, given = "", parts["body"]
+    if given:
+        body = json.dumps(given.get("", given), ensure_ascii=False)
+        named["Content-Type"] = "application/json"
+    return Outgoing(operation.method, url, {"Accept": "application/json", **headers, **named}, body=body)
+
+
+async def send(request: Outgoing, rules: Callable[[], Rules]) -> Answer:
+    """The answer, whatever its status; raises `NetError`. Only a GET is redirected, and never to another origin."""
+    client, target = await asyncio.to_thread(loaded), parse(request.url)
+    async with client.guarded(rules, client.Limits(_BYTES, _SECONDS)) as http:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                with client.explained(target.host):
+                    return await _answered(http, request)
+        except TimeoutError:
+            raise NetError("timeout", f"{target.host} took too long; it may have done it.") from None
+
+
+async def _answered(http: "AsyncClient", request: Outgoing) -> Answer:
+    target, headers = parse(request.url), dict(request.headers)
+    content = urlencode(request.fields) if request.fields else request.body
+    if request.fields:
+        headers["Content-Type"] = "application/x-www-form-urlencoded"
+    for _ in range(MAX_REDIRECTS + 1):
+        async with http.stream(
+            request.method, target.url, headers=headers, content=content.encode() or None, follow_redirects=False
+        ) as response:
+            location = response.headers.get("Location")
+            if response.status_code not in _REDIRECTS or location is None:
+                body = b"".join([piece async for piece in response.aiter_raw()])
+                mime = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+                return Answer(response.status_code, mime, body.decode("utf-8", "replace"))
+        following = join(target, location)
+        if request.method not in ("GET", "HEAD") or following.origin != target.origin:
+            raise NetError("redirected", f"{target.host} redirects this request elsewhere; it was not sent there.")
+        target = following
+    raise NetError("too_many_redirects", f"{target.host} redirects more than {MAX_REDIRECTS} times.")
+
+
+def _segment(name: str, value: Json) -> str:
+    """One value in a path: it never becomes another path, not even at a server that decodes slashes."""
+    text = _text(value)
+    if not text or {".", ".."} & set(text.replace("\\", "/").split("/")):
+        raise NetError("invalid_arguments", f"{name} can't be a part of an address.")
+    return quote(text, safe="")
+
+
+def _pairs(name: str, value: Json) -> list[tuple[str, str]]:
+    return [(name, _text(each)) for each in value] if isinstance(value, list | tuple) else [(name, _text(value))]
+
+
+def _header(name: str, value: Json) -> str:
+    text = _text(value)
+    if not text.isascii() or not text.isprintable() or "${" in text:
+        raise NetError("invalid_arguments", f"{name} is sent in a header: only plain ASCII can be, and no secret.")
+    return text
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,102 @@
+"""A real MCP server on a real socket, with the official package: its tools and what they answer can change."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from mcp import types
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+Handler = Callable[[dict[str, Any]], Awaitable[types.CallToolResult]]
+CITY = {"type": "object", "properties": {"city": {"type": "string", "description": "A city"}}, "required": ["city"]}
+
+
+def text(words: str, **more: Any) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=words)], **more)
+
+
+async def echo(arguments: dict[str, Any]) -> types.CallToolResult:
+    return text(f"echo {arguments}")
+
+
+@dataclass
+class FakeMcp:
+    """`token`: what it wants as a bearer. `hold` keeps each call until it is set."""
+
+    token: str = ""
+    tools: dict[str, types.Tool] = field(default_factory=dict)
+    handlers: dict[str, Handler] = field(default_factory=dict)
+    called: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    listed: int = 0
+    port: int = 0
+    cancelled: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    @property
+    def place(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def add(self, name: str, description: str, schema: dict[str, Any] = CITY, handler: Handler = echo) -> None:
+        # The annotations say that it is harmless; nobody should believe them.
+        harmless = types.ToolAnnotations(read_only_hint=True, destructive_hint=False)
+        self.tools[name] = types.Tool(name=name, description=description, input_schema=schema, annotations=harmless)
+        self.handlers[name] = handler
+
+    async def _list(self, _context: object, _params: object) -> types.ListToolsResult:
+        self.listed += 1
+        return types.ListToolsResult(tools=list(self.tools.values()))
+
+    async def _call(self, _context: object, params: types.CallToolRequestParams) -> types.CallToolResult:
+        arguments = dict(params.arguments or {})
+        self.called.append((params.name, arguments))
+        try:
+            return await self.handlers[params.name](arguments)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+    def _manager(self) -> StreamableHTTPSessionManager:
+        server: Server[Any] = Server("fake", version="1", on_list_tools=self._list, on_call_tool=self._call)
+        return StreamableHTTPSessionManager(server)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator["FakeMcp"]:
+        """Serve; a second time on the same port, as after a restart."""
+        manager = self._manager()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            headers = {key.decode(): value.decode() for key, value in scope["headers"]}
+            self.headers.append(headers)
+            if self.token and headers.get("authorization") != f"Bearer {self.token}":
+                await JSONResponse({"error": "unauthorized"}, 401)(scope, receive, send)
+                return
+            await manager.handle_request(scope, receive, send)
+
+        listening = socket.create_server(("127.0.0.1", self.port))
+        self.port = listening.getsockname()[1]
+        config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+
+        async def serve() -> None:  # in a task of its own: what opens the manager has to close it
+            async with manager.run():
+                await server._serve([listening])
+
+        task = asyncio.create_task(serve())
+        try:
+            yield self
+        finally:
+            server.should_exit = server.force_exit = True
+            await task
+            listening.close()
