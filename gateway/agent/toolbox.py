@@ -135,8 +135,6 @@ class Toolbox:
         if tool is None:
             return _refusal("unknown_tool", self._suggestion(call.name))
         caller = replace(caller, said=partial(self._policy.said, caller))
-        if yes is None and TODO in self._tools and (why := await self._planned(tool.name, caller)):
-            return _refusal("no_plan", why)
         async with self._watched() as restored:
             outcome = await self._outcome(tool, call, caller, yes)
         return _told(outcome, restored) if restored else outcome
@@ -159,6 +157,8 @@ class Toolbox:
 
     async def _allowed(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject | Labelled:
         """The result of the call, or of the question whether it may run."""
+        if TODO in self._tools and (why := await self._planned(tool.name, caller)):
+            raise ToolFailed("no_plan", why)
         if act := await self.judged(tool, arguments, caller):
             return await self._policy.ask(act, caller)
         result: JsonObject | Labelled = await tool.run(arguments, caller)

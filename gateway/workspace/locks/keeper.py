@@ -114,10 +114,11 @@ class Keeper:
         if found == kept:
             return True
         if found and found.mode == kept.mode and locked_parts(found.data) == locked_parts(kept.data):
-            if found.data == kept.data:
-                put_back(self._root, path, kept.data, kept.mode, kept.mtime_ns)
-            else:
+            if found.data != kept.data:
                 self._kept[path] = found
+                return True
+            with suppress(OSError):  # only its time was changed
+                put_back(self._root, path, kept.data, kept.mode, kept.mtime_ns)
             return True
         if found and self._edits.take(found.data):
             self.accept(path)

@@ -140,3 +140,18 @@ async def test_locked_text_that_a_tool_changes_comes_back_and_the_owner_is_told(
     [result] = results(path.model.prompts[1])
     assert (result["error"], json.loads(result["result"])) == ("locked", {"did": "x"})
     assert (path.workspace.parent / "replaced" / str(path.people.owner.id) / "AGENTS.md").read_text() == "mine"
+
+
+async def test_what_a_tool_writes_into_open_text_stays(path: MessagePath) -> None:
+    locked = "<!-- CORE:LOCK -->\nrules\n<!-- /CORE:LOCK -->\n<!-- AI:OPEN -->\n<!-- /AI:OPEN -->\n"
+    agents = path.workspace / "AGENTS.md"
+    agents.write_text(locked)
+    learned = [{"old_text": "<!-- AI:OPEN -->\n", "new_text": "<!-- AI:OPEN -->\n- Answer in French.\n"}]
+    path.model.answer = in_turn(said("", call("edit_file", path="AGENTS.md", edits=learned)), said("done"))
+    async with path.working():
+        await path.ask("answer in French from now on")
+        agents.write_text(agents.read_text().replace("rules", "the owner's new rules"))
+        path.model.answer = in_turn(said("", call("look", text="x")), said("done"))
+        await path.ask("look")
+    assert "- Answer in French.\n" in agents.read_text()
+    assert "the owner's new rules" in agents.read_text()

@@ -222,3 +222,11 @@ def test_what_cannot_be_put_back_is_logged_and_tried_again(
 
 def _full(*_: object, **__: object) -> None:
     raise OSError(28, "No space left on device")
+
+
+def test_a_time_that_cannot_be_put_back_is_no_error(
+    keeper: Keeper, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "AGENTS.md").touch()
+    monkeypatch.setattr(os, "rename", _full)
+    assert keeper.check() == []
