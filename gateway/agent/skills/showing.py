@@ -15,7 +15,8 @@ def described(files: Files, before: Files, source: str) -> str:
     """The skill in a few lines and the findings of its scan, then every changed file."""
     look = Look.at(files)
     name, version = (look.skill.name, look.skill.version) if look.skill else ("?", "?")
-    head = f"skill {name} {version}, {len(files)} files, {'changed' if before else 'new'}, from {source}"
+    state = "unchanged" if files == before else "changed" if before else "new"
+    head = f"skill {name} {version}, {len(files)} file{'s' * (len(files) != 1)}, {state}, from {source}"
     found = [*map(str, look.findings[:FINDINGS])] or ["the scan found nothing"]
     more = [f"and {len(look.findings) - FINDINGS} more findings"] if len(look.findings) > FINDINGS else []
     return "\n".join([head, f"sha256 {look.sha256}", *found, *more, "", *changes(before, files)])
