@@ -12,7 +12,7 @@ from gateway.store.grants import Bound, Call, GrantRow, Terms
 from gateway.store.pool import Connection
 
 MOST_TIMES, LONGEST = 1_000, timedelta(days=30)
-NONE = "You have allowed nothing in advance."
+NONE = "No grants."
 USAGE = "Write it like `/grant A17 5 24h`, or `/grant A17 5 24h amount<=50 total 200` where a number may differ."
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}

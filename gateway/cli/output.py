@@ -76,8 +76,10 @@ def _print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -
 
 def _cell(value: object) -> str:
     match value:
-        case None:
+        case None | False:
             return ""
+        case True:
+            return "yes"
         case datetime():
             return f"{value:%Y-%m-%d %H:%M}"
         case list() | tuple() | frozenset():

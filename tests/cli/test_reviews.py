@@ -55,13 +55,13 @@ def test_the_audit_trail_is_listed_and_verified(supaclaw: Supaclaw) -> None:
         ("approval asked", "A1"),
         ("owner set", ""),
     ]
-    assert supaclaw("audit", "verify").out == f"4 rows in order; the newest hash is {rows[0]['hash']}\n"
+    assert supaclaw("audit", "verify").out == f"4 entries in order; the newest hash is {rows[0]['hash']}\n"
     assert supaclaw("audit", "verify", "--head", rows[1]["hash"], "--json").json["broken"] == ""
     cut = supaclaw("audit", "verify", "--head", "00")
     assert (cut.code, "no row has the hash 00" in cut.err) == (1, True)
 
 
 def test_what_the_gateway_asks_is_not_allowed_in_advance(supaclaw: Supaclaw) -> None:
-    assert supaclaw("grants", "list").out == "You have allowed nothing in advance.\n"
+    assert supaclaw("grants", "list").out == "No grants.\n"
     assert "asked once only" in supaclaw("grants", "give", "A1", "5", "24h").err
     assert "no such grant" in supaclaw("grants", "revoke", "G1").err

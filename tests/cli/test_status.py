@@ -18,7 +18,6 @@ def test_what_the_gateway_tells_is_shown_to_people(supaclaw: Supaclaw) -> None:
         "model: guide",
         "channels:",
         "  telegram: open",
-        "queue:",
         "x: a, 1",
     ]
 

@@ -78,7 +78,7 @@ async def test_a_grant_lets_the_same_call_run_so_many_times_and_no_more(path: Me
             assert (await pays(path))["running_as"] == f"A{number}"
         assert len(bank.paid) == 2
         assert "waiting_for_approval" in await pays(path)
-        assert await path.ask("/grant") == "You have allowed nothing in advance."
+        assert await path.ask("/grant") == "No grants."
         await path.channel.until(lambda texts: any("allowed in advance by G1 and has run" in text for text in texts))
     events = [row[0] for row in await path.rows("select event from audit order by seq")]
     assert (events.count("grant given"), events.count("grant used"), events.count("approval run")) == (1, 2, 2)
@@ -115,7 +115,7 @@ async def test_nobody_else_gives_or_revokes_one(path: MessagePath) -> None:
         assert "No approval with that number" in await path.ask("/grant A1 5 24h", chat=MEMBER, sender=MEMBER)
         await path.ask("/grant A1 5 24h")
         assert "no such grant" in await path.ask("/grant revoke G1", chat=MEMBER, sender=MEMBER)
-        assert await path.ask("/grant", chat=MEMBER, sender=MEMBER) == "You have allowed nothing in advance."
+        assert await path.ask("/grant", chat=MEMBER, sender=MEMBER) == "No grants."
     assert await path.rows("select revoked_at is null from grants") == [(True,)]
 
 

@@ -13,7 +13,7 @@ from gateway.flow.channels.probing import probe
 def check_channels(context: CheckContext) -> Iterator[Finding]:
     """Yield one finding per messenger."""
     if not context.config.channels:
-        fix = "add one under `channels` in config.json, such as telegram"
+        fix = "connect one with `supaclaw init` or on the page, under Setup"
         yield Finding(Level.WARN, "no messenger is configured, only the web page and the terminal", fix)
     for name, section in context.config.channels.items():
         try:

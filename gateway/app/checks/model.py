@@ -29,7 +29,7 @@ async def _check(context: CheckContext) -> list[Finding]:
     try:
         if about.active == GUIDE:
             text = f"no model is connected: {about.why}"
-            return [Finding(Level.WARN, text, "set a provider's key, such as OPENAI_API_KEY")]
+            return [Finding(Level.WARN, text, "paste a key into `supaclaw init` or Setup, or set OPENAI_API_KEY")]
         lacking = list(_lacking(context, about.chain))
         if context.live:
             return [*lacking, await _ask(client)]

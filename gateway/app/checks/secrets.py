@@ -16,7 +16,7 @@ from gateway.domain.findings import Finding, Level
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.store.embedded.postgres import EmbeddedPostgres
 
-_KEEP = "`supaclaw secrets confirm` shows the recovery key; without it, no backup brings the secrets back"
+_KEEP = "`supaclaw secrets confirm` shows the recovery key; without it, no backup can restore the secrets"
 _HALF = "`supaclaw secrets rotate --master` goes on with it"
 
 
@@ -46,7 +46,7 @@ async def _look(environment: Environment, environ: Mapping[str, str]) -> list[Fi
         found = [*_judged(secrets)]
         keys = read_keyring(environment.data, environ).keys
         if secrets.stored and keys and not await secrets.key_kept():
-            found.append(Finding(Level.WARN, "nobody has confirmed that the recovery key is kept elsewhere", _KEEP))
+            found.append(Finding(Level.WARN, "the recovery key isn't confirmed as kept elsewhere", _KEEP))
         if len(keys) > 1:
             found.append(Finding(Level.WARN, "a change of the master key was interrupted", _HALF))
         return found

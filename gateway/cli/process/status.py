@@ -22,6 +22,8 @@ def status(as_json: AsJson = False, timeout: Timeout = 10) -> None:
 def _lines(value: Mapping[str, JsonValue], indent: str = "") -> Iterator[str]:
     for key, item in value.items():
         match item:
+            case None | "" | {} | [] if not item:
+                continue
             case dict():
                 yield f"{indent}{key}:"
                 yield from _lines(item, f"{indent}  ")

@@ -55,6 +55,6 @@ def verify(head: Head = "", as_json: AsJson = False) -> None:
     if as_json:
         print_json({"rows": verdict.rows, "head": verdict.head, "broken": broken})
     else:
-        echo(f"{verdict.rows} rows in order; the newest hash is {verdict.head or 'none yet'}")
+        echo(f"{verdict.rows} entries in order; the newest hash is {verdict.head or 'none yet'}")
     if broken:
         raise OwnerMustAct(f"the audit trail is broken: {broken}; compare it with a backup")

@@ -25,7 +25,7 @@ def nobody() -> str:
 def test_without_a_model_it_says_how_to_connect_one(examine: Examine) -> None:
     (finding,) = examine(check_model, live=True)
 
-    assert (finding.level, finding.fix) == ("warn", "set a provider's key, such as OPENAI_API_KEY")
+    assert (finding.level, "OPENAI_API_KEY" in finding.fix) == ("warn", True)
 
 
 def test_a_model_without_its_key_is_warned_about(examine: Examine) -> None:
