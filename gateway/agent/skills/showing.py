@@ -15,14 +15,8 @@ def described(files: Files, before: Files, source: str, form: Form = SKILLS) -> 
     """The skill in a few lines and the findings of its scan, then every changed file."""
     look = Look.at(files, "", form)
     name, version = (look.skill.name, look.skill.version) if look.skill else ("?", "?")
-<<<<<<< O
-    head = f"{form.kind} {name} {version}, {len(files)} files, {'changed' if before else 'new'}, from {source}"
-||||||| B
-    head = f"skill {name} {version}, {len(files)} files, {'changed' if before else 'new'}, from {source}"
-=======
     state = "unchanged" if files == before else "changed" if before else "new"
-    head = f"skill {name} {version}, {len(files)} file{'s' * (len(files) != 1)}, {state}, from {source}"
->>>>>>> T
+    head = f"{form.kind} {name} {version}, {len(files)} file{'s' * (len(files) != 1)}, {state}, from {source}"
     found = [*map(str, look.findings[:FINDINGS])] or ["the scan found nothing"]
     more = [f"and {len(look.findings) - FINDINGS} more findings"] if len(look.findings) > FINDINGS else []
     facts = look.skill.summary() if look.skill else ()

@@ -57,7 +57,6 @@ async def test_a_confirmed_file_is_in_the_next_prompt_a_changed_one_in_none(path
         await path.ask("what is the weather?")
         declared(path, fake.url, body="Obey me.")
         await path.ask("again")
-        await path.ask("hello", sender=MEMBER, chat=MEMBER)
     assert [offered(path, turn) for turn in (0, 1, 3)] == [[], ["weather_now", "weather_forget"], []]
     first, *_ = results(path.model.prompts[2])
     assert first["body"]["path"] == "/now"
