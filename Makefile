@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A virtual environment that happens to be active is not ours to fill.
 unexport VIRTUAL_ENV
 
-.PHONY: run dev test setup fmt check wheel bounds check-image bench chaos soak live clients mcp agentdojo
+.PHONY: run dev test setup fmt check wheel bounds check-image bench attack chaos soak live clients mcp agentdojo
 .DEFAULT_GOAL := run
 
 run: setup  ## Set up and start the gateway.
@@ -73,6 +73,9 @@ check-image: setup  ## Build the container image without an engine, and use it (
 
 chaos: setup  ## Break everything that can be broken; the table goes into docs/reliability.md (an hour).
 	SUPACLAW_CHAOS=full SUPACLAW_CHAOS_REPORT=docs/reliability.md $(BIN)/pytest -q -n 2 --dist worksteal tests/chaos $$($(BIN)/python -m tests.chaos.faults)
+
+attack: setup  ## Attack the jail of commands in every way; prints the table of docs/security.md.
+	@$(BIN)/python -m tests.security.workshop
 
 soak: setup  ## Half an hour of steady load: does anything grow?
 	$(BIN)/python -m tests.chaos.soak --minutes 30

@@ -31,7 +31,7 @@ from gateway.domain.ids import TaskId
 from gateway.flow.channels.manager import ChannelSpec, channel_specs
 from gateway.flow.vouching import list_older
 from gateway.llm.client import ModelClient, build_client
-from gateway.store import tasks
+from gateway.store import contents, tasks
 from gateway.store.listener import Listener
 
 DRAIN_SECONDS = 10.0
@@ -104,6 +104,7 @@ class Gateway:
         await self._parts.mcp_connections.close()
         await self._parts.embedders.close()
         await self._parts.cpu.close()
+        await self._parts.jail.close()
         await self._parts.current.model.close()
         log.info("gateway.stopped")
         if lost:
@@ -173,6 +174,7 @@ class Gateway:
     async def _list_older(self) -> None:
         """And what else is to be known of the files, but not before the first message."""
         parts = self._parts
+        await parts.database.run(contents.commands_interrupted)
         await parts.environments.of(parts.people.owner.id).locks.files()
         await parts.environments.drop_plans()
         await list_older(parts.database, lambda whose: parts.environments.of(whose).workspace.root, parts.clock)

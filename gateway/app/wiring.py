@@ -67,6 +67,7 @@ from gateway.logs import SecretMask
 from gateway.net.mcp.connections import Connections
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
+from gateway.sandbox.workshop import Workshop
 from gateway.secrets.injection import Usable
 from gateway.store.pool import Database
 from gateway.tools import Family
@@ -129,6 +130,8 @@ class Parts:
             unverified=self.journal.check.holds,
             clean=self.guard.at("tools"),
             web=self.web,
+            workshop=self.jail,
+            exec_mode=lambda: self.current.config.tools.exec.mode,
             fetch=guarded(self.web.rules),
             tampered=self.notices.tampered,
             keep=self._keep_files,
@@ -226,6 +229,11 @@ class Parts:
     def cpu(self) -> Cpu:
         """The process for heavy work."""
         return Cpu()
+
+    @cached_property
+    def jail(self) -> Workshop:
+        """Where programs run."""
+        return Workshop(self.environment.data / "scratch")
 
     @cached_property
     def embedders(self) -> Embedders:

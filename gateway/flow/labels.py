@@ -1,6 +1,6 @@
 """Whose words the files of one principal are, as the database knows it."""
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field
 
 from gateway.domain.ids import PrincipalId
@@ -33,6 +33,8 @@ class ContentLabels(Labels):
     """Whether somebody may have written into a journal while nobody looked."""
     _trusted: set[str] = field(default_factory=set, init=False)
     """Contents that need no look: what was vouched for stays so."""
+    _commands: int = field(default=0, init=False)
+    """Under way, that others may have caused."""
 
     async def of(self, path: str, sha256: str) -> Label:
         """As `Labels` says; that of a journal is its session's."""
@@ -70,6 +72,33 @@ class ContentLabels(Labels):
             return Label.UNTRUSTED
         async with self.database.connection() as conn:
             return await files.names_label(conn, self.principal, f"{where}/" if where.parts else "")
+
+    async def less_trusted(self, hashes: Collection[str]) -> Mapping[str, Label]:
+        """As `Labels` says."""
+        async with self.database.connection() as conn:
+            return await contents.less_trusted(conn, self.principal, hashes, self.own)
+
+    async def begin_command(self, hashes: Collection[str]) -> None:
+        """As `Labels` says, in one transaction."""
+
+        async def work(tx: Connection) -> None:
+            if not self._commands and self.principal not in await contents.with_older(tx):
+                await contents.add(tx, self.principal, hashes, self.own, "owner")
+            await contents.begin_command(tx, self.principal)
+
+        await self.database.run(work)
+        self._commands += 1
+
+    async def end_command(self, hashes: Collection[str]) -> None:
+        """As `Labels` says; the last of several ends the time of doubt."""
+        self._commands -= 1
+
+        async def work(tx: Connection) -> None:
+            await contents.add(tx, self.principal, hashes, Label.UNTRUSTED, "agent")
+            if not self._commands:
+                await contents.end_commands(tx, self.principal)
+
+        await self.database.run(work)
 
     async def note(self, file: Written, label: Label, mime: str) -> None:
         """As `Labels` says, in one transaction."""

@@ -27,16 +27,27 @@ class Access(IntFlag):
     WRITE_FILE = 1 << 1
     READ_FILE = 1 << 2
     READ_DIR = 1 << 3
+    REMOVE_DIR = 1 << 4
     REMOVE_FILE = 1 << 5
+    MAKE_DIR = 1 << 7
     MAKE_REG = 1 << 8
+    MAKE_SOCK = 1 << 9
+    MAKE_FIFO = 1 << 10
+    MAKE_SYM = 1 << 12
+    REFER = 1 << 13
     TRUNCATE = 1 << 14
+    IOCTL_DEV = 1 << 15
 
     READ = READ_FILE | READ_DIR
+    RUN = READ | EXECUTE
+    DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
     KEEP_FILES = READ | WRITE_FILE | MAKE_REG | REMOVE_FILE | TRUNCATE
     """Plain files and nothing else: no links, pipes, sockets, folders."""
+    WORK = RUN | KEEP_FILES | REMOVE_DIR | MAKE_DIR | MAKE_SOCK | MAKE_FIFO | MAKE_SYM | REFER
+    """All but devices."""
 
 
-_OF_FILES = Access.EXECUTE | Access.WRITE_FILE | Access.READ_FILE | Access.TRUNCATE
+_OF_FILES = Access.EXECUTE | Access.WRITE_FILE | Access.READ_FILE | Access.TRUNCATE | Access.IOCTL_DEV
 
 
 def abi() -> int:
@@ -48,12 +59,14 @@ def abi() -> int:
     return 0
 
 
-def restrict(rules: Mapping[str, Access]) -> None:
+def restrict(rules: Mapping[str, Access], version: int | None = None) -> None:
     """Deny all files but these, for good; also TCP, and signals to others, where the kernel can. Skips missing paths.
+
+    `version` is that of an older kernel, to see what it would do.
 
     Does not cover what needs no open file (chmod, stat), nor UDP, Unix and netlink sockets: seccomp does.
     """
-    version = abi()
+    version = abi() if version is None else version
     handled = (1 << _RIGHTS.get(version, 16)) - 1
     fields = (handled, _TCP if version >= 4 else 0, _SCOPES if version >= 6 else 0)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
@@ -61,6 +74,13 @@ def restrict(rules: Mapping[str, Access]) -> None:
     for path, access in rules.items():
         with suppress(FileNotFoundError):
             _allow(ruleset, path, access & handled)
+    _call(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+
+
+def scope_signals() -> None:
+    """Let this process and its children signal each other alone; needs version 6."""
+    ruleset = _call(_CREATE_RULESET, struct.pack("=QQQ", 0, 0, _SCOPES), ctypes.c_size_t(24), 0)
     _call(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
 

@@ -13,12 +13,14 @@ from gateway.sandbox.kernel import checked, libc
 
 Step: TypeAlias = tuple[int, int, int, int]
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_KILL, _ERROR = 0x80000000, 0x00050000
-_ALLOW: Step = (_RETURN, 0, 0, 0x7FFF0000)
-_REFUSE: Step = (_RETURN, 0, 0, _ERROR | errno.EPERM)
+LOAD, EQUAL, AT_LEAST, ANY_BIT, AND, RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+ERROR = 0x00050000
+ALLOW: Step = (RETURN, 0, 0, 0x7FFF0000)
+REFUSE: Step = (RETURN, 0, 0, ERROR | errno.EPERM)
+_KILL = 0x80000000
 _GET_SECCOMP, _SET_SECCOMP, _MODE_FILTER = 21, 22, 2
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+ARGUMENTS = 16
+_NUMBER, _ARCHITECTURE = 0, 4
 _CLONE_THREAD = 0x10000
 _NEWEST = 470
 """Of the calls that were weighed; younger ones do not exist for whoever is in here."""
@@ -73,7 +75,12 @@ def supported() -> bool:
 def restrict() -> None:
     """Refuse for good, to the process that calls this: sockets, programs, children, others' processes and their limits,
     and changes of files that are not open. Threads, and signals to itself, stay allowed."""
-    program = b"".join(struct.pack("=HBBI", *step) for step in rules(platform.machine(), os.getpid()))
+    install(rules(platform.machine(), os.getpid()))
+
+
+def install(steps: Sequence[Step]) -> None:
+    """Have the kernel run this program at each call from now on, for good."""
+    program = b"".join(struct.pack("=HBBI", *step) for step in steps)
     held = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(held))
     checked(libc().prctl(_SET_SECCOMP, _MODE_FILTER, header, 0, 0), "seccomp")
@@ -81,34 +88,43 @@ def restrict() -> None:
 
 def rules(machine: str, me: int) -> list[Step]:
     """The program for process `me` on `machine`, a key of the table."""
-    column, audit = _MACHINES[machine]
-    at = _numbers(_WEIGHED, column)
-    steps: list[Step] = [
-        (_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, audit), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER),
-        (_AT_LEAST, 0, 1, _NEWEST + 1), (_RETURN, 0, 0, _ERROR | errno.ENOSYS),
-        # The C library falls back to clone, whose flags can be seen.
-        (_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _ERROR | errno.ENOSYS),
-        (_EQUAL, 0, 4, at["clone"]), (_LOAD, 0, 0, _ARGUMENTS), (_ANY_BIT, 1, 0, _CLONE_THREAD), _REFUSE, _ALLOW,
+    steps, column = prologue(machine)
+    at = numbers(_WEIGHED, column)
+    steps += [
+        (EQUAL, 0, 4, at["clone"]), (LOAD, 0, 0, ARGUMENTS), (ANY_BIT, 1, 0, _CLONE_THREAD), REFUSE, ALLOW,
     ]  # fmt: skip
-    for number in _numbers(_REFUSED, column).values():
-        steps += [(_EQUAL, 0, 1, number), _REFUSE]
+    for number in numbers(_REFUSED, column).values():
+        steps += [(EQUAL, 0, 1, number), REFUSE]
     for name in ("kill", "tgkill"):
-        steps += _by_argument(at[name], 0, [me], _REFUSE, _ALLOW)
+        steps += by_argument(at[name], 0, [me], REFUSE, ALLOW)
     for name in ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
-        steps += _by_argument(at[name], 0, [0], _REFUSE, _ALLOW)
-    steps += _by_argument(at["fcntl"], 1, _OWNERS_AND_PIPES, _ALLOW, _REFUSE)
-    steps += _by_argument(at["ioctl"], 1, _TYPING, _ALLOW, _REFUSE)
-    steps += _by_argument(at["prctl"], 0, [_SET_PDEATHSIG], _ALLOW, _REFUSE)
-    return [*steps, _ALLOW]
+        steps += by_argument(at[name], 0, [0], REFUSE, ALLOW)
+    steps += by_argument(at["fcntl"], 1, _OWNERS_AND_PIPES, ALLOW, REFUSE)
+    steps += by_argument(at["ioctl"], 1, _TYPING, ALLOW, REFUSE)
+    steps += by_argument(at["prctl"], 0, [_SET_PDEATHSIG], ALLOW, REFUSE)
+    return [*steps, ALLOW]
 
 
-def _by_argument(number: int, argument: int, values: Sequence[int], other: Step, one: Step) -> list[Step]:
+def prologue(machine: str) -> tuple[list[Step], int]:
+    """What every program begins with, and the column of the tables: own architecture, calls that were weighed."""
+    column, audit = _MACHINES[machine]
+    steps: list[Step] = [
+        (LOAD, 0, 0, _ARCHITECTURE), (EQUAL, 1, 0, audit), (RETURN, 0, 0, _KILL), (LOAD, 0, 0, _NUMBER),
+        (AT_LEAST, 0, 1, _NEWEST + 1), (RETURN, 0, 0, ERROR | errno.ENOSYS),
+        # The C library falls back to clone, whose flags can be seen.
+        (EQUAL, 0, 1, _CLONE3), (RETURN, 0, 0, ERROR | errno.ENOSYS),
+    ]  # fmt: skip
+    return steps, column
+
+
+def by_argument(number: int, argument: int, values: Sequence[int], other: Step, one: Step) -> list[Step]:
     """Decide a call by its argument: `one` when it is among `values`."""
-    tests = [(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
-    head = [(_EQUAL, 0, len(values) + 3, number), (_LOAD, 0, 0, _ARGUMENTS + 8 * argument)]
+    tests = [(EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
+    head = [(EQUAL, 0, len(values) + 3, number), (LOAD, 0, 0, ARGUMENTS + 8 * argument)]
     return [*head, *tests, other, one]
 
 
-def _numbers(table: str, column: int) -> dict[str, int]:
+def numbers(table: str, column: int) -> dict[str, int]:
+    """The calls of a table that there are on this architecture."""
     rows = (entry.split() for entry in table.split(","))
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}

@@ -102,14 +102,9 @@ async def find(conn: Connection, address: Address) -> AddressRow | None:
 
 async def add(conn: Connection, address: Address, principal: PrincipalId, session: SessionId, *, private: bool) -> None:
     """A new address; the caller has reserved it."""
-    await conn.execute(
-        """insert into addresses (channel, account, chat, thread, principal_id, private, session_id)
-           values ($1, $2, $3, $4, $5, $6, $7)""",
-        *astuple(address),
-        principal,
-        private,
-        session,
-    )
+    sql = """insert into addresses (channel, account, chat, thread, principal_id, private, session_id)
+             values ($1, $2, $3, $4, $5, $6, $7)"""
+    await conn.execute(sql, *astuple(address), principal, private, session)
 
 
 async def place(conn: Connection, address: Address, principal: PrincipalId, session: SessionId) -> AddressRow:
@@ -126,9 +121,8 @@ async def place(conn: Connection, address: Address, principal: PrincipalId, sess
 
 async def hand_over(conn: Connection, address: AddressId, principal: PrincipalId, session: SessionId) -> None:
     """From now on this address is this principal's, in this session; the caller holds it."""
-    await conn.execute(
-        "update addresses set principal_id = $2, session_id = $3 where id = $1", address, principal, session
-    )
+    sql = "update addresses set principal_id = $2, session_id = $3 where id = $1"
+    await conn.execute(sql, address, principal, session)
 
 
 async def move(conn: Connection, session: SessionId, successor: SessionId) -> None:
@@ -138,36 +132,28 @@ async def move(conn: Connection, session: SessionId, successor: SessionId) -> No
 
 async def lock_private(conn: Connection, principal: PrincipalId, channel: str) -> list[AddressRow]:
     """A person's private addresses on a channel, held."""
-    rows = await conn.fetch(
-        "select * from addresses where principal_id = $1 and channel = $2 and private order by id for no key update",
-        principal,
-        channel,
-    )
+    sql = "select * from addresses where principal_id = $1 and channel = $2 and private order by id for no key update"
+    rows = await conn.fetch(sql, principal, channel)
     return [AddressRow(**row) for row in rows]
 
 
 async def of_accounts(conn: Connection, principal: PrincipalId) -> list[AddressRow]:
     """A person's private chats, the newest thread of each, the page last; the terminal and the APIs are no accounts."""
-    rows = await conn.fetch(
-        """select distinct on (channel = 'web', channel, account, chat) * from addresses
-           where principal_id = $1 and private and channel not in ('api', 'terminal')
-           order by channel = 'web', channel, account, chat, id desc""",
-        principal,
-    )
+    sql = """select distinct on (channel = 'web', channel, account, chat) * from addresses
+             where principal_id = $1 and private and channel not in ('api', 'terminal')
+             order by channel = 'web', channel, account, chat, id desc"""
+    rows = await conn.fetch(sql, principal)
     return [AddressRow(**row) for row in rows]
 
 
 async def last_spoken_at(conn: Connection, principal: PrincipalId, channel: str | None = None) -> AddressRow | None:
     """Where this principal wrote last, on this channel or on any where something can be said unasked."""
-    row = await conn.fetchrow(
-        """select a.* from addresses a
-           cross join lateral (select id from inbox where address_id = a.id order by id desc limit 1) last
-           where a.principal_id = $1 and a.channel <> 'api' and a.channel = coalesce($2, a.channel)
-             and (a.channel <> 'terminal' or a.account = 'local')
-           order by last.id desc limit 1""",
-        principal,
-        channel,
-    )
+    sql = """select a.* from addresses a
+             cross join lateral (select id from inbox where address_id = a.id order by id desc limit 1) last
+             where a.principal_id = $1 and a.channel <> 'api' and a.channel = coalesce($2, a.channel)
+               and (a.channel <> 'terminal' or a.account = 'local')
+             order by last.id desc limit 1"""
+    row = await conn.fetchrow(sql, principal, channel)
     return AddressRow(**row) if row else None
 
 
@@ -185,30 +171,21 @@ async def told_at(
 
     At the address that was `asked` for, else on that channel, else in private, and there where they wrote last.
     """
-    row = await conn.fetchrow(
-        """select a.* from addresses a
-           left join lateral (select id from inbox where address_id = a.id order by id desc limit 1) last on true
-           where a.principal_id = $1 and (a.channel = any($2) or a.channel = $3) and a.id is distinct from $6
-             and (last.id is not null or a.id = $4) and (a.channel <> 'terminal' or a.account = 'local')
-           order by a.channel = any($2) desc, (a.id = $4) is true desc, (a.channel = $5) is true desc, a.private desc,
-                    last.id desc nulls last
-           limit 1""",
-        principal,
-        list(read),
-        last_resort,
-        asked,
-        channel,
-        avoid,
-    )
+    sql = """select a.* from addresses a
+             left join lateral (select id from inbox where address_id = a.id order by id desc limit 1) last on true
+             where a.principal_id = $1 and (a.channel = any($2) or a.channel = $3) and a.id is distinct from $6
+               and (last.id is not null or a.id = $4) and (a.channel <> 'terminal' or a.account = 'local')
+             order by a.channel = any($2) desc, (a.id = $4) is true desc, (a.channel = $5) is true desc, a.private desc,
+                      last.id desc nulls last
+             limit 1"""
+    row = await conn.fetchrow(sql, principal, list(read), last_resort, asked, channel, avoid)
     return AddressRow(**row) if row else None
 
 
 async def channels(conn: Connection, principal: PrincipalId) -> list[str]:
     """The channels on which something can be said to this principal unasked."""
-    rows = await conn.fetch(
-        """select distinct channel from addresses
-           where principal_id = $1 and channel <> 'api' and (channel <> 'terminal' or account = 'local')
-           order by channel""",
-        principal,
-    )
+    sql = """select distinct channel from addresses
+             where principal_id = $1 and channel <> 'api' and (channel <> 'terminal' or account = 'local')
+             order by channel"""
+    rows = await conn.fetch(sql, principal)
     return [row["channel"] for row in rows]

@@ -100,11 +100,9 @@ async def note(
     at: datetime = last["at"] if last else await tx.fetchval("select now()")
     actor, exact = (_hidden(key, text) for text in (by, detail))
     row = AuditRow(seq, at, event, principal, subject, actor, exact, prev, b"")
-    await tx.execute(
-        "insert into audit values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-        *(row.seq, row.at, row.event, row.principal_id, row.subject, row.actor, row.detail, row.prev),
-        row.sealed(key),
-    )
+    sql = "insert into audit values ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+    values = (row.seq, row.at, row.event, row.principal_id, row.subject, row.actor, row.detail, row.prev)
+    await tx.execute(sql, *values, row.sealed(key))
 
 
 async def newest(conn: Connection, limit: int) -> list[AuditRow]:
@@ -144,9 +142,8 @@ async def _key(conn: Connection) -> bytes:
     """Kept beside the rows, so that a restored database can be verified; made when it is first needed."""
     key = await conn.fetchval("select value #>> '{}' from meta where key = 'audit_key'")
     if key is None:
-        await conn.execute(
-            "insert into meta (key, value) values ('audit_key', $1) on conflict (key) do nothing", token_hex(32)
-        )
+        sql = "insert into meta (key, value) values ('audit_key', $1) on conflict (key) do nothing"
+        await conn.execute(sql, token_hex(32))
         key = await conn.fetchval("select value #>> '{}' from meta where key = 'audit_key'")
     return bytes.fromhex(key)
 

@@ -86,10 +86,11 @@ async def give(tx: Connection, call: Call, terms: Terms, by: str) -> GrantRow:
     """Allow this call, and no other, on these terms."""
     bound = terms.bound
     fixed = {name: value for name, value in call.arguments.items() if bound is None or name != bound.name}
+    sql = """insert into grants (principal_id, given_by, tool, act, arguments, base, bounded, at_most, times_left,
+                                 sum_left, expires_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) returning *"""
     row = await tx.fetchrow(
-        """insert into grants (principal_id, given_by, tool, act, arguments, base, bounded, at_most, times_left,
-                               sum_left, expires_at)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) returning *""",
+        sql,
         *(call.principal, call.asked, call.tool, call.act, fixed, call.base),
         *((bound.name, bound.at_most) if bound else (None, None)),
         terms.times,
@@ -104,20 +105,14 @@ async def give(tx: Connection, call: Call, terms: Terms, by: str) -> GrantRow:
 
 async def take(tx: Connection, call: Call, now: datetime) -> GrantId | None:
     """Use one up for this call, in the transaction that queues it; None if none allows it."""
-    rows = await tx.fetch(
-        """select * from grants where (principal_id, given_by, tool, act, base) = ($1, $2, $3, $4, $5)
-             and revoked_at is null and times_left > 0 and expires_at > $6
-           order by expires_at, id for update""",
-        *(call.principal, call.asked, call.tool, call.act, call.base),
-        now,
-    )
+    sql = """select * from grants where (principal_id, given_by, tool, act, base) = ($1, $2, $3, $4, $5)
+               and revoked_at is null and times_left > 0 and expires_at > $6
+             order by expires_at, id for update"""
+    rows = await tx.fetch(sql, *(call.principal, call.asked, call.tool, call.act, call.base), now)
     for grant in map(GrantRow.of, rows):
         if (amount := covered(grant, call.arguments)) is not None:
-            await tx.execute(
-                "update grants set times_left = times_left - 1, sum_left = sum_left - $2 where id = $1",
-                grant.id,
-                amount,
-            )
+            sql = "update grants set times_left = times_left - 1, sum_left = sum_left - $2 where id = $1"
+            await tx.execute(sql, grant.id, amount)
             await audit.note(tx, Event.GRANT_USED, grant.name, principal=grant.principal_id)
             return grant.id
     return None
@@ -144,23 +139,16 @@ def _exact(arguments: JsonObject) -> str:
 
 async def live(conn: Connection, given_by: PrincipalId, now: datetime) -> list[GrantRow]:
     """What this person has allowed that still counts, the oldest first."""
-    rows = await conn.fetch(
-        """select * from grants where given_by = $1 and revoked_at is null and times_left > 0 and expires_at > $2
-           order by id""",
-        given_by,
-        now,
-    )
+    sql = """select * from grants where given_by = $1 and revoked_at is null and times_left > 0 and expires_at > $2
+             order by id"""
+    rows = await conn.fetch(sql, given_by, now)
     return [GrantRow.of(row) for row in rows]
 
 
 async def revoke(tx: Connection, grant: GrantId, given_by: PrincipalId, now: datetime, by: str) -> GrantRow | None:
     """Take it back; None if this person has no such grant that still counts."""
-    row = await tx.fetchrow(
-        "update grants set revoked_at = $3 where id = $1 and given_by = $2 and revoked_at is null returning *",
-        grant,
-        given_by,
-        now,
-    )
+    sql = "update grants set revoked_at = $3 where id = $1 and given_by = $2 and revoked_at is null returning *"
+    row = await tx.fetchrow(sql, grant, given_by, now)
     if row is None:
         return None
     revoked = GrantRow.of(row)

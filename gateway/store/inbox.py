@@ -97,40 +97,26 @@ async def enter(
 async def seen(conn: Connection, inbound: Inbound) -> InboxRow | None:
     """The first arrival of the same thing."""
     at = inbound.address
-    row = await conn.fetchrow(
-        "select * from inbox where (channel, account, chat, platform_id) = ($1, $2, $3, $4)",
-        at.channel,
-        at.account,
-        at.chat,
-        inbound.platform_id,
-    )
+    sql = "select * from inbox where (channel, account, chat, platform_id) = ($1, $2, $3, $4)"
+    row = await conn.fetchrow(sql, at.channel, at.account, at.chat, inbound.platform_id)
     return InboxRow(**row) if row else None
 
 
 async def brought(conn: Connection, at: Address, ids: Sequence[str | None]) -> tuple[bool, str | None]:
     """Whether all these messages, by their platform ids, may act for the owner, and what came with the newest."""
-    row = await conn.fetchrow(
-        """select coalesce(bool_and(as_owner), false) as as_owner, (array_agg(client order by id desc))[1] as client
-           from inbox where (channel, account, chat) = ($1, $2, $3) and platform_id = any($4)""",
-        at.channel,
-        at.account,
-        at.chat,
-        ids,
-    )
+    sql = """select coalesce(bool_and(as_owner), false) as as_owner, (array_agg(client order by id desc))[1] as client
+             from inbox where (channel, account, chat) = ($1, $2, $3) and platform_id = any($4)"""
+    row = await conn.fetchrow(sql, at.channel, at.account, at.chat, ids)
     return (row["as_owner"], row["client"]) if row else (False, None)
 
 
 async def own_words(conn: Connection, message: MessageId) -> bool:
     """Whether somebody wrote the message themselves: it was neither forwarded nor sent with a token."""
-    return bool(
-        await conn.fetchval(
-            """select i.sender <> '' from messages m join addresses a on a.id = m.address_id
-               join inbox i on (i.channel, i.account, i.chat, i.platform_id)
-                             = (a.channel, a.account, a.chat, m.platform_id)
-               where m.id = $1""",
-            message,
-        )
-    )
+    sql = """select i.sender <> '' from messages m join addresses a on a.id = m.address_id
+             join inbox i on (i.channel, i.account, i.chat, i.platform_id)
+                           = (a.channel, a.account, a.chat, m.platform_id)
+             where m.id = $1"""
+    return bool(await conn.fetchval(sql, message))
 
 
 async def get(conn: Connection, arrival: InboxId) -> InboxRow:
@@ -163,10 +149,8 @@ async def unhandled(conn: Connection) -> list[InboxId]:
 
 async def spoke_last(conn: Connection, session: SessionId) -> tuple[str, str] | None:
     """Identity and name of whoever said the newest message that a turn of this session has taken."""
-    row = await conn.fetchrow(
-        """select i.sender, m.sender as name from messages m
-           join inbox i on i.address_id = m.address_id and i.message_id = m.id
-           where m.session_id = $1 and m.kind = 'user' and m.seq is not null order by m.seq desc, i.id desc limit 1""",
-        session,
-    )
+    sql = """select i.sender, m.sender as name from messages m
+             join inbox i on i.address_id = m.address_id and i.message_id = m.id
+             where m.session_id = $1 and m.kind = 'user' and m.seq is not null order by m.seq desc, i.id desc limit 1"""
+    row = await conn.fetchrow(sql, session)
     return (row["sender"], row["name"]) if row and row["sender"] else None

@@ -8,16 +8,10 @@ from gateway.store.pool import Connection
 
 async def take(conn: Connection, name: str, holder: InstanceId, seconds: float) -> bool:
     """Take or renew a lease; False while somebody else holds it."""
-    return bool(
-        await conn.fetchval(
-            """insert into leases (name, holder, expires_at) values ($1, $2, now() + $3)
-               on conflict (name) do update set holder = excluded.holder, expires_at = excluded.expires_at
-               where leases.holder = excluded.holder or leases.expires_at < now() returning true""",
-            name,
-            holder,
-            timedelta(seconds=seconds),
-        )
-    )
+    sql = """insert into leases (name, holder, expires_at) values ($1, $2, now() + $3)
+             on conflict (name) do update set holder = excluded.holder, expires_at = excluded.expires_at
+             where leases.holder = excluded.holder or leases.expires_at < now() returning true"""
+    return bool(await conn.fetchval(sql, name, holder, timedelta(seconds=seconds)))
 
 
 async def drop(conn: Connection, name: str, holder: InstanceId) -> None:
@@ -27,10 +21,6 @@ async def drop(conn: Connection, name: str, holder: InstanceId) -> None:
 
 async def work_elsewhere(conn: Connection, me: InstanceId) -> bool:
     """Whether another instance holds a lease, on a name or on a task."""
-    return bool(
-        await conn.fetchval(
-            """select exists (select from leases where holder <> $1 and expires_at > now())
-                 or exists (select from tasks where status = 'running' and worker <> $1 and lease_until > now())""",
-            me,
-        )
-    )
+    sql = """select exists (select from leases where holder <> $1 and expires_at > now())
+               or exists (select from tasks where status = 'running' and worker <> $1 and lease_until > now())"""
+    return bool(await conn.fetchval(sql, me))

@@ -158,12 +158,8 @@ async def _apply(tx: Connection, migration: Migration) -> None:
     if await tx.fetchval(done, migration.number):  # by another process, while we waited
         return
     await tx.execute(migration.sql, timeout=_LONGEST)
-    await tx.execute(
-        "insert into supaclaw.migrations (number, name, sha256) values ($1, $2, $3)",
-        migration.number,
-        migration.name,
-        migration.sha256,
-    )
+    sql = "insert into supaclaw.migrations (number, name, sha256) values ($1, $2, $3)"
+    await tx.execute(sql, migration.number, migration.name, migration.sha256)
 
 
 def _read(path: Path) -> Migration:

@@ -32,9 +32,8 @@ class Pin:
 
 async def list_all(conn: Connection, kind: str) -> list[Pin]:
     """Those of a kind, by name."""
-    rows = await conn.fetch(
-        "select kind, name, state, sha256, source, changed_at from pins where kind = $1 order by name, state", kind
-    )
+    sql = "select kind, name, state, sha256, source, changed_at from pins where kind = $1 order by name, state"
+    rows = await conn.fetch(sql, kind)
     return [Pin.of(row) for row in rows]
 
 
@@ -56,9 +55,8 @@ async def list_contents(conn: Connection, kind: str) -> list[tuple[Pin, bytes]]:
 
 async def content(conn: Connection, kind: str, name: str, *, staged: bool) -> bytes | None:
     """The bytes that were confirmed, or that wait for it."""
-    found: bytes | None = await conn.fetchval(
-        "select content from pins where kind = $1 and name = $2 and (state = 'staged') = $3", kind, name, staged
-    )
+    sql = "select content from pins where kind = $1 and name = $2 and (state = 'staged') = $3"
+    found: bytes | None = await conn.fetchval(sql, kind, name, staged)
     return found
 
 
@@ -68,29 +66,19 @@ async def put(
     """Store a content; a staged one replaces what was staged, any other one what was confirmed and what was staged."""
     if state != "staged":
         await unstage(conn, kind, name)
-    await conn.execute(
-        """insert into pins (kind, name, state, sha256, content, source) values ($1, $2, $3, $4, $5, $6)
+    sql = """insert into pins (kind, name, state, sha256, content, source) values ($1, $2, $3, $4, $5, $6)
            on conflict (kind, name, (state = 'staged')) do update set state = excluded.state, sha256 = excluded.sha256,
-             content = excluded.content, source = excluded.source, changed_at = now()""",
-        kind,
-        name,
-        state,
-        sha256,
-        content,
-        source,
-    )
+             content = excluded.content, source = excluded.source, changed_at = now()"""
+    await conn.execute(sql, kind, name, state, sha256, content, source)
     if state != "staged":
         await audit.note(conn, Event.PINNED, f"{kind} {name}", detail=sha256)
 
 
 async def switch_off(conn: Connection, kind: str, name: str) -> bool:
     """What was confirmed stays known, but is off; whether there was such a one."""
-    done = await conn.fetchval(
-        """update pins set state = 'off', changed_at = now() where kind = $1 and name = $2 and state <> 'staged'
-           returning true""",
-        kind,
-        name,
-    )
+    sql = """update pins set state = 'off', changed_at = now() where kind = $1 and name = $2 and state <> 'staged'
+             returning true"""
+    done = await conn.fetchval(sql, kind, name)
     if done:
         await audit.note(conn, Event.UNPINNED, f"{kind} {name}")
     return bool(done)

@@ -107,16 +107,9 @@ def number(text: str) -> ReviewId | None:
 
 async def asked(conn: Connection, question: Question) -> bool:
     """Whether the person has been asked for all of this before, perhaps together with more."""
-    return bool(
-        await conn.fetchval(
-            """select exists (select from reviews where (principal_id, asked_id, tool) = ($1, $2, $3)
-                                                    and arguments @> $4::jsonb)""",
-            question.principal,
-            question.asked,
-            question.tool,
-            question.arguments,
-        )
-    )
+    sql = """select exists (select from reviews where (principal_id, asked_id, tool) = ($1, $2, $3)
+                                                  and arguments @> $4::jsonb)"""
+    return bool(await conn.fetchval(sql, question.principal, question.asked, question.tool, question.arguments))
 
 
 async def ask(conn: Connection, question: Question, now: datetime) -> ReviewRow:
@@ -124,12 +117,13 @@ async def ask(conn: Connection, question: Question, now: datetime) -> ReviewRow:
 
     One under a grant is answered with this: its call is queued.
     """
+    sql = """insert into reviews (kind, principal_id, asked_id, session_id, address_id, task_id, ordinal, tool,
+                                  arguments, base, digest, preview, label, expires_at, act, grant_id, state, decided_by,
+                                  decided_at, told_at)
+             values ('approval', $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18)
+             on conflict (task_id, ordinal) where task_id is not null do nothing returning *"""
     row = await conn.fetchrow(
-        """insert into reviews (kind, principal_id, asked_id, session_id, address_id, task_id, ordinal, tool,
-                                arguments, base, digest, preview, label, expires_at, act, grant_id, state, decided_by,
-                                decided_at, told_at)
-           values ('approval', $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18)
-           on conflict (task_id, ordinal) where task_id is not null do nothing returning *""",
+        sql,
         question.principal,
         question.asked,
         question.session,
@@ -170,34 +164,24 @@ async def of_call(conn: Connection, task: TaskId, ordinal: int) -> ReviewRow | N
 
 async def hold(conn: Connection, asked: PrincipalId) -> None:
     """Until the transaction ends nobody else asks this person something."""
-    await conn.execute(
-        "select pg_advisory_xact_lock(hashtextextended('supaclaw.reviews ' || $1::uuid::text, 0))", asked
-    )
+    sql = "select pg_advisory_xact_lock(hashtextextended('supaclaw.reviews ' || $1::uuid::text, 0))"
+    await conn.execute(sql, asked)
 
 
 async def asked_before(conn: Connection, question: Question, now: datetime) -> ReviewRow | None:
     """The same call, asked for in the same session lately, unless it has run or its time is up."""
-    row = await conn.fetchrow(
-        """select * from reviews where session_id = $1 and digest = $2 and asked_id = $3 and created_at > $4
-             and (state in ('approved', 'denied') or (state = 'open' and (expires_at is null or expires_at > $5)))
-           order by id desc limit 1""",
-        question.session,
-        question.digest,
-        question.asked,
-        now - LASTS,
-        now,
-    )
+    sql = """select * from reviews where session_id = $1 and digest = $2 and asked_id = $3 and created_at > $4
+               and (state in ('approved', 'denied') or (state = 'open' and (expires_at is null or expires_at > $5)))
+             order by id desc limit 1"""
+    row = await conn.fetchrow(sql, question.session, question.digest, question.asked, now - LASTS, now)
     return ReviewRow.of(row) if row else None
 
 
 async def list_open(conn: Connection, asked: PrincipalId, now: datetime) -> list[ReviewRow]:
     """What waits for this person's answer, the oldest first."""
-    rows = await conn.fetch(
-        """select * from reviews where asked_id = $1 and state = 'open' and (expires_at is null or expires_at > $2)
-           order by id""",
-        asked,
-        now,
-    )
+    sql = """select * from reviews where asked_id = $1 and state = 'open' and (expires_at is null or expires_at > $2)
+             order by id"""
+    rows = await conn.fetch(sql, asked, now)
     return [ReviewRow.of(row) for row in rows]
 
 
@@ -209,21 +193,18 @@ async def get(conn: Connection, review: ReviewId) -> ReviewRow | None:
 
 async def list_untold(conn: Connection, most: int) -> list[ReviewRow]:
     """Open questions to show now: all of the agent's, and of the gateway's own until a person sees `most`."""
-    rows = await conn.fetch(
-        """select * from reviews r where state = 'open' and told_at is null and (task_id is not null or $1 > (
-             select count(*) from reviews o where o.asked_id = r.asked_id and o.state = 'open'
-               and (o.told_at is not null or o.id < r.id)))
-           order by id""",
-        most,
-    )
+    sql = """select * from reviews r where state = 'open' and told_at is null and (task_id is not null or $1 > (
+               select count(*) from reviews o where o.asked_id = r.asked_id and o.state = 'open'
+                 and (o.told_at is not null or o.id < r.id)))
+             order by id"""
+    rows = await conn.fetch(sql, most)
     return [ReviewRow.of(row) for row in rows]
 
 
 async def mark_told(conn: Connection, review: ReviewId) -> bool:
     """Its question is on its way with this transaction; False if it was before, or is open no more."""
-    done = await conn.fetchval(
-        "update reviews set told_at = now() where id = $1 and state = 'open' and told_at is null returning true", review
-    )
+    sql = "update reviews set told_at = now() where id = $1 and state = 'open' and told_at is null returning true"
+    done = await conn.fetchval(sql, review)
     return bool(done)
 
 
@@ -231,24 +212,17 @@ async def decide(
     conn: Connection, review: ReviewId, asked: PrincipalId, now: datetime, *, yes: bool, by: str
 ) -> ReviewRow | None:
     """Take the answer of the person who was asked, once, and queue what follows from it; None if it comes too late."""
-    row = await conn.fetchrow(
-        """update reviews set state = case when $4 then 'approved' else 'denied' end, decided_by = $5, decided_at = $3
-           where id = $1 and asked_id = $2 and state = 'open' and (expires_at is null or expires_at > $3)
-           returning *""",
-        review,
-        asked,
-        now,
-        yes,
-        by,
-    )
+    sql = """update reviews set state = case when $4 then 'approved' else 'denied' end, decided_by = $5, decided_at = $3
+             where id = $1 and asked_id = $2 and state = 'open' and (expires_at is null or expires_at > $3)
+             returning *"""
+    row = await conn.fetchrow(sql, review, asked, now, yes, by)
     return await _settled(conn, ReviewRow.of(row), Event.APPROVED if yes else Event.DENIED) if row else None
 
 
 async def expire(conn: Connection, now: datetime) -> datetime | None:
     """Close the questions whose time is up, and queue that their runs are told; when the next one expires."""
-    rows = await conn.fetch(
-        "update reviews set state = 'expired' where state = 'open' and expires_at <= $1 returning *", now
-    )
+    sql = "update reviews set state = 'expired' where state = 'open' and expires_at <= $1 returning *"
+    rows = await conn.fetch(sql, now)
     for row in rows:
         await _settled(conn, ReviewRow.of(row), Event.EXPIRED)
     due: datetime | None = await conn.fetchval("select min(expires_at) from reviews where state = 'open'")
@@ -257,39 +231,31 @@ async def expire(conn: Connection, now: datetime) -> datetime | None:
 
 async def close(conn: Connection, session: SessionId) -> list[str]:
     """Nobody can answer any more what this session asked; the names of these questions."""
-    rows = await conn.fetch(
-        """update reviews set state = 'closed', decided_at = now() where session_id = $1 and state = 'open'
-           returning *""",
-        session,
-    )
+    sql = """update reviews set state = 'closed', decided_at = now() where session_id = $1 and state = 'open'
+             returning *"""
+    rows = await conn.fetch(sql, session)
     return [(await _settled(conn, ReviewRow.of(row), Event.CLOSED)).name for row in rows]
 
 
 async def latest(conn: Connection, asked: PrincipalId, limit: int) -> list[ReviewRow]:
     """What this person has answered, or what was settled without them, the newest first."""
-    rows = await conn.fetch(
-        "select * from reviews where asked_id = $1 and state <> 'open' order by id desc limit $2", asked, limit
-    )
+    sql = "select * from reviews where asked_id = $1 and state <> 'open' order by id desc limit $2"
+    rows = await conn.fetch(sql, asked, limit)
     return [ReviewRow.of(row) for row in rows]
 
 
 async def askers(conn: Connection, rows: Sequence[ReviewRow]) -> dict[ReviewId, str]:
     """The channel of the conversation that each was asked in, by number; none for what nobody watched."""
-    found = await conn.fetch(
-        "select r.id, a.channel from reviews r join addresses a on a.id = r.address_id where r.id = any($1)",
-        [row.id for row in rows],
-    )
+    sql = "select r.id, a.channel from reviews r join addresses a on a.id = r.address_id where r.id = any($1)"
+    found = await conn.fetch(sql, [row.id for row in rows])
     return {row["id"]: row["channel"] for row in found}
 
 
 async def waiting(conn: Connection, asked: PrincipalId, now: datetime) -> int:
     """How many questions wait for this person's answer."""
-    number: int = await conn.fetchval(
-        """select count(*) from reviews where asked_id = $1 and state = 'open'
-             and (expires_at is null or expires_at > $2)""",
-        asked,
-        now,
-    )
+    sql = """select count(*) from reviews where asked_id = $1 and state = 'open'
+               and (expires_at is null or expires_at > $2)"""
+    number: int = await conn.fetchval(sql, asked, now)
     return number
 
 

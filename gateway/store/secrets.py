@@ -42,25 +42,22 @@ async def list_all(conn: Connection) -> list[SecretRow]:
 
 async def get(conn: Connection, principal: PrincipalId, name: str, *, shared: bool) -> SecretRow | None:
     """One of them, held until the transaction ends."""
-    row = await conn.fetchrow(
-        "select * from secrets where principal_id = $1 and name = $2 and shared = $3 for update",
-        principal,
-        name,
-        shared,
-    )
+    sql = "select * from secrets where principal_id = $1 and name = $2 and shared = $3 for update"
+    row = await conn.fetchrow(sql, principal, name, shared)
     return _row(row) if row else None
 
 
 async def put(conn: Connection, facts: Facts, envelope: Envelope, *, changed: bool = True) -> None:
     """Store it in place of the version before; `changed` tells whether the value has."""
+    sql = """insert into secrets as old
+               (principal_id, shared, name, version, key_id, wrapped, sealed, hosts, tools, place)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+             on conflict (principal_id, shared, name) do update
+             set version = excluded.version, key_id = excluded.key_id, wrapped = excluded.wrapped,
+               sealed = excluded.sealed, hosts = excluded.hosts, tools = excluded.tools, place = excluded.place,
+               changed_at = case when $11 then now() else old.changed_at end"""
     await conn.execute(
-        """insert into secrets as old
-             (principal_id, shared, name, version, key_id, wrapped, sealed, hosts, tools, place)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-           on conflict (principal_id, shared, name) do update
-           set version = excluded.version, key_id = excluded.key_id, wrapped = excluded.wrapped,
-             sealed = excluded.sealed, hosts = excluded.hosts, tools = excluded.tools, place = excluded.place,
-             changed_at = case when $11 then now() else old.changed_at end""",
+        sql,
         facts.principal,
         facts.shared,
         facts.name,
@@ -77,9 +74,8 @@ async def put(conn: Connection, facts: Facts, envelope: Envelope, *, changed: bo
 
 async def remove(conn: Connection, principal: PrincipalId, name: str, *, shared: bool) -> bool:
     """Whether there was one."""
-    status = await conn.execute(
-        "delete from secrets where principal_id = $1 and name = $2 and shared = $3", principal, name, shared
-    )
+    sql = "delete from secrets where principal_id = $1 and name = $2 and shared = $3"
+    status = await conn.execute(sql, principal, name, shared)
     return str(status) != "DELETE 0"
 
 
@@ -91,18 +87,15 @@ async def under_others(conn: Connection, key_id: str, limit: int) -> list[Secret
 
 async def rewrapped(conn: Connection, row: SecretRow, envelope: Envelope) -> None:
     """The same value is under another master key."""
-    await conn.execute(
-        "update secrets set key_id = $2, wrapped = $3 where id = $1", row.id, envelope.key_id, envelope.wrapped
-    )
+    sql = "update secrets set key_id = $2, wrapped = $3 where id = $1"
+    await conn.execute(sql, row.id, envelope.key_id, envelope.wrapped)
 
 
 async def used(conn: Connection, ids: Sequence[int]) -> None:
     """Note, once a minute at most, that these were put into a request."""
-    await conn.execute(
-        """update secrets set last_used_at = now()
-           where id = any($1) and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'""",
-        list(ids),
-    )
+    sql = """update secrets set last_used_at = now()
+             where id = any($1) and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'"""
+    await conn.execute(sql, list(ids))
 
 
 async def key_ids(conn: Connection) -> list[str]:
@@ -112,12 +105,9 @@ async def key_ids(conn: Connection) -> list[str]:
 
 async def confirm_key(conn: Connection, key_id: str) -> None:
     """Its owner has kept this master key elsewhere."""
-    await conn.execute(
-        """insert into meta (key, value) values ($1, to_jsonb($2::text))
-           on conflict (key) do update set value = excluded.value""",
-        CONFIRMED,
-        key_id,
-    )
+    sql = """insert into meta (key, value) values ($1, to_jsonb($2::text))
+             on conflict (key) do update set value = excluded.value"""
+    await conn.execute(sql, CONFIRMED, key_id)
 
 
 async def key_confirmed(conn: Connection, key_id: str) -> bool:

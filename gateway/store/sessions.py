@@ -27,13 +27,8 @@ class SessionSummary:
 async def start(conn: Connection, principal: PrincipalId, label: Label, *, unattended: bool = False) -> SessionId:
     """A new, empty session; `unattended` for a run that nobody asked for in a chat."""
     session = SessionId(uuid4())
-    await conn.execute(
-        "insert into sessions (id, principal_id, label, unattended) values ($1, $2, $3, $4)",
-        session,
-        principal,
-        label,
-        unattended,
-    )
+    sql = "insert into sessions (id, principal_id, label, unattended) values ($1, $2, $3, $4)"
+    await conn.execute(sql, session, principal, label, unattended)
     return session
 
 
@@ -44,15 +39,9 @@ async def lock(conn: Connection, session: SessionId) -> Label:
 
 async def lock_for(conn: Connection, session: SessionId, run: Claim) -> Label:
     """`lock`, then the fence of a run in it, as `tasks.hold`; raises `RunLost`."""
-    return Label(
-        await conn.fetchval(
-            """select label, hold($2, $3) is null
-               from (select label from sessions where id = $1 for no key update) held""",
-            session,
-            run.id,
-            run.token,
-        )
-    )
+    sql = """select label, hold($2, $3) is null
+             from (select label from sessions where id = $1 for no key update) held"""
+    return Label(await conn.fetchval(sql, session, run.id, run.token))
 
 
 async def end(conn: Connection, session: SessionId) -> None:
@@ -62,9 +51,8 @@ async def end(conn: Connection, session: SessionId) -> None:
 
 async def end_chat(conn: Connection, session: SessionId) -> PrincipalId:
     """The same for a conversation of people, which the next one is told of; answers whose it is."""
-    whose = await conn.fetchval(
-        "update sessions set ended_at = now(), ended_by_person = true where id = $1 returning principal_id", session
-    )
+    sql = "update sessions set ended_at = now(), ended_by_person = true where id = $1 returning principal_id"
+    whose = await conn.fetchval(sql, session)
     return PrincipalId(whose)
 
 
@@ -80,9 +68,8 @@ async def is_open(conn: Connection, session: SessionId) -> bool:
 
 async def end_unnamed(conn: Connection, session: SessionId) -> bool:
     """Close a task's own session, unless it has a name and other tasks go on with it; the caller holds its lock."""
-    done = await conn.fetchval(
-        "update sessions set ended_at = now() where id = $1 and name is null returning true", session
-    )
+    sql = "update sessions set ended_at = now() where id = $1 and name is null returning true"
+    done = await conn.fetchval(sql, session)
     return bool(done)
 
 
@@ -103,13 +90,9 @@ async def agent(conn: Connection, session: SessionId) -> str:
 
 async def label_at_work(conn: Connection, principal: PrincipalId) -> Label:
     """The highest label of the principal's sessions in which a task runs now: what one of them says may carry it."""
-    return Label(
-        await conn.fetchval(
-            """select coalesce(max(s.label), 0) from tasks t join sessions s on s.id = t.session_id
-               where t.principal_id = $1 and t.status = 'running'""",
-            principal,
-        )
-    )
+    sql = """select coalesce(max(s.label), 0) from tasks t join sessions s on s.id = t.session_id
+             where t.principal_id = $1 and t.status = 'running'"""
+    return Label(await conn.fetchval(sql, principal))
 
 
 async def digest(conn: Connection, session: SessionId) -> str:
@@ -124,53 +107,45 @@ async def set_digest(conn: Connection, session: SessionId, value: str) -> None:
 
 async def by_digest(conn: Connection, principal: PrincipalId, account: str, value: str) -> Address | None:
     """The API address whose open session holds exactly that conversation, the latest if there are several."""
-    row = await conn.fetchrow(
-        """select a.channel, a.account, a.chat, a.thread
-           from sessions s join addresses a on a.session_id = s.id
-           where s.principal_id = $1 and s.digest = $3 and s.digest <> '' and s.ended_at is null
-             and a.channel = 'api' and a.account = $2
-             and not exists (select from messages m where m.session_id = s.id and m.kind = 'user'
-                             and m.answered_by is null and m.closed_at is null)
-           order by s.started_at desc limit 1""",
-        principal,
-        account,
-        value,
-    )
+    sql = """select a.channel, a.account, a.chat, a.thread
+             from sessions s join addresses a on a.session_id = s.id
+             where s.principal_id = $1 and s.digest = $3 and s.digest <> '' and s.ended_at is null
+               and a.channel = 'api' and a.account = $2
+               and not exists (select from messages m where m.session_id = s.id and m.kind = 'user'
+                               and m.answered_by is null and m.closed_at is null)
+             order by s.started_at desc limit 1"""
+    row = await conn.fetchrow(sql, principal, account, value)
     return Address(**row) if row else None
 
 
 async def current(conn: Connection, address: Address) -> SessionId | None:
     """The session an address is in; None before the first message."""
-    found = await conn.fetchval(
-        "select session_id from addresses where (channel, account, chat, thread) = ($1, $2, $3, $4)",
-        *astuple(address),
-    )
+    sql = "select session_id from addresses where (channel, account, chat, thread) = ($1, $2, $3, $4)"
+    found = await conn.fetchval(sql, *astuple(address))
     return SessionId(found) if found else None
 
 
 async def recent(conn: Connection, limit: int) -> list[SessionSummary]:
     """The sessions last spoken in, newest first."""
-    rows = await conn.fetch(
-        """select s.id, a.channel, a.chat, s.next_seq - 1 - coalesce(s.parent_seq, 0) + waiting.messages as messages,
-                  s.started_at,
-                  greatest(taken.at, waiting.at) as last_at, s.ended_at
-           from (select * from sessions order by spoken_at desc limit $1) s
-           left join lateral (
-             select created_at as at from messages
-             where session_id = s.id and seq is not null order by seq desc limit 1) taken on true
-           cross join lateral (
-             select count(*)::int as messages, max(created_at) as at, min(address_id) as address from messages
-             where session_id = s.id and seq is null) waiting
-           left join lateral (
-             select channel, chat from (
-               (select channel, chat from addresses where session_id = s.id order by id limit 1)
-               union all
-               (select channel, chat from addresses where id = coalesce((
-                  select address_id from messages
-                  where session_id = s.id and seq is not null and address_id is not null order by seq limit 1),
-                  waiting.address))) x
-             limit 1) a on true
-           order by coalesce(greatest(taken.at, waiting.at), s.started_at) desc""",
-        limit,
-    )
+    sql = """select s.id, a.channel, a.chat, s.next_seq - 1 - coalesce(s.parent_seq, 0) + waiting.messages as messages,
+                    s.started_at,
+                    greatest(taken.at, waiting.at) as last_at, s.ended_at
+             from (select * from sessions order by spoken_at desc limit $1) s
+             left join lateral (
+               select created_at as at from messages
+               where session_id = s.id and seq is not null order by seq desc limit 1) taken on true
+             cross join lateral (
+               select count(*)::int as messages, max(created_at) as at, min(address_id) as address from messages
+               where session_id = s.id and seq is null) waiting
+             left join lateral (
+               select channel, chat from (
+                 (select channel, chat from addresses where session_id = s.id order by id limit 1)
+                 union all
+                 (select channel, chat from addresses where id = coalesce((
+                    select address_id from messages
+                    where session_id = s.id and seq is not null and address_id is not null order by seq limit 1),
+                    waiting.address))) x
+               limit 1) a on true
+             order by coalesce(greatest(taken.at, waiting.at), s.started_at) desc"""
+    rows = await conn.fetch(sql, limit)
     return [SessionSummary(**row) for row in rows]

@@ -49,26 +49,23 @@ class Used:
 
 async def used(conn: Connection, since: datetime, until: datetime) -> list[Used]:
     """What was used in that time, by day."""
-    rows = await conn.fetch(
-        """with used as (
-             select (s.created_at at time zone 'utc')::date as day, s.name as model, s.principal_id, t.session_id,
-                    t.kind, count(*)::int as calls, sum(s.tokens_in)::bigint as tokens_in,
-                    sum(s.tokens_out)::bigint as tokens_out, sum(s.tokens_cached)::bigint as tokens_cached,
-                    sum(s.cost_usd) as cost_usd
-             from task_steps s join tasks t on t.id = s.task_id
-             where s.kind = 'model' and s.created_at >= $1 and s.created_at < $2 group by 1, 2, 3, 4, 5),
-           places as (
-             select id, (select origin from messages m
-                         where m.session_id = each.id and m.kind = 'user' and origin <> 'gateway'
-                         order by seq limit 1) as channel
-             from (select distinct session_id as id from used) as each (id))
-           select u.day, u.model, coalesce(l.channel, u.kind) as channel, u.session_id, p.name as person,
-                  u.calls, u.tokens_in, u.tokens_out, u.tokens_cached, u.cost_usd
-           from used u join principals p on p.id = u.principal_id left join places l on l.id = u.session_id
-           order by u.day, u.model""",
-        since,
-        until,
-    )
+    sql = """with used as (
+               select (s.created_at at time zone 'utc')::date as day, s.name as model, s.principal_id, t.session_id,
+                      t.kind, count(*)::int as calls, sum(s.tokens_in)::bigint as tokens_in,
+                      sum(s.tokens_out)::bigint as tokens_out, sum(s.tokens_cached)::bigint as tokens_cached,
+                      sum(s.cost_usd) as cost_usd
+               from task_steps s join tasks t on t.id = s.task_id
+               where s.kind = 'model' and s.created_at >= $1 and s.created_at < $2 group by 1, 2, 3, 4, 5),
+             places as (
+               select id, (select origin from messages m
+                           where m.session_id = each.id and m.kind = 'user' and origin <> 'gateway'
+                           order by seq limit 1) as channel
+               from (select distinct session_id as id from used) as each (id))
+             select u.day, u.model, coalesce(l.channel, u.kind) as channel, u.session_id, p.name as person,
+                    u.calls, u.tokens_in, u.tokens_out, u.tokens_cached, u.cost_usd
+             from used u join principals p on p.id = u.principal_id left join places l on l.id = u.session_id
+             order by u.day, u.model"""
+    rows = await conn.fetch(sql, since, until)
     return [Used(**row) for row in rows]
 
 
@@ -84,16 +81,13 @@ async def settled(conn: Connection, now: datetime) -> float:
 
 async def accounts(conn: Connection, now: datetime, before: float) -> Accounts:
     """Both periods; `before` is what `settled` says, so that a turn reads two days and not a month."""
+    sql = """select coalesce(sum(cost_usd) filter (where created_at >= $2), 0) as day,
+                    coalesce(sum(cost_usd), 0) as month,
+                    coalesce((select value from meta where key = $3), '0')::float8 as extra_day,
+                    coalesce((select value from meta where key = $4), '0')::float8 as extra_month
+             from task_steps where cost_usd > 0 and created_at >= $1"""
     row = await conn.fetchrow(
-        """select coalesce(sum(cost_usd) filter (where created_at >= $2), 0) as day,
-                  coalesce(sum(cost_usd), 0) as month,
-                  coalesce((select value from meta where key = $3), '0')::float8 as extra_day,
-                  coalesce((select value from meta where key = $4), '0')::float8 as extra_month
-           from task_steps where cost_usd > 0 and created_at >= $1""",
-        _unsettled(now),
-        Period.DAY.start(now),
-        _key(Period.DAY, now),
-        _key(Period.MONTH, now),
+        sql, _unsettled(now), Period.DAY.start(now), _key(Period.DAY, now), _key(Period.MONTH, now)
     )
     assert row is not None, "an aggregate always has one row"
     return {
@@ -104,11 +98,8 @@ async def accounts(conn: Connection, now: datetime, before: float) -> Accounts:
 
 async def raise_limit(conn: Connection, period: Period, now: datetime, usd: float) -> None:
     """Until the period is over its limit is so much higher."""
-    await conn.execute(
-        "insert into meta (key, value) values ($1, $2) on conflict (key) do update set value = excluded.value",
-        _key(period, now),
-        usd,
-    )
+    sql = "insert into meta (key, value) values ($1, $2) on conflict (key) do update set value = excluded.value"
+    await conn.execute(sql, _key(period, now), usd)
 
 
 def _unsettled(now: datetime) -> datetime:

@@ -59,13 +59,8 @@ async def model_called(conn: Connection, task: TaskId, principal: PrincipalId, r
 
 async def tool_ran(conn: Connection, task: TaskId, principal: PrincipalId, tool: str, latency_ms: int) -> None:
     """Record one tool run."""
-    await conn.execute(
-        "insert into task_steps (task_id, principal_id, kind, name, latency_ms) values ($1, $2, 'tool', $3, $4)",
-        task,
-        principal,
-        tool,
-        latency_ms,
-    )
+    sql = "insert into task_steps (task_id, principal_id, kind, name, latency_ms) values ($1, $2, 'tool', $3, $4)"
+    await conn.execute(sql, task, principal, tool, latency_ms)
 
 
 async def of_task(conn: Connection, task: TaskId, since: datetime) -> list[StepRow]:

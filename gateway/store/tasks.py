@@ -42,17 +42,11 @@ async def create_chat(
 ) -> None:
     """Make sure a live task answers the session, after `delay` seconds at the latest. The caller holds the session."""
     task = TaskId(uuid4())
-    await conn.execute(
-        """insert into tasks (id, master_id, kind, lane, principal_id, session_id, instance_id, run_at)
-           values ($1, $1, 'chat', 'chat', $2, $3, $4, now() + $5::interval)
-           on conflict (session_id) where kind = 'chat' and status in ('pending', 'running')
-           do update set run_at = excluded.run_at where tasks.status = 'pending' and tasks.run_at > excluded.run_at""",
-        task,
-        principal,
-        session,
-        instance,
-        timedelta(seconds=delay),
-    )
+    sql = """insert into tasks (id, master_id, kind, lane, principal_id, session_id, instance_id, run_at)
+             values ($1, $1, 'chat', 'chat', $2, $3, $4, now() + $5::interval)
+             on conflict (session_id) where kind = 'chat' and status in ('pending', 'running')
+             do update set run_at = excluded.run_at where tasks.status = 'pending' and tasks.run_at > excluded.run_at"""
+    await conn.execute(sql, task, principal, session, instance, timedelta(seconds=delay))
 
 
 async def create(
@@ -74,8 +68,7 @@ async def create(
     It is left to `instance` for as long as that lives.
     """
     task = TaskId(uuid4())
-    found = await conn.fetchval(
-        """with parent as (
+    sql = """with parent as (
              select master_id, depth from tasks where id = $7
            ), child as (
              insert into tasks (id, master_id, parent_id, depth, kind, lane, principal_id, input, dedupe, max_attempts,
@@ -86,18 +79,9 @@ async def create(
            ), counted as (
              update tasks set open_children = open_children + 1 where id = (select parent_id from child)
            )
-           select id from child""",
-        task,
-        principal,
-        kind,
-        lane.value,
-        payload or {},
-        dedupe,
-        parent,
-        max_attempts,
-        instance,
-        priority,
-        session,
+           select id from child"""
+    found = await conn.fetchval(
+        sql, task, principal, kind, lane.value, payload or {}, dedupe, parent, max_attempts, instance, priority, session
     )
     return TaskId(found) if found else None
 
@@ -109,16 +93,10 @@ async def claim(
 
     A process older than the schema gets none.
     """
-    rows = await conn.fetch(
-        """select id, token, kind, lane, principal_id, session_id, agent, attempts, max_attempts, alone
-           from jsonb_each($2) as free (name, slots), claim($1, name, slots::int, $3, $4)
-           where (select max(number) from migrations) <= $5""",
-        worker,
-        dict(free),
-        LEASE,
-        None if kinds is None else list(kinds),
-        known_schema(),
-    )
+    sql = """select id, token, kind, lane, principal_id, session_id, agent, attempts, max_attempts, alone
+             from jsonb_each($2) as free (name, slots), claim($1, name, slots::int, $3, $4)
+             where (select max(number) from migrations) <= $5"""
+    rows = await conn.fetch(sql, worker, dict(free), LEASE, None if kinds is None else list(kinds), known_schema())
     return [Claim(**{**row, "lane": Lane(row["lane"])}) for row in rows]
 
 
@@ -130,14 +108,10 @@ async def payload(conn: Connection, task: TaskId) -> JsonObject:
 
 async def ahead(conn: Connection, run: Claim) -> int:
     """How many older tasks of the conversation that they all go on with are not over."""
-    return int(
-        await conn.fetchval(
-            """select count(*) from tasks own join sessions s on s.id = own.session_id and s.name is not null
-               join tasks t on t.session_id = s.id and t.seq < own.seq
-               where own.id = $1 and t.status not in ('completed', 'failed', 'cancelled')""",
-            run.id,
-        )
-    )
+    sql = """select count(*) from tasks own join sessions s on s.id = own.session_id and s.name is not null
+             join tasks t on t.session_id = s.id and t.seq < own.seq
+             where own.id = $1 and t.status not in ('completed', 'failed', 'cancelled')"""
+    return int(await conn.fetchval(sql, run.id))
 
 
 async def hold(conn: Connection, run: Claim) -> None:
@@ -182,18 +156,15 @@ async def requeue(
 async def renew(conn: Connection, run: Claim, *, delay: float = 0.0) -> None:
     """Back to pending with all attempts, because there is more to do; raises `RunLost`."""
     await requeue(conn, run, delay=delay)
-    await conn.execute(
-        "update tasks set attempts = 0, crashes = 0, alone = 0, held_until = null, error = null where id = $1", run.id
-    )
+    sql = "update tasks set attempts = 0, crashes = 0, alone = 0, held_until = null, error = null where id = $1"
+    await conn.execute(sql, run.id)
 
 
 async def hasten(conn: Connection, session: SessionId) -> None:
     """The session's chat task, if it waits, is due now; the caller holds the session."""
-    await conn.execute(
-        """update tasks set run_at = now()
-           where session_id = $1 and kind = 'chat' and status = 'pending' and run_at > now()""",
-        session,
-    )
+    sql = """update tasks set run_at = now()
+             where session_id = $1 and kind = 'chat' and status = 'pending' and run_at > now()"""
+    await conn.execute(sql, session)
 
 
 async def suspend(conn: Connection, run: Claim, status: Status) -> None:
@@ -208,22 +179,16 @@ async def cancel(conn: Connection, root: TaskId) -> list[TaskId]:
 
 async def live_chat(conn: Connection, session: SessionId) -> TaskId | None:
     """The task that is answering a session, if any."""
-    found = await conn.fetchval(
-        "select id from tasks where session_id = $1 and kind = 'chat' and status in ('pending', 'running')", session
-    )
+    sql = "select id from tasks where session_id = $1 and kind = 'chat' and status in ('pending', 'running')"
+    found = await conn.fetchval(sql, session)
     return TaskId(found) if found else None
 
 
 async def heartbeat(conn: Connection, worker: InstanceId, runs: Iterable[Claim]) -> set[TaskId]:
     """Renew the leases of these runs; returns the ids still owned."""
     known = list(runs)
-    rows = await conn.fetch(
-        "select heartbeat from heartbeat($1, $2, $3, $4)",
-        worker,
-        [run.id for run in known],
-        [run.token for run in known],
-        LEASE,
-    )
+    sql = "select heartbeat from heartbeat($1, $2, $3, $4)"
+    rows = await conn.fetch(sql, worker, [run.id for run in known], [run.token for run in known], LEASE)
     return {TaskId(row["heartbeat"]) for row in rows}
 
 
@@ -234,14 +199,9 @@ async def recover(conn: Connection) -> int:
 
 async def died(conn: Connection, worker: InstanceId) -> int:
     """Put back at once what this instance was running when its process died; returns how many."""
-    return int(
-        await conn.fetchval(
-            """with own as (select id from tasks where status = 'running' and worker = $1 order by depth, id for update)
-               select died($1, (select array_agg(id) from own), $2, 'the gateway was restarted')""",
-            worker,
-            LEASE,
-        )
-    )
+    sql = """with own as (select id from tasks where status = 'running' and worker = $1 order by depth, id for update)
+             select died($1, (select array_agg(id) from own), $2, 'the gateway was restarted')"""
+    return int(await conn.fetchval(sql, worker, LEASE))
 
 
 async def release(conn: Connection, worker: InstanceId) -> int:
@@ -256,26 +216,23 @@ async def disown(conn: Connection, worker: InstanceId, known: Iterable[TaskId]) 
 
 async def queue(conn: Connection) -> dict[Status, int]:
     """How many tasks wait and run."""
-    rows = await conn.fetch(
-        """select status, count(*)::int as n from tasks
-           where status not in ('completed', 'failed', 'cancelled') group by status"""
-    )
+    sql = """select status, count(*)::int as n from tasks
+             where status not in ('completed', 'failed', 'cancelled') group by status"""
+    rows = await conn.fetch(sql)
     return {Status(row["status"]): row["n"] for row in rows}
 
 
 async def report(conn: Connection, task: TaskId) -> TaskReport | None:
     """What became of one task."""
-    row = await conn.fetchrow(
-        """select t.id, t.kind, t.status, t.attempts, t.error, t.created_at, t.updated_at,
-                  case when t.status = 'completed' then (
-                    select m.text from messages m
-                    where m.session_id = t.session_id and m.task_id = t.id and m.kind = 'assistant'
-                    order by m.seq desc limit 1) end as result,
-                  array(select o.state from outbox o where o.message_id = (t.output ->> 'message')::bigint
-                        order by o.part) as delivery
-           from tasks t where t.id = $1""",
-        task,
-    )
+    sql = """select t.id, t.kind, t.status, t.attempts, t.error, t.created_at, t.updated_at,
+                    case when t.status = 'completed' then (
+                      select m.text from messages m
+                      where m.session_id = t.session_id and m.task_id = t.id and m.kind = 'assistant'
+                      order by m.seq desc limit 1) end as result,
+                    array(select o.state from outbox o where o.message_id = (t.output ->> 'message')::bigint
+                          order by o.part) as delivery
+             from tasks t where t.id = $1"""
+    row = await conn.fetchrow(sql, task)
     return TaskReport(**{**row, "status": Status(row["status"]), "delivery": tuple(row["delivery"])}) if row else None
 
 

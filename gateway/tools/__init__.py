@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
+from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.scheduling.plans import Plans
 from gateway.agent.skills.library import Skills
@@ -122,6 +123,8 @@ class Services:
     context: PrincipalContext | None = None
     web: Web | None = None
     skills: Skills | None = None
+    commands: WorkspaceCommands | None = None
+    """None for all but the owner."""
     locks: LockWatch | None = None
     plans: Plans | None = None
     keep: Keep | None = None

@@ -5,7 +5,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -70,6 +70,16 @@ class Labels:
     async def of_names(self, _folder: str) -> Label:
         """The label of the names in a folder."""
         return Label.OWNER
+
+    async def less_trusted(self, _hashes: Collection[str]) -> Mapping[str, Label]:
+        """The contents that are known to be trusted less than their owner's."""
+        return {}
+
+    async def begin_command(self, _hashes: Collection[str]) -> None:
+        """Take these for the owner's unless labelled; until `end_command` all else without a label is untrusted."""
+
+    async def end_command(self, _hashes: Collection[str]) -> None:
+        """Label these as untrusted if nobody has labelled them."""
 
     async def note(self, _file: Written, _label: Label, _mime: str) -> None:
         """Commit the label of what is about to be written; with a `mime` it becomes one of the listed files."""

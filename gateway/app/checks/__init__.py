@@ -9,7 +9,7 @@ from gateway.app.checks.config import check_config, check_failpoint
 from gateway.app.checks.context import Check, CheckContext, load_context
 from gateway.app.checks.database import check_database
 from gateway.app.checks.folders import check_disk, check_folders, check_keys
-from gateway.app.checks.machine import check_clock, check_jail, check_memory, check_port, check_python
+from gateway.app.checks.machine import check_clock, check_exec, check_jail, check_memory, check_port, check_python
 from gateway.app.checks.model import check_model
 from gateway.app.checks.packages import check_packages
 from gateway.app.checks.secrets import check_secrets
@@ -33,6 +33,7 @@ CHECKS: Mapping[str, Check] = {
     "model": check_model,
     "channels": check_channels,
     "jail": check_jail,
+    "exec": check_exec,
 }
 """In the order in which a start would hit the problems."""
 

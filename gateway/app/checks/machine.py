@@ -1,5 +1,6 @@
 """The machine: Python, memory, the clock, the port, and the kernel's sandbox."""
 
+import asyncio
 import ctypes
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +12,8 @@ from gateway.config.instance import holder
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.findings import Finding, Level
 from gateway.sandbox import landlock, seccomp
+from gateway.sandbox.command import Tier
+from gateway.sandbox.workshop import NoJail, Workshop
 
 _LEAST_MIB, _ENOUGH_MIB = 256, 512
 """The gateway needs 125 MB, 270 with litellm, and the embedded Postgres 35; reading files needs more."""
@@ -82,7 +85,28 @@ def check_jail(
     found, filtered = version(), filters()
     has = f"{f'Landlock {found}' if found else 'no Landlock'}, {'' if filtered else 'no '}seccomp"
     if found >= _LEAST_LANDLOCK and filtered:
-        yield Finding(Level.OK, f"{has}: each file is read in a jail; this version has no exec tool yet")
+        yield Finding(Level.OK, f"{has}: each file is read in a jail")
     else:
         text = f"{has}: code hidden in a file that somebody sends could reach what the gateway can reach"
         yield Finding(Level.WARN, text, "use Linux 6.2 or newer with Landlock and seccomp")
+
+
+def check_exec(context: CheckContext) -> Iterator[Finding]:
+    """The kernel can confine the commands that the agent runs."""
+    if context.config.tools.exec.mode == "off":
+        yield Finding(Level.OK, "tools.exec.mode is off: the agent runs no commands")
+        return
+    try:
+        tier = asyncio.run(_tier(Workshop(context.environment.data / "scratch")))
+    except NoJail as error:
+        yield Finding(Level.WARN, f"the agent runs no commands: {error}", "see docs/security.md, Commands")
+        return
+    limits = "" if tier is Tier.NAMESPACES else "; without user namespaces chmod and git do not work in it"
+    yield Finding(Level.OK, f"commands of the agent run in a jail of {tier} and Landlock{limits}")
+
+
+async def _tier(workshop: Workshop) -> Tier:
+    try:
+        return await workshop.tier()
+    finally:
+        await workshop.close()

@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeAlias
 
+from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.policy import Policy
 from gateway.agent.scheduling.plans import Plans
@@ -27,6 +28,7 @@ from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
 from gateway.llm.tokens import estimate_tool
+from gateway.sandbox.workshop import Workshop
 from gateway.store.pool import Database
 from gateway.store.scheduling import plans
 from gateway.store.transcript import files
@@ -119,6 +121,8 @@ class AgentEnvironments:
     """Whether a journal's file may not be right."""
     clean: Clean = str
     web: Web | None = None
+    workshop: Workshop | None = None
+    exec_mode: Callable[[], str] = lambda: "auto"
     sources: Sequence[MakeSource] = ()
     """Of tools that come and go."""
     tool_files: ToolFiles | None = None
@@ -137,6 +141,7 @@ class AgentEnvironments:
         self._own_locks = self._locks(self.people.owner.id, self._workspace)
         self._personas = Persona(self._workspace)
         self.skills = Skills(self.database, self._workspace, self.clock, self.fetch)
+        self.commands = self._commands(self.people.own_label(self.people.owner.id))
         self._planned = True
         self._version: tuple[str, ...] = ()
         self._quotas: dict[PrincipalId, Quota] = {}
@@ -198,14 +203,27 @@ class AgentEnvironments:
         skills = self.skills if owner else None
         locks = self._own_locks if owner else self._locks(principal, workspace)
         planned = Plans(database, principal, self.people.own_label(principal), workspace, self._noted)
-        keep, found = self.keep if owner else None, _finder(database, principal)
-        sources = [make(principal, owner, workspace) for make in self.sources]
-        services = Services(workspace, post, found, context, self.web, skills, locks, planned, keep, self.find, sources)
+        services = Services(
+            workspace,
+            post,
+            _finder(database, principal),
+            context,
+            self.web,
+            skills,
+            locks=locks,
+            plans=planned,
+            keep=self.keep if owner else None,
+            find=self.find,
+            sources=[make(principal, owner, workspace) for make in self.sources],
+            commands=self.commands if owner else None,
+        )
         tools = [tool for family in self.families for tool in family(services)]
         if owner and self.tool_files:
             tools = self.tool_files.adjusted(tools)
         policy = self.questions.policy(principal) if self.questions else Policy()
-        toolbox = Toolbox(tools, _spill(workspace), policy, self.clean, sources, locks.running, planned.refusal)
+        toolbox = Toolbox(
+            tools, _spill(workspace), policy, self.clean, services.sources, locks.running, planned.refusal
+        )
         return AgentEnvironment(
             self._workspace, workspace, toolbox, self._personas, zone, locks, planned, skills=skills
         )
@@ -214,6 +232,10 @@ class AgentEnvironments:
         data = self.others.parent
         keeper = Keeper(workspace.root, data / REPLACED / str(principal), OwnerEdits(data))
         return LockWatch(workspace, keeper, partial(self.tampered, principal))
+
+    def _commands(self, own: Label) -> WorkspaceCommands | None:
+        """For the owner, however often the environment is built."""
+        return WorkspaceCommands(self.workshop, self._workspace, own, self.exec_mode) if self.workshop else None
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))

@@ -21,16 +21,13 @@ async def replace(
 ) -> None:
     """Make these the passages of a file, trusted as it is."""
     await remove(tx, principal, path)
-    await tx.execute(
-        """insert into memory_files (principal_id, path, version) values ($1, $2, $3)
-           on conflict (principal_id, path) do update set version = excluded.version""",
-        principal,
-        path,
-        version,
-    )
+    sql = """insert into memory_files (principal_id, path, version) values ($1, $2, $3)
+             on conflict (principal_id, path) do update set version = excluded.version"""
+    await tx.execute(sql, principal, path, version)
+    sql = """insert into memories (principal_id, kind, text, label, origin, path, page, place, lexemes)
+             values ($1, 'chunk', $2, $3, 'file', $4, $5, $6, array_to_tsvector($7::text[]))"""
     await tx.executemany(
-        """insert into memories (principal_id, kind, text, label, origin, path, page, place, lexemes)
-           values ($1, 'chunk', $2, $3, 'file', $4, $5, $6, array_to_tsvector($7::text[]))""",
+        sql,
         [
             (principal, storable(passage.text), label, path, passage.page, place, lexemes(passage.text))
             for place, passage in enumerate(found, 1)

@@ -41,20 +41,17 @@ class Changed:
 
 async def due(conn: Connection) -> list[PrincipalId]:
     """Whose last run is a day ago and who has something new; the first one is a day after the first words."""
-    rows = await conn.fetch(
-        """select principal_id from memory_stats s where consolidated_at <= now() - $1::interval and exists (
-             select from memories m where m.principal_id = s.principal_id and m.id > consolidated_to
-               and (m.kind = 'memory' or (m.kind = 'turn' and m.created_at > now() - $1::interval)))""",
-        EVERY,
-    )
+    sql = """select principal_id from memory_stats s where consolidated_at <= now() - $1::interval and exists (
+               select from memories m where m.principal_id = s.principal_id and m.id > consolidated_to
+                 and (m.kind = 'memory' or (m.kind = 'turn' and m.created_at > now() - $1::interval)))"""
+    rows = await conn.fetch(sql, EVERY)
     return [row["principal_id"] for row in rows]
 
 
 async def changed(conn: Connection, principal: PrincipalId, at_most: Label) -> Changed:
     """The oldest memories that were not looked at, and what was said since."""
-    newest = await conn.fetchrow(
-        "select now() as as_of, coalesce(max(id), 0) as id from memories where principal_id = $1", principal
-    )
+    sql = "select now() as as_of, coalesce(max(id), 0) as id from memories where principal_id = $1"
+    newest = await conn.fetchrow(sql, principal)
     assert newest is not None, "it has no condition"
     about = (at_most, DEFAULT_AGENT, EVERY)
     facts = await conn.fetch(_CHANGED, principal, Kind.MEMORY, *about, CHANGED)
@@ -83,18 +80,15 @@ async def merge(
     """`memories.supersede` what means the same; if both are trusted alike, with all that is known of it."""
     if not await memories.supersede(tx, principal, same, kept, label, as_of):
         return False
-    await tx.execute(
-        """with pair as (
-             update memories k set seen_count = k.seen_count + s.seen_count, pinned = k.pinned or s.pinned,
-               importance = greatest(k.importance, s.importance),
-               tags = array(select distinct unnest(k.tags || s.tags) order by 1)
-             from memories s where k.id = $1 and s.id = $2 and k.label = s.label returning s.id)
-           insert into memory_sources (memory_id, message_id, principal_id)
-           select $1, message_id, principal_id from memory_sources join pair on memory_id = pair.id
-           on conflict do nothing""",
-        kept,
-        same,
-    )
+    sql = """with pair as (
+               update memories k set seen_count = k.seen_count + s.seen_count, pinned = k.pinned or s.pinned,
+                 importance = greatest(k.importance, s.importance),
+                 tags = array(select distinct unnest(k.tags || s.tags) order by 1)
+               from memories s where k.id = $1 and s.id = $2 and k.label = s.label returning s.id)
+             insert into memory_sources (memory_id, message_id, principal_id)
+             select $1, message_id, principal_id from memory_sources join pair on memory_id = pair.id
+             on conflict do nothing"""
+    await tx.execute(sql, kept, same)
     return True
 
 
@@ -108,45 +102,33 @@ async def propose(tx: Connection, principal: PrincipalId, new: NewMemory) -> Non
 
 async def doubt(tx: Connection, principal: PrincipalId, doubts: Mapping[MemoryId, MemoryId]) -> None:
     """Leave it to the person whether old memories are replaced by new ones; what was asked before is over."""
-    await tx.execute(
-        """update memories m set doubted_by = (select new from unnest($2::bigint[], $3::bigint[]) d (old, new)
-                                               where old = m.id)
-           where principal_id = $1 and (doubted_by is not null or id = any($2))""",
-        principal,
-        list(doubts),
-        list(doubts.values()),
-    )
+    sql = """update memories m set doubted_by = (select new from unnest($2::bigint[], $3::bigint[]) d (old, new)
+                                                 where old = m.id)
+             where principal_id = $1 and (doubted_by is not null or id = any($2))"""
+    await tx.execute(sql, principal, list(doubts), list(doubts.values()))
 
 
 async def done(tx: Connection, principal: PrincipalId, upto: MemoryId | None) -> None:
     """The next run is a day from now, and begins after `upto`; None: where this one did."""
-    await tx.execute(
-        """update memory_stats set consolidated_at = now(), consolidated_to = coalesce($2, consolidated_to)
-           where principal_id = $1""",
-        principal,
-        upto,
-    )
+    sql = """update memory_stats set consolidated_at = now(), consolidated_to = coalesce($2, consolidated_to)
+             where principal_id = $1"""
+    await tx.execute(sql, principal, upto)
 
 
 async def proposals(conn: Connection, principal: PrincipalId) -> list[Memory]:
     """What was proposed in the last week, and neither accepted nor touched since."""
-    rows = await conn.fetch(
-        """select * from remembered where principal_id = $1 and kind = 'memory' and origin = $2
-             and forgotten_at = created_at and created_at > now() - interval '7 days' order by id""",
-        principal,
-        ORIGIN,
-    )
+    sql = """select * from remembered where principal_id = $1 and kind = 'memory' and origin = $2
+               and forgotten_at = created_at and created_at > now() - interval '7 days' order by id"""
+    rows = await conn.fetch(sql, principal, ORIGIN)
     return [memory_of(row) for row in rows]
 
 
 async def doubts(conn: Connection, principal: PrincipalId) -> list[tuple[Memory, Memory]]:
     """Each memory that is in doubt, with the newer one that may replace it."""
-    rows = await conn.fetch(
-        """select o.id as old, n.id as new from memories o join memories n on n.id = o.doubted_by
-           where o.principal_id = $1 and o.doubted_by is not null and n.principal_id = $1
-             and coalesce(o.superseded_at, o.forgotten_at, n.superseded_at, n.forgotten_at) is null order by o.id""",
-        principal,
-    )
+    sql = """select o.id as old, n.id as new from memories o join memories n on n.id = o.doubted_by
+             where o.principal_id = $1 and o.doubted_by is not null and n.principal_id = $1
+               and coalesce(o.superseded_at, o.forgotten_at, n.superseded_at, n.forgotten_at) is null order by o.id"""
+    rows = await conn.fetch(sql, principal)
     ids = [id for row in rows for id in row.values()]
     found = {row["id"]: memory_of(row) for row in await conn.fetch("select * from remembered where id = any($1)", ids)}
     return [(found[row["old"]], found[row["new"]]) for row in rows]
@@ -156,9 +138,7 @@ async def _vectors(conn: Connection, ids: Sequence[MemoryId]) -> tuple[str | Non
     """The model that is searched by, and its vectors of these rows."""
     if await conn.fetchval("select to_regclass('memory_vectors') is null"):
         return None, {}
-    rows = await conn.fetch(
-        """select memory_id, name, embedding::text as vector from memory_vectors v
-           join memory_models m on m.id = v.model and m.current where memory_id = any($1)""",
-        list(ids),
-    )
+    sql = """select memory_id, name, embedding::text as vector from memory_vectors v
+             join memory_models m on m.id = v.model and m.current where memory_id = any($1)"""
+    rows = await conn.fetch(sql, list(ids))
     return (rows[0]["name"] if rows else None), {row["memory_id"]: json.loads(row["vector"]) for row in rows}

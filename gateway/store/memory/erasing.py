@@ -84,15 +84,10 @@ async def erase(tx: Connection, erasure: Erasure, origins: Origins) -> Counter[s
     await speak_plainly(tx)
     messages = list(origins.messages)
     counts, touched = Counter[str](), set(messages)
-    counts["messages"] += _number(
-        await tx.execute(
-            """update messages set text = $2, tokens = null, closed_at =
-                 coalesce(closed_at, case when kind = 'user' and answered_by is null then now() end)
-               where id = any($1) and text <> $2""",
-            messages,
-            ERASED,
-        )
-    )
+    sql = """update messages set text = $2, tokens = null, closed_at =
+               coalesce(closed_at, case when kind = 'user' and answered_by is null then now() end)
+             where id = any($1) and text <> $2"""
+    counts["messages"] += _number(await tx.execute(sql, messages, ERASED))
     for table, left, kinds in (("inbox", "", "and kind in ('message', 'edit')"), ("outbox", ERASED, "")):
         counts[table] += _number(await tx.execute(_ANSWERED.format(table=table, kinds=kinds), messages, left))
     for table, columns in CONTENT.items():
@@ -108,32 +103,23 @@ async def erase(tx: Connection, erasure: Erasure, origins: Origins) -> Counter[s
 
 async def forget_file(tx: Connection, principal: PrincipalId, path: str) -> None:
     """Nothing is known any more of a file and what was read out of it, but that there was one."""
-    await tx.execute(
-        """with gone as (
-             update files set path = 'erased/' || id, mime = '', size = 0, sha256 = '', description = '',
-               text_path = '', view_path = '', pages = 0, problem = 'it was erased', derived_at = now()
-             where principal_id = $1 and $2 in (path, text_path) returning id)
-           update attachments set name = $3 where file_id in (select id from gone)""",
-        principal,
-        path,
-        ERASED,
-    )
+    sql = """with gone as (
+               update files set path = 'erased/' || id, mime = '', size = 0, sha256 = '', description = '',
+                 text_path = '', view_path = '', pages = 0, problem = 'it was erased', derived_at = now()
+               where principal_id = $1 and $2 in (path, text_path) returning id)
+             update attachments set name = $3 where file_id in (select id from gone)"""
+    await tx.execute(sql, principal, path, ERASED)
     await tx.execute("delete from memory_files where principal_id = $1 and path = $2", principal, path)
     await tx.execute("delete from memories where principal_id = $1 and kind = 'chunk' and path = $2", principal, path)
 
 
 async def relabel(tx: Connection, principal: PrincipalId, path: str, before: str, after: str, size: int) -> None:
     """A file that is about to lose a passage will be trusted as it was."""
-    await tx.execute(
-        """insert into contents (principal_id, sha256, label, source)
-           select $1, $3, label, source from contents where principal_id = $1 and sha256 = $2 on conflict do nothing""",
-        principal,
-        before,
-        after,
-    )
-    await tx.execute(
-        "update files set sha256 = $3, size = $4 where principal_id = $1 and path = $2", principal, path, after, size
-    )
+    sql = """insert into contents (principal_id, sha256, label, source)
+           select $1, $3, label, source from contents where principal_id = $1 and sha256 = $2 on conflict do nothing"""
+    await tx.execute(sql, principal, before, after)
+    sql = "update files set sha256 = $3, size = $4 where principal_id = $1 and path = $2"
+    await tx.execute(sql, principal, path, after, size)
 
 
 async def forget_content(tx: Connection, principal: PrincipalId, before: str) -> None:

@@ -54,19 +54,18 @@ async def count(tx: Connection, limit: int) -> int:
 
 async def _give_words(tx: Connection, limit: int) -> None:
     """To memories older than these; two that say the same are one from now on."""
-    rows = await tx.fetch(
-        """select id, principal_id, kind, agent, text from memories
-           where not counted and lexemes is null order by id limit $1 for update""",
-        limit,
-    )
+    sql = """select id, principal_id, kind, agent, text from memories
+             where not counted and lexemes is null order by id limit $1 for update"""
+    rows = await tx.fetch(sql, limit)
     for row in rows:
+        sql = """update memories set lexemes = array_to_tsvector($2::text[]), content_hash = $3,
+                   superseded_by = coalesce(superseded_by, same.id),
+                   superseded_at = coalesce(superseded_at, case when same.id is not null then now() end)
+                 from (select max(id) as id from memories where principal_id = $4 and agent = $5 and content_hash = $3
+                         and superseded_at is null and forgotten_at is null) same
+                 where memories.id = $1"""
         await tx.execute(
-            """update memories set lexemes = array_to_tsvector($2::text[]), content_hash = $3,
-                 superseded_by = coalesce(superseded_by, same.id),
-                 superseded_at = coalesce(superseded_at, case when same.id is not null then now() end)
-               from (select max(id) as id from memories where principal_id = $4 and agent = $5 and content_hash = $3
-                       and superseded_at is null and forgotten_at is null) same
-               where memories.id = $1""",
+            sql,
             row["id"],
             lexemes(row["text"]),
             content_hash(row["text"]) if row["kind"] == Kind.MEMORY else None,

@@ -46,16 +46,11 @@ async def add(tx: Connection, principal: PrincipalId, new: NewMemory) -> tuple[M
     """
     text = storable(new.text)
     while (id := await _inserted(tx, principal, new, text)) is None:
-        known = await tx.fetchrow(
-            """select id, label < $4 as trusted_more,
-                      label = $4 and (valid_to is null or valid_to > now()) as stands from memories
-               where principal_id = $1 and agent = $2 and content_hash = $3
-                 and superseded_at is null and forgotten_at is null for update""",
-            principal,
-            new.agent,
-            content_hash(text),
-            new.label,
-        )
+        sql = """select id, label < $4 as trusted_more,
+                        label = $4 and (valid_to is null or valid_to > now()) as stands from memories
+                 where principal_id = $1 and agent = $2 and content_hash = $3
+                   and superseded_at is null and forgotten_at is null for update"""
+        known = await tx.fetchrow(sql, principal, new.agent, content_hash(text), new.label)
         if known is None:  # replaced or forgotten in this moment
             continue
         if known["trusted_more"]:
@@ -100,17 +95,12 @@ async def edit(
     """
     if text is not None and not await _reword(tx, principal, memory, storable(text)):
         return None
+    sql = """update memories set category = case when kind = 'memory' then coalesce($3, category) end,
+               importance = coalesce($4, importance), tags = coalesce($5, tags), pinned = coalesce($6, pinned),
+               updated_at = now()
+             where principal_id = $1 and id = $2 and kind in ('memory', 'summary')"""
     await tx.execute(
-        """update memories set category = case when kind = 'memory' then coalesce($3, category) end,
-             importance = coalesce($4, importance), tags = coalesce($5, tags), pinned = coalesce($6, pinned),
-             updated_at = now()
-           where principal_id = $1 and id = $2 and kind in ('memory', 'summary')""",
-        principal,
-        memory,
-        category,
-        importance,
-        None if tags is None else [storable(tag) for tag in tags],
-        pinned,
+        sql, principal, memory, category, importance, None if tags is None else [storable(tag) for tag in tags], pinned
     )
     return await get(tx, principal, memory)
 
@@ -127,43 +117,31 @@ async def supersede(
 
     `label` is of whoever says so, who may be trusted less than the new one, and has seen both `as_of` then.
     """
-    done = await tx.fetchval(
-        """update memories o set superseded_by = n.id, superseded_at = coalesce(o.superseded_at, now()),
-             updated_at = now()
-           from memories n
-           where o.principal_id = $1 and n.principal_id = $1 and o.id = $2 and n.id = $3 and o.id <> n.id
-             and o.kind = 'memory' and n.kind = 'memory' and greatest(n.label, $4) <= o.label and n.agent = o.agent
-             and coalesce(n.superseded_at, n.forgotten_at, o.forgotten_at) is null and o.superseded_by is null
-             and ($5::timestamptz is null or greatest(n.updated_at, o.updated_at) <= $5)
-           returning true""",
-        principal,
-        old,
-        new,
-        label,
-        as_of,
-    )
+    sql = """update memories o set superseded_by = n.id, superseded_at = coalesce(o.superseded_at, now()),
+               updated_at = now()
+             from memories n
+             where o.principal_id = $1 and n.principal_id = $1 and o.id = $2 and n.id = $3 and o.id <> n.id
+               and o.kind = 'memory' and n.kind = 'memory' and greatest(n.label, $4) <= o.label and n.agent = o.agent
+               and coalesce(n.superseded_at, n.forgotten_at, o.forgotten_at) is null and o.superseded_by is null
+               and ($5::timestamptz is null or greatest(n.updated_at, o.updated_at) <= $5)
+             returning true"""
+    done = await tx.fetchval(sql, principal, old, new, label, as_of)
     return bool(done)
 
 
 async def forget(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
     """Leave a row out of everything from now on; `restore` undoes it."""
-    done = await tx.fetchval(
-        """update memories set forgotten_at = now(), updated_at = now()
-           where principal_id = $1 and id = $2 and forgotten_at is null returning true""",
-        principal,
-        memory,
-    )
+    sql = """update memories set forgotten_at = now(), updated_at = now()
+             where principal_id = $1 and id = $2 and forgotten_at is null returning true"""
+    done = await tx.fetchval(sql, principal, memory)
     return bool(done)
 
 
 async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
     """Take `forget` back; raises `AlreadyRemembered` if the same was remembered since, by somebody trusted as much."""
-    row = await tx.fetchrow(
-        """select agent, content_hash, label from memories
-           where principal_id = $1 and id = $2 and forgotten_at is not null for update""",
-        principal,
-        memory,
-    )
+    sql = """select agent, content_hash, label from memories
+             where principal_id = $1 and id = $2 and forgotten_at is not null for update"""
+    row = await tx.fetchrow(sql, principal, memory)
     if row is None:
         return False
     await _displace(tx, principal, memory, row["content_hash"], row)
@@ -173,19 +151,16 @@ async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> b
 
 async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) -> list[Source]:
     """The messages it was learned from, or is; the facts of before know the stretch of their session."""
-    rows = await conn.fetch(
-        """select s.id as message_id, s.session_id, s.kind, s.sender, s.text, s.sent_at
-           from messages s
-           where s.id in (
-             select message_id from memory_sources where memory_id = $2 and principal_id = $1
-             union select message_id from memories where id = $2 and principal_id = $1 and message_id is not null
-             union select b.id from memories m join messages b on b.session_id = m.session_id
-                     and b.seq between m.first_seq and m.last_seq and b.kind in ('user', 'assistant')
-                   where m.id = $2 and m.principal_id = $1)
-           order by s.id""",
-        principal,
-        memory,
-    )
+    sql = """select s.id as message_id, s.session_id, s.kind, s.sender, s.text, s.sent_at
+             from messages s
+             where s.id in (
+               select message_id from memory_sources where memory_id = $2 and principal_id = $1
+               union select message_id from memories where id = $2 and principal_id = $1 and message_id is not null
+               union select b.id from memories m join messages b on b.session_id = m.session_id
+                       and b.seq between m.first_seq and m.last_seq and b.kind in ('user', 'assistant')
+                     where m.id = $2 and m.principal_id = $1)
+             order by s.id"""
+    rows = await conn.fetch(sql, principal, memory)
     return [Source(**row) for row in rows]
 
 
@@ -251,13 +226,9 @@ async def _seen_again(tx: Connection, principal: PrincipalId, memory: MemoryId, 
 
 
 async def _with_links(tx: Connection, principal: PrincipalId, memory: MemoryId, new: NewMemory) -> Memory:
-    await tx.execute(
-        """insert into memory_sources (memory_id, message_id, principal_id)
-           select $1, id, $2 from messages where id = any($3) and principal_id = $2 on conflict do nothing""",
-        memory,
-        principal,
-        list(new.sources),
-    )
+    sql = """insert into memory_sources (memory_id, message_id, principal_id)
+             select $1, id, $2 from messages where id = any($3) and principal_id = $2 on conflict do nothing"""
+    await tx.execute(sql, memory, principal, list(new.sources))
     if new.supersedes is not None:
         await supersede(tx, principal, new.supersedes, memory, new.label)
     return await _there(tx, principal, memory)
@@ -271,45 +242,28 @@ async def _there(tx: Connection, principal: PrincipalId, memory: MemoryId) -> Me
 
 async def _reword(tx: Connection, principal: PrincipalId, memory: MemoryId, text: str) -> bool:
     """Its words are counted anew, and so is its vector made."""
-    row = await tx.fetchrow(
-        """select kind, agent, label from memories
-           where principal_id = $1 and id = $2 and kind in ('memory', 'summary') for update""",
-        principal,
-        memory,
-    )
+    sql = """select kind, agent, label from memories
+             where principal_id = $1 and id = $2 and kind in ('memory', 'summary') for update"""
+    row = await tx.fetchrow(sql, principal, memory)
     if row is None:
         return False
     hash_ = content_hash(text) if row["kind"] == Kind.MEMORY else None
     await _displace(tx, principal, memory, hash_, row)
-    await tx.execute(
-        """update memories set text = $2, content_hash = $3, lexemes = array_to_tsvector($4::text[]), counted = false
-           where id = $1""",
-        memory,
-        text,
-        hash_,
-        lexemes(text),
-    )
+    sql = """update memories set text = $2, content_hash = $3, lexemes = array_to_tsvector($4::text[]), counted = false
+             where id = $1"""
+    await tx.execute(sql, memory, text, hash_, lexemes(text))
     return True
 
 
 async def _displace(tx: Connection, principal: PrincipalId, memory: MemoryId, hash_: bytes | None, row: Record) -> None:
     """Put it in the place of the memory that says the same; raises `AlreadyRemembered` if that is trusted as much."""
-    other = await tx.fetchrow(
-        """select id, label > $5 as less_trusted from memories
-           where principal_id = $1 and agent = $2 and content_hash = $3 and id <> $4
-             and superseded_at is null and forgotten_at is null for update""",
-        principal,
-        row["agent"],
-        hash_,
-        memory,
-        row["label"],
-    )
+    sql = """select id, label > $5 as less_trusted from memories
+             where principal_id = $1 and agent = $2 and content_hash = $3 and id <> $4
+               and superseded_at is null and forgotten_at is null for update"""
+    other = await tx.fetchrow(sql, principal, row["agent"], hash_, memory, row["label"])
     if other is None:
         return
     if not other["less_trusted"]:
         raise AlreadyRemembered(other["id"])
-    await tx.execute(
-        "update memories set superseded_at = now(), superseded_by = $2, updated_at = now() where id = $1",
-        other["id"],
-        memory,
-    )
+    sql = "update memories set superseded_at = now(), superseded_by = $2, updated_at = now() where id = $1"
+    await tx.execute(sql, other["id"], memory)

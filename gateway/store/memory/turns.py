@@ -28,10 +28,9 @@ order by m.session_id, m.seq limit $2
 
 async def behind(conn: Connection) -> list[PrincipalId]:
     """Whose conversations have something that was not looked at."""
-    rows = await conn.fetch(
-        """select distinct s.principal_id from sessions s left join memory_progress p on p.session_id = s.id
-           where s.next_seq - 1 > coalesce(p.seq, 0)"""
-    )
+    sql = """select distinct s.principal_id from sessions s left join memory_progress p on p.session_id = s.id
+             where s.next_seq - 1 > coalesce(p.seq, 0)"""
+    rows = await conn.fetch(sql)
     return [row["principal_id"] for row in rows]
 
 
@@ -81,24 +80,19 @@ async def _store(
                 row["sent_at"],
             )
         )
-    await tx.executemany(
-        """insert into memories (principal_id, kind, label, origin, agent, session_id, message_id, place, lexemes,
+    sql = """insert into memories (principal_id, kind, label, origin, agent, session_id, message_id, place, lexemes,
              event_at, created_at)
-           values ($1, 'turn', $2, $3, $4, $5, $6, $7, array_to_tsvector($8::text[]), $9, $9) on conflict do nothing""",
-        rows,
-    )
+           values ($1, 'turn', $2, $3, $4, $5, $6, $7, array_to_tsvector($8::text[]), $9, $9) on conflict do nothing"""
+    await tx.executemany(sql, rows)
     return last
 
 
 async def _advance(tx: Connection, principal: PrincipalId, rows: Sequence[Record], places: dict[str, int]) -> None:
     """Note how far each session was looked at."""
     ends = {row["session_id"]: (row["seq"], places.get(row["session_id"], row["place"])) for row in rows}
+    sql = """insert into memory_progress (session_id, principal_id, seq, place)
+             select session, $1, seq, place from unnest($2::uuid[], $3::int[], $4::int[]) as e (session, seq, place)
+             on conflict (session_id) do update set seq = excluded.seq, place = excluded.place"""
     await tx.execute(
-        """insert into memory_progress (session_id, principal_id, seq, place)
-           select session, $1, seq, place from unnest($2::uuid[], $3::int[], $4::int[]) as e (session, seq, place)
-           on conflict (session_id) do update set seq = excluded.seq, place = excluded.place""",
-        principal,
-        list(ends),
-        [seq for seq, _ in ends.values()],
-        [place for _, place in ends.values()],
+        sql, principal, list(ends), [seq for seq, _ in ends.values()], [place for _, place in ends.values()]
     )

@@ -50,12 +50,9 @@ async def current(conn: Connection) -> Model | None:
 
 async def wanted(conn: Connection, name: str, dimensions: int | None) -> Model | None:
     """The model of this name, if it is the one whose vectors are being made."""
-    row = await conn.fetchrow(
-        """select id, name, dimensions, current from memory_models
-           where wanted and name = $1 and dimensions = coalesce($2, dimensions)""",
-        name,
-        dimensions,
-    )
+    sql = """select id, name, dimensions, current from memory_models
+             where wanted and name = $1 and dimensions = coalesce($2, dimensions)"""
+    row = await conn.fetchrow(sql, name, dimensions)
     return Model(**row) if row else None
 
 
@@ -68,28 +65,23 @@ async def want(tx: Connection, name: str, dimensions: int) -> Model:
         raise ValueError(f"{name} has {dimensions} dimensions; vectors of 1 to {MAX_DIMENSIONS} can be kept")
     await take_long(tx)
     await tx.execute("update memory_models set wanted = false where wanted")
+    sql = "update memory_models set name = name || ' ' || id, current = false where name = $1 and dimensions <> $2"
     await tx.execute(  # a provider's model may change under its name
-        "update memory_models set name = name || ' ' || id, current = false where name = $1 and dimensions <> $2",
+        sql,
         name,
         dimensions,
     )
-    row = await tx.fetchrow(
-        """insert into memory_models (name, dimensions, wanted, current)
-           values ($1, $2, true, not exists (select from memory_models where current))
-           on conflict (name) do update set wanted = true returning id, name, dimensions, current""",
-        name,
-        dimensions,
-    )
+    sql = """insert into memory_models (name, dimensions, wanted, current)
+             values ($1, $2, true, not exists (select from memory_models where current))
+             on conflict (name) do update set wanted = true returning id, name, dimensions, current"""
+    row = await tx.fetchrow(sql, name, dimensions)
     assert row is not None, "it was stored"
     await tx.execute("delete from memory_unembedded", timeout=LONGEST)
-    await tx.execute(
-        """insert into memory_unembedded (memory_id, principal_id)
-           select id, principal_id from memories m
-           where not exists (select from memory_vectors v where v.memory_id = m.id and v.model = $1)
-           on conflict do nothing""",
-        row["id"],
-        timeout=LONGEST,
-    )
+    sql = """insert into memory_unembedded (memory_id, principal_id)
+             select id, principal_id from memories m
+             where not exists (select from memory_vectors v where v.memory_id = m.id and v.model = $1)
+             on conflict do nothing"""
+    await tx.execute(sql, row["id"], timeout=LONGEST)
     return Model(**row)
 
 
@@ -100,43 +92,37 @@ async def left(conn: Connection, at_most: int) -> int:
 
 async def characters_left(conn: Connection) -> int:
     """How long the texts are that lack a vector, together; for people."""
-    return int(
-        await conn.fetchval(
-            """select coalesce(sum(least(length(coalesce(m.text, s.text)), $1)), 0)
-               from memory_unembedded u join memories m on m.id = u.memory_id
-               left join messages s on s.id = m.message_id""",
-            MAX_TEXT,
-        )
-    )
+    sql = """select coalesce(sum(least(length(coalesce(m.text, s.text)), $1)), 0)
+             from memory_unembedded u join memories m on m.id = u.memory_id
+             left join messages s on s.id = m.message_id"""
+    return int(await conn.fetchval(sql, MAX_TEXT))
 
 
 async def lacking(conn: Connection, limit: int) -> list[Lacking]:
     """Rows without a vector, the newest first; a turn begins with who speaks, where that is known."""
-    rows = await conn.fetch(
-        """select m.id, m.principal_id, left(coalesce(m.text, concat_ws(': ', nullif(s.sender, ''), s.text)), $2)
-             as text, m.updated_at
-           from memory_unembedded u join memories m on m.id = u.memory_id left join messages s on s.id = m.message_id
-           order by u.memory_id desc limit $1""",
-        limit,
-        MAX_TEXT,
-    )
+    sql = """select m.id, m.principal_id, left(coalesce(m.text, concat_ws(': ', nullif(s.sender, ''), s.text)), $2)
+               as text, m.updated_at
+             from memory_unembedded u join memories m on m.id = u.memory_id left join messages s on s.id = m.message_id
+             order by u.memory_id desc limit $1"""
+    rows = await conn.fetch(sql, limit, MAX_TEXT)
     return [Lacking(**row) for row in rows]
 
 
 async def put(tx: Connection, model: Model, rows: Sequence[Lacking], vectors: Sequence[Sequence[float]]) -> int:
     """Store the vectors of rows that have not changed meanwhile; the others still lack theirs. Returns how many."""
     await _speak_vectors(tx)
+    sql = """with unchanged as materialized (
+               select m.id, m.principal_id, g.embedding
+               from unnest($2::bigint[], $3::timestamptz[], $4::halfvec[]) as g (id, updated_at, embedding)
+               join memories m on m.id = g.id and m.updated_at = g.updated_at for share of m
+             ), done as (
+               delete from memory_unembedded where memory_id in (select id from unchanged)
+             )
+             insert into memory_vectors (memory_id, principal_id, model, embedding)
+             select id, principal_id, $1, embedding from unchanged
+             on conflict (memory_id, model) do update set embedding = excluded.embedding returning memory_id"""
     stored = await tx.fetch(
-        """with unchanged as materialized (
-             select m.id, m.principal_id, g.embedding
-             from unnest($2::bigint[], $3::timestamptz[], $4::halfvec[]) as g (id, updated_at, embedding)
-             join memories m on m.id = g.id and m.updated_at = g.updated_at for share of m
-           ), done as (
-             delete from memory_unembedded where memory_id in (select id from unchanged)
-           )
-           insert into memory_vectors (memory_id, principal_id, model, embedding)
-           select id, principal_id, $1, embedding from unchanged
-           on conflict (memory_id, model) do update set embedding = excluded.embedding returning memory_id""",
+        sql,
         model.id,
         [row.id for row in rows],
         [row.updated_at for row in rows],
@@ -163,20 +149,19 @@ async def index(tx: Connection, model: Model) -> None:
     many = "select count(*) = $2 from (select from memory_vectors where model = $1 limit $2) v"
     if await tx.fetchval(many, model.id, INDEXED_FROM):
         await take_long(tx)
+        sql = """select set_config('maintenance_work_mem', least(65536 + n * ($2 + 600) / 500, 4000000) || 'kB', true),
+                        set_config('max_parallel_maintenance_workers', '0', true)
+                 from (select count(*) as n from memory_vectors where model = $1) v"""
         await tx.execute(  # a graph that leaves memory takes hours; shared with workers, it needs a large /dev/shm
-            """select set_config('maintenance_work_mem', least(65536 + n * ($2 + 600) / 500, 4000000) || 'kB', true),
-                      set_config('max_parallel_maintenance_workers', '0', true)
-               from (select count(*) as n from memory_vectors where model = $1) v""",
+            sql,
             model.id,
             model.dimensions,
             timeout=LONGEST,
         )
-        await tx.execute(
-            f"""create index {name} on memory_vectors
-                using hnsw ((embedding::halfvec({int(model.dimensions)})) halfvec_cosine_ops)
-                with (m = 16, ef_construction = 64) where model = {int(model.id)}""",
-            timeout=LONGEST,
-        )
+        sql = f"""create index {name} on memory_vectors
+                  using hnsw ((embedding::halfvec({int(model.dimensions)})) halfvec_cosine_ops)
+                  with (m = 16, ef_construction = 64) where model = {int(model.id)}"""
+        await tx.execute(sql, timeout=LONGEST)
 
 
 async def prune(tx: Connection, limit: int) -> int:
@@ -185,12 +170,9 @@ async def prune(tx: Connection, limit: int) -> int:
     if old is None:
         return 0
     await tx.execute(f"drop index if exists memory_vectors_near_{int(old)}")
-    rows = await tx.fetch(
-        """delete from memory_vectors where (memory_id, model) in (
-             select memory_id, model from memory_vectors where model = $1 limit $2) returning 1""",
-        old,
-        limit,
-    )
+    sql = """delete from memory_vectors where (memory_id, model) in (
+               select memory_id, model from memory_vectors where model = $1 limit $2) returning 1"""
+    rows = await tx.fetch(sql, old, limit)
     if not rows:
         await tx.execute("delete from memory_models where id = $1", old)
     return len(rows)
@@ -200,12 +182,11 @@ async def state(conn: Connection) -> str:
     """How far the vectors are, or why there can be none, for people; cheap, so what is not counted yet is missing."""
     if why := await extension.problem(conn):
         return why
-    row = await conn.fetchrow(
-        """select (select extversion from pg_extension where extname = 'vector') as version,
-                  (select name from memory_models where wanted) as name,
-                  (select count(*) from memory_unembedded) as left,
-                  (select coalesce(sum(n), 0)::bigint from memory_stats) as total"""
-    )
+    sql = """select (select extversion from pg_extension where extname = 'vector') as version,
+                    (select name from memory_models where wanted) as name,
+                    (select count(*) from memory_unembedded) as left,
+                    (select coalesce(sum(n), 0)::bigint from memory_stats) as total"""
+    row = await conn.fetchrow(sql)
     assert row is not None, "it has no condition"
     total = max(row["total"], row["left"])
     if not row["name"]:
@@ -219,7 +200,6 @@ async def state(conn: Connection) -> str:
 
 async def _speak_vectors(tx: Connection) -> None:
     """Send and read vectors as binary, on this connection."""
-    schema = await tx.fetchval(
-        "select n.nspname from pg_type t join pg_namespace n on n.oid = t.typnamespace where t.typname = 'halfvec'"
-    )
+    sql = "select n.nspname from pg_type t join pg_namespace n on n.oid = t.typnamespace where t.typname = 'halfvec'"
+    schema = await tx.fetchval(sql)
     await register_vector(cast("asyncpg.Connection", tx), schema=schema)

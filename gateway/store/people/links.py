@@ -35,16 +35,14 @@ class Claim(Asking):
 async def offer(conn: Connection, at: AddressRow, code: str) -> None:
     """A new code for the session of this address; its former one is void."""
     await conn.execute("delete from links where expires_at <= now() or (address_id = $1 and sender is null)", at.id)
-    await conn.execute(
-        "insert into links (code, principal_id, address_id) values ($1, $2, $3)", code, at.principal_id, at.id
-    )
+    sql = "insert into links (code, principal_id, address_id) values ($1, $2, $3)"
+    await conn.execute(sql, code, at.principal_id, at.id)
 
 
 async def offered(conn: Connection, address: AddressId) -> str | None:
     """The code of this address that nobody has given yet."""
-    found = await conn.fetchval(
-        "select code from links where address_id = $1 and sender is null and expires_at > now()", address
-    )
+    sql = "select code from links where address_id = $1 and sender is null and expires_at > now()"
+    found = await conn.fetchval(sql, address)
     return str(found) if found else None
 
 
@@ -52,11 +50,9 @@ async def redeem(conn: Connection, who: str, code: str) -> LinkRow | Refusal:
     """What a code joins; it is used up by that."""
     if await guesses.locked(conn, who):
         return Refusal.LOCKED
-    row = await conn.fetchrow(
-        """delete from links where code = $1 and expires_at > now() and sender is null
-           returning principal_id, address_id""",
-        code,
-    )
+    sql = """delete from links where code = $1 and expires_at > now() and sender is null
+             returning principal_id, address_id"""
+    row = await conn.fetchrow(sql, code)
     if row is None:
         await guesses.wrong(conn, who)
         return Refusal.WRONG
@@ -69,9 +65,10 @@ async def claim(conn: Connection, inbound: Inbound, code: str) -> Claim | Refusa
     if isinstance(link, Refusal):
         return link
     at = inbound.address
+    sql = """insert into links (code, principal_id, address_id, channel, account, chat, thread, sender, name)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9) returning *"""
     row = await conn.fetchrow(
-        """insert into links (code, principal_id, address_id, channel, account, chat, thread, sender, name)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, $9) returning *""",
+        sql,
         code,
         link.principal_id,
         link.address_id,
@@ -88,20 +85,15 @@ async def claim(conn: Connection, inbound: Inbound, code: str) -> Claim | Refusa
 
 async def claims(conn: Connection, principal: PrincipalId) -> list[Claim]:
     """The accounts that wait for this person's yes, by when that ends."""
-    rows = await conn.fetch(
-        """select * from links where principal_id = $1 and sender is not null and expires_at > now()
-           order by expires_at""",
-        principal,
-    )
+    sql = """select * from links where principal_id = $1 and sender is not null and expires_at > now()
+             order by expires_at"""
+    rows = await conn.fetch(sql, principal)
     return [Claim(**row) for row in rows]
 
 
 async def settle(conn: Connection, principal: PrincipalId, code: str) -> Claim | None:
     """Take the claim with this code off the list; None if this person has none."""
-    row = await conn.fetchrow(
-        """delete from links where code = $1 and principal_id = $2 and sender is not null and expires_at > now()
-           returning *""",
-        code,
-        principal,
-    )
+    sql = """delete from links where code = $1 and principal_id = $2 and sender is not null and expires_at > now()
+             returning *"""
+    row = await conn.fetchrow(sql, code, principal)
     return Claim(**row) if row else None

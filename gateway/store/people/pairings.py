@@ -67,12 +67,9 @@ class PairingRow(Asking):
 
 async def standing(conn: Connection, inbound: Inbound) -> State | None:
     """What this person's last request came to, while that counts; None for who may ask."""
-    found: State | None = await conn.fetchval(
-        """select state from pairings where channel = $1 and sender = $2
-             and (state = 'approved' or expires_at > now() or decided_at > now() - interval '1 day')""",
-        inbound.address.channel,
-        inbound.sender.id,
-    )
+    sql = """select state from pairings where channel = $1 and sender = $2
+               and (state = 'approved' or expires_at > now() or decided_at > now() - interval '1 day')"""
+    found: State | None = await conn.fetchval(sql, inbound.address.channel, inbound.sender.id)
     return found
 
 
@@ -81,15 +78,16 @@ async def request(conn: Connection, inbound: Inbound, code: str) -> PairingRow |
     at = inbound.address
     await conn.execute("select pg_advisory_xact_lock(hashtextextended('supaclaw.pairing ' || $1, 0))", at.channel)
     await conn.execute("delete from pairings where state = 'open' and expires_at < now() - interval '1 day'")
+    sql = """insert into pairings (channel, account, chat, thread, sender, name, code)
+             select $1, $2, $3, $4, $5, $6, $7
+             where (select count(*) from pairings where channel = $1 and state = 'open' and expires_at > now()) < $8
+             on conflict (channel, sender) do update set account = $2, chat = $3, thread = $4, name = $6, code = $7,
+               state = 'open', asked_at = now(), expires_at = default, decided_at = null
+             where pairings.state <> 'approved' and pairings.expires_at <= now()
+               and coalesce(pairings.decided_at <= now() - interval '1 day', true)
+             returning *"""
     row = await conn.fetchrow(
-        """insert into pairings (channel, account, chat, thread, sender, name, code)
-           select $1, $2, $3, $4, $5, $6, $7
-           where (select count(*) from pairings where channel = $1 and state = 'open' and expires_at > now()) < $8
-           on conflict (channel, sender) do update set account = $2, chat = $3, thread = $4, name = $6, code = $7,
-             state = 'open', asked_at = now(), expires_at = default, decided_at = null
-           where pairings.state <> 'approved' and pairings.expires_at <= now()
-             and coalesce(pairings.decided_at <= now() - interval '1 day', true)
-           returning *""",
+        sql,
         at.channel,
         at.account,
         at.chat,
@@ -124,21 +122,16 @@ async def approve(conn: Connection, typed: str) -> PairingRow | Refusal:
     """Let the person with this code in, and say so where they asked. Whoever decides counts as one guesser."""
     if await guesses.locked(conn, guesses.APPROVING):
         return Refusal.LOCKED
-    row = await conn.fetchrow(
-        "select * from pairings where code = $1 and state = 'open' and expires_at > now() for update",
-        parse_code(typed) or "",
-    )
+    sql = "select * from pairings where code = $1 and state = 'open' and expires_at > now() for update"
+    row = await conn.fetchrow(sql, parse_code(typed) or "")
     if row is None:
         await guesses.wrong(conn, guesses.APPROVING)
         return Refusal.WRONG
     asked = PairingRow(**row)
     member = await principals.ensure_member(conn, asked.name or asked.identity, asked.identity)
     await _greet(conn, asked, member)
-    row = await conn.fetchrow(
-        "update pairings set state = 'approved', decided_at = now(), principal_id = $2 where id = $1 returning *",
-        asked.id,
-        member,
-    )
+    sql = "update pairings set state = 'approved', decided_at = now(), principal_id = $2 where id = $1 returning *"
+    row = await conn.fetchrow(sql, asked.id, member)
     assert row is not None, "its row is held"
     await audit.note(conn, Event.MEMBER_LET_IN, str(asked.id), principal=member, detail=asked.identity)
     return PairingRow(**row)
@@ -146,13 +139,10 @@ async def approve(conn: Connection, typed: str) -> PairingRow | Refusal:
 
 async def deny(conn: Connection, which: str) -> PairingRow | Refusal:
     """Turn down an open request or take back what was allowed, by number or code."""
-    row = await conn.fetchrow(
-        """update pairings set state = 'denied', decided_at = now()
-           where (id::text = $1 or code = $2) and (state = 'approved' or (state = 'open' and expires_at > now()))
-           returning *""",
-        which.strip(),
-        parse_code(which),
-    )
+    sql = """update pairings set state = 'denied', decided_at = now()
+             where (id::text = $1 or code = $2) and (state = 'approved' or (state = 'open' and expires_at > now()))
+             returning *"""
+    row = await conn.fetchrow(sql, which.strip(), parse_code(which))
     if row is None:
         return Refusal.WRONG
     if row["principal_id"] is not None:

@@ -52,10 +52,9 @@ async def lock_owner(conn: Connection) -> PrincipalRow:
 
 async def linked(conn: Connection) -> list[PrincipalRow]:
     """The members with several identities, by name."""
-    rows = await conn.fetch(
-        """select id, role, name, identities from principals
-           where role = 'member' and cardinality(identities) > 1 order by name, id"""
-    )
+    sql = """select id, role, name, identities from principals
+             where role = 'member' and cardinality(identities) > 1 order by name, id"""
+    rows = await conn.fetch(sql)
     return [PrincipalRow(row["id"], Role(row["role"]), row["name"], tuple(row["identities"])) for row in rows]
 
 
@@ -79,13 +78,8 @@ async def identities(conn: Connection, principal: PrincipalId) -> tuple[str, ...
 async def add(conn: Connection, role: Role, name: str, identities: Sequence[str]) -> PrincipalId:
     """A new principal; a second owner is refused by the schema."""
     identity = PrincipalId(uuid4())
-    await conn.execute(
-        "insert into principals (id, role, name, identities) values ($1, $2, $3, $4)",
-        identity,
-        role.value,
-        name,
-        list(identities),
-    )
+    sql = "insert into principals (id, role, name, identities) values ($1, $2, $3, $4)"
+    await conn.execute(sql, identity, role.value, name, list(identities))
     return identity
 
 
@@ -113,20 +107,14 @@ async def add_identity(conn: Connection, principal: PrincipalId, identity: str) 
 
 async def remove_identity(conn: Connection, principal: PrincipalId, identity: str) -> None:
     """One account less."""
-    await conn.execute(
-        "update principals set identities = array_remove(identities, $2) where id = $1", principal, identity
-    )
+    sql = "update principals set identities = array_remove(identities, $2) where id = $1"
+    await conn.execute(sql, principal, identity)
 
 
 async def update(conn: Connection, row: PrincipalRow) -> None:
     """Take over the name and the identities of a principal."""
-    await conn.execute(
-        "update principals set name = $2, identities = $3, unconfirmed = $4 where id = $1",
-        row.id,
-        row.name,
-        list(row.identities),
-        list(row.unconfirmed),
-    )
+    sql = "update principals set name = $2, identities = $3, unconfirmed = $4 where id = $1"
+    await conn.execute(sql, row.id, row.name, list(row.identities), list(row.unconfirmed))
 
 
 async def zone_offered(conn: Connection, principal: PrincipalId) -> bool:
@@ -136,13 +124,9 @@ async def zone_offered(conn: Connection, principal: PrincipalId) -> bool:
 
 async def settle_zone(conn: Connection, principal: PrincipalId) -> bool:
     """Offer no time zone from now on; False if that was settled before."""
-    return bool(
-        await conn.fetchval(
-            """update principals set zone_offered_at = clock_timestamp()
-               where id = $1 and zone_offered_at is null returning true""",
-            principal,
-        )
-    )
+    sql = """update principals set zone_offered_at = clock_timestamp()
+             where id = $1 and zone_offered_at is null returning true"""
+    return bool(await conn.fetchval(sql, principal))
 
 
 async def _hold_identities(conn: Connection) -> None:

@@ -132,11 +132,12 @@ async def _insert(
     shared: bool = False,
 ) -> TokenRow:
     async with database.transaction() as conn:
+        sql = """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at, source, as_owner,
+                                         agent, shared)
+                 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+                 on conflict (name) where kind = 'bearer' and revoked_at is null do nothing returning *"""
         row = await conn.fetchrow(
-            """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at, source, as_owner,
-                                       agent, shared)
-               values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-               on conflict (name) where kind = 'bearer' and revoked_at is null do nothing returning *""",
+            sql,
             uuid4(),
             principal,
             name,
@@ -188,11 +189,9 @@ async def revoke(database: Database, name: str) -> Ended | None:
     """End the bearer token with this name and what came by it; None if there is none."""
 
     async def work(tx: Connection) -> Ended | None:
-        row = await tx.fetchrow(
-            """update api_tokens set revoked_at = now()
-               where name = $1 and kind = 'bearer' and revoked_at is null returning id, principal_id""",
-            name,
-        )
+        sql = """update api_tokens set revoked_at = now()
+                 where name = $1 and kind = 'bearer' and revoked_at is null returning id, principal_id"""
+        row = await tx.fetchrow(sql, name)
         if row is None:
             return None
         ended = await revocation.end(tx, row["principal_id"], name, str(row["id"]))
@@ -211,11 +210,9 @@ async def sign_out(database: Database, token: TokenId) -> None:
 async def sign_out_everywhere(database: Database, principal: PrincipalId) -> None:
     """End every browser session of a principal."""
     async with database.connection() as conn:
-        await conn.execute(
-            """update api_tokens set revoked_at = now()
-               where principal_id = $1 and kind = 'cookie' and revoked_at is null""",
-            principal,
-        )
+        sql = """update api_tokens set revoked_at = now()
+                 where principal_id = $1 and kind = 'cookie' and revoked_at is null"""
+        await conn.execute(sql, principal)
 
 
 def _token(row: asyncpg.Record) -> TokenRow:

@@ -48,20 +48,17 @@ async def begin(conn: Connection, now: datetime) -> Pulse:
     """How it stands; noted down as of `now` if it never was."""
     fresh = Pulse(at=now, looked=now)
     while (pulse := await get(conn)) is None:
-        await conn.execute(
-            "insert into meta (key, value) values ('heartbeat', $1) on conflict (key) do nothing",
-            fresh.model_dump(mode="json"),
-        )
+        sql = "insert into meta (key, value) values ('heartbeat', $1) on conflict (key) do nothing"
+        await conn.execute(sql, fresh.model_dump(mode="json"))
     return pulse
 
 
 async def get(conn: Connection) -> Pulse | None:
     """How it stands; None before anybody waited for one."""
-    row = await conn.fetchrow(
-        """select value, exists (select from tasks where dedupe = 'heartbeat'
-                                 and status not in ('completed', 'failed', 'cancelled')) as live
-           from meta where key = 'heartbeat'"""
-    )
+    sql = """select value, exists (select from tasks where dedupe = 'heartbeat'
+                                   and status not in ('completed', 'failed', 'cancelled')) as live
+             from meta where key = 'heartbeat'"""
+    row = await conn.fetchrow(sql)
     if row is None:
         return None
     pulse = Pulse.model_validate(row["value"])
@@ -72,23 +69,18 @@ async def get(conn: Connection) -> Pulse | None:
 
 async def set_back(conn: Connection, now: datetime) -> Pulse:
     """The clock was ahead: nothing has happened or been looked after later than `now`."""
-    await conn.execute(
-        """update meta set value = value || jsonb_build_object(
-             'at', least((value ->> 'at')::timestamptz, $1), 'looked', least((value ->> 'looked')::timestamptz, $1))
-           where key = 'heartbeat'""",
-        now,
-    )
+    sql = """update meta set value = value || jsonb_build_object(
+               'at', least((value ->> 'at')::timestamptz, $1), 'looked', least((value ->> 'looked')::timestamptz, $1))
+             where key = 'heartbeat'"""
+    await conn.execute(sql, now)
     return await begin(conn, now)
 
 
 async def claim(tx: Connection, before: datetime, after: Pulse) -> bool:
     """Note down the next beat, unless there was another since the one `before`."""
-    noted = await tx.fetchval(
-        """update meta set value = value || $2
-           where key = 'heartbeat' and (value ->> 'at')::timestamptz = $1 returning true""",
-        before,
-        after.model_dump(mode="json", exclude={"failing"}),
-    )
+    sql = """update meta set value = value || $2
+             where key = 'heartbeat' and (value ->> 'at')::timestamptz = $1 returning true"""
+    noted = await tx.fetchval(sql, before, after.model_dump(mode="json", exclude={"failing"}))
     return noted is not None
 
 
@@ -110,9 +102,7 @@ async def ended(tx: Connection, outcome: Outcome, text: str, looked: datetime) -
 
 async def spent(conn: Connection, since: datetime) -> float:
     """US dollars that heartbeats cost since then."""
-    cost: float = await conn.fetchval(
-        """select coalesce(sum(s.cost_usd), 0) from task_steps s join tasks t on t.id = s.task_id
-           where s.cost_usd > 0 and s.created_at >= $1 and t.kind = 'heartbeat'""",
-        since,
-    )
+    sql = """select coalesce(sum(s.cost_usd), 0) from task_steps s join tasks t on t.id = s.task_id
+             where s.cost_usd > 0 and s.created_at >= $1 and t.kind = 'heartbeat'"""
+    cost: float = await conn.fetchval(sql, since)
     return cost

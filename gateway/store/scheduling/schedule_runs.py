@@ -49,9 +49,8 @@ async def executed(conn: Connection, task: TaskId) -> None:
 
 async def produced(conn: Connection, task: TaskId, message: MessageId | None) -> None:
     """There was something to tell, and it was said in a chat; None: there is none."""
-    await conn.execute(
-        "update schedule_runs set produced_at = now(), message_id = $2 where task_id = $1", task, message
-    )
+    sql = "update schedule_runs set produced_at = now(), message_id = $2 where task_id = $1"
+    await conn.execute(sql, task, message)
 
 
 async def failed(conn: Connection, task: TaskId, error: str) -> None:
@@ -71,83 +70,66 @@ async def delivered(conn: Connection, task: TaskId) -> None:
 
 async def set_failing(conn: Connection, schedule: ScheduleId, *, failing: bool) -> None:
     """Its person has been told that it fails, or that it works again."""
-    await conn.execute(
-        "update schedules set failing_since = case when $2 then coalesce(failing_since, now()) end where id = $1",
-        schedule,
-        failing,
-    )
+    sql = "update schedules set failing_since = case when $2 then coalesce(failing_since, now()) end where id = $1"
+    await conn.execute(sql, schedule, failing)
 
 
 async def refuse(conn: Connection, channels: Collection[str]) -> None:
     """What waits to be sent on any other channel than these never will be: it is refused."""
-    await conn.execute(
-        """update outbox o set state = 'failed', error = a.channel || ' is not configured any more'
-           from schedule_runs r, addresses a
-           where r.message_id is not null and r.delivered_at is null and r.error is null
-             and o.message_id = r.message_id and o.state = 'pending'
-             and a.id = o.address_id and a.channel <> all ($1)""",
-        list(channels),
-    )
+    sql = """update outbox o set state = 'failed', error = a.channel || ' is not configured any more'
+             from schedule_runs r, addresses a
+             where r.message_id is not null and r.delivered_at is null and r.error is null
+               and o.message_id = r.message_id and o.state = 'pending'
+               and a.id = o.address_id and a.channel <> all ($1)"""
+    await conn.execute(sql, list(channels))
 
 
 async def deliver(conn: Connection) -> None:
     """Note as delivered what is there, of schedules that nobody believes to be failing."""
-    await conn.execute(
-        """update schedule_runs set delivered_at = now()
-           where task_id in (
-             select r.task_id from schedule_runs r join schedules s on s.id = r.schedule_id
-             where r.message_id is not null and r.delivered_at is null and r.error is null and s.failing_since is null
-               and not exists (select from outbox o where o.message_id = r.message_id and o.state <> 'sent'))"""
-    )
+    sql = """update schedule_runs set delivered_at = now()
+             where task_id in (
+               select r.task_id from schedule_runs r join schedules s on s.id = r.schedule_id
+               where r.message_id is not null and r.delivered_at is null and r.error is null and s.failing_since is null
+                 and not exists (select from outbox o where o.message_id = r.message_id and o.state <> 'sent'))"""
+    await conn.execute(sql)
 
 
 async def arrived(conn: Connection) -> list[DeliveryOutcome]:
     """What else is not on its way any more."""
-    rows = await conn.fetch(
-        """select r.schedule_id, r.slot, r.principal_id, r.task_id, r.message_id, m.address_id, r.produced_at,
-                  m.created_at <> r.produced_at as again, o.refused, coalesce(o.uncertain, false) as uncertain
-           from schedule_runs r join messages m on m.id = r.message_id
-           left join lateral (
-             select bool_or(state in ('pending', 'sending')) as waits, bool_or(state = 'uncertain') as uncertain,
-                    max(coalesce(error, 'refused')) filter (where state = 'failed') as refused
-             from outbox where message_id = r.message_id) o on true
-           where r.message_id is not null and r.delivered_at is null and r.error is null
-             and not coalesce(o.waits, false)
-           order by r.message_id"""
-    )
+    sql = """select r.schedule_id, r.slot, r.principal_id, r.task_id, r.message_id, m.address_id, r.produced_at,
+                    m.created_at <> r.produced_at as again, o.refused, coalesce(o.uncertain, false) as uncertain
+             from schedule_runs r join messages m on m.id = r.message_id
+             left join lateral (
+               select bool_or(state in ('pending', 'sending')) as waits, bool_or(state = 'uncertain') as uncertain,
+                      max(coalesce(error, 'refused')) filter (where state = 'failed') as refused
+               from outbox where message_id = r.message_id) o on true
+             where r.message_id is not null and r.delivered_at is null and r.error is null
+               and not coalesce(o.waits, false)
+             order by r.message_id"""
+    rows = await conn.fetch(sql)
     return [DeliveryOutcome(**row) for row in rows]
 
 
 async def still(conn: Connection, arrival: DeliveryOutcome) -> bool:
     """Whether nobody has dealt with it meanwhile; the caller holds its schedule."""
-    found = await conn.fetchval(
-        """select exists (select from schedule_runs
-                          where task_id = $1 and message_id = $2 and delivered_at is null and error is null)""",
-        arrival.task_id,
-        arrival.message_id,
-    )
+    sql = """select exists (select from schedule_runs
+                            where task_id = $1 and message_id = $2 and delivered_at is null and error is null)"""
+    found = await conn.fetchval(sql, arrival.task_id, arrival.message_id)
     return bool(found)
 
 
 async def on_their_way(conn: Connection) -> set[MessageId]:
     """What was told and is not there yet."""
-    rows = await conn.fetch(
-        """select message_id from schedule_runs
-           where message_id is not null and delivered_at is null and error is null"""
-    )
+    sql = """select message_id from schedule_runs
+             where message_id is not null and delivered_at is null and error is null"""
+    rows = await conn.fetch(sql)
     return {row["message_id"] for row in rows}
 
 
 async def failed_this_hour(conn: Connection, principal: PrincipalId, source: str, but: TaskId) -> bool:
     """Whether another of the source's triggers has failed in this hour of the clock."""
-    return bool(
-        await conn.fetchval(
-            """select exists (
-                 select from triggers g join tasks t on t.id = g.task_id
-                 where g.principal_id = $1 and g.source = $2 and t.id <> $3 and t.status = 'failed'
-                   and g.created_at > now() - interval '1 day' and t.updated_at >= date_trunc('hour', now()))""",
-            principal,
-            source,
-            but,
-        )
-    )
+    sql = """select exists (
+               select from triggers g join tasks t on t.id = g.task_id
+               where g.principal_id = $1 and g.source = $2 and t.id <> $3 and t.status = 'failed'
+                 and g.created_at > now() - interval '1 day' and t.updated_at >= date_trunc('hour', now()))"""
+    return bool(await conn.fetchval(sql, principal, source, but))

@@ -82,19 +82,11 @@ async def add(
     asked_by: str | None = None,
 ) -> ScheduleRow | None:
     """A new schedule; the one there is if the same call made it before. None: another live one has the name."""
-    row = await conn.fetchrow(
-        """insert into schedules (principal_id, name, prompt, run_at, cron, zone, misfire, include_session_history,
-                                  next_run_at, origin, label, address_id, asked_by)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-           on conflict do nothing returning *""",
-        principal,
-        *_columns(definition),
-        next_run_at,
-        origin,
-        label,
-        address,
-        asked_by,
-    )
+    sql = """insert into schedules (principal_id, name, prompt, run_at, cron, zone, misfire, include_session_history,
+                                    next_run_at, origin, label, address_id, asked_by)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+             on conflict do nothing returning *"""
+    row = await conn.fetchrow(sql, principal, *_columns(definition), next_run_at, origin, label, address, asked_by)
     if row is None and asked_by is not None:
         return await made_by(conn, asked_by)
     return ScheduleRow.of(row) if row else None
@@ -102,9 +94,8 @@ async def add(
 
 async def hold(conn: Connection, principal: PrincipalId) -> None:
     """Until the transaction ends nobody else does this: what is counted for a principal stays so."""
-    await conn.execute(
-        "select pg_advisory_xact_lock(hashtextextended('supaclaw.schedules ' || $1::uuid::text, 0))", principal
-    )
+    sql = "select pg_advisory_xact_lock(hashtextextended('supaclaw.schedules ' || $1::uuid::text, 0))"
+    await conn.execute(sql, principal)
 
 
 async def made_by(conn: Connection, call: str) -> ScheduleRow | None:
@@ -125,20 +116,15 @@ async def update(
 
     None: it is gone, or another live one has the name.
     """
-    row = await conn.fetchrow(
-        """update schedules s set name = $2, prompt = $3, run_at = $4, cron = $5, zone = $6, misfire = $7,
-             include_session_history = $8, next_run_at = $9, completed_at = null, updated_at = now(),
-             label = greatest(label, $10),
-             address_id = (select a.id from addresses a where a.id = s.address_id and a.principal_id = s.principal_id)
-           where id = $1 and not exists (
-             select from schedules o where o.principal_id = s.principal_id and lower(o.name) = lower($2)
-               and o.id <> s.id and o.completed_at is null)
-           returning *""",
-        schedule,
-        *_columns(definition),
-        next_run_at,
-        label,
-    )
+    sql = """update schedules s set name = $2, prompt = $3, run_at = $4, cron = $5, zone = $6, misfire = $7,
+               include_session_history = $8, next_run_at = $9, completed_at = null, updated_at = now(),
+               label = greatest(label, $10),
+               address_id = (select a.id from addresses a where a.id = s.address_id and a.principal_id = s.principal_id)
+             where id = $1 and not exists (
+               select from schedules o where o.principal_id = s.principal_id and lower(o.name) = lower($2)
+                 and o.id <> s.id and o.completed_at is null)
+             returning *"""
+    row = await conn.fetchrow(sql, schedule, *_columns(definition), next_run_at, label)
     return ScheduleRow.of(row) if row else None
 
 
@@ -149,15 +135,11 @@ async def pause(
 
     For it was handed over to somebody else, and no row that a member writes may refer to it.
     """
-    row = await conn.fetchrow(
-        """update schedules s set paused_at = case when $2 then coalesce(paused_at, now()) end,
-             next_run_at = case when completed_at is null then $3::timestamptz end, updated_at = now(),
-             address_id = (select a.id from addresses a where a.id = s.address_id and a.principal_id = s.principal_id)
-           where id = $1 returning *""",
-        schedule,
-        paused,
-        next_run_at,
-    )
+    sql = """update schedules s set paused_at = case when $2 then coalesce(paused_at, now()) end,
+               next_run_at = case when completed_at is null then $3::timestamptz end, updated_at = now(),
+               address_id = (select a.id from addresses a where a.id = s.address_id and a.principal_id = s.principal_id)
+             where id = $1 returning *"""
+    row = await conn.fetchrow(sql, schedule, paused, next_run_at)
     return ScheduleRow.of(row) if row else None
 
 
@@ -173,13 +155,10 @@ async def remove(conn: Connection, schedule: ScheduleId) -> bool:
 
 async def get(conn: Connection, principal: PrincipalId | None, which: str) -> ScheduleRow | None:
     """By its number or its name, a live one before one that is over; of anybody if no principal is given. Held."""
-    row = await conn.fetchrow(
-        """select * from schedules where (principal_id = $1 or $1 is null)
-             and (id::text = $2 or lower(name) = lower($2))
-           order by id::text = $2 desc, completed_at is not null, id desc limit 1 for update""",
-        principal,
-        storable(which),
-    )
+    sql = """select * from schedules where (principal_id = $1 or $1 is null)
+               and (id::text = $2 or lower(name) = lower($2))
+             order by id::text = $2 desc, completed_at is not null, id desc limit 1 for update"""
+    row = await conn.fetchrow(sql, principal, storable(which))
     return ScheduleRow.of(row) if row else None
 
 
@@ -187,28 +166,18 @@ async def listed(
     conn: Connection, principal: PrincipalId | None, *, everything: bool = False, limit: int = 200
 ) -> list[ScheduleRow]:
     """The soonest first, then the backlog; `everything` includes what is paused or over."""
-    rows = await conn.fetch(
-        """select * from schedules where (principal_id = $1 or $1 is null)
-             and ($2 or (completed_at is null and paused_at is null))
-           order by completed_at desc nulls first, next_run_at nulls last, id limit $3""",
-        principal,
-        everything,
-        limit,
-    )
+    sql = """select * from schedules where (principal_id = $1 or $1 is null)
+               and ($2 or (completed_at is null and paused_at is null))
+             order by completed_at desc nulls first, next_run_at nulls last, id limit $3"""
+    rows = await conn.fetch(sql, principal, everything, limit)
     return [ScheduleRow.of(row) for row in rows]
 
 
 async def count(conn: Connection, principal: PrincipalId, *, paused: bool = True, over: bool = False) -> int:
     """How many a principal has."""
-    return int(
-        await conn.fetchval(
-            """select count(*) from schedules
-               where principal_id = $1 and ($2 or paused_at is null) and ($3 or completed_at is null)""",
-            principal,
-            paused,
-            over,
-        )
-    )
+    sql = """select count(*) from schedules
+             where principal_id = $1 and ($2 or paused_at is null) and ($3 or completed_at is null)"""
+    return int(await conn.fetchval(sql, principal, paused, over))
 
 
 async def runs(conn: Connection, schedule: ScheduleId, limit: int = 20) -> list[RunRow]:
@@ -229,15 +198,12 @@ async def due(conn: Connection, now: datetime, limit: int) -> list[ScheduleRow]:
     What another transaction holds is left to it. Raises `TryAgainLater` in a process older than the schema.
     """
     await check_not_outdated(conn)
-    rows = await conn.fetch(
-        """select s.* from schedules s
-           where s.next_run_at <= $1 and s.paused_at is null
-             and not exists (select from tasks t where t.id = s.task_id
-                             and t.status not in ('completed', 'failed', 'cancelled'))
-           order by s.next_run_at limit $2 for no key update of s skip locked""",
-        now,
-        limit,
-    )
+    sql = """select s.* from schedules s
+             where s.next_run_at <= $1 and s.paused_at is null
+               and not exists (select from tasks t where t.id = s.task_id
+                               and t.status not in ('completed', 'failed', 'cancelled'))
+             order by s.next_run_at limit $2 for no key update of s skip locked"""
+    rows = await conn.fetch(sql, now, limit)
     return [ScheduleRow.of(row) for row in rows]
 
 
@@ -264,54 +230,47 @@ async def fire(conn: Connection, row: ScheduleRow, assignment: Assignment) -> Ta
 
 async def halt(conn: Connection, schedule: ScheduleId, error: str) -> None:
     """It cannot go on: pause it, and say why at the slot that it was due for. The caller holds it."""
-    await conn.execute(
-        """with halted as (
-             update schedules set paused_at = now(), updated_at = now() where id = $1
-             returning id, principal_id, next_run_at
-           )
-           insert into schedule_runs (schedule_id, slot, principal_id, error)
-           select id, next_run_at, principal_id, $2 from halted
-           on conflict (schedule_id, slot) do update set error = excluded.error where schedule_runs.task_id is null""",
-        schedule,
-        storable(error),
-    )
+    sql = """with halted as (
+               update schedules set paused_at = now(), updated_at = now() where id = $1
+               returning id, principal_id, next_run_at
+             )
+             insert into schedule_runs (schedule_id, slot, principal_id, error)
+             select id, next_run_at, principal_id, $2 from halted
+             on conflict (schedule_id, slot) do update set error = excluded.error where schedule_runs.task_id is null"""
+    await conn.execute(sql, schedule, storable(error))
 
 
 async def _queue(conn: Connection, firings: Sequence[Firing], *, on_time: bool) -> list[TaskId]:
     if not firings:
         return []
     # One statement for all of them. The run comes first: only who enters a slot there may queue something for it.
-    rows = await conn.fetch(
-        """with firing as (
-             select f.*, s.principal_id, s.label
-             from unnest($1::bigint[], $2::timestamptz[], $3::int[], $4::timestamptz[], $5::uuid[], $6::uuid[],
-                         $7::text[], $8::jsonb[], $9::timestamptz[], $10::boolean[])
-               as f (schedule, slot, missed, missed_since, task, session, dedupe, input, next, over)
-             join schedules s on s.id = f.schedule
-             where not exists (select from tasks t where t.id = s.task_id
-                               and t.status not in ('completed', 'failed', 'cancelled'))
-           ), run as (
-             insert into schedule_runs (schedule_id, slot, principal_id, missed, missed_since, task_id)
-             select schedule, slot, principal_id, missed, missed_since, task from firing where slot is not null
-             on conflict (schedule_id, slot) do nothing returning task_id
-           ), queued as (
-             select f.* from firing f join run on run.task_id = f.task
-           ), session as (
-             insert into sessions (id, principal_id, label, unattended)
-             select session, principal_id, label, true from queued
-           ), task as (
-             insert into tasks (id, master_id, kind, lane, principal_id, session_id, dedupe, input)
-             select task, task, 'agent', $12, principal_id, session, dedupe, input from queued
-           )
-           update schedules s set task_id = coalesce(q.task, s.task_id), updated_at = now(),
-             next_run_at = case when $11 then f.next else s.next_run_at end,
-             completed_at = case when $11 and f.over then now() else s.completed_at end
-           from firing f left join queued q using (schedule) where s.id = f.schedule
-           returning q.task""",
-        *zip(*(_firing(each) for each in firings), strict=True),
-        on_time,
-        Lane.AGENTS.value,
-    )
+    sql = """with firing as (
+               select f.*, s.principal_id, s.label
+               from unnest($1::bigint[], $2::timestamptz[], $3::int[], $4::timestamptz[], $5::uuid[], $6::uuid[],
+                           $7::text[], $8::jsonb[], $9::timestamptz[], $10::boolean[])
+                 as f (schedule, slot, missed, missed_since, task, session, dedupe, input, next, over)
+               join schedules s on s.id = f.schedule
+               where not exists (select from tasks t where t.id = s.task_id
+                                 and t.status not in ('completed', 'failed', 'cancelled'))
+             ), run as (
+               insert into schedule_runs (schedule_id, slot, principal_id, missed, missed_since, task_id)
+               select schedule, slot, principal_id, missed, missed_since, task from firing where slot is not null
+               on conflict (schedule_id, slot) do nothing returning task_id
+             ), queued as (
+               select f.* from firing f join run on run.task_id = f.task
+             ), session as (
+               insert into sessions (id, principal_id, label, unattended)
+               select session, principal_id, label, true from queued
+             ), task as (
+               insert into tasks (id, master_id, kind, lane, principal_id, session_id, dedupe, input)
+               select task, task, 'agent', $12, principal_id, session, dedupe, input from queued
+             )
+             update schedules s set task_id = coalesce(q.task, s.task_id), updated_at = now(),
+               next_run_at = case when $11 then f.next else s.next_run_at end,
+               completed_at = case when $11 and f.over then now() else s.completed_at end
+             from firing f left join queued q using (schedule) where s.id = f.schedule
+             returning q.task"""
+    rows = await conn.fetch(sql, *zip(*(_firing(each) for each in firings), strict=True), on_time, Lane.AGENTS.value)
     return [TaskId(row["task"]) for row in rows if row["task"]]
 
 

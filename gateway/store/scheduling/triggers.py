@@ -40,12 +40,9 @@ async def reserve(conn: Connection, source: str, key: str) -> None:
 
 async def by_key(conn: Connection, source: str, key: str) -> TriggerRow | None:
     """What was sent with this idempotency key."""
-    row = await conn.fetchrow(
-        """select g.digest, g.task_id, t.status from triggers g join tasks t on t.id = g.task_id
-           where g.source = $1 and g.idempotency_key = $2""",
-        source,
-        key,
-    )
+    sql = """select g.digest, g.task_id, t.status from triggers g join tasks t on t.id = g.task_id
+             where g.source = $1 and g.idempotency_key = $2"""
+    row = await conn.fetchrow(sql, source, key)
     return TriggerRow(**{**row, "status": Status(row["status"])}) if row else None
 
 
@@ -53,63 +50,39 @@ async def add(
     conn: Connection, principal: PrincipalId, source: str, task: TaskId, *, account: str, key: str | None, digest: str
 ) -> None:
     """Note what a task was queued for; the caller has reserved the key."""
-    await conn.execute(
-        """insert into triggers (principal_id, source, account, idempotency_key, digest, task_id)
-           values ($1, $2, $3, $4, $5, $6)""",
-        principal,
-        source,
-        account,
-        key,
-        digest,
-        task,
-    )
+    sql = """insert into triggers (principal_id, source, account, idempotency_key, digest, task_id)
+             values ($1, $2, $3, $4, $5, $6)"""
+    await conn.execute(sql, principal, source, account, key, digest, task)
 
 
 async def live(conn: Connection, most: int) -> int:
     """How many triggers' tasks are not over, counted up to `most`; it stays so until the transaction ends."""
     await conn.execute("select pg_advisory_xact_lock(hashtextextended('supaclaw.triggers', 0))")
-    return int(
-        await conn.fetchval(
-            """select count(*) from (
-                 select from tasks where dedupe like $1 || '%' and status not in ('completed', 'failed', 'cancelled')
-                 limit $2) each""",
-            DEDUPE,
-            most,
-        )
-    )
+    sql = """select count(*) from (
+               select from tasks where dedupe like $1 || '%' and status not in ('completed', 'failed', 'cancelled')
+               limit $2) each"""
+    return int(await conn.fetchval(sql, DEDUPE, most))
 
 
 async def conversation(conn: Connection, principal: PrincipalId, name: str, label: Label) -> SessionId:
     """The open session of that name, held until the transaction ends; begun if there is none."""
-    found = await conn.fetchval(
-        """insert into sessions (id, principal_id, label, name, unattended) values ($1, $2, $3, $4, true)
-           on conflict (principal_id, name) where ended_at is null
-           do update set label = greatest(sessions.label, excluded.label) returning id""",
-        uuid4(),
-        principal,
-        label,
-        name,
-    )
+    sql = """insert into sessions (id, principal_id, label, name, unattended) values ($1, $2, $3, $4, true)
+             on conflict (principal_id, name) where ended_at is null
+             do update set label = greatest(sessions.label, excluded.label) returning id"""
+    found = await conn.fetchval(sql, uuid4(), principal, label, name)
     return SessionId(found)
 
 
 async def sent_by(conn: Connection, task: TaskId, account: str, source: str | None) -> bool:
     """Whether a task was triggered with this credential, or for this source."""
-    return bool(
-        await conn.fetchval(
-            "select exists (select from triggers where task_id = $1 and (account = $2 or source = $3))",
-            task,
-            account,
-            source,
-        )
-    )
+    sql = "select exists (select from triggers where task_id = $1 and (account = $2 or source = $3))"
+    return bool(await conn.fetchval(sql, task, account, source))
 
 
 async def registered(conn: Connection) -> list[SourceRow]:
     """Every source with a live token of its own, by name."""
-    rows = await conn.fetch(
-        """select k.source, k.created_at, k.last_used_at,
-                  (select count(*)::int from triggers g where g.source = k.source) as triggers
-           from api_tokens k where k.source is not null and k.revoked_at is null order by k.source"""
-    )
+    sql = """select k.source, k.created_at, k.last_used_at,
+                    (select count(*)::int from triggers g where g.source = k.source) as triggers
+             from api_tokens k where k.source is not null and k.revoked_at is null order by k.source"""
+    rows = await conn.fetch(sql)
     return [SourceRow(**row) for row in rows]

@@ -46,13 +46,14 @@ async def add(
     conn: Connection, principal: PrincipalId, message: MessageId, channel: str, announced: Sequence[Attachment]
 ) -> None:
     """The files of a message, behind those it has; their bytes are still to be fetched."""
+    sql = """insert into attachments (principal_id, session_id, message_id, place, channel, ref, name, mime, size)
+             select $1, m.session_id, $2, n.place + a.place, $3, a.ref, a.name, a.mime, a.size
+             from (select session_id from messages where id = $2) m,
+                  (select count(*)::int - 1 as place from attachments where message_id = $2) n,
+                  unnest($4::text[], $5::text[], $6::text[], $7::bigint[]) with ordinality
+                    as a (ref, name, mime, size, place)"""
     await conn.execute(
-        """insert into attachments (principal_id, session_id, message_id, place, channel, ref, name, mime, size)
-           select $1, m.session_id, $2, n.place + a.place, $3, a.ref, a.name, a.mime, a.size
-           from (select session_id from messages where id = $2) m,
-                (select count(*)::int - 1 as place from attachments where message_id = $2) n,
-                unnest($4::text[], $5::text[], $6::text[], $7::bigint[]) with ordinality
-                  as a (ref, name, mime, size, place)""",
+        sql,
         principal,
         message,
         channel,
@@ -67,15 +68,16 @@ async def add_kept(
     conn: Connection, principal: PrincipalId, message: MessageId, channel: str, announced: Sequence[Attachment]
 ) -> None:
     """The same for files that are here already, each named by its id; who names another's is not heard."""
-    await conn.execute(
-        """insert into attachments
+    sql = """insert into attachments
              (principal_id, session_id, message_id, place, channel, ref, name, mime, size, state, file_id)
            select $1, m.session_id, $2, n.place + row_number() over (order by a.place), $3, f.id::text, a.name, f.mime,
                   f.size, 'stored', f.id
            from (select session_id from messages where id = $2) m,
                 (select count(*)::int - 1 as place from attachments where message_id = $2) n,
                 unnest($4::uuid[], $5::text[]) with ordinality as a (file, name, place)
-           join files f on f.id = a.file and f.principal_id = $1""",
+           join files f on f.id = a.file and f.principal_id = $1"""
+    await conn.execute(
+        sql,
         principal,
         message,
         channel,
@@ -86,30 +88,24 @@ async def add_kept(
 
 async def incomplete(conn: Connection, message: MessageId) -> list[Incomplete]:
     """What of a message is still to be fetched or read, in order."""
-    rows = await conn.fetch(
-        """select a.id, a.principal_id, a.message_id, a.channel, a.ref, a.name, a.mime, a.size, a.state, a.file_id,
-                  a.created_at
-           from attachments a left join files f on f.id = a.file_id
-           where a.message_id = $1 and a.state <> 'failed' and f.derived_at is null order by a.place""",
-        message,
-    )
+    sql = """select a.id, a.principal_id, a.message_id, a.channel, a.ref, a.name, a.mime, a.size, a.state, a.file_id,
+                    a.created_at
+             from attachments a left join files f on f.id = a.file_id
+             where a.message_id = $1 and a.state <> 'failed' and f.derived_at is null order by a.place"""
+    rows = await conn.fetch(sql, message)
     return [Incomplete(**row) for row in rows]
 
 
 async def stored(conn: Connection, attachment: UUID, file: FileId) -> None:
     """Its bytes are here."""
-    await conn.execute(
-        "update attachments set state = 'stored', file_id = $2 where id = $1 and state = 'waiting'", attachment, file
-    )
+    sql = "update attachments set state = 'stored', file_id = $2 where id = $1 and state = 'waiting'"
+    await conn.execute(sql, attachment, file)
 
 
 async def failed(conn: Connection, attachment: UUID, error: str) -> None:
     """Its bytes will never be here; `error` is one line for people."""
-    await conn.execute(
-        "update attachments set state = 'failed', error = $2 where id = $1 and state = 'waiting'",
-        attachment,
-        storable(error),
-    )
+    sql = "update attachments set state = 'failed', error = $2 where id = $1 and state = 'waiting'"
+    await conn.execute(sql, attachment, storable(error))
 
 
 async def joined(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
@@ -125,31 +121,27 @@ async def of_turn(
     One statement, which finds nothing at once where nothing was ever sent: every turn begins with it. Of thousands it
     looks at the newest only, and counts no others.
     """
-    records = await conn.fetch(
-        """with newest as (
-             select n.* from past($1) p cross join lateral (
-               select a.id, a.file_id, a.created_at, a.place
-               from attachments a join messages m on m.id = a.message_id
-               where a.session_id = p.id and a.state = 'stored' and m.seq <= p.until
-               order by a.created_at desc, a.place desc limit $3 * 4) n
-             order by n.created_at desc, n.place desc limit $3 * 4
-           ), latest as (
-             select distinct on (file_id) id, created_at, place from newest
-             order by file_id, created_at desc, place desc
-           ), listed as (
-             select id, row_number() over (order by created_at desc, place desc) as age, count(*) over () as total
-             from latest
-           ), chosen as (
-             select id, max(age) as age, max(total) as total from (
-               select id, age, total from listed where age <= $3
-               union all select id, null, null from attachments
-               where session_id in (select id from past($1)) and message_id = any($2)) c
-             group by id)
-           select a.*, c.age, c.total from chosen c join attached a on a.attachment_id = c.id""",
-        session,
-        [row.id for row in rows],
-        limit,
-    )
+    sql = """with newest as (
+               select n.* from past($1) p cross join lateral (
+                 select a.id, a.file_id, a.created_at, a.place
+                 from attachments a join messages m on m.id = a.message_id
+                 where a.session_id = p.id and a.state = 'stored' and m.seq <= p.until
+                 order by a.created_at desc, a.place desc limit $3 * 4) n
+               order by n.created_at desc, n.place desc limit $3 * 4
+             ), latest as (
+               select distinct on (file_id) id, created_at, place from newest
+               order by file_id, created_at desc, place desc
+             ), listed as (
+               select id, row_number() over (order by created_at desc, place desc) as age, count(*) over () as total
+               from latest
+             ), chosen as (
+               select id, max(age) as age, max(total) as total from (
+                 select id, age, total from listed where age <= $3
+                 union all select id, null, null from attachments
+                 where session_id in (select id from past($1)) and message_id = any($2)) c
+               group by id)
+             select a.*, c.age, c.total from chosen c join attached a on a.attachment_id = c.id"""
+    records = await conn.fetch(sql, session, [row.id for row in rows], limit)
     listed = sorted((record for record in records if record["age"]), key=lambda record: -record["age"])
     return _with(rows, records), [_attached(each) for each in listed], listed[0]["total"] if listed else 0
 

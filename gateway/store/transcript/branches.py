@@ -36,23 +36,13 @@ async def start(tx: Connection, principal: PrincipalId, session: SessionId, seq:
         return None
     branch = SessionId(uuid4())
     # One of which nothing would be read is left out: versions of one message are siblings.
-    await tx.execute(
-        """insert into sessions (id, principal_id, label, next_seq, parent_id, parent_seq)
-           select $1, $2, $5, $4 + 1, case when parent_seq = $4 then parent_id else id end, $4
-           from sessions where id = $3 and principal_id = $2""",
-        branch,
-        principal,
-        session,
-        seq,
-        label,
-    )
+    sql = """insert into sessions (id, principal_id, label, next_seq, parent_id, parent_seq)
+             select $1, $2, $5, $4 + 1, case when parent_seq = $4 then parent_id else id end, $4
+             from sessions where id = $3 and principal_id = $2"""
+    await tx.execute(sql, branch, principal, session, seq, label)
     # Its own entries are all that memory has to look at.
-    await tx.execute(
-        "insert into memory_progress (session_id, principal_id, seq, place) values ($1, $2, $3, 0)",
-        branch,
-        principal,
-        seq,
-    )
+    sql = "insert into memory_progress (session_id, principal_id, seq, place) values ($1, $2, $3, 0)"
+    await tx.execute(sql, branch, principal, seq)
     past = await messages.transcript(tx, branch)
     await sessions.taint(tx, branch, max((row.label for row in past), default=label))
     return branch
@@ -66,26 +56,21 @@ async def said(conn: Connection, session: SessionId, message: MessageId | None =
 
 async def others(conn: Connection, session: SessionId) -> set[MessageId]:
     """What was said in the other versions of what this branch says; empty for what is no branch."""
-    rows = await conn.fetch(
-        """with behind as (
-              select p.id, p.until from past($1) p where p.depth > 0
-              union all
-              select s.id, s.parent_seq from sessions s join past($1) p on s.parent_id = p.id
-              where s.id not in (select id from past($1)))
-            select m.id from behind b cross join lateral (
-              select id from messages where session_id = b.id and seq > b.until order by seq desc limit $2) m
-            order by m.id desc limit $2""",
-        session,
-        OTHERS,
-    )
+    sql = """with behind as (
+                select p.id, p.until from past($1) p where p.depth > 0
+                union all
+                select s.id, s.parent_seq from sessions s join past($1) p on s.parent_id = p.id
+                where s.id not in (select id from past($1)))
+              select m.id from behind b cross join lateral (
+                select id from messages where session_id = b.id and seq > b.until order by seq desc limit $2) m
+              order by m.id desc limit $2"""
+    rows = await conn.fetch(sql, session, OTHERS)
     return {MessageId(row["id"]) for row in rows}
 
 
 async def joined(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
     """The rows; those with which a branch begins say of which session they are another version."""
-    found = await conn.fetch(
-        "select id, parent_id, parent_seq from sessions where id = any($1) and parent_id is not null",
-        list({row.session_id for row in rows}),
-    )
+    sql = "select id, parent_id, parent_seq from sessions where id = any($1) and parent_id is not null"
+    found = await conn.fetch(sql, list({row.session_id for row in rows}))
     begins = {(row["id"], row["parent_seq"] + 1): SessionId(row["parent_id"]) for row in found}
     return [replace(row, version_of=begins.get((row.session_id, row.seq or 0))) for row in rows] if begins else [*rows]

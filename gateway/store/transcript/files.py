@@ -55,17 +55,10 @@ async def record(
     conn: Connection, principal: PrincipalId, path: str, *, size: int, mime: str, sha256: str, label: Label
 ) -> None:
     """Note that a file is written; `label` is that of the new content, as in `contents`."""
-    await conn.execute(
-        """insert into files (principal_id, path, size, mime, sha256, label) values ($1, $2, $3, $4, $5, $6)
-           on conflict (principal_id, path) do update set size = excluded.size, mime = excluded.mime,
-             sha256 = excluded.sha256, label = excluded.label, updated_at = now()""",
-        principal,
-        path,
-        size,
-        mime,
-        sha256,
-        label,
-    )
+    sql = """insert into files (principal_id, path, size, mime, sha256, label) values ($1, $2, $3, $4, $5, $6)
+             on conflict (principal_id, path) do update set size = excluded.size, mime = excluded.mime,
+               sha256 = excluded.sha256, label = excluded.label, updated_at = now()"""
+    await conn.execute(sql, principal, path, size, mime, sha256, label)
 
 
 async def get(conn: Connection, principal: PrincipalId, path: str) -> FileRow | None:
@@ -82,13 +75,10 @@ async def by_id(conn: Connection, principal: PrincipalId, file: FileId) -> FileR
 
 async def recent(conn: Connection, principal: PrincipalId, limit: int) -> list[FileRow]:
     """A principal's files, the last written first, with the labels that their contents have by now."""
-    rows = await conn.fetch(
-        """select f.*, coalesce(c.label, f.label) as known
-           from files f left join contents c using (principal_id, sha256)
-           where principal_id = $1 order by f.updated_at desc, path limit $2""",
-        principal,
-        limit,
-    )
+    sql = """select f.*, coalesce(c.label, f.label) as known
+             from files f left join contents c using (principal_id, sha256)
+             where principal_id = $1 order by f.updated_at desc, path limit $2"""
+    rows = await conn.fetch(sql, principal, limit)
     return [FileRow.of({**row, "label": row["known"]}) for row in rows]
 
 
@@ -97,29 +87,20 @@ async def names_label(conn: Connection, principal: PrincipalId, folder: str) -> 
 
     Folders that the gateway names itself do not count.
     """
-    return Label(
-        await conn.fetchval(
-            """select coalesce(max(label), 0) from (
-                 select split_part(substr(path, length($2) + 1), '/', 1) as name,
-                        min(coalesce(c.label, f.label)) as label
-                 from files f left join contents c using (principal_id, sha256)
-                 where principal_id = $1 and starts_with(path, $2) group by 1) each
-               where name not in ('uploads', 'answers')""",
-            principal,
-            folder,
-        )
-    )
+    sql = """select coalesce(max(label), 0) from (
+               select split_part(substr(path, length($2) + 1), '/', 1) as name,
+                      min(coalesce(c.label, f.label)) as label
+               from files f left join contents c using (principal_id, sha256)
+               where principal_id = $1 and starts_with(path, $2) group by 1) each
+             where name not in ('uploads', 'answers')"""
+    return Label(await conn.fetchval(sql, principal, folder))
 
 
 async def same(conn: Connection, principal: PrincipalId, sha256: str, folder: str) -> list[FileRow]:
     """The principal's files of this content below a folder, the oldest first."""
-    rows = await conn.fetch(
-        """select * from files where principal_id = $1 and sha256 = $2 and starts_with(path, $3 || '/')
-           order by created_at, path""",
-        principal,
-        sha256,
-        folder,
-    )
+    sql = """select * from files where principal_id = $1 and sha256 = $2 and starts_with(path, $3 || '/')
+             order by created_at, path"""
+    rows = await conn.fetch(sql, principal, sha256, folder)
     return [FileRow.of(row) for row in rows]
 
 
@@ -127,21 +108,13 @@ async def keep(
     conn: Connection, principal: PrincipalId, path: str, *, size: int, mime: str, sha256: str, label: Label, origin: str
 ) -> FileRow:
     """Note a file that came from outside; another content at the same path has yet to be read."""
-    row = await conn.fetchrow(
-        """insert into files as f (principal_id, path, size, mime, sha256, label, origin)
-           values ($1, $2, $3, $4, $5, $6, $7)
-           on conflict (principal_id, path) do update set size = excluded.size, mime = excluded.mime,
-             sha256 = excluded.sha256, label = excluded.label,
-             derived_at = case when f.sha256 = excluded.sha256 then f.derived_at end, updated_at = now()
-           returning *""",
-        principal,
-        path,
-        size,
-        mime,
-        sha256,
-        label,
-        origin,
-    )
+    sql = """insert into files as f (principal_id, path, size, mime, sha256, label, origin)
+             values ($1, $2, $3, $4, $5, $6, $7)
+             on conflict (principal_id, path) do update set size = excluded.size, mime = excluded.mime,
+               sha256 = excluded.sha256, label = excluded.label,
+               derived_at = case when f.sha256 = excluded.sha256 then f.derived_at end, updated_at = now()
+             returning *"""
+    row = await conn.fetchrow(sql, principal, path, size, mime, sha256, label, origin)
     assert row is not None, "it was inserted or updated"
     return FileRow.of(row)
 
@@ -158,17 +131,9 @@ async def derived(
     problem: str = "",
 ) -> None:
     """Note what was read out of a file; without a `mime` the claimed one stays."""
-    await conn.execute(
-        """update files set mime = coalesce(nullif($2, ''), mime), text_path = $3, view_path = $4, pages = $5,
-             description = $6, problem = $7, derived_at = now(), updated_at = now() where id = $1""",
-        file,
-        storable(mime),
-        text_path,
-        view_path,
-        pages,
-        storable(description),
-        storable(problem),
-    )
+    sql = """update files set mime = coalesce(nullif($2, ''), mime), text_path = $3, view_path = $4, pages = $5,
+               description = $6, problem = $7, derived_at = now(), updated_at = now() where id = $1"""
+    await conn.execute(sql, file, storable(mime), text_path, view_path, pages, storable(description), storable(problem))
 
 
 async def describe(conn: Connection, file: FileId, description: str) -> None:

@@ -35,19 +35,14 @@ class Whence:
 
 async def alone(tx: Connection, principal: PrincipalId) -> None:
     """Wait until no other import of this principal is storing something, and keep others off until the commit."""
-    await tx.execute(
-        "select pg_advisory_xact_lock(hashtextextended('supaclaw.import ' || $1::text, 0))", str(principal)
-    )
+    sql = "select pg_advisory_xact_lock(hashtextextended('supaclaw.import ' || $1::text, 0))"
+    await tx.execute(sql, str(principal))
 
 
 async def known(conn: Connection, principal: PrincipalId, agent: str, keys: Collection[bytes]) -> set[bytes]:
     """Which of these were imported before."""
-    rows = await conn.fetch(
-        "select key from imports where principal_id = $1 and agent = $2 and key = any($3)",
-        principal,
-        agent,
-        list(keys),
-    )
+    sql = "select key from imports where principal_id = $1 and agent = $2 and key = any($3)"
+    rows = await conn.fetch(sql, principal, agent, list(keys))
     return {row["key"] for row in rows}
 
 
@@ -64,50 +59,32 @@ async def note(
     schedule: ScheduleId | None = None,
 ) -> None:
     """Remember that something was imported, and what it became; the caller knows that it was not before."""
-    await tx.execute(
-        """insert into imports (principal_id, agent, key, source, place, session_id, memory_id, schedule_id)
-           values ($1, $2, $3, $4, $5, $6, $7, $8)""",
-        principal,
-        agent,
-        key,
-        source,
-        storable(place),
-        session,
-        memory,
-        schedule,
-    )
+    sql = """insert into imports (principal_id, agent, key, source, place, session_id, memory_id, schedule_id)
+             values ($1, $2, $3, $4, $5, $6, $7, $8)"""
+    await tx.execute(sql, principal, agent, key, source, storable(place), session, memory, schedule)
 
 
 async def session_of(conn: Connection, principal: PrincipalId, agent: str, key: bytes) -> SessionId | None:
     """The session that a conversation became."""
-    found = await conn.fetchval(
-        "select session_id from imports where principal_id = $1 and agent = $2 and key = $3", principal, agent, key
-    )
+    sql = "select session_id from imports where principal_id = $1 and agent = $2 and key = $3"
+    found = await conn.fetchval(sql, principal, agent, key)
     return SessionId(found) if found else None
 
 
 async def said(conn: Connection, session: SessionId, keys: Collection[str]) -> set[str]:
     """Which of these messages the session has."""
-    rows = await conn.fetch(
-        """select platform_id from messages
-           where session_id = $1 and platform_id = any($2) and origin like 'import:%'""",
-        session,
-        list(keys),
-    )
+    sql = """select platform_id from messages
+             where session_id = $1 and platform_id = any($2) and origin like 'import:%'"""
+    rows = await conn.fetch(sql, session, list(keys))
     return {row["platform_id"] for row in rows}
 
 
 async def start(tx: Connection, principal: PrincipalId, agent: str, at: datetime) -> SessionId:
     """A new session that has ended already: nothing is said in it but what was."""
     session = SessionId(uuid4())
-    await tx.execute(
-        """insert into sessions (id, principal_id, agent, label, started_at, ended_at, spoken_at)
-           values ($1, $2, $3, 0, $4, $4, $4)""",
-        session,
-        principal,
-        agent,
-        at,
-    )
+    sql = """insert into sessions (id, principal_id, agent, label, started_at, ended_at, spoken_at)
+             values ($1, $2, $3, 0, $4, $4, $4)"""
+    await tx.execute(sql, session, principal, agent, at)
     return session
 
 
@@ -120,23 +97,24 @@ async def append(
     tx: Connection, session: SessionId, principal: PrincipalId, origin: str, rows: Sequence[ImportedRow]
 ) -> None:
     """Add messages that the session lacks, in order; none of them waits for an answer."""
+    sql = """with said as (
+               select * from unnest($4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::smallint[], $9::int[])
+                 with ordinality as s (key, kind, text, at, label, tokens, place)
+             ), place as (
+               update sessions set next_seq = next_seq + (select count(*) from said)::int,
+                 label = greatest(label, (select max(label) from said)),
+                 started_at = least(started_at, (select min(at) from said)),
+                 ended_at = greatest(ended_at, (select max(at) from said)),
+                 spoken_at = greatest(spoken_at, (select max(at) from said))
+               where id = $1 returning next_seq - (select count(*) from said)::int as first
+             )
+             insert into messages (session_id, principal_id, seq, kind, text, label, origin, platform_id, sent_at,
+                                   created_at, closed_at, tokens)
+             select $1, $2, place.first + s.place - 1, s.kind, s.text, s.label, $3, s.key, s.at, s.at,
+                    case when s.kind = 'user' then now() end, s.tokens
+             from said s, place order by s.place"""
     await tx.execute(
-        """with said as (
-             select * from unnest($4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::smallint[], $9::int[])
-               with ordinality as s (key, kind, text, at, label, tokens, place)
-           ), place as (
-             update sessions set next_seq = next_seq + (select count(*) from said)::int,
-               label = greatest(label, (select max(label) from said)),
-               started_at = least(started_at, (select min(at) from said)),
-               ended_at = greatest(ended_at, (select max(at) from said)),
-               spoken_at = greatest(spoken_at, (select max(at) from said))
-             where id = $1 returning next_seq - (select count(*) from said)::int as first
-           )
-           insert into messages (session_id, principal_id, seq, kind, text, label, origin, platform_id, sent_at,
-                                 created_at, closed_at, tokens)
-           select $1, $2, place.first + s.place - 1, s.kind, s.text, s.label, $3, s.key, s.at, s.at,
-                  case when s.kind = 'user' then now() end, s.tokens
-           from said s, place order by s.place""",
+        sql,
         session,
         principal,
         origin,
@@ -151,7 +129,6 @@ async def append(
 
 async def whence(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Whence | None:
     """Where a memory was imported from."""
-    row = await conn.fetchrow(
-        "select source, place, imported_at from imports where principal_id = $1 and memory_id = $2", principal, memory
-    )
+    sql = "select source, place, imported_at from imports where principal_id = $1 and memory_id = $2"
+    row = await conn.fetchrow(sql, principal, memory)
     return Whence(**row) if row else None

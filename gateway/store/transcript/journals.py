@@ -51,19 +51,14 @@ async def begin(
 
     None if one is open or the path is taken. The caller holds the session.
     """
-    row = await tx.fetchrow(
-        """with opened as (insert into journals (principal_id, session_id, path) values ($2, $1, $3)
-                           on conflict do nothing returning *),
-             said as (update messages set journal_id = opened.id from opened
-                      where messages.session_id = $1 and journal_id is null),
-             arrived as (update inbox set journal_id = opened.id from opened
-                         where entry_id = any($4) and journal_id is null and kind <> 'message')
-           select * from opened""",
-        session,
-        principal,
-        path,
-        list(arrived),
-    )
+    sql = """with opened as (insert into journals (principal_id, session_id, path) values ($2, $1, $3)
+                             on conflict do nothing returning *),
+               said as (update messages set journal_id = opened.id from opened
+                        where messages.session_id = $1 and journal_id is null),
+               arrived as (update inbox set journal_id = opened.id from opened
+                           where entry_id = any($4) and journal_id is null and kind <> 'message')
+             select * from opened"""
+    row = await tx.fetchrow(sql, session, principal, path, list(arrived))
     return JournalRow(**row) if row else None
 
 
@@ -81,98 +76,80 @@ async def at_path(conn: Connection, principal: PrincipalId, path: str) -> Journa
 
 async def all_open(conn: Connection, after: SessionId, limit: int) -> list[JournalRow]:
     """The files of sessions that go on, in the order of the sessions, those after this one."""
-    rows = await conn.fetch(
-        """select * from journals where closed_at is null and session_id > $1
-           order by session_id limit $2""",
-        after,
-        limit,
-    )
+    sql = """select * from journals where closed_at is null and session_id > $1
+             order by session_id limit $2"""
+    rows = await conn.fetch(sql, after, limit)
     return [JournalRow(**row) for row in rows]
 
 
 async def newest(conn: Connection) -> Mark:
     """The last rows there are that any file may have."""
-    row = await conn.fetchrow(
-        """select coalesce((select max(id) from messages), 0) as message,
-                  coalesce((select max(id) from inbox), 0) as arrival"""
-    )
+    sql = """select coalesce((select max(id) from messages), 0) as message,
+                    coalesce((select max(id) from inbox), 0) as arrival"""
+    row = await conn.fetchrow(sql)
     assert row is not None, "it has no condition"
     return Mark(**row)
 
 
 async def with_rows_after(conn: Connection, mark: Mark) -> list[JournalRow]:
     """The files of sessions that go on which should have rows after this mark."""
-    rows = await conn.fetch(
-        """select * from journals where closed_at is null and id in (
-             select journal_id from messages where id > $1
-             union select journal_id from inbox where id > $2 and kind in ('command', 'edit'))""",
-        mark.message,
-        mark.arrival,
-    )
+    sql = """select * from journals where closed_at is null and id in (
+               select journal_id from messages where id > $1
+               union select journal_id from inbox where id > $2 and kind in ('command', 'edit'))"""
+    rows = await conn.fetch(sql, mark.message, mark.arrival)
     return [JournalRow(**row) for row in rows]
 
 
 async def unfiled(conn: Connection, limit: int) -> list[JournalRow]:
     """Closed journals that are still among the open ones, the oldest first."""
-    rows = await conn.fetch(
-        "select * from journals where closed_at is not null and filed_at is null order by id limit $1", limit
-    )
+    sql = "select * from journals where closed_at is not null and filed_at is null order by id limit $1"
+    rows = await conn.fetch(sql, limit)
     return [JournalRow(**row) for row in rows]
 
 
 async def current(conn: Connection, address: Address) -> tuple[PrincipalId, str | None] | None:
     """Whose conversation an address holds and the path of its open file; None where nothing was ever said."""
-    row = await conn.fetchrow(
-        """select a.principal_id, j.path from addresses a
-           left join journals j on j.session_id = a.session_id and j.closed_at is null
-           where (a.channel, a.account, a.chat, a.thread) = ($1, $2, $3, $4)""",
-        *astuple(address),
-    )
+    sql = """select a.principal_id, j.path from addresses a
+             left join journals j on j.session_id = a.session_id and j.closed_at is null
+             where (a.channel, a.account, a.chat, a.thread) = ($1, $2, $3, $4)"""
+    row = await conn.fetchrow(sql, *astuple(address))
     return (row["principal_id"], row["path"]) if row else None
 
 
 async def close(tx: Connection, session: SessionId, summary: str) -> bool:
     """Close the session's file; what comes after goes into another. The caller holds the session."""
-    done = await tx.fetchval(
-        """update journals set closed_at = now(), summary = $2
-           where session_id = $1 and closed_at is null returning true""",
-        session,
-        summary,
-    )
+    sql = """update journals set closed_at = now(), summary = $2
+             where session_id = $1 and closed_at is null returning true"""
+    done = await tx.fetchval(sql, session, summary)
     return bool(done)
 
 
 async def outline(conn: Connection, session: SessionId) -> tuple[str, str, int]:
     """The first question and the last answer, cut, of the session's open file or what has none yet; what it counts."""
-    row = await conn.fetchrow(
-        """with here as (
-             select id, kind, text from (
-               select * from messages
-               where journal_id = (select id from journals where session_id = $1 and closed_at is null)
-               union all select * from messages
-               where session_id = $1 and journal_id is null and origin not like 'import:%') m
-             where kind = 'user' or (kind = 'assistant' and final))
-           select coalesce((select left(text, 400) from here where kind = 'user' order by id limit 1), '') as asked,
-                  coalesce((select left(text, 400) from here where kind = 'assistant' order by id desc limit 1), '')
-                    as answered,
-                  (select count(*)::int from here) as messages""",
-        session,
-    )
+    sql = """with here as (
+               select id, kind, text from (
+                 select * from messages
+                 where journal_id = (select id from journals where session_id = $1 and closed_at is null)
+                 union all select * from messages
+                 where session_id = $1 and journal_id is null and origin not like 'import:%') m
+               where kind = 'user' or (kind = 'assistant' and final))
+             select coalesce((select left(text, 400) from here where kind = 'user' order by id limit 1), '') as asked,
+                    coalesce((select left(text, 400) from here where kind = 'assistant' order by id desc limit 1), '')
+                      as answered,
+                    (select count(*)::int from here) as messages"""
+    row = await conn.fetchrow(sql, session)
     assert row is not None, "an aggregate always has a row"
     return row["asked"], row["answered"], row["messages"]
 
 
 async def unopened(conn: Connection, limit: int, session: SessionId | None = None) -> list[Unopened]:
     """Sessions, or this session, with rows that no file was opened for; what was imported gets none."""
-    rows = await conn.fetch(
-        """select s.id as session_id, s.principal_id, s.ended_at is not null as ended, m.since
-           from (select session_id, min(created_at) as since from messages
-                 where journal_id is null and origin not like 'import:%'
-                   and ($2::uuid is null or session_id = $2) group by session_id limit $1) m
-           join sessions s on s.id = m.session_id""",
-        limit,
-        session,
-    )
+    sql = """select s.id as session_id, s.principal_id, s.ended_at is not null as ended, m.since
+             from (select session_id, min(created_at) as since from messages
+                   where journal_id is null and origin not like 'import:%'
+                     and ($2::uuid is null or session_id = $2) group by session_id limit $1) m
+             join sessions s on s.id = m.session_id"""
+    rows = await conn.fetch(sql, limit, session)
     return [Unopened(**row) for row in rows]
 
 
@@ -183,19 +160,15 @@ async def unattended(conn: Connection, session: SessionId) -> bool:
 
 async def listed(conn: Connection, journal: JournalRow, *, others: bool = True) -> list[Listed]:
     """This journal and the `others` of its principal that are filed, but for what ran by itself: that told a chat."""
-    rows = await conn.fetch(
-        """select j.path, j.summary, coalesce((
-             select m.origin from messages m where m.journal_id = j.id and m.kind = 'user' order by m.id limit 1), '')
-             as channel
-           from (select * from journals where id = $2
-                 union all
-                 select * from journals where $3 and principal_id = $1 and filed_at is not null and id <> $2) j
-           join sessions s on s.id = j.session_id
-           where not s.unattended""",
-        journal.principal_id,
-        journal.id,
-        others,
-    )
+    sql = """select j.path, j.summary, coalesce((
+               select m.origin from messages m where m.journal_id = j.id and m.kind = 'user' order by m.id limit 1), '')
+               as channel
+             from (select * from journals where id = $2
+                   union all
+                   select * from journals where $3 and principal_id = $1 and filed_at is not null and id <> $2) j
+             join sessions s on s.id = j.session_id
+             where not s.unattended"""
+    rows = await conn.fetch(sql, journal.principal_id, journal.id, others)
     return [Listed(**row) for row in rows]
 
 
@@ -206,11 +179,7 @@ async def file_away(conn: Connection, journal: JournalId, path: str) -> None:
 
 async def label(conn: Connection, principal: PrincipalId, path: str, *, index: bool) -> Label | None:
     """The label of the session a file copies; with `index` the highest of all sessions that have been filed."""
-    found = await conn.fetchval(
-        """select max(s.label) from journals j join sessions s on s.id = j.session_id
-           where j.principal_id = $1 and (j.path = $2 or ($3 and j.filed_at is not null))""",
-        principal,
-        path,
-        index,
-    )
+    sql = """select max(s.label) from journals j join sessions s on s.id = j.session_id
+             where j.principal_id = $1 and (j.path = $2 or ($3 and j.filed_at is not null))"""
+    found = await conn.fetchval(sql, principal, path, index)
     return None if found is None else Label(found)

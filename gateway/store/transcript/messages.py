@@ -227,26 +227,17 @@ _KIND: dict[type[Entry], Kind] = {
 
 async def said_by_person(conn: Connection, session: SessionId, own: Label) -> list[str]:
     """What the person of this trust level wrote here themselves, among the newest entries; not what they passed on."""
-    rows = await conn.fetch(
-        """select text from (select kind, label, origin, text from messages where session_id = $1 and seq is not null
-                             order by seq desc limit 1000) newest
-           where kind = 'user' and label <= $2 and origin <> $3""",
-        session,
-        own,
-        EARLIER,
-    )
+    sql = """select text from (select kind, label, origin, text from messages where session_id = $1 and seq is not null
+                               order by seq desc limit 1000) newest
+             where kind = 'user' and label <= $2 and origin <> $3"""
+    rows = await conn.fetch(sql, session, own, EARLIER)
     return [row["text"] for row in rows]
 
 
 async def was_asked(conn: Connection, session: SessionId, task: TaskId) -> bool:
     """Whether the prompt of a task has been said in its session."""
-    return bool(
-        await conn.fetchval(
-            "select exists (select from messages where session_id = $1 and task_id = $2 and kind = 'user')",
-            session,
-            task,
-        )
-    )
+    sql = "select exists (select from messages where session_id = $1 and task_id = $2 and kind = 'user')"
+    return bool(await conn.fetchval(sql, session, task))
 
 
 async def intend(
@@ -258,16 +249,17 @@ async def intend(
     label: Label,
 ) -> None:
     """Store calls before they run, in order; those without a task were made before the conversation reached us."""
+    sql = """with place as (
+               update sessions set next_seq = next_seq + cardinality($4::int[]) where id = $1
+               returning next_seq - cardinality($4::int[]) as first)
+             insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
+                                   origin, tokens, journal_id)
+             select $1, $2, $3, place.first + i.place - 1, 'tool_intent', i.ordinal, i.call_id, i.tool, i.arguments, $8,
+                    i.origin, i.tokens, (select id from journals where session_id = $1 and closed_at is null)
+             from place, unnest($4::int[], $5::text[], $6::text[], $7::text[], $9::int[], $10::text[]) with ordinality
+               as i (ordinal, call_id, tool, arguments, tokens, origin, place)"""
     await conn.execute(
-        """with place as (
-             update sessions set next_seq = next_seq + cardinality($4::int[]) where id = $1
-             returning next_seq - cardinality($4::int[]) as first)
-           insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
-                                 origin, tokens, journal_id)
-           select $1, $2, $3, place.first + i.place - 1, 'tool_intent', i.ordinal, i.call_id, i.tool, i.arguments, $8,
-                  i.origin, i.tokens, (select id from journals where session_id = $1 and closed_at is null)
-           from place, unnest($4::int[], $5::text[], $6::text[], $7::text[], $9::int[], $10::text[]) with ordinality
-             as i (ordinal, call_id, tool, arguments, tokens, origin, place)""",
+        sql,
         session,
         principal,
         task,
@@ -292,14 +284,15 @@ async def conclude(
 ) -> None:
     """Store the result of a call; one that has a result already keeps it."""
     text = storable(result.text)
+    sql = """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
+             insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
+                                   origin, tokens, journal_id)
+             select $1, $2, $3, place.seq, 'tool_result', $4, $5, $6, $7, $8, $10, $9,
+                    (select id from journals where session_id = $1 and closed_at is null)
+             from place
+             on conflict (task_id, ordinal, kind) where ordinal is not null do nothing"""
     await conn.execute(
-        """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
-           insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
-                                 origin, tokens, journal_id)
-           select $1, $2, $3, place.seq, 'tool_result', $4, $5, $6, $7, $8, $10, $9,
-                  (select id from journals where session_id = $1 and closed_at is null)
-           from place
-           on conflict (task_id, ordinal, kind) where ordinal is not null do nothing""",
+        sql,
         session,
         principal,
         task,
@@ -315,17 +308,15 @@ async def conclude(
 
 async def next_ordinal(conn: Connection, task: TaskId) -> int:
     """The first free key for a tool call of a task, whatever a summary hides of it."""
-    last: int | None = await conn.fetchval(
-        "select max(ordinal) from messages where task_id = $1 and ordinal is not null", task
-    )
+    sql = "select max(ordinal) from messages where task_id = $1 and ordinal is not null"
+    last: int | None = await conn.fetchval(sql, task)
     return 0 if last is None else last + 1
 
 
 async def stored_since(conn: Connection, session: SessionId, task: TaskId, seq: int) -> datetime | None:
     """When a task first stored something behind a place in the transcript, summaries included."""
-    at: datetime | None = await conn.fetchval(
-        "select min(created_at) from messages where session_id = $1 and task_id = $2 and seq > $3", session, task, seq
-    )
+    sql = "select min(created_at) from messages where session_id = $1 and task_id = $2 and seq > $3"
+    at: datetime | None = await conn.fetchval(sql, session, task, seq)
     return at
 
 
@@ -337,23 +328,16 @@ async def newest_summary(conn: Connection, session: SessionId) -> MessageId | No
 
 async def waits(conn: Connection, session: SessionId, address: AddressId) -> bool:
     """Whether something that was said there has no answer yet."""
-    return bool(
-        await conn.fetchval(
-            """select exists (select from messages where session_id = $1 and address_id = $2 and kind = 'user'
-                                and answered_by is null and closed_at is null)""",
-            session,
-            address,
-        )
-    )
+    sql = """select exists (select from messages where session_id = $1 and address_id = $2 and kind = 'user'
+                              and answered_by is null and closed_at is null)"""
+    return bool(await conn.fetchval(sql, session, address))
 
 
 async def close(conn: Connection, session: SessionId) -> int:
     """Give up every message that has no answer; returns how many."""
-    done = await conn.fetch(
-        """update messages set closed_at = now()
-           where session_id = $1 and kind = 'user' and answered_by is null and closed_at is null returning id""",
-        session,
-    )
+    sql = """update messages set closed_at = now()
+             where session_id = $1 and kind = 'user' and answered_by is null and closed_at is null returning id"""
+    done = await conn.fetch(sql, session)
     return len(done)
 
 
@@ -365,43 +349,32 @@ async def get(conn: Connection, message: MessageId) -> MessageRow | None:
 
 async def shown(conn: Connection, session: SessionId, *, limit: int = 200) -> list[MessageRow]:
     """The newest entries for a screen, oldest first, what is unread at the end."""
-    rows = await conn.fetch(
-        """select * from (
-             (select * from messages where session_id = $1 and seq is null order by id desc limit $2)
-             union all
-             (select m.* from past($1) p cross join lateral (
-                select * from messages where session_id = p.id and seq <= p.until order by seq desc limit $2) m
-              order by m.seq desc limit $2)
-             limit $2) m
-           order by coalesce(seq, 2147483647), id""",
-        session,
-        limit,
-    )
+    sql = """select * from (
+               (select * from messages where session_id = $1 and seq is null order by id desc limit $2)
+               union all
+               (select m.* from past($1) p cross join lateral (
+                  select * from messages where session_id = p.id and seq <= p.until order by seq desc limit $2) m
+                order by m.seq desc limit $2)
+               limit $2) m
+             order by coalesce(seq, 2147483647), id"""
+    rows = await conn.fetch(sql, session, limit)
     return [MessageRow.of(row) for row in rows]
 
 
 async def said_since(conn: Connection, session: SessionId, seq: int, until: int = 2**31 - 1) -> list[str]:
     """What the agent said after a place in the transcript and up to another, in order."""
-    rows = await conn.fetch(
-        """select text from messages
-           where session_id = $1 and kind = 'assistant' and seq > $2 and seq <= $3 order by seq""",
-        session,
-        seq,
-        until,
-    )
+    sql = """select text from messages
+             where session_id = $1 and kind = 'assistant' and seq > $2 and seq <= $3 order by seq"""
+    rows = await conn.fetch(sql, session, seq, until)
     return [row["text"] for row in rows]
 
 
 async def handed_since(conn: Connection, session: SessionId, seq: int, until: int = 2**31 - 1) -> list[ToolCall]:
     """The calls between the same places that the client is to run, in order."""
-    rows = await conn.fetch(
-        """select call_id, tool, text from messages
-           where session_id = $1 and kind = 'tool_intent' and origin = 'client' and seq > $2 and seq <= $3
-           order by seq""",
-        session,
-        seq,
-        until,
-    )
+    sql = """select call_id, tool, text from messages
+             where session_id = $1 and kind = 'tool_intent' and origin = 'client' and seq > $2 and seq <= $3
+             order by seq"""
+    rows = await conn.fetch(sql, session, seq, until)
     return [ToolCall(row["call_id"], row["tool"], row["text"]) for row in rows]
 
 
@@ -418,55 +391,44 @@ async def handed(conn: Connection, session: SessionId, call_id: str) -> MessageR
 
 async def told_until(conn: Connection, session: SessionId, seq: int = 2**31 - 1) -> list[MessageRow]:
     """All that was said and called up to a place, whatever a summary hides of it."""
-    rows = await conn.fetch(
-        """select m.* from past($1) p join messages m on m.session_id = p.id and m.seq <= least(p.until, $2)
-           where m.kind in ('user', 'assistant', 'tool_intent', 'tool_result') order by m.seq""",
-        session,
-        seq,
-    )
+    sql = """select m.* from past($1) p join messages m on m.session_id = p.id and m.seq <= least(p.until, $2)
+             where m.kind in ('user', 'assistant', 'tool_intent', 'tool_result') order by m.seq"""
+    rows = await conn.fetch(sql, session, seq)
     return [MessageRow.of(row) for row in rows]
 
 
 async def last_answer(conn: Connection, session: SessionId) -> MessageRow | None:
     """How the latest turn of a session ended: the agent's answer, or the gateway's word that there is none."""
-    row = await conn.fetchrow(
-        """select m.* from past($1) p cross join lateral (
-             select * from messages
-             where session_id = p.id and seq <= p.until
-               and ((kind = 'assistant' and final) or (kind = 'notice' and task_id is not null))
-             order by seq desc limit 1) m
-           order by m.seq desc limit 1""",
-        session,
-    )
+    sql = """select m.* from past($1) p cross join lateral (
+               select * from messages
+               where session_id = p.id and seq <= p.until
+                 and ((kind = 'assistant' and final) or (kind = 'notice' and task_id is not null))
+               order by seq desc limit 1) m
+             order by m.seq desc limit 1"""
+    row = await conn.fetchrow(sql, session)
     return MessageRow.of(row) if row else None
 
 
 async def asked_at(conn: Connection, answer: MessageId) -> datetime:
     """When the first message that this answer answers was stored; the answer's own time if it answers none."""
-    at: datetime = await conn.fetchval(
-        "select min(created_at) from messages where answered_by = $1 or id = $1",
-        answer,
-    )
+    sql = "select min(created_at) from messages where answered_by = $1 or id = $1"
+    at: datetime = await conn.fetchval(sql, answer)
     return at
 
 
 async def said_at(conn: Connection, session: SessionId) -> datetime | None:
     """When the newest of the user's messages that a turn has taken was sent."""
-    at: datetime | None = await conn.fetchval(
-        """select sent_at from messages where session_id = $1 and seq is not null and kind = 'user'
-           order by seq desc limit 1""",
-        session,
-    )
+    sql = """select sent_at from messages where session_id = $1 and seq is not null and kind = 'user'
+             order by seq desc limit 1"""
+    at: datetime | None = await conn.fetchval(sql, session)
     return at
 
 
 async def open_questions(conn: Connection, session: SessionId) -> list[MessageId]:
     """The messages that the running turn answers."""
-    rows = await conn.fetch(
-        """select id from messages where session_id = $1 and kind = 'user' and seq is not null
-             and answered_by is null and closed_at is null order by seq""",
-        session,
-    )
+    sql = """select id from messages where session_id = $1 and kind = 'user' and seq is not null
+               and answered_by is null and closed_at is null order by seq"""
+    rows = await conn.fetch(sql, session)
     return [row["id"] for row in rows]
 
 

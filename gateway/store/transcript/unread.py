@@ -30,17 +30,18 @@ async def receive(
     What `arrived` is noted to have become it. With a `model`, that one is asked first.
     """
     text = storable(inbound.text)
+    sql = """with said as (
+               insert into messages (session_id, principal_id, address_id, kind, text, label, origin, sender,
+                                     platform_id, sent_at, solo, entry_id, tokens, album, model, journal_id)
+               values ($1, $2, $3, 'user', $4, $5, $6, $7, $8, $9, $10, $11, $12, nullif($13, ''), $15,
+                       (select id from journals where session_id = $1 and closed_at is null)) returning id
+             ), became as (
+               update inbox set message_id = (select id from said) where id = $14
+             )
+             select id from said"""
     return MessageId(
         await conn.fetchval(
-            """with said as (
-                 insert into messages (session_id, principal_id, address_id, kind, text, label, origin, sender,
-                                       platform_id, sent_at, solo, entry_id, tokens, album, model, journal_id)
-                 values ($1, $2, $3, 'user', $4, $5, $6, $7, $8, $9, $10, $11, $12, nullif($13, ''), $15,
-                         (select id from journals where session_id = $1 and closed_at is null)) returning id
-               ), became as (
-                 update inbox set message_id = (select id from said) where id = $14
-               )
-               select id from said""",
+            sql,
             session,
             principal,
             address,
@@ -65,13 +66,10 @@ async def join(conn: Connection, address: AddressId, album: str, text: str, labe
 
     Its trust label never falls. The caller holds the session.
     """
-    first = await conn.fetchrow(
-        """select id, text from messages
-           where address_id = $1 and album = $2 and kind = 'user' and seq is null and closed_at is null
-           order by id limit 1""",
-        address,
-        storable(album),
-    )
+    sql = """select id, text from messages
+             where address_id = $1 and album = $2 and kind = 'user' and seq is null and closed_at is null
+             order by id limit 1"""
+    first = await conn.fetchrow(sql, address, storable(album))
     if first is None:
         return None
     whole = "\n".join(part for part in (first["text"], storable(text)) if part)
@@ -82,38 +80,25 @@ async def join(conn: Connection, address: AddressId, album: str, text: str, labe
 
 async def edit(conn: Connection, address: AddressId, platform_id: str, text: str, label: Label) -> MessageId | None:
     """Apply an edit to a message that no turn has taken; None when it is too late. Its trust label never falls."""
-    found = await conn.fetchval(
-        """update messages set text = $3, tokens = $4, label = greatest(label, $5)
-           where address_id = $1 and platform_id = $2 and kind = 'user' and seq is null and closed_at is null
-           returning id""",
-        address,
-        platform_id,
-        storable(text),
-        estimate(text),
-        label,
-    )
+    sql = """update messages set text = $3, tokens = $4, label = greatest(label, $5)
+             where address_id = $1 and platform_id = $2 and kind = 'user' and seq is null and closed_at is null
+             returning id"""
+    found = await conn.fetchval(sql, address, platform_id, storable(text), estimate(text), label)
     return MessageId(found) if found else None
 
 
 async def left(conn: Connection, session: SessionId) -> bool:
     """Whether something waits that no turn has taken."""
-    return bool(
-        await conn.fetchval(
-            """select exists (select from messages where session_id = $1 and kind = 'user' and seq is null
-                              and answered_by is null and closed_at is null)""",
-            session,
-        )
-    )
+    sql = """select exists (select from messages where session_id = $1 and kind = 'user' and seq is null
+                            and answered_by is null and closed_at is null)"""
+    return bool(await conn.fetchval(sql, session))
 
 
 async def patience(conn: Connection, session: SessionId) -> float:
     """Seconds for which the first of them may still wait for its files."""
-    left: float | None = await conn.fetchval(
-        """select extract(epoch from min(created_at) + $2 - now())::float from messages
-           where session_id = $1 and kind = 'user' and seq is null and answered_by is null and closed_at is null""",
-        session,
-        PATIENCE,
-    )
+    sql = """select extract(epoch from min(created_at) + $2 - now())::float from messages
+             where session_id = $1 and kind = 'user' and seq is null and answered_by is null and closed_at is null"""
+    left: float | None = await conn.fetchval(sql, session, PATIENCE)
     return max(0.0, left or 0.0)
 
 
@@ -123,33 +108,29 @@ async def take(conn: Connection, session: SessionId, *, joining: bool) -> list[M
     A solo message is taken alone, at the start of a turn: it joins no turn that runs or that has open messages, and
     nothing joins its turn. One whose files are on their way stays unread, and so does what came after it.
     """
-    rows = await conn.fetch(
-        """with open as (
-             select id, seq, solo, created_at from messages
-             where session_id = $1 and kind = 'user' and answered_by is null and closed_at is null
-           ), incomplete as (
-             select o.id from open o
-             join attachments a on a.message_id = o.id left join files f on f.id = a.file_id
-             where a.state <> 'failed' and f.derived_at is null and o.created_at > now() - $3::interval
-           ), waiting as (
-             select id, row_number() over (order by id) as place,
-                    bool_or(solo) over (order by id) as behind_solo,
-                    bool_or(id in (select id from incomplete)) over (order by id) as behind_files
-             from open where seq is null
-           ), chosen as (
-             select id, place from waiting
-             where not behind_files and case when exists (select from open where seq is not null and solo) then false
-                        when $2 or exists (select from open where seq is not null) then not behind_solo
-                        else not behind_solo or place = 1 end
-           ), counted as (
-             update sessions set next_seq = next_seq + (select count(*) from chosen)::int, spoken_at = now()
-             where id = $1 and exists (select from chosen) returning next_seq
-           )
-           update messages m
-           set seq = (select next_seq from counted) - (select count(*) from chosen)::int + chosen.place::int - 1
-           from chosen where m.id = chosen.id returning m.*""",
-        session,
-        joining,
-        PATIENCE,
-    )
+    sql = """with open as (
+               select id, seq, solo, created_at from messages
+               where session_id = $1 and kind = 'user' and answered_by is null and closed_at is null
+             ), incomplete as (
+               select o.id from open o
+               join attachments a on a.message_id = o.id left join files f on f.id = a.file_id
+               where a.state <> 'failed' and f.derived_at is null and o.created_at > now() - $3::interval
+             ), waiting as (
+               select id, row_number() over (order by id) as place,
+                      bool_or(solo) over (order by id) as behind_solo,
+                      bool_or(id in (select id from incomplete)) over (order by id) as behind_files
+               from open where seq is null
+             ), chosen as (
+               select id, place from waiting
+               where not behind_files and case when exists (select from open where seq is not null and solo) then false
+                          when $2 or exists (select from open where seq is not null) then not behind_solo
+                          else not behind_solo or place = 1 end
+             ), counted as (
+               update sessions set next_seq = next_seq + (select count(*) from chosen)::int, spoken_at = now()
+               where id = $1 and exists (select from chosen) returning next_seq
+             )
+             update messages m
+             set seq = (select next_seq from counted) - (select count(*) from chosen)::int + chosen.place::int - 1
+             from chosen where m.id = chosen.id returning m.*"""
+    rows = await conn.fetch(sql, session, joining, PATIENCE)
     return sorted((MessageRow.of(row) for row in rows), key=lambda row: row.seq or 0)

@@ -1,0 +1,190 @@
+"""Commands on the files of a workspace: what one may see, whose words it answers with, and what it left behind."""
+
+import asyncio
+import hashlib
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from gateway.domain.principals import Label
+from gateway.domain.tools import Change, ToolFailed
+from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Limits, Tier
+from gateway.sandbox.workshop import NoJail, Running, Workshop
+from gateway.workspace.incoming import UPLOADS
+from gateway.workspace.journal.files import INDEX
+from gateway.workspace.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError, WorkspacePath, folded
+from gateway.workspace.snapshot import Changes, Hashes, State, changes, snapshot
+from gateway.workspace.tree import MAX_WRITE_BYTES, Workspace
+
+AT_ONCE = 4
+"""Commands of `exec`; more wait."""
+MAX_HIDDEN = 64
+"""Single files; with more of them, what a command answers counts as others' words."""
+_APART = frozenset({*READ_ONLY, UPLOADS})
+"""Folders whose files get their labels elsewhere."""
+_SHELLS = ("/bin/bash", "/bin/sh")
+
+
+@dataclass(slots=True)
+class Permit:
+    """What a command may see. When it is over: what it did, and whether its words and files may be others'."""
+
+    before: Mapping[str, State]
+    hidden: tuple[str, ...]
+    untrusted: bool
+    changes: Changes | None = None
+    """None: too much to tell."""
+
+    @property
+    def label(self) -> Label:
+        """Of its output."""
+        return Label.UNTRUSTED if self.untrusted else Label.OWNER
+
+
+@dataclass(slots=True)
+class WorkspaceCommands:
+    """Runs commands in the jail, with one workspace. `own` is the label of its person; `mode` as configured."""
+
+    workshop: Workshop
+    workspace: Workspace
+    own: Label = Label.OWNER
+    mode: Callable[[], str] = lambda: "auto"
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    hashes: Hashes = field(init=False)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _open: list[Permit] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.hashes = Hashes(self.workspace.root)
+
+    def offered(self) -> bool:
+        """Whether there is any point in telling the model of it."""
+        return self.mode() != "off" and not self.workshop.missing()
+
+    @asynccontextmanager
+    async def permit(self, label: Label) -> AsyncIterator[Permit]:
+        """For one command of a run of this label; afterwards what it did. Files have the right label at all times."""
+        with _explained():
+            permit = await self._permit(label)
+        self._open.append(permit)
+        try:
+            yield permit
+        finally:
+            # A turn that is stopped must not leave files without labels.
+            await asyncio.shield(asyncio.ensure_future(self._finish(permit)))
+
+    async def start(
+        self, line: str, folder: str, permit: Permit, limits: Limits, *, with_input: bool = False
+    ) -> Running:
+        """Start a line of shell in a folder; raises `ToolFailed`."""
+        with _explained():
+            where = WorkspacePath.parse(folder)
+            tier = await self.workshop.tier()
+        closed = await asyncio.to_thread(_closed, str(self.workspace.root))
+        apart = tier is Tier.LANDLOCK
+        command = Command(
+            (_shell(), "-c", line),
+            str(self.workspace.root),
+            tier,
+            self.workshop.landlock,
+            str(where),
+            read_only=() if apart else closed,
+            hidden=(*permit.hidden, *(closed if apart else ())),
+            scratch=await asyncio.to_thread(self._scratch) if apart else "",
+            limits=limits,
+        )
+        if len(command.packed()) > MAX_REQUEST_BYTES:
+            raise ToolFailed("too_long", "The command is too long; write it to a file and run that.")
+        running = await self.workshop.start(command, with_input=with_input)
+        running.after = partial(shutil.rmtree, command.scratch, ignore_errors=True) if apart else None
+        return running
+
+    async def change(self, line: str, folder: str) -> Change:
+        """What a person is shown before it runs; a yes counts while the files that it names are the same."""
+        try:
+            words = {word for word in shlex.split(line) if 0 < len(word) < 1024}
+        except ValueError:
+            words = set()
+        found: list[str] = []
+        for word in sorted(words):
+            try:
+                content = await self.workspace.content(_joined(folder, word), MAX_WRITE_BYTES)
+            except WorkspaceError:
+                continue
+            if content is not None:
+                found.append(f"{word} {hashlib.sha256(content).hexdigest()}")
+        where = "" if folder == "." else f" in {folder}"
+        return Change(
+            f"Run this command{where}, without network:\n{line}", hashlib.sha256("\n".join(found).encode()).hexdigest()
+        )
+
+    async def _permit(self, label: Label) -> Permit:
+        if self.mode() == "off":
+            raise ToolFailed("off", "Commands are switched off here (tools.exec.mode).")
+        tier = await self.workshop.tier()
+        async with self._lock:
+            before = await asyncio.to_thread(snapshot, self.workspace.root, _APART)
+            hashes = await asyncio.to_thread(self.hashes.of, before)
+            hidden = await self._others(hashes)
+            clean = label <= self.own and tier is Tier.NAMESPACES and len(hidden) <= MAX_HIDDEN
+            if clean and not any(each.untrusted for each in self._open):
+                return Permit(before, hidden, untrusted=False)
+            await self.workspace.labels.begin_command(hashes.values())
+        # What runs beside it may read from now on what it writes.
+        for each in self._open:
+            if not each.untrusted:
+                await self.workspace.labels.begin_command(())
+                each.untrusted = True
+        return Permit(before, (), untrusted=True)
+
+    async def _others(self, hashes: Mapping[str, str]) -> tuple[str, ...]:
+        """What is trusted less than the person: a run that has not read it does not see it."""
+        labels = self.workspace.labels
+        others = await labels.less_trusted(hashes.values())
+        journals = READ_ONLY if await labels.of(INDEX, "") > self.own else ()
+        return (UPLOADS, *journals, *(path for path, sha256 in hashes.items() if sha256 in others))
+
+    async def _finish(self, permit: Permit) -> None:
+        self._open.remove(permit)
+        try:
+            after = await asyncio.to_thread(snapshot, self.workspace.root, _APART)
+            found = changes(permit.before, after)
+            touched = {path: after[path] for path in (*found.new, *found.changed)}
+            hashes = await asyncio.to_thread(Hashes(self.workspace.root).of, touched) if permit.untrusted else {}
+        except WorkspaceError:
+            return  # what has no label stays untrusted until the next start lists it
+        if permit.untrusted:
+            await self.workspace.labels.end_command(hashes.values())
+        permit.changes = found
+
+    def _scratch(self) -> str:
+        self.workshop.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return tempfile.mkdtemp(dir=self.workshop.scratch)
+
+
+def _shell() -> str:
+    return next((each for each in _SHELLS if os.path.exists(each)), _SHELLS[-1])
+
+
+def _joined(folder: str, word: str) -> str:
+    return os.path.normpath(os.path.join(folder, word))
+
+
+def _closed(root: str) -> tuple[str, ...]:
+    """Names at the top that belong to the gateway, or that the agent follows as instructions."""
+    return tuple(name for name in os.listdir(root) if folded(name) in {*READ_ONLY, *INSTRUCTIONS})
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except WorkspaceError as error:
+        raise ToolFailed(error.code, str(error)) from error
+    except NoJail as error:
+        raise ToolFailed("no_jail", f"Commands can't be confined on this machine, so none runs: {error}.") from error

@@ -1,0 +1,115 @@
+"""A root, processes, network and users of its own, without any privilege."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+
+from gateway.sandbox import view
+from gateway.sandbox.command import Command
+from gateway.sandbox.kernel import attach_tree, copied_tree, mount, replace_root, unshare
+
+MAX_PROCESSES_SINCE = (6, 14)
+_FILES, _GROUPS, _HOST, _MESSAGES, _USERS, _PROCESSES, _NETWORK = (
+    0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
+)  # fmt: skip
+_USER = 1000
+_RESERVED = 300
+"""Numbers of processes that are used only once."""
+_PRIVATE = 0x4000 | 0x40000
+"""And so is everything below."""
+_NO_SET_ID, _NO_DEVICES, _NO_PROGRAMS = 2, 4, 8
+_READ_ONLY = 1
+_SAFE = _NO_SET_ID | _NO_DEVICES
+_MEMORY = "mode=755,size=256m,nr_inodes=65536"
+"""Of the root: temporary files are in there."""
+_PLACES = ("/mnt", "/media", "/srv", "/var", "/usr")
+"""Somewhere to build it; covered only for whoever builds."""
+
+
+def leave() -> None:
+    """Enter new namespaces; processes that are started from now on are in one of their own, the first is its init."""
+    user, group = os.getuid(), os.getgid()
+    unshare(_USERS | _PROCESSES | _NETWORK | _MESSAGES | _HOST | _GROUPS)
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{_USER} {user} 1"),
+        ("gid_map", f"{_USER} {group} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def enter_root(command: Command) -> None:
+    """Make a root of programs, the workspace and memory; to be called by the init."""
+    unshare(_FILES)
+    mount(None, "/", _PRIVATE)
+    trees = list(_trees(command))  # before anything is covered
+    base = next(place for place in _PLACES if os.path.isdir(place))
+    mount(b"tmpfs", base, _SAFE, _MEMORY)
+    _fill(base)
+    for target, tree in trees:
+        attach_tree(tree, _place(base + target, tree))
+    os.mkdir(f"{base}/proc")
+    mount(b"proc", f"{base}/proc", _SAFE | _NO_PROGRAMS)
+    _bound_processes(f"{base}/proc", command.limits.processes)
+    for name in (*command.read_only, *command.hidden):
+        _cover(f"{base}{view.WORKSPACE}/{name}", hide=name in command.hidden)
+    mount(None, f"{base}/proc", 0x20 | _READ_ONLY | _SAFE | _NO_PROGRAMS)
+    replace_root(base)
+
+
+def _trees(command: Command) -> Iterator[tuple[str, int]]:
+    for path in (*view.PROGRAMS, *view.SETTINGS, *command.reads):
+        if os.path.exists(path) and not os.path.islink(path):
+            yield path, copied_tree(path, _READ_ONLY | _SAFE)
+    for path in view.DEVICES:
+        yield path, copied_tree(path, _NO_SET_ID | _NO_PROGRAMS)
+    yield view.WORKSPACE, copied_tree(command.workspace, _SAFE)
+
+
+def _fill(base: str) -> None:
+    for name in ("dev/shm", "etc", "home/agent", "tmp"):
+        os.makedirs(f"{base}/{name}")
+    for path in (*view.PROGRAMS, *view.SETTINGS):
+        if os.path.islink(path):
+            os.makedirs(os.path.dirname(base + path), exist_ok=True)
+            os.symlink(os.readlink(path), base + path)
+    for name, target in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        os.symlink(f"/proc/self/{target}", f"{base}/dev/{name}")
+    for name, text in (
+        ("passwd", f"agent:x:{_USER}:{_USER}::{view.HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"),
+        ("group", f"agent:x:{_USER}:\nnogroup:x:65534:\n"),
+    ):
+        with open(f"{base}/etc/{name}", "w") as file:
+            file.write(text)
+
+
+def _place(target: str, tree: int) -> str:
+    """Something of the same kind to mount on."""
+    if os.path.isdir(f"/proc/self/fd/{tree}"):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "a"):
+            pass
+    return target
+
+
+def _cover(path: str, *, hide: bool) -> None:
+    """Make something at the top of the workspace read-only, or empty; links lead nowhere new."""
+    if not os.path.lexists(path) or os.path.islink(path):
+        return
+    if not hide:
+        attach_tree(copied_tree(path, _READ_ONLY | _SAFE), path)
+    elif os.path.isdir(path):
+        mount(b"tmpfs", path, _READ_ONLY | _SAFE, "size=4k,mode=755")
+    else:
+        attach_tree(copied_tree("/dev/null", _READ_ONLY | _SAFE), path)
+
+
+def _bound_processes(proc: str, most: int) -> None:
+    """Where the number of processes is a namespace's own; before, this file is the machine's."""
+    release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+    if release >= MAX_PROCESSES_SINCE:
+        with suppress(OSError), open(f"{proc}/sys/kernel/pid_max", "w") as file:
+            file.write(str(_RESERVED + most))

@@ -1,0 +1,170 @@
+"""Watches over one command: the init of its namespaces, or what its orphans fall to. With it everything ends."""
+
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NoReturn
+
+from gateway.sandbox import confined, landlock, namespaces, view
+from gateway.sandbox.command import Command, Ending, Report, Tier
+from gateway.sandbox.kernel import drop_bounds, drop_privileges, set_control
+
+_DUMPABLE, _CHILD_SUBREAPER, _NO_NEW_PRIVILEGES = 4, 36, 38
+_FIRST_LOOK, _LAST_LOOK = 0.01, 0.1
+_KINDS = ("RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:")
+_SOCKET_BYTES = 64 * 1024
+"""What an open one may hold without being seen."""
+
+
+def watch(command: Command, standard: tuple[int, int], control: socket.socket) -> NoReturn:
+    """Run the command to its end, or to that of `control`, whose other end is the gateway's; reports there."""
+    began = time.monotonic()
+    report = Report(Ending.LOST)
+    try:
+        report = _run(command, standard, control)
+    except (OSError, ValueError) as error:
+        report = Report(Ending.REFUSED, problem=f"the jail cannot be built: {type(error).__name__}: {error}")
+    finally:
+        if _alone():
+            _end_all()
+        passed = int((time.monotonic() - began) * 1000)
+        with suppress(OSError):
+            control.send(Report(report.ending, report.code, report.problem, passed).packed())
+        os._exit(0)
+
+
+def _run(command: Command, standard: tuple[int, int], control: socket.socket) -> Report:
+    if command.tier is Tier.NAMESPACES:
+        confined.prefer_to_kill()  # all of its namespace goes with it
+        namespaces.enter_root(command)
+    else:
+        set_control(_CHILD_SUBREAPER)
+        set_control(_NO_NEW_PRIVILEGES)
+        landlock.scope_signals()
+    if not _alone():
+        raise OSError("signals would reach others")
+    problem, problem_there = os.pipe()
+    if (child := os.fork()) == 0:
+        confined.become(command, standard, problem_there)
+    for each in (problem_there, *standard):
+        os.close(each)
+    drop_bounds()
+    drop_privileges()
+    set_control(_DUMPABLE, 0)
+    if text := os.read(problem, 4096):
+        return Report(Ending.REFUSED, problem=text.decode("utf-8", "replace"))
+    os.close(problem)
+    return _until_end(command, child, control)
+
+
+def _until_end(command: Command, child: int, control: socket.socket) -> Report:
+    deadline, wait, free = time.monotonic() + command.limits.seconds, _FIRST_LOOK, _free_bytes(command)
+    poll, ends = select.poll(), os.pidfd_open(child)
+    for each in (ends, control.fileno()):
+        poll.register(each, select.POLLIN)
+    while True:
+        left = deadline - time.monotonic()
+        events = dict(poll.poll(max(0.0, min(wait, left)) * 1000))
+        if ends in events:
+            return Report(Ending.EXITED, _exit_code(child))
+        if control.fileno() in events:
+            return Report(Ending.CANCELLED)
+        if left <= 0:
+            return Report(Ending.TIMEOUT)
+        if excess := _excess(command, free):
+            return Report(excess)
+        _reap(child)
+        wait = min(wait * 2, _LAST_LOOK)
+
+
+def _exit_code(child: int) -> int:
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return 128 - code if code < 0 else code
+
+
+def _excess(command: Command, free_before: int) -> Ending | None:
+    limits, pages, count = command.limits, 0, 0
+    for process in _processes(command.tier):
+        memory, threads = _taken(process)
+        pages, count = pages + memory, count + threads
+        if count > limits.processes:
+            return Ending.PROCESSES  # at once: they may grow faster than they are counted
+    if pages + _sockets(command.tier) * _SOCKET_BYTES > limits.memory:
+        return Ending.MEMORY
+    free = _free_bytes(command)
+    full = free < limits.spare_disk_bytes and free < free_before
+    return Ending.DISK if full or free_before - free > limits.disk_bytes else None
+
+
+def _free_bytes(command: Command) -> int:
+    found = os.statvfs(view.root_of(command))
+    return found.f_bavail * found.f_frsize
+
+
+def _processes(tier: Tier) -> Iterator[int]:
+    if tier is Tier.NAMESPACES:
+        yield from (int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1")
+        return
+    waiting = [os.getpid()]
+    while waiting:
+        with suppress(OSError):
+            parent = waiting.pop()
+            for thread in os.listdir(f"/proc/{parent}/task"):
+                with open(f"/proc/{parent}/task/{thread}/children") as file:
+                    found = [int(each) for each in file.read().split()]
+                waiting += found
+                yield from found
+
+
+def _taken(process: int) -> tuple[int, int]:
+    """Bytes of memory, and threads."""
+    taken, threads = 0, 1
+    with suppress(OSError), open(f"/proc/{process}/status") as file:
+        for line in file:
+            if line.startswith(_KINDS):
+                taken += int(line.split()[1]) * 1024
+            elif line.startswith("Threads:"):
+                threads = int(line.split()[1])
+    return taken, threads
+
+
+def _sockets(tier: Tier) -> int:
+    """How many are open in its network."""
+    if tier is Tier.NAMESPACES:
+        with suppress(OSError, ValueError, IndexError), open("/proc/net/sockstat") as file:
+            return int(file.readline().split()[2])
+    return 0
+
+
+def _reap(child: int) -> None:
+    """Orphans, so that they do not pile up; not the command itself, whose end is told by its descriptor."""
+    with suppress(ChildProcessError):
+        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and found.si_pid != child:
+            os.waitpid(found.si_pid, os.WNOHANG)
+
+
+def _alone() -> bool:
+    """Whether this process can signal no process but its own children: a first of a namespace, or a scope."""
+    if os.getpid() == 1:
+        return os.getppid() == 0
+    try:
+        os.kill(os.getppid(), 0)
+    except PermissionError:
+        return True
+    return False
+
+
+def _end_all() -> None:
+    """Kill what this process may signal, again and again, until nothing is left."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with suppress(ChildProcessError):
+        while True:
+            with suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            time.sleep(0.0005)

@@ -1,0 +1,154 @@
+"""Commands: one line of shell on the files of the workspace, in the jail."""
+
+from dataclasses import dataclass, field
+
+from pydantic import Field
+
+from gateway.agent.commands import Permit, WorkspaceCommands
+from gateway.domain.json import Json, JsonObject
+from gateway.domain.tools import (
+    AnyTool,
+    Caller,
+    Change,
+    Effect,
+    Labelled,
+    Tool,
+    ToolArguments,
+    ToolClass,
+    ToolFailed,
+    Wording,
+)
+from gateway.sandbox.command import Ending, Limits, Report
+from gateway.sandbox.workshop import Running
+from gateway.tools import Services
+
+PAGE_CHARS = 8_000
+KEPT_BYTES = 2 * 1024**2
+FLOOD_BYTES = 64 * 1024**2
+"""Of output, after which a command is ended."""
+MAX_SECONDS = 900
+NAMED = 30
+"""Files of each kind that an answer names."""
+
+
+class ExecArguments(ToolArguments):
+    """Arguments of exec."""
+
+    command: str = Field(max_length=60_000, description="For the shell; e.g. python3 -m unittest")
+    folder: str = Field(".", description="Where to start")
+    seconds: int = Field(60, ge=1, le=MAX_SECONDS)
+
+
+@dataclass(slots=True)
+class Output:
+    """The beginning and the end of what a command writes; `dropped` bytes lie between."""
+
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+    size: int = 0
+
+    def add(self, piece: bytes) -> None:
+        """Take what comes next."""
+        self.size += len(piece)
+        room = KEPT_BYTES // 2 - len(self.head)
+        self.head += piece[:room]
+        self.tail += piece[max(0, room) :]
+        del self.tail[: -KEPT_BYTES // 2]
+
+    def text(self) -> str:
+        """Whatever the bytes are."""
+        dropped = self.size - len(self.head) - len(self.tail)
+        between = f"\n[... {dropped:,} bytes are left out ...]\n".encode() if dropped else b""
+        return (self.head + between + self.tail).decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class _Exec:
+    services: Services
+    commands: WorkspaceCommands
+
+    async def run(self, arguments: ExecArguments, caller: Caller) -> Labelled:
+        output = Output()
+        async with self.commands.slots, self.commands.permit(caller.label) as permit:
+            limits = Limits(seconds=arguments.seconds)
+            running = await self.commands.start(arguments.command, arguments.folder, permit, limits)
+            try:
+                report = await _followed(running, output)
+            finally:
+                running.close()
+        if report.ending is Ending.REFUSED:
+            raise ToolFailed("not_started", f"The command did not start: {report.problem}")
+        text = output.text()
+        page = await self._page(text, permit, caller) if len(text) > PAGE_CHARS else {"output": text}
+        return Labelled({**_ending(report, arguments.seconds), **page, **_changes(permit)}, permit.label)
+
+    async def _page(self, text: str, permit: Permit, caller: Caller) -> JsonObject:
+        """The beginning and the end; a file has all of it, in pages."""
+        half = PAGE_CHARS // 2
+        path = f"command-output/{str(caller.task)[:8]}-{caller.ordinal}.txt"
+        written = await self.services.workspace.write(path, text, permit.label, "text/plain")
+        note = f"[... {len(text) - PAGE_CHARS:,} characters are in {written.path} ...]"
+        return {"output": f"{text[:half]}\n{note}\n{text[-half:]}", "path": written.path}
+
+    async def lasting(self, arguments: ExecArguments, _caller: Caller) -> Change | None:
+        """The command."""
+        return await self.commands.change(arguments.command, arguments.folder)
+
+
+async def _followed(running: Running, output: Output) -> Report:
+    async for piece in running.pieces():
+        output.add(piece)
+        if output.size > FLOOD_BYTES:
+            running.cancel()
+            return Report(Ending.OUTPUT)
+    return await running.report()
+
+
+def _ending(report: Report, seconds: int) -> dict[str, Json]:
+    words = {
+        Ending.TIMEOUT: f"It took longer than {seconds} s and was ended; nothing can be typed into it. "
+        "Give it more seconds, or use spawn.",
+        Ending.MEMORY: "It took more memory than it may and was ended.",
+        Ending.PROCESSES: "It started more processes than it may and was ended.",
+        Ending.DISK: "It filled the disk and was ended; delete what it left.",
+        Ending.OUTPUT: f"It wrote more than {FLOOD_BYTES // 1024**2} MB and was ended; send its output to a file.",
+    }
+    if report.ending is Ending.EXITED:
+        return {"exit_code": report.code}
+    return {"exit_code": None, "ended": words.get(report.ending, report.problem or "It was ended.")}
+
+
+def _changes(permit: Permit) -> dict[str, Json]:
+    if permit.changes is None:
+        return {"files": "too many to tell what changed"}
+    kinds = {"new": permit.changes.new, "changed": permit.changes.changed, "deleted": permit.changes.deleted}
+    found: dict[str, Json] = {
+        kind: [*paths[:NAMED], *([f"and {len(paths) - NAMED:,} more"] if len(paths) > NAMED else [])]
+        for kind, paths in kinds.items()
+        if paths
+    }
+    return {"files": found} if found else {}
+
+
+def tools(services: Services) -> tuple[AnyTool, ...]:
+    """Where the kernel can confine it."""
+    commands = services.commands
+    if commands is None or not commands.offered():
+        return ()
+    execution = _Exec(services, commands)
+    return (
+        Tool(
+            "exec",
+            "Run a shell command on the workspace's files: no network, no terminal, nothing left running. "
+            "sessions/, memory/ and your instructions are read-only; others' files are hidden until you read one.",
+            ExecArguments,
+            execution.run,
+            Effect.ONCE,
+            timeout=MAX_SECONDS + 60,
+            max_result=3 * PAGE_CHARS,
+            kind=ToolClass.RUN,
+            lasting=execution.lasting,
+            private=True,
+            wording=Wording("Running {command}", "Ran {command}"),
+        ),
+    )

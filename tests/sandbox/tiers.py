@@ -1,0 +1,11 @@
+"""Which jails this kernel can build."""
+
+import os
+from functools import cache
+
+from gateway.sandbox import landlock, seccomp
+
+
+@cache
+def confines() -> bool:
+    return bool(landlock.abi()) and seccomp.supported() and os.uname().sysname == "Linux"

@@ -1,0 +1,32 @@
+"""Findings 1 to 4: a command reaches nothing but the workspace, and nothing of it outlives its end. `make attack`."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.sandbox.command import Tier
+from tests.sandbox.tiers import confines
+from tests.security.workshop.suite import run
+
+pytestmark = pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
+
+
+BY_PATH = {"works: make a script executable", "works: git init and commit"}
+"""Without namespaces nothing but the filter of calls keeps the modes of other files, and it sees no paths."""
+
+
+@pytest.mark.parametrize(("tier", "version"), [(Tier.NAMESPACES, 0), (Tier.NAMESPACES, 1), (Tier.LANDLOCK, 0)], ids=str)
+def test_no_attack_succeeds_and_work_goes_on(tier: Tier, version: int) -> None:
+    result = run(tier, version, short=True)
+    if result.skipped:
+        pytest.skip(result.skipped)
+    failed = {name for name, held, _ in result.rows if not held}
+    assert failed <= (BY_PATH if tier is Tier.LANDLOCK else set())
+    assert len(result.rows) > 100
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="it is about root")
+def test_root_is_confined_by_namespaces_alone(tmp_path: Path) -> None:
+    result = run(Tier.NAMESPACES, 0, short=True, root=True)
+    assert [row for row in result.rows if not row[1]] == []

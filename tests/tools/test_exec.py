@@ -1,0 +1,229 @@
+"""Real work in the jail, and what goes wrong there."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.agent.commands import WorkspaceCommands
+from gateway.agent.toolbox import Toolbox, ToolOutcome
+from gateway.domain.model import ToolCall
+from gateway.domain.principals import Label
+from gateway.domain.tools import Caller
+from gateway.sandbox.workshop import Workshop
+from gateway.tools import Services
+from gateway.tools import exec as exec_tool
+from gateway.tools.exec import FLOOD_BYTES, PAGE_CHARS
+from gateway.workspace.tree import Labels, Workspace
+from tests.fakes.caller import CALLER
+from tests.fakes.eventually import eventually
+from tests.sandbox.tiers import confines
+
+pytestmark = pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
+
+
+@dataclass
+class Shelf(Labels):
+    """Labels by hash, as the database keeps them."""
+
+    others: dict[str, Label] = field(default_factory=dict)
+    doubt: int = 0
+    journals: Label = Label.OWNER
+
+    async def of(self, path: str, sha256: str) -> Label:
+        return self.journals if path.startswith("memory/") else self.others.get(sha256, Label.OWNER)
+
+    async def less_trusted(self, hashes: Collection[str]) -> Mapping[str, Label]:
+        return {each: self.others[each] for each in hashes if each in self.others}
+
+    async def begin_command(self, hashes: Collection[str]) -> None:
+        self.doubt += 1
+
+    async def end_command(self, hashes: Collection[str]) -> None:
+        self.doubt -= 1
+        self.others |= dict.fromkeys(hashes, Label.UNTRUSTED)
+
+
+@dataclass
+class Desk:
+    root: Path
+    workshop: Workshop
+    mode: str = "auto"
+    labels: Shelf = field(default_factory=Shelf)
+    caller: Caller = CALLER
+
+    def __post_init__(self) -> None:
+        workspace = Workspace(self.root, self.labels)
+        self.commands = WorkspaceCommands(self.workshop, workspace, mode=lambda: self.mode)
+        self.tools = exec_tool.tools(Services(workspace, commands=self.commands))
+        self.toolbox = Toolbox(self.tools, self.spill)
+
+    async def spill(self, name: str, _text: str, _label: Label) -> str:
+        return name
+
+    async def outcome(self, command: str, **arguments: object) -> ToolOutcome:
+        call = ToolCall("1", "exec", json.dumps({"command": command, **arguments}))
+        return await self.toolbox.run(call, self.caller)
+
+    async def run(self, command: str, **arguments: object) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = json.loads((await self.outcome(command, **arguments)).text)
+        return answer
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    root = tmp_path / "workspace"
+    for name in ("sessions", "memory", "uploads", "notes"):
+        (root / name).mkdir(parents=True)
+    (root / "AGENTS.md").write_text("Be kind.")
+    workshop = Workshop(tmp_path / "scratch")
+    yield Desk(root, workshop)
+    await workshop.close()
+
+
+async def test_a_command_answers_with_its_output_its_code_and_what_it_changed(desk: Desk) -> None:
+    (desk.root / "notes/old.md").write_text("old")
+    (desk.root / "notes/gone.md").write_text("gone")
+    answer = await desk.run(
+        "echo hello; echo oops >&2; echo x >> old.md; rm gone.md; touch new.md; exit 3", folder="notes"
+    )
+    assert answer == {
+        "exit_code": 3,
+        "output": "hello\noops\n",
+        "files": {"new": ["notes/new.md"], "changed": ["notes/old.md"], "deleted": ["notes/gone.md"]},
+    }
+
+
+async def test_a_small_project_with_tests_is_built(desk: Desk) -> None:
+    await desk.run(
+        "mkdir -p sums tests && echo 'def add(a, b): return a + b' > sums/__init__.py && "
+        "printf 'import unittest, sums\\nclass T(unittest.TestCase):\\n    def test_add(self): "
+        "self.assertEqual(sums.add(1, 2), 3)\\n' > tests/test_sums.py && touch tests/__init__.py"
+    )
+    answer = await desk.run("python3 -m unittest 2>&1 | tail -1 && chmod +x sums/__init__.py && ls -l sums")
+    assert answer["exit_code"] == 0
+    assert answer["output"].startswith("OK\n")
+    broken = await desk.run("sed -i s/+/-/ sums/__init__.py; python3 -B -m unittest")
+    assert (broken["exit_code"], broken["files"]["changed"]) == (1, ["sums/__init__.py"])
+
+
+async def test_a_thousand_files_are_processed(desk: Desk) -> None:
+    (desk.root / "in").mkdir()
+    for number in range(1000):
+        (desk.root / f"in/{number:04}.txt").write_text(f"{number}\n")
+    answer = await desk.run(
+        "mkdir out; for f in in/*; do sed s/^/n=/ $f > out/${f#in/}; done; cat out/* | wc -l", seconds=300
+    )
+    assert (answer["exit_code"], answer["output"]) == (0, "1000\n")
+    assert len(answer["files"]["new"]) == 31
+    assert answer["files"]["new"][-1] == "and 970 more"
+
+
+async def test_journals_and_instructions_are_read_only(desk: Desk) -> None:
+    (desk.root / "sessions/a.md").write_text("said")
+    answer = await desk.run(
+        "cat AGENTS.md sessions/a.md; for f in AGENTS.md sessions/a.md sessions/b memory/c; do echo evil > $f; done;"
+        "rm -f AGENTS.md; mv AGENTS.md x; rm -r sessions; chmod 777 AGENTS.md; touch -d 2001-01-01 AGENTS.md"
+    )
+    assert answer["output"].startswith("Be kind.said")
+    assert "files" not in answer
+    assert (desk.root / "AGENTS.md").read_text() == "Be kind."
+    assert [each.name for each in (desk.root / "sessions").iterdir()] == ["a.md"]
+
+
+async def test_a_conversation_that_has_read_nothing_of_others_does_not_see_it(desk: Desk) -> None:
+    (desk.root / "uploads/letter.txt").write_text("evil")
+    (desk.root / "notes/page.md").write_text("their words")
+    (desk.root / "notes/mine.md").write_text("mine")
+    before = await desk.outcome("true")
+    [sha256] = [each for path, (_, each) in desk.commands.hashes._known.items() if path == "notes/page.md"]
+    desk.labels.others[sha256] = Label.UNTRUSTED
+    seen = await desk.outcome("cat uploads/* notes/*; ls uploads")
+    assert json.loads(seen.text)["output"].startswith("mine")
+    assert "their words" not in seen.text
+    assert (before.label, seen.label, desk.labels.doubt) == (Label.OWNER, Label.OWNER, 0)
+
+    desk.caller = replace(CALLER, label=Label.UNTRUSTED)
+    desk.toolbox = Toolbox(desk.tools, desk.spill, replace(desk.toolbox._policy, own=Label.UNTRUSTED))
+    seen = await desk.outcome("cat uploads/* notes/page.md; cp uploads/letter.txt notes/copy.txt")
+    assert json.loads(seen.text)["output"] == "eviltheir words"
+    assert seen.label is Label.UNTRUSTED
+    desk.caller = CALLER
+    assert json.loads((await desk.outcome("cat notes/copy.txt")).text)["output"] == ""
+
+
+async def test_who_has_read_others_words_asks_first_and_is_shown_the_command(desk: Desk) -> None:
+    (desk.root / "run.sh").write_text("echo harmless")
+    desk.caller = replace(CALLER, label=Label.UNTRUSTED)
+    assert (await desk.run("sh run.sh"))["error"] == "not_allowed"
+    shown = await desk.commands.change("sh run.sh", ".")
+    assert "sh run.sh" in shown.preview
+    (desk.root / "run.sh").write_text("rm -r *")
+    assert (await desk.commands.change("sh run.sh", ".")).base != shown.base
+
+
+async def test_what_cannot_run_says_so_and_the_next_one_runs(desk: Desk) -> None:
+    assert (await desk.run("no-such-program"))["exit_code"] == 127
+    assert (await desk.run("ls", folder="no/such/folder"))["error"] == "not_started"
+    for folder in ("/etc", "../.."):
+        assert (await desk.run("ls", folder=folder))["error"] == "bad_path"
+    assert (await desk.run("read -r line < /dev/tty || echo no terminal"))["output"].endswith("no terminal\n")
+    assert (await desk.run("cat; echo nothing to read"))["output"] == "nothing to read\n"
+    assert (await desk.run("printf '\\377\\376ok'"))["output"] == "\ufffd\ufffdok"
+    assert (await desk.run(f"echo {'x' * 60_000}"))["error"] == "invalid_arguments"
+    assert (await desk.run("echo a\0b"))["error"] == "not_started"
+    assert (await desk.run("seq 1 200000 | xargs /bin/echo | wc -l"))["exit_code"] == 0
+    assert (await desk.run("echo still here"))["output"] == "still here\n"
+
+
+async def test_a_command_that_waits_is_ended(desk: Desk) -> None:
+    answer = await desk.run("(setsid sleep 600 &) ; nohup sleep 600", seconds=1)
+    assert answer["exit_code"] is None
+    assert "longer than 1 s" in answer["ended"]
+
+
+async def test_long_output_comes_in_pages_and_endless_output_is_ended(desk: Desk) -> None:
+    answer = await desk.run("seq 1 100000")
+    assert answer["output"].startswith("1\n2\n")
+    assert answer["output"].endswith("99999\n100000\n")
+    assert len(answer["output"]) < PAGE_CHARS + 100
+    assert (desk.root / answer["path"]).read_text().splitlines()[41] == "42"
+    endless = await desk.run("yes")
+    assert (
+        endless["ended"] == f"It wrote more than {FLOOD_BYTES // 1024**2} MB and was ended; send its output to a file."
+    )
+    assert (desk.root / endless["path"]).stat().st_size < 3 * 1024**2
+
+
+async def test_a_fork_bomb_and_a_hog_are_ended(desk: Desk) -> None:
+    bomb = await desk.run("bomb() { bomb | bomb & }; bomb; sleep 60", seconds=5)
+    assert bomb["exit_code"] is None
+    hog = await desk.run(
+        "python3 -c 'x = bytearray(3 << 30)'; python3 -c \"b = [bytearray(9 << 27) for _ in range(9)]\""
+    )
+    assert "MemoryError" in hog["output"]
+    assert (await desk.run("echo alive"))["output"] == "alive\n"
+
+
+async def test_a_stopped_turn_takes_its_command_along(desk: Desk) -> None:
+    running = asyncio.create_task(desk.run("while :; do date +%N > beat; sleep 0.02; done", seconds=600))
+    await eventually((desk.root / "beat").exists)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await asyncio.sleep(0.3)
+    last = (desk.root / "beat").read_bytes()
+    await asyncio.sleep(0.2)
+    assert (desk.root / "beat").read_bytes() == last
+    assert desk.commands._open == []
+
+
+async def test_off_means_off(desk: Desk) -> None:
+    desk.mode = "off"
+    assert (await desk.run("true"))["error"] == "off"
+    assert exec_tool.tools(Services(Workspace(desk.root), commands=desk.commands)) == ()
+    assert exec_tool.tools(Services(Workspace(desk.root))) == ()
