@@ -15,7 +15,7 @@ from gateway.domain.transcript import Entry, ToolIntent, ToolResult
 
 FIND = "find_tools"
 MAX_TOOLS, MAX_CHARS = 20, 6_000
-"""Tools that a prompt shows unasked, and characters of those among them that come from sources."""
+"""Tools of sources that a prompt shows unasked, and characters of their descriptions and arguments."""
 MAX_FOUND = 40
 """The newest of those that a conversation has found: providers take 128 tools at most."""
 
@@ -61,15 +61,15 @@ def spec_of(tool: AnyTool) -> ToolSpec:
     return ToolSpec(tool.name, tool.description, tool.parameters or parameters_of(tool.arguments))
 
 
-def shown(sources: Sequence[ToolSource], fixed: int, entries: Iterable[Entry]) -> tuple[tuple[ToolSpec, ...], bool]:
-    """What a prompt shows beside its `fixed` tools, and whether it needs `find_tools`.
+def shown(sources: Sequence[ToolSource], entries: Iterable[Entry]) -> tuple[tuple[ToolSpec, ...], bool]:
+    """What a prompt shows beside the tools of our own, and whether it needs `find_tools`.
 
     Few confirmed tools are all shown; otherwise those that the conversation has found, the oldest first, so that the
     beginning of a prompt stays the same.
     """
     offers = {offer.tool.name: offer for source in sources for offer in source.offers}
     ready = [spec_of(offer.tool) for offer in offers.values() if offer.confirmed]
-    few = fixed + len(ready) <= MAX_TOOLS and sum(map(_size, ready)) <= MAX_CHARS
+    few = len(ready) <= MAX_TOOLS and sum(map(_size, ready)) <= MAX_CHARS
     listed = {spec.name: spec for spec in (ready if few else ())}
     found = [name for name in dict.fromkeys(found_in(entries)) if name in offers and name not in listed]
     listed |= {name: spec_of(offers[name].tool) for name in found[-MAX_FOUND:]}

@@ -113,7 +113,7 @@ class Toolbox:
         """What the next prompt of this transcript shows beside them, from the sources."""
         if not self.sources:
             return ()
-        found, more = shown(self.sources, len(self.specs), entries)
+        found, more = shown(self.sources, entries)
         return (spec_of(self._tools[FIND]), *found) if more and FIND in self._tools else found
 
     @cached_property

@@ -22,12 +22,6 @@ from tests.flow.path import MEMBER, MessagePath, call, in_turn, restarted, resul
 NAME = "mcp_w_weather"
 
 
-@pytest.fixture(autouse=True)
-def room_for_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many tools of its own a prompt has by now, those of the workshop included."""
-    monkeypatch.setattr("gateway.agent.sources.MAX_TOOLS", 40)
-
-
 @pytest.fixture
 async def fake() -> AsyncIterator[FakeMcp]:
     server = FakeMcp()
