@@ -82,7 +82,7 @@ async def test_a_long_result_is_kept_as_a_file(path: MessagePath) -> None:
 
 
 async def test_the_tools_schemas_count_against_the_prompts_budget(path: MessagePath) -> None:
-    path.model.budget = 3_000
+    path.model.budget = 4_000
     async with path.working():
         for _ in range(4):
             await path.ask("word " * 1_000)
