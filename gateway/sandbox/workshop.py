@@ -183,8 +183,7 @@ class Workshop:
 
     async def _tried(self, tier: Tier) -> str:
         """Why a command does not run in it; "" if one does."""
-        self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.scratch) as folder:
+        with tempfile.TemporaryDirectory(dir=self.scratch if self.scratch.is_dir() else None) as folder:
             limits = Limits(seconds=10, spare_disk_bytes=0)
             command = Command(("/bin/sh", "-c", "exit 7"), folder, tier, self.landlock, scratch=folder, limits=limits)
             running = await self.start(command)

@@ -107,7 +107,7 @@ async def _followed(running: Running, output: Output) -> Report:
 def _ending(report: Report, seconds: int) -> dict[str, Json]:
     words = {
         Ending.TIMEOUT: f"It took longer than {seconds} s and was ended; nothing can be typed into it. "
-        "Give it more seconds, or use spawn.",
+        "Give it more seconds.",
         Ending.MEMORY: "It took more memory than it may and was ended.",
         Ending.PROCESSES: "It started more processes than it may and was ended.",
         Ending.DISK: "It filled the disk and was ended; delete what it left.",

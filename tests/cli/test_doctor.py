@@ -19,7 +19,7 @@ def test_a_fresh_place_has_no_failures(supaclaw: Supaclaw) -> None:
     done = supaclaw("doctor", "--json")
 
     found = {finding["check"]: finding["level"] for finding in done.json}
-    machine = {name: found[name] for name in ("disk", "memory", "clock", "jail")}
+    machine = {name: found[name] for name in ("disk", "memory", "clock", "jail", "exec")}
     assert done.code == 0
     assert found == {
         "python": "ok",

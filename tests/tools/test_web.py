@@ -227,7 +227,7 @@ class TestReading:
 
         assert await at.read() == {
             "error": "too_large",
-            "message": "The answer of 127.0.0.1 is larger than 10 MB.",
+            "message": "The response from 127.0.0.1 is larger than 10 MB.",
         }
 
     async def test_without_a_web_it_is_said_so(self, tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ class TestSearching:
 
         assert found["results"] == [{"title": "One <b>", "url": "https://one.example/", "snippet": "About one"}]
         assert (found["provider"], at.label) == ("brave", Label.UNTRUSTED)
-        assert "not of the user" in found["note"]
+        assert "not from the user" in found["note"]
         assert "count=10" in at.server.asked[0].path
 
     async def test_a_failure_tells_of_each_provider(self, bench: Bench) -> None:

@@ -56,7 +56,7 @@ class Tested:
 
 
 def show_all(as_json: AsJson = False) -> None:
-    """List the tools that servers have offered so far, and which of them are on."""
+    """List the tools that servers offer."""
     rows = list(map(_row, with_connection(pinning.read)))
     print_rows(
         rows, COLUMNS, as_json=as_json, none="No tools yet. `supaclaw tools test` asks the servers of tools.mcp."
@@ -64,13 +64,13 @@ def show_all(as_json: AsJson = False) -> None:
 
 
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show a tool as its server describes it, and what changed since you confirmed it."""
+    """Show a tool, and what changed in it."""
     tool = with_database(lambda database: pinning.get(database, name))
     print_rows([_row(tool)], COLUMNS, as_json=True) if as_json else echo(_described(tool))
 
 
 def check(as_json: AsJson = False) -> None:
-    """Connect to the servers of the configuration, and list what they offer."""
+    """Connect to the servers and list what they offer."""
     found = with_database(_tested)
     print_rows(found, ("server", "tools", "problem"), as_json=as_json, none="tools.mcp names no server.")
     if any(each.problem for each in found):

@@ -101,7 +101,7 @@ def _leaves(path: tuple[str, ...], node: Node, defs: Node, raw: JsonValue) -> It
         if path == ("owner",):
             about: JsonValue = "Your own id there, read at the first start; `supaclaw owner set` changes it later."
             yield from (((*path, name), {"type": "string", "description": about}) for name in channel_names())
-    elif isinstance(each := node.get("additionalProperties"), dict) and "$ref" in each:
+    elif path == ("models", "providers") and isinstance(each := node.get("additionalProperties"), dict):
         for name in _objects(at(raw, path)):
             yield from _leaves((*path, name), each, defs, raw)
     else:

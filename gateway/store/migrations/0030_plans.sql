@@ -14,7 +14,7 @@ create index plans_by_principal on plans (principal_id);
 alter table plans enable row level security;
 create policy own on plans to supaclaw_member using (principal_id = (select member()))
   with check (principal_id = (select member()) and label >= 1
-              and exists (select from tasks theirs where theirs.id = plans.task_id));
+              and exists (select from tasks theirs where plans.task_id = theirs.id));
 grant select, insert, update on plans to supaclaw_member;
 grant select (id, seq, status) on tasks to supaclaw_member;
 do $$

@@ -188,10 +188,10 @@ async def test_a_crash_in_the_middle_of_an_installation_leaves_it_off(
     pin, _ = await skills.stage(LINK)
     write = skills.workspace.write
 
-    async def dies(path: str, *rest: object) -> object:
+    async def dies(path: str, *rest: object, **options: object) -> object:
         if path.endswith("a.md"):
             raise RuntimeError("killed")
-        return await write(path, *rest)  # type: ignore[arg-type]
+        return await write(path, *rest, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(skills.workspace, "write", dies)
     with pytest.raises(RuntimeError):
