@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway import tools as tool_families
+from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.policy import Policy
 from gateway.agent.toolbox import Toolbox
 from gateway.background.jobs import approval
@@ -24,6 +25,7 @@ from gateway.domain.tasks import Lane
 from gateway.domain.tools import AnyTool, ToolClass
 from gateway.flow.approvals.own_calls import OWN_CALLS
 from gateway.flow.approvals.questions import MOST
+from gateway.sandbox.workshop import Workshop
 from gateway.store import audit, reviews
 from gateway.store.memory import memories
 from gateway.store.people import principals
@@ -168,7 +170,8 @@ async def at_work(path: MessagePath, who: str) -> tuple[list[AnyTool], Label]:
 
     async def record(*_: object) -> None: ...
 
-    services = Services(environment.workspace, record, context=context, keep=record)
+    commands = WorkspaceCommands(Workshop(environment.workspace.root.parent / "scratch"), environment.workspace)
+    services = Services(environment.workspace, record, context=context, keep=record, commands=commands)
     return [tool for family in tool_families.discover() for tool in family(services)], path.questions.people.own_label(
         principal
     )
