@@ -78,9 +78,7 @@ class WorkspaceCommands:
             # A turn that is stopped must not leave files without labels.
             await asyncio.shield(asyncio.ensure_future(self._finish(permit)))
 
-    async def start(
-        self, line: str, folder: str, permit: Permit, limits: Limits, *, with_input: bool = False
-    ) -> Running:
+    async def start(self, line: str, folder: str, permit: Permit, limits: Limits) -> Running:
         """Start a line of shell in a folder; raises `ToolFailed`."""
         with _explained():
             where = WorkspacePath.parse(folder)
@@ -100,7 +98,7 @@ class WorkspaceCommands:
         )
         if len(command.packed()) > MAX_REQUEST_BYTES:
             raise ToolFailed("too_long", "The command is too long; write it to a file and run that.")
-        running = await self.workshop.start(command, with_input=with_input)
+        running = await self.workshop.start(command)
         running.after = partial(shutil.rmtree, command.scratch, ignore_errors=True) if apart else None
         return running
 

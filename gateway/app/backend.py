@@ -41,14 +41,6 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
     database, started_at = parts.database, parts.clock.now()
     name, public = page_name(parts.environment.data), parts.current.config.web.public_url
 
-    async def decided() -> None:
-        await parts.people.refresh(database)
-        parts.outbound.wake()
-
-    def unsettled() -> Sequence[str]:
-        config = parts.current.config
-        return parts.people.unsettled(config.owner.ids, enabled_channels(config.channels))
-
     return Backend(
         database=database,
         inbox=parts.inbound,
@@ -58,15 +50,15 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         local_token=local_token,
         page_name=name,
         webhooks=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, WebhookChannel)},
-        status=lambda: _status(parts, started_at, unsettled()),
+        status=lambda: _status(parts, started_at, _unsettled(parts)),
         healthy=lambda: parts.condition.health.well,
         waits_for_database=lambda: bool(parts.condition.health.database_problem),
         clock=parts.clock,
         uploads=parts.uploads,
         files=parts.environment.workspace,
         public_url=public and page_url(public, name),
-        pairing=Pairing(database, decided),
-        unsettled=unsettled,
+        pairing=Pairing(database, partial(_decided, parts)),
+        unsettled=partial(_unsettled, parts),
         embedder=parts.embedders.embedder,
         tools=lambda: [spec.name for spec in parts.environments.of(parts.people.owner.id).toolbox.specs],
         wordings=lambda: parts.environments.of(parts.people.owner.id).toolbox.wordings,
@@ -95,6 +87,16 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         secrets=parts.secrets,
         secret_links=parts.secret_links,
     )
+
+
+async def _decided(parts: Parts) -> None:
+    await parts.people.refresh(parts.database)
+    parts.outbound.wake()
+
+
+def _unsettled(parts: Parts) -> Sequence[str]:
+    config = parts.current.config
+    return parts.people.unsettled(config.owner.ids, enabled_channels(config.channels))
 
 
 def _triggers(parts: Parts) -> Triggers:

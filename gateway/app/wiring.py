@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import cached_property, partial
 
 from gateway import commands, tools
-from gateway.agent.mcp.servers import Credentials, McpServers
+from gateway.agent.mcp.servers import McpServers
 from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import guarded
 from gateway.agent.tool_files.calls import DeclaredTools
@@ -68,7 +68,6 @@ from gateway.net.mcp.connections import Connections
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
 from gateway.sandbox.workshop import Workshop
-from gateway.secrets.injection import Usable
 from gateway.store.pool import Database
 from gateway.tools import Family
 from gateway.web.links import LoginLinks, SecretLinks
@@ -147,16 +146,13 @@ class Parts:
         async def save(path: str, data: bytes) -> str:
             return (await workspace.write(path, data, Label.UNTRUSTED)).path
 
-        def find(name: str) -> Usable | None:
-            return self.secrets.finder(principal)(name)
-
         return McpServers(
             principal,
             owner,
             lambda: {**self.tool_files.servers, **self.current.config.tools.mcp},
             self.database,
             self.mcp_connections,
-            Credentials(find, partial(self.secrets.used, principal=principal)),
+            self.secrets,
             save,
         )
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from gateway.domain.json import Json
 from gateway.domain.operations import Operation, Part
 from gateway.net.errors import NetError
-from gateway.net.fetch import loaded
+from gateway.net.fetch import loaded, redirection
 from gateway.net.rules import Rules
 from gateway.net.urls import join, parse
 from gateway.secrets.injection import Outgoing
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS = 3
 _SECONDS, _BYTES = 40.0, 2 * 2**20
-_REDIRECTS = (301, 302, 303, 307, 308)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +33,12 @@ class Answer:
 
 def built(operation: Operation, base: str, arguments: Mapping[str, Json], headers: Mapping[str, str]) -> Outgoing:
     """The request for these arguments; raises `NetError` for what can't be sent where it belongs."""
-    known = set(operation.slots)
     if missing := [name for name in operation.required if arguments.get(name) is None]:
         raise NetError("invalid_arguments", f"{missing[0]} is missing; it takes: {', '.join(operation.slots)}.")
-    if unknown := sorted(set(arguments) - known):
-        raise NetError("invalid_arguments", f"{unknown[0][:80]!r} isn't one; it takes: {', '.join(known) or 'none'}.")
+    if unknown := sorted(set(arguments) - operation.slots.keys()):
+        raise NetError(
+            "invalid_arguments", f"{unknown[0][:80]!r} isn't one; it takes: {', '.join(operation.slots) or 'none'}."
+        )
     parts: dict[Part, dict[str, Json]] = {"path": {}, "query": {}, "header": {}, "body": {}}
     for name, value in arguments.items():
         if value is not None:
@@ -78,8 +78,7 @@ async def _answered(http: "AsyncClient", request: Outgoing) -> Answer:
         async with http.stream(
             request.method, target.url, headers=headers, content=content.encode() or None, follow_redirects=False
         ) as response:
-            location = response.headers.get("Location")
-            if response.status_code not in _REDIRECTS or location is None:
+            if (location := redirection(response)) is None:
                 body = b"".join([piece async for piece in response.aiter_raw()])
                 mime = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
                 return Answer(response.status_code, mime, body.decode("utf-8", "replace"))

@@ -67,11 +67,16 @@ def loaded() -> ModuleType:
     return client
 
 
+def redirection(response: "Response") -> str | None:
+    """Where a response sends its client, as it is written; None if it is an answer."""
+    location: str | None = response.headers.get("Location")
+    return location if response.status_code in (301, 302, 303, 307, 308) else None
+
+
 async def _followed(http: "AsyncClient", target: Target, headers: Mapping[str, str]) -> Page:
     for _ in range(MAX_REDIRECTS + 1):
         async with http.stream("GET", target.url, headers=headers, follow_redirects=False) as response:
-            location = response.headers.get("Location")
-            if response.status_code not in (301, 302, 303, 307, 308) or location is None:
+            if (location := redirection(response)) is None:
                 return await _read(target, response)
         following = join(target, location)
         headers = headers if following.origin == target.origin else {}

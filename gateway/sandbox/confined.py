@@ -8,9 +8,8 @@ from typing import NoReturn
 
 from gateway.sandbox import landlock, program_filter, view
 from gateway.sandbox.command import Command, Tier
-from gateway.sandbox.kernel import drop_bounds, drop_privileges, set_control
+from gateway.sandbox.kernel import DUMPABLE, drop_bounds, drop_privileges, set_control
 
-_DUMPABLE = 4
 _OPEN_FILES = 1024
 _FIRST_TO_DIE = 1000
 _NICE = 10
@@ -93,6 +92,6 @@ def _limit(command: Command) -> None:
 def _give_up(command: Command) -> None:
     drop_bounds()
     drop_privileges()
-    set_control(_DUMPABLE)
+    set_control(DUMPABLE)
     landlock.restrict(view.access(command), command.landlock)
     program_filter.restrict(own_files_only=command.tier is not Tier.NAMESPACES)

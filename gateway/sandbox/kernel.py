@@ -6,6 +6,8 @@ import struct
 
 _SET_PDEATHSIG, _SET_NO_NEW_PRIVS = 1, 38
 _CAPABILITY_VERSION = 0x20080522
+DUMPABLE = 4
+"""For `set_control`: whether others of the same user may trace the process, and see its files under /proc."""
 _CAPABILITIES, _CAPBSET_DROP = 64, 24
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 """The same on all architectures."""

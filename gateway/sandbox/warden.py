@@ -11,9 +11,9 @@ from typing import NoReturn
 
 from gateway.sandbox import confined, landlock, namespaces, view
 from gateway.sandbox.command import Command, Ending, Report, Tier
-from gateway.sandbox.kernel import drop_bounds, drop_privileges, set_control
+from gateway.sandbox.kernel import DUMPABLE, drop_bounds, drop_privileges, set_control
 
-_DUMPABLE, _CHILD_SUBREAPER, _NO_NEW_PRIVILEGES = 4, 36, 38
+_CHILD_SUBREAPER, _NO_NEW_PRIVILEGES = 36, 38
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.1
 _KINDS = ("RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:")
 _SOCKET_BYTES = 64 * 1024
@@ -54,7 +54,7 @@ def _run(command: Command, standard: tuple[int, int], control: socket.socket) ->
         os.close(each)
     drop_bounds()
     drop_privileges()
-    set_control(_DUMPABLE, 0)
+    set_control(DUMPABLE, 0)
     if text := os.read(problem, 4096):
         return Report(Ending.REFUSED, problem=text.decode("utf-8", "replace"))
     os.close(problem)

@@ -31,7 +31,6 @@ class Running:
     output: asyncio.StreamReader
     _reading: asyncio.ReadTransport
     _control: socket.socket
-    _input: int | None
     after: Callable[[], None] | None = None
     """What to do once it is closed."""
     _ended: Report | None = None
@@ -40,21 +39,6 @@ class Running:
         """Yield what it writes, until it and all it started are gone."""
         while piece := await self.output.read(_PIECE):
             yield piece
-
-    async def write(self, data: bytes) -> int:
-        """Give it input, as much as it takes now; returns how many bytes. Raises `BrokenPipeError`."""
-        if self._input is None:
-            raise BrokenPipeError
-        try:
-            return os.write(self._input, data)
-        except BlockingIOError:
-            return 0
-
-    def end_input(self) -> None:
-        """Tell it that no more input comes."""
-        if self._input is not None:
-            os.close(self._input)
-            self._input = None
 
     async def report(self) -> Report:
         """How it ended, once it has."""
@@ -72,7 +56,6 @@ class Running:
 
     def close(self) -> None:
         """The same, without caring how it ends."""
-        self.end_input()
         self._reading.close()
         self._control.close()
         if self.after is not None:
@@ -106,28 +89,26 @@ class Workshop:
             self._tier = await self._probed()
         return self._tier
 
-    async def start(self, command: Command, *, with_input: bool = False) -> Running:
-        """Start a command; its output and its errors come as one stream."""
+    async def start(self, command: Command) -> Running:
+        """Start a command without input; its output and its errors come as one stream."""
         reads, there = os.pipe()
         control, control_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        input_there, gives = os.pipe() if with_input else (os.open(os.devnull, os.O_RDONLY), None)
+        nothing = os.open(os.devnull, os.O_RDONLY)
         try:
-            await self._send(command.packed(), [input_there, there, control_there.fileno()])
+            await self._send(command.packed(), [nothing, there, control_there.fileno()])
         except BaseException:
-            for each in (reads, control.detach(), *([] if gives is None else [gives])):
+            for each in (reads, control.detach()):
                 os.close(each)
             raise
         finally:
-            for each in (there, input_there, control_there.detach()):
+            for each in (there, nothing, control_there.detach()):
                 os.close(each)
         control.setblocking(False)
-        if gives is not None:
-            os.set_blocking(gives, False)
         output = asyncio.StreamReader(_PIECE)
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(output), os.fdopen(reads, "rb", 0)
         )
-        return Running(output, transport, control, gives)
+        return Running(output, transport, control)
 
     async def close(self) -> None:
         """End all commands."""

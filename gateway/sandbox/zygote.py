@@ -8,16 +8,14 @@ from typing import NoReturn
 
 from gateway.sandbox import namespaces, warden
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Report, Tier, unpacked
-from gateway.sandbox.kernel import set_control
-
-_DUMPABLE = 4
+from gateway.sandbox.kernel import DUMPABLE, set_control
 
 
 def main(requests: socket.socket) -> None:
     """Start a command for each request, which brings its input, its output and a line to the gateway, until the end."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    set_control(_DUMPABLE, 0)
+    set_control(DUMPABLE, 0)
     while True:
         request, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, 3)
         if not request:
@@ -33,7 +31,7 @@ def _start(command: Command, descriptors: list[int]) -> NoReturn:
     control = socket.socket(fileno=descriptors[2])
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        set_control(_DUMPABLE)
+        set_control(DUMPABLE)
         if command.tier is Tier.NAMESPACES:
             namespaces.leave()
             if os.fork() != 0:

@@ -313,6 +313,10 @@ def _tool_errors() -> Iterator[None]:
 def tools(services: Services) -> tuple[AnyTool, ...]:
     """The file tools of one workspace."""
     files = _Files(services)
+    return (*_reading(files), *_writing(files), *_moving(files), *(() if services.find is None else (_search(files),)))
+
+
+def _reading(files: _Files) -> tuple[AnyTool, ...]:
     return (
         Tool(
             "list_files",
@@ -332,6 +336,11 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             kind=ToolClass.READ,
             wording=Wording("Reading {path}", "Read {path}"),
         ),
+    )
+
+
+def _writing(files: _Files) -> tuple[AnyTool, ...]:
+    return (
         Tool(
             "write_file",
             "Create or overwrite a text file; folders are made as needed.",
@@ -352,6 +361,11 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             lasting=files.lasting_edit,
             wording=Wording("Editing {path}", "Edited {path}"),
         ),
+    )
+
+
+def _moving(files: _Files) -> tuple[AnyTool, ...]:
+    return (
         Tool(
             "move_file",
             "Move or rename a file; never overwrites one.",
@@ -374,7 +388,6 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             lasting=files.lasting_removal,
             wording=Wording("Deleting {path}", "Deleted {path}"),
         ),
-        *(() if services.find is None else (_search(files),)),
     )
 
 

@@ -1,11 +1,12 @@
 """The MCP servers of the configuration as a source of tools for one person. Nothing is connected before it's needed."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from gateway.agent.credentials import Credentials
 from gateway.agent.mcp import pinning
 from gateway.agent.mcp.calls import McpCalls, Save
 from gateway.agent.mcp.pinning import PinnedTool, State
@@ -17,23 +18,15 @@ from gateway.net.errors import NetError
 from gateway.net.mcp.connections import Connections
 from gateway.net.mcp.definition import public_url
 from gateway.net.mcp.endpoint import Endpoint, ServerError
-from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject
+from gateway.secrets.injection import Outgoing, SecretRefused, inject
 from gateway.store.pool import Database
 
 if TYPE_CHECKING:
     from gateway.net.mcp.connection import Connection
 
-NO_STDIO = "stdio servers need the jail, which this version doesn't have yet; give the url of one that speaks HTTP"
+NO_STDIO = "stdio servers need the jail, where none can run yet; give the url of one that speaks HTTP"
 RETRY_SECONDS = 60.0
 """How long a server that could not be reached isn't asked for its tools again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """The secrets of one person: their own by a name hide the shared ones."""
-
-    find: Callable[[str], Usable | None]
-    used: Callable[[Collection[str]], Awaitable[None]]
 
 
 @dataclass
@@ -111,11 +104,15 @@ class McpServers:
             raise NetError("no_url", NO_STDIO if server.command else f"tools.mcp.{name} has no url")
         headers = {key: value.get_secret_value() for key, value in server.headers.items()}
         try:
-            sent = inject(Outgoing("POST", public_url(server.url), headers), f"mcp_{name}", self.credentials.find)
+            sent = inject(
+                Outgoing("POST", public_url(server.url), headers),
+                f"mcp_{name}",
+                self.credentials.finder(self.principal),
+            )
         except SecretRefused as refusal:
             raise NetError("no_credential", str(refusal)) from refusal
         if sent.used:
-            await self.credentials.used(sent.used)
+            await self.credentials.used(sent.used, self.principal)
         return Endpoint(name, server.url, sent.request.headers)
 
     def _tool(self, pinned: PinnedTool) -> AnyTool:

@@ -2,41 +2,21 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from gateway.agent.credentials import Credentials
 from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
 from gateway.net import oauth
 from gateway.net.oauth import Held
 from gateway.net.rules import Rules
-from gateway.secrets.injection import Outgoing, Usable, inject
+from gateway.secrets.injection import Outgoing, inject
 from gateway.workspace.tool_files.declaration import Credential, OAuth
 from gateway.workspace.tool_files.tool_file import ToolFile
 
 EARLY_SECONDS = 60.0
 """Before its end, or at half of its time if that is later, an access token isn't sent any more."""
-
-
-class Credentials(Protocol):
-    """The secrets of people, as a running gateway has opened them."""
-
-    def finder(self, principal: PrincipalId) -> Callable[[str], Usable | None]:
-        """What may be put into requests of this person's tools."""
-        ...
-
-    async def used(self, names: Collection[str], principal: PrincipalId, by: str = "") -> None:
-        """Note in the audit trail that a request with these is about to leave."""
-        ...
-
-    async def renewed(self, name: str, value: str, principal: PrincipalId) -> None:
-        """Store what replaces a value, bound as that one is."""
-        ...
-
-    def hide(self, name: str, principal: PrincipalId, value: str) -> None:
-        """Keep a value that was made from this secret, in place of the one before, out of texts."""
-        ...
 
 
 @dataclass

@@ -12,7 +12,7 @@ import typer
 
 from gateway.agent.mcp import pinning
 from gateway.agent.mcp.pinning import PinnedTool, State, Use
-from gateway.agent.mcp.servers import Credentials, McpServers
+from gateway.agent.mcp.servers import McpServers
 from gateway.cli import questions
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection, with_database
@@ -126,9 +126,8 @@ async def _tested(database: Database) -> list[Tested]:
     config = load(environment.config, os.environ, StoredSecrets(environment, os.environ))
     secrets = await look(database, environment, os.environ)
     assert secrets is not None, "there is an owner"
-    credentials = Credentials(secrets.finder(owner), partial(secrets.used, principal=owner))
     connections = Connections(lambda: Rules.of(config.net.private_allow))
-    servers = McpServers(owner, True, lambda: config.tools.mcp, database, connections, credentials, _no_files)
+    servers = McpServers(owner, True, lambda: config.tools.mcp, database, connections, secrets, _no_files)
     try:
         return [await _connected(servers, name) for name in servers.servers]
     finally:

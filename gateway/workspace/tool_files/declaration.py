@@ -19,10 +19,11 @@ RESERVED = frozenset({
     "connection", "upgrade", "te", "trailer", "expect", "accept-encoding", "forwarded", "x-forwarded-for",
 })  # fmt: skip
 """Headers that a model never sets."""
-_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}"
+TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}"
+"""A name of a header."""
 _PLAIN = re.compile(r"[\x20-\x7e]{1,1000}")
 
-HeaderName = Annotated[str, Field(pattern=f"^{_TOKEN}$")]
+HeaderName = Annotated[str, Field(pattern=f"^{TOKEN}$")]
 SecretName = Annotated[str, Field(pattern=f"^{NAME}$")]
 Settings = TypeVar("Settings", bound="Section")
 

@@ -13,6 +13,7 @@ from gateway.domain.texts import one_line
 from gateway.domain.tools import ToolClass
 from gateway.workspace.skills.folder import BadSkill
 from gateway.workspace.skills.parsing import plain_yaml
+from gateway.workspace.tool_files.declaration import TOKEN
 
 MAX_OPERATIONS, MAX_YAML = 64, 256 * 1024
 MAX_NODES, MAX_DEPTH, MAX_WORDS = 300, 6, 300
@@ -22,7 +23,6 @@ TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
 _NAME = re.compile(r"[A-Za-z0-9_$@][A-Za-z0-9_.$@:-]{0,63}")
 """Of a field of a body: it is sent as it stands, so it cannot be shown otherwise."""
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _PATH = re.compile(r"/(?:[^?#\s\\{}]|\{[^{}/\s]{1,100}\})*")
 _PARTS: Mapping[object, Part] = {"path": "path", "query": "query", "header": "header"}
 
@@ -118,7 +118,7 @@ class _Given:
 
     def add(self, name: str, part: Part, schema: Json, *, required: bool, wire: str | None = None) -> None:
         """One more; none for a header that is not the model's to set."""
-        if part == "header" and not _HEADER.fullmatch(name):
+        if part == "header" and not re.fullmatch(TOKEN, name):
             raise LeftOut("one of its headers has no valid name")
         if part == "header" and (name.lower() in self.taken or name.lower().startswith("proxy-")):
             return

@@ -54,7 +54,7 @@ class ToolFile(Skill):
             to = f" after {credential.oauth.token_url}" if credential.oauth else ""
             lines.append(f"credential {credential.secret} in header:{credential.header}{to}")
         if self.head.type == "script":
-            lines.append("off: needs the jail, in which scripts run")
+            lines.append("off: needs the jail, where no script can run yet")
         lines += [f"{self.name}_{each.name}: {each.method} {each.path} ({_class(each)})" for each in self.operations]
         return [*lines, *(f"left out: {each}" for each in self.left_out)]
 

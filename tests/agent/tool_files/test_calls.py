@@ -93,7 +93,7 @@ endpoints:
     async def confirm(self, text: str = "", slug: str = "weather", **files: str) -> None:
         put(self.root, slug, text or tool_md(slug, self.config), **files)
         await self.files.library.confirm(slug, (await self.files.library.get(slug)).look.sha256)
-        await self.source.refresh()
+        await self.files.look()
 
     async def store(self, place: str = "header:Authorization", host: str = "", tool: str = "weather") -> None:
         binding = Binding.of([host or self.api.url], [tool], place)
@@ -130,7 +130,7 @@ async def desk(database: Database, tmp_path: Path) -> AsyncIterator[Desk]:
 
 async def test_nothing_is_offered_before_its_bytes_are_confirmed_nor_after_they_change(desk: Desk) -> None:
     folder = put(desk.root, text=tool_md(config=desk.config))
-    await desk.source.refresh()
+    await desk.files.look()
     assert desk.source.offers == []
     await desk.confirm()
     names = [offer.tool.name for offer in desk.source.offers]
@@ -139,10 +139,10 @@ async def test_nothing_is_offered_before_its_bytes_are_confirmed_nor_after_they_
     answer = await desk.call("now")
     assert answer["error"] == "not_confirmed"
     assert desk.api.calls == []
-    await desk.source.refresh()
+    await desk.files.look()
     assert desk.source.offers == []
     (folder / "note.md").unlink()
-    await desk.source.refresh()
+    await desk.files.look()
     assert len(desk.source.offers) == 4
 
 
@@ -153,13 +153,13 @@ async def test_a_bad_file_takes_down_no_other_and_what_was_confirmed_is_kept(des
     (put(desk.root, "linked") / "TOOL.md").unlink()
     (desk.root / ".agents/tools/linked/TOOL.md").symlink_to("/etc/passwd")
     (desk.root / ".agents/tools/weather/TOOL.md").write_text("---\n")
-    await desk.source.refresh()
+    await desk.files.look()
     assert desk.source.offers == []
     states = {each.name: each.state.value for each in await desk.files.library.list_all()}
     assert states == {"broken": "broken", "linked": "broken", "weather": "broken"}
     kept = await desk.files.library.kept("weather", staged=False)
     (desk.root / ".agents/tools/weather/TOOL.md").write_bytes(kept["TOOL.md"])
-    await desk.source.refresh()
+    await desk.files.look()
     assert len(desk.source.offers) == 4
 
 
@@ -179,7 +179,7 @@ async def test_a_call_is_sent_where_the_file_says_and_its_answer_is_untrusted(de
     answer = json.loads(outcome.text)
     assert answer["status"] == 200
     assert answer["body"]["path"] == "/cities/New%20York%2Fa%26b%3Fc%23d?days=1+2"
-    assert "127.0.0.1, not of the user" in answer["note"]
+    assert "127.0.0.1, not from the user" in answer["note"]
     answer = await desk.call("report", body={"text": "Rain"})
     assert json.loads(answer["body"]["body"]) == {"text": "Rain"}
 
@@ -354,7 +354,7 @@ async def test_an_openapi_document_is_fetched_once_and_pinned_with_the_file(desk
     assert found.staged is not None
     assert not (desk.root / ".agents/tools/pets/openapi.json").exists()
     await desk.files.library.confirm("pets", found.staged.sha256)
-    await desk.source.refresh()
+    await desk.files.look()
     assert sorted(offer.tool.name for offer in desk.source.offers)[0] == "pets_addPet"
     assert json.loads((desk.root / ".agents/tools/pets/openapi.json").read_text()) == document
 
