@@ -196,7 +196,9 @@ class Browser(_OverHttp):
     path = "/chat"
     files_path = "/chat/files"
     _answer = re.compile(
-        r'<(article|div) class="message (?:assistant|notice|notice failure)" id="(\w+)"[^>]*>(.*?)</\1>\Z', re.DOTALL
+        r'<(article|div) class="message (?:assistant|notice|notice failure)" id="(\w+)"[^>]*>'
+        r'((?:(?!<(?:article|div) class="message).)*)</\1>',
+        re.DOTALL,
     )
     _about = re.compile(r'<footer.*?</footer>|<code class="command">.*?</code>|<button.*?</button>', re.DOTALL)
 
