@@ -124,7 +124,7 @@ class Processes:
         """None for one that is unknown: it ended long ago, or its gateway did."""
         return self._known.get(id)
 
-    async def start(self, line: str, folder: str, seconds: int, caller: Caller) -> Process:
+    async def start(self, line: str, seconds: int, caller: Caller) -> Process:
         """Start one that may run for so long; raises `ToolFailed`."""
         process = Process(f"{str(caller.task)[:8]}-{caller.ordinal}", line, caller.session, seconds)
         if process.id in self._known:
@@ -135,7 +135,7 @@ class Processes:
             del self._known[old]
         self._known[process.id] = process
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._live(process, folder, caller.label, started), name=f"process {process.id}")
+        task = asyncio.create_task(self._live(process, caller.label, started), name=f"process {process.id}")
         self._tasks[process.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(process.id, None))
         await asyncio.shield(started)
@@ -180,10 +180,10 @@ class Processes:
         if tasks:
             await asyncio.wait(tasks, timeout=_END_SECONDS)
 
-    async def _live(self, process: Process, folder: str, label: Label, started: asyncio.Future[None]) -> None:
+    async def _live(self, process: Process, label: Label, started: asyncio.Future[None]) -> None:
         try:
             async with self.locks.running() if self.locks else nullcontext():
-                await self._permitted(process, folder, label, started)
+                await self._permitted(process, label, started)
         except Exception as error:
             if started.done():
                 log.exception("process.failed", process=process.id)
@@ -196,10 +196,10 @@ class Processes:
             if process.permit is None:
                 del self._known[process.id]
 
-    async def _permitted(self, process: Process, folder: str, label: Label, started: asyncio.Future[None]) -> None:
+    async def _permitted(self, process: Process, label: Label, started: asyncio.Future[None]) -> None:
         async with self.commands.permit(label, lasting=True) as permit:
             limits = Limits(seconds=process.seconds, cpu_seconds=CPU_SECONDS)
-            running = await self.commands.start(process.line, folder, permit, limits, typed=True)
+            running = await self.commands.start(process.line, ".", permit, limits, typed=True)
             process.permit = permit
             checking = asyncio.create_task(self._check_locks())
             try:

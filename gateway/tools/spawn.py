@@ -37,16 +37,13 @@ class SpawnArguments(ToolArguments):
     """Arguments of spawn."""
 
     action: Literal["start", "poll", "write", "kill", "list"]
-    command: str | None = Field(None, max_length=60_000, description="start: for the shell")
-    folder: str = "."
-    seconds: int = Field(3600, ge=1, le=MAX_SECONDS, description="start: after which it is ended")
-    process: str | None = Field(None, description="poll, write, kill: its id")
-    input: Annotated[str, StringConstraints(strip_whitespace=False)] | None = Field(
-        None, max_length=60_000, description="write: a line; a line break is added"
-    )
-    end_input: bool = Field(False, description="write: nothing more will come")
-    since: int | None = Field(None, ge=0, description="poll: read again from here")
-    wait: float = Field(1, ge=0, le=MAX_WAIT, description="Seconds for output to come")
+    command: str | None = Field(None, max_length=60_000)
+    seconds: int = Field(3600, ge=1, le=MAX_SECONDS, description="Until it is ended")
+    process: str | None = None
+    input: Annotated[str, StringConstraints(strip_whitespace=False)] | None = Field(None, description="A line")
+    end_input: bool = False
+    since: int | None = Field(None, description="Read again from here")
+    wait: float = Field(1, ge=0, le=MAX_WAIT, description="For output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +53,7 @@ class _Spawn:
     async def run(self, arguments: SpawnArguments, caller: Caller) -> Labelled:
         match arguments.action:
             case "start":
-                process = await self.processes.start(
-                    _given(arguments.command, "command"), arguments.folder, arguments.seconds, caller
-                )
+                process = await self.processes.start(_given(arguments.command, "command"), arguments.seconds, caller)
             case "list":
                 return self._list()
             case "poll" | "write" | "kill":
@@ -95,7 +90,7 @@ class _Spawn:
         """The command, or what is typed into which."""
         if arguments.action == "start":
             line = _given(arguments.command, "command")
-            change = await self.processes.commands.change(line, arguments.folder)
+            change = await self.processes.commands.change(line, ".")
             return Change(
                 f"{change.preview}\nIt may go on for {arguments.seconds} s, after this turn, too.", change.base
             )
@@ -110,7 +105,7 @@ class _Spawn:
 
 
 async def _page(process: Process, arguments: SpawnArguments) -> Labelled:
-    since = process.read if arguments.since is None else arguments.since
+    since = process.read if arguments.since is None else max(0, arguments.since)
     await process.until_news(since, arguments.wait)
     text, dropped, after = process.output.page(since, PAGE_BYTES, whole=process.report is not None)
     process.read = max(process.read, after)
@@ -144,8 +139,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
     return (
         Tool(
             "spawn",
-            "Long-running shell commands, confined as exec: start one, poll its output, write to its input, kill it, "
-            "list them. They go on between turns and end when the gateway does.",
+            "Shell commands that go on between turns, in the jail of exec; the gateway's end is theirs.",
             SpawnArguments,
             spawn.run,
             Effect.ONCE,
