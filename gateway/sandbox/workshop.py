@@ -18,6 +18,7 @@ LEAST_WITHOUT_NAMESPACES = 6
 """Of Landlock: before it, a command of the same user can signal the gateway."""
 _ROOT = Path(__file__).parents[2]
 _PIECE = 64 * 1024
+_END_SECONDS = 10.0
 
 
 class NoJail(SupaclawError):
@@ -31,6 +32,8 @@ class Running:
     output: asyncio.StreamReader
     _reading: asyncio.ReadTransport
     _control: socket.socket
+    input: asyncio.WriteTransport | None = None
+    """What is written there it reads; None if it has no input."""
     after: Callable[[], None] | None = None
     """What to do once it is closed."""
     _ended: Report | None = None
@@ -54,10 +57,20 @@ class Running:
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
 
+    async def gone(self) -> None:
+        """The same, and close; returns once they are gone, when nothing of it writes files any more."""
+        self.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await self.report()
+        self.close()
+
     def close(self) -> None:
         """The same, without caring how it ends."""
         self._reading.close()
         self._control.close()
+        if self.input is not None and not self.input.is_closing():
+            self.input.abort()
         if self.after is not None:
             self.after()
 
@@ -89,26 +102,29 @@ class Workshop:
             self._tier = await self._probed()
         return self._tier
 
-    async def start(self, command: Command) -> Running:
-        """Start a command without input; its output and its errors come as one stream."""
+    async def start(self, command: Command, *, typed: bool = False) -> Running:
+        """Start a command; its output and its errors come as one stream. `typed`: it has an input."""
         reads, there = os.pipe()
         control, control_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        nothing = os.open(os.devnull, os.O_RDONLY)
+        source, writes = os.pipe() if typed else (os.open(os.devnull, os.O_RDONLY), -1)
         try:
-            await self._send(command.packed(), [nothing, there, control_there.fileno()])
+            await self._send(command.packed(), [source, there, control_there.fileno()])
         except BaseException:
-            for each in (reads, control.detach()):
+            for each in (reads, control.detach(), *([writes] if typed else [])):
                 os.close(each)
             raise
         finally:
-            for each in (there, nothing, control_there.detach()):
+            for each in (there, source, control_there.detach()):
                 os.close(each)
         control.setblocking(False)
-        output = asyncio.StreamReader(_PIECE)
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        output, loop = asyncio.StreamReader(_PIECE), asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(output), os.fdopen(reads, "rb", 0)
         )
-        return Running(output, transport, control)
+        running = Running(output, transport, control)
+        if typed:
+            running.input, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(writes, "wb", 0))
+        return running
 
     async def close(self) -> None:
         """End all commands."""
