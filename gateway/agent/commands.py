@@ -6,10 +6,11 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from gateway.domain.principals import Label
 from gateway.domain.tools import Change, ToolFailed
@@ -80,26 +81,57 @@ class WorkspaceCommands:
 
     async def start(self, line: str, folder: str, permit: Permit, limits: Limits) -> Running:
         """Start a line of shell in a folder; raises `ToolFailed`."""
+        return await self._started((_shell(), "-c", line), folder, permit, limits)
+
+    async def start_script(
+        self, words: Sequence[str], files: Mapping[str, bytes], given: bytes, permit: Permit, limits: Limits
+    ) -> Running:
+        """Start a program with an input, errors apart; words that name one of the files become its path."""
+        kept = await asyncio.to_thread(self._written, files)
+        try:
+            paths = tuple(os.path.join(kept, word) if word.removeprefix("./") in files else word for word in words)
+            running = await self._started(paths, ".", permit, limits, reads=(kept,), piped=True)
+        except BaseException:
+            await asyncio.to_thread(shutil.rmtree, kept, ignore_errors=True)
+            raise
+        running.closing.append(partial(shutil.rmtree, kept, ignore_errors=True))
+        assert running.input is not None, "it was asked for"
+        running.input.write(given)
+        running.input.write_eof()
+        return running
+
+    async def _started(
+        self,
+        words: tuple[str, ...],
+        folder: str,
+        permit: Permit,
+        limits: Limits,
+        *,
+        reads: tuple[str, ...] = (),
+        piped: bool = False,
+    ) -> Running:
         with _explained():
             where = WorkspacePath.parse(folder)
             tier = await self.workshop.tier()
         closed = await asyncio.to_thread(_closed, str(self.workspace.root))
         apart = tier is Tier.LANDLOCK
         command = Command(
-            (_shell(), "-c", line),
+            words,
             str(self.workspace.root),
             tier,
             self.workshop.landlock,
             str(where),
             read_only=() if apart else closed,
             hidden=(*permit.hidden, *(closed if apart else ())),
+            reads=reads,
             scratch=await asyncio.to_thread(self._scratch) if apart else "",
             limits=limits,
         )
         if len(command.packed()) > MAX_REQUEST_BYTES:
             raise ToolFailed("too_long", "The command is too long; write it to a file and run that.")
-        running = await self.workshop.start(command)
-        running.after = partial(shutil.rmtree, command.scratch, ignore_errors=True) if apart else None
+        running = await self.workshop.start(command, typed=piped, apart=piped)
+        if apart:
+            running.closing.append(partial(shutil.rmtree, command.scratch, ignore_errors=True))
         return running
 
     async def change(self, line: str, folder: str) -> Change:
@@ -159,6 +191,16 @@ class WorkspaceCommands:
         if permit.untrusted:
             await self.workspace.labels.end_command(hashes.values())
         permit.changes = found
+
+    def _written(self, files: Mapping[str, bytes]) -> str:
+        """A folder of exactly these; theirs may change before they are read."""
+        kept = self._scratch()
+        for name, data in files.items():
+            path = Path(kept, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            path.chmod(0o500)
+        return kept
 
     def _scratch(self) -> str:
         self.workshop.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -167,7 +167,7 @@ class Parts:
         return AccessTokens(self.secrets, self.web.rules, self.clock)
 
     def _declared_tools(self, principal: PrincipalId, owner: bool, _workspace: Workspace) -> DeclaredTools:
-        return DeclaredTools(principal, owner, self.tool_files, self._access_tokens)
+        return DeclaredTools(principal, owner, self.tool_files, self._access_tokens, self.environments.commands)
 
     @cached_property
     def mcp_connections(self) -> Connections:
