@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import cached_property, partial
 
 from gateway import commands, tools
+from gateway.agent.mcp.local import LocalServers
 from gateway.agent.mcp.servers import McpServers
 from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import guarded
@@ -154,6 +155,7 @@ class Parts:
             self.mcp_connections,
             self.secrets,
             save,
+            LocalServers(self.jail, self.environment.data),
         )
 
     @cached_property

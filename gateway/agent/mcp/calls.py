@@ -115,6 +115,8 @@ class McpCalls:
 
 
 def _is_local(url: str) -> bool:
+    if url.startswith("stdio:"):
+        return True  # it has no network
     host = urlsplit(url).hostname or ""
     address = plain(host)
     return host == "localhost" or (address is not None and address.is_loopback)
