@@ -43,7 +43,10 @@ def configured(dsn: str, place: Path, fake: FakeMcp, monkeypatch: pytest.MonkeyP
             await principals.add(conn, Role.OWNER, "Ada", [])
 
     asyncio.run(owned())
-    servers = {"w": {"url": fake.url, "headers": {"Authorization": "$env:MCP_BEARER"}}, "old": {"command": "no-such-program"}}
+    servers = {
+        "w": {"url": fake.url, "headers": {"Authorization": "$env:MCP_BEARER"}},
+        "old": {"command": "no-such-program"},
+    }
     config = {"tools": {"mcp": servers}, "net": {"private_allow": [fake.place]}}
     (place / "config.json").write_text(json.dumps(config))
     return place
