@@ -14,6 +14,9 @@ from pathlib import Path
 
 from gateway.domain.principals import Label
 from gateway.domain.tools import Change, ToolFailed
+from gateway.net import proxy
+from gateway.net.errors import NetError
+from gateway.net.rules import Rules
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Limits, Tier
 from gateway.sandbox.workshop import NoJail, Running, Workshop
 from gateway.workspace.incoming import UPLOADS
@@ -55,6 +58,8 @@ class WorkspaceCommands:
     workspace: Workspace
     own: Label = Label.OWNER
     mode: Callable[[], str] = lambda: "auto"
+    rules: Callable[[], Rules] = Rules
+    """Of the net, for commands that reach it."""
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     hashes: Hashes = field(init=False)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -79,18 +84,24 @@ class WorkspaceCommands:
             # A turn that is stopped must not leave files without labels.
             await asyncio.shield(asyncio.ensure_future(self._finish(permit)))
 
-    async def start(self, line: str, folder: str, permit: Permit, limits: Limits) -> Running:
+    async def start(self, line: str, folder: str, permit: Permit, limits: Limits, hosts: Sequence[str] = ()) -> Running:
         """Start a line of shell in a folder; raises `ToolFailed`."""
-        return await self._started((_shell(), "-c", line), folder, permit, limits)
+        return await self._started((_shell(), "-c", line), folder, permit, limits, hosts)
 
     async def start_script(
-        self, words: Sequence[str], files: Mapping[str, bytes], given: bytes, permit: Permit, limits: Limits
+        self,
+        words: Sequence[str],
+        files: Mapping[str, bytes],
+        given: bytes,
+        permit: Permit,
+        limits: Limits,
+        hosts: Sequence[str] = (),
     ) -> Running:
         """Start a program with an input, errors apart; words that name one of the files become its path."""
         kept = await asyncio.to_thread(self._written, files)
         try:
             paths = tuple(os.path.join(kept, word) if word.removeprefix("./") in files else word for word in words)
-            running = await self._started(paths, ".", permit, limits, reads=(kept,), piped=True)
+            running = await self._started(paths, ".", permit, limits, hosts, reads=(kept,), piped=True)
         except BaseException:
             await asyncio.to_thread(shutil.rmtree, kept, ignore_errors=True)
             raise
@@ -106,6 +117,7 @@ class WorkspaceCommands:
         folder: str,
         permit: Permit,
         limits: Limits,
+        hosts: Sequence[str],
         *,
         reads: tuple[str, ...] = (),
         piped: bool = False,
@@ -129,12 +141,23 @@ class WorkspaceCommands:
         )
         if len(command.packed()) > MAX_REQUEST_BYTES:
             raise ToolFailed("too_long", "The command is too long; write it to a file and run that.")
-        running = await self.workshop.start(command, typed=piped, apart=piped)
+        with _explained():
+            running = await proxy.start(self.workshop, command, hosts, self.rules, piped=piped)
         if apart:
             running.closing.append(partial(shutil.rmtree, command.scratch, ignore_errors=True))
         return running
 
-    async def change(self, line: str, folder: str) -> Change:
+    async def reached(self, hosts: Sequence[str]) -> str:
+        """Which network a command has, as a person is asked for it; raises `ToolFailed` where it can't have any."""
+        with _explained():
+            found = proxy.destinations(hosts)
+            if found and await self.workshop.tier() is not Tier.NAMESPACES:
+                raise NetError("no_network", f"Not possible: {proxy.NO_NETWORK}.")
+        if not found:
+            return "without network"
+        return f"which can send anything in the workspace to {', '.join(map(str, found))}, and to no other host"
+
+    async def change(self, line: str, folder: str, hosts: Sequence[str] = ()) -> Change:
         """What a person is shown before it runs; a yes counts while the files that it names are the same."""
         try:
             words = {word for word in shlex.split(line) if 0 < len(word) < 1024}
@@ -150,7 +173,8 @@ class WorkspaceCommands:
                 found.append(f"{word} {hashlib.sha256(content).hexdigest()}")
         where = "" if folder == "." else f" in {folder}"
         return Change(
-            f"Run this command{where}, without network:\n{line}", hashlib.sha256("\n".join(found).encode()).hexdigest()
+            f"Run this command{where}, {await self.reached(hosts)}:\n{line}",
+            hashlib.sha256("\n".join(found).encode()).hexdigest(),
         )
 
     async def _permit(self, label: Label) -> Permit:
@@ -225,6 +249,8 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except WorkspaceError as error:
+        raise ToolFailed(error.code, str(error)) from error
+    except NetError as error:
         raise ToolFailed(error.code, str(error)) from error
     except NoJail as error:
         raise ToolFailed("no_jail", f"Commands can't be confined on this machine, so none runs: {error}.") from error

@@ -93,5 +93,5 @@ def _give_up(command: Command) -> None:
     drop_bounds()
     drop_privileges()
     set_control(DUMPABLE)
-    landlock.restrict(view.access(command), command.landlock)
-    program_filter.restrict(own_files_only=command.tier is not Tier.NAMESPACES)
+    landlock.restrict(view.access(command), command.landlock, tcp=command.network)
+    program_filter.restrict(own_files_only=command.tier is not Tier.NAMESPACES, network=command.network)

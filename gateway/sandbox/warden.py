@@ -42,6 +42,9 @@ def _run(command: Command, standard: Standard, control: socket.socket) -> Report
     if command.tier is Tier.NAMESPACES:
         confined.prefer_to_kill()  # all of its namespace goes with it
         namespaces.enter_root(command)
+        if command.network:
+            with namespaces.listen() as listener:
+                socket.send_fds(control, [b"listening"], [listener.fileno()])
     else:
         set_control(_CHILD_SUBREAPER)
         set_control(_NO_NEW_PRIVILEGES)

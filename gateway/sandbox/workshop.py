@@ -44,6 +44,20 @@ class Running:
         while piece := await self.output.read(_PIECE):
             yield piece
 
+    async def listener(self) -> socket.socket | None:
+        """What listens on the loopback of a command with network, asked for once; None if it did not start."""
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._control.fileno(), told.set)
+        try:
+            await told.wait()
+        finally:
+            loop.remove_reader(self._control.fileno())
+        body, descriptors, *_ = socket.recv_fds(self._control, _PIECE, 1)
+        if descriptors:
+            return socket.socket(fileno=descriptors[0])
+        self._ended = report(body)
+        return None
+
     async def report(self) -> Report:
         """How it ended, once it has."""
         if self._ended is None:

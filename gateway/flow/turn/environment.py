@@ -28,6 +28,7 @@ from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
 from gateway.llm.tokens import estimate_tool
+from gateway.net.rules import Rules
 from gateway.sandbox.workshop import Workshop
 from gateway.store.pool import Database
 from gateway.store.scheduling import plans
@@ -235,7 +236,8 @@ class AgentEnvironments:
 
     def _commands(self, own: Label) -> WorkspaceCommands | None:
         """For the owner, however often the environment is built."""
-        return WorkspaceCommands(self.workshop, self._workspace, own, self.exec_mode) if self.workshop else None
+        rules = self.web.rules if self.web else Rules
+        return WorkspaceCommands(self.workshop, self._workspace, own, self.exec_mode, rules) if self.workshop else None
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))
