@@ -155,7 +155,7 @@ class Parts:
             self.mcp_connections,
             self.secrets,
             save,
-            LocalServers(self.jail, self.environment.data),
+            LocalServers(self.jail, self.environment.data, self.mcp_connections.rules),
         )
 
     @cached_property

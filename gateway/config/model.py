@@ -121,6 +121,7 @@ class McpServer(Section):
     args: tuple[str, ...] = Field((), description="Its arguments.", repr=False)
     env: Mapping[str, SecretStr] = Field({}, description="Its variables.")
     reads: tuple[str, ...] = Field((), description="Files and folders that it may read, by their full paths.")
+    hosts: tuple[str, ...] = Field((), description="Hosts that it may reach, as host or host:port.")
 
 
 def _server_name(name: str) -> str:

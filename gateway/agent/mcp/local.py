@@ -4,14 +4,16 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from gateway.config.model import McpServer
 from gateway.net.errors import NetError
-from gateway.net.mcp.endpoint import Endpoint
+from gateway.net.mcp.endpoint import ALONE, REACHES, Endpoint
+from gateway.net.proxy import destinations, start
+from gateway.net.rules import Rules
 from gateway.sandbox.command import Command, Limits, Tier
 from gateway.sandbox.workshop import NoJail, Running, Workshop
 
@@ -25,6 +27,8 @@ class LocalServers:
 
     workshop: Workshop
     data: Path
+    rules: Callable[[], Rules] = Rules
+    """Of the net, for those that list hosts."""
 
     def endpoint(self, name: str, server: McpServer) -> Endpoint:
         """One of the configuration; raises `NetError`."""
@@ -35,9 +39,11 @@ class LocalServers:
                 "no_credential", f'tools.mcp.{name}.env.{reason}; "$secret:NAME" gives it a value all the same'
             )
         reads = tuple(self._readable(name, Path(path)) for path in server.reads)
+        hosts = ",".join(map(str, destinations(server.hosts)))
         parts = [server.command, *server.args], sorted(variables), reads
         digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-        return Endpoint(name, f"stdio://{name}/{digest}", variables, partial(self._start, server, variables, reads))
+        url = f"{REACHES}//{name}/{hosts}/{digest}" if hosts else f"{ALONE}//{name}/{digest}"
+        return Endpoint(name, url, variables, partial(self._start, server, variables, reads))
 
     def _readable(self, name: str, path: Path) -> str:
         real, data = path.resolve(), self.data.resolve()
@@ -68,7 +74,7 @@ class LocalServers:
             limits=LIMITS,
         )
         try:
-            running = await self.workshop.start(command, typed=True, apart=True)
+            running = await start(self.workshop, command, server.hosts, self.rules, piped=True)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise

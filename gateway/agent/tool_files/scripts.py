@@ -9,6 +9,7 @@ from gateway.agent.sources import AnyArguments
 from gateway.agent.tool_files.confirmed import Confirmed, ToolFiles
 from gateway.domain.diff import written_out
 from gateway.domain.json import Json, JsonObject
+from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed, Wording
 from gateway.sandbox.command import Ending, Limits, Report
 from gateway.sandbox.workshop import Running
@@ -41,7 +42,7 @@ class ScriptCall:
             Effect.ONCE,
             timeout=self.script.seconds + 60,
             max_result=12_000,
-            kind=ToolClass.RUN,
+            kind=ToolClass.IRREVERSIBLE if self.script.hosts else ToolClass.RUN,
             lasting=self.lasting,
             private=True,
             wording=Wording(f"Running {name}", f"Ran {name}"),
@@ -53,8 +54,9 @@ class ScriptCall:
         files = await self.files.bytes_of(self.confirmed)
         given = json.dumps(self._given(arguments), ensure_ascii=False).encode("utf-8", "replace")
         limits = Limits(seconds=self.script.seconds)
-        async with self.commands.slots, self.commands.permit(caller.label) as permit:
-            running = await self.commands.start_script(self.script.words, files, given, permit, limits)
+        label, hosts = Label.UNTRUSTED if self.script.hosts else caller.label, self.script.hosts
+        async with self.commands.slots, self.commands.permit(label) as permit:
+            running = await self.commands.start_script(self.script.words, files, given, permit, limits, hosts)
             try:
                 output, errors, report = await _followed(running)
             finally:
@@ -65,7 +67,8 @@ class ScriptCall:
         """The command and what it is given; a yes is to this version of the files."""
         await self.files.check(self.confirmed)
         call = written_out(f"{self.confirmed.tool.name}: {self.script.command}", self._given(arguments))
-        return Change(f"Run this script, without network:\n{call}", self.confirmed.sha256)
+        reached = await self.commands.reached(self.script.hosts)
+        return Change(f"Run this script, {reached}:\n{call}", self.confirmed.sha256)
 
     def _given(self, arguments: AnyArguments) -> JsonObject:
         given = dict(arguments.model_extra or {})

@@ -130,7 +130,7 @@ async def _tested(database: Database) -> list[Tested]:
     assert secrets is not None, "there is an owner"
     connections = Connections(lambda: Rules.of(config.net.private_allow))
     jail = Workshop(environment.data / "scratch")
-    local = LocalServers(jail, environment.data)
+    local = LocalServers(jail, environment.data, connections.rules)
     servers = McpServers(owner, True, lambda: config.tools.mcp, database, connections, secrets, _no_files, local)
     try:
         return [await _connected(servers, name) for name in servers.servers]

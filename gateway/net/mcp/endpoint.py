@@ -8,6 +8,9 @@ from gateway.domain.json import Json
 from gateway.net.errors import NetError
 from gateway.sandbox.workshop import Running
 
+ALONE, REACHES = "stdio:", "stdio-net:"
+"""How the addresses of programs begin: without network, and with one to the hosts that follow its name."""
+
 
 class ServerError(NetError):
     """An error in the server's own words."""

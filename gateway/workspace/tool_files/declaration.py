@@ -153,6 +153,8 @@ class Script(Section):
     command: Annotated[str, Field(max_length=500), AfterValidator(_words)]
     parameters: tuple[Parameter, ...] = ()
     seconds: int = Field(60, ge=1, le=900)
+    hosts: tuple[str, ...] = Field((), max_length=10)
+    """That it reaches; each call asks then."""
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -56,7 +56,8 @@ class ToolFile(Skill):
             to = f" after {credential.oauth.token_url}" if credential.oauth else ""
             lines.append(f"credential {credential.secret} in header:{credential.header}{to}")
         if isinstance(self.config, Script):
-            lines.append(f"{self.name}_run: {self.config.command} (run in the jail, without network)")
+            network = f"reaches {', '.join(self.config.hosts)}" if self.config.hosts else "without network"
+            lines.append(f"{self.name}_run: {self.config.command} (run in the jail, {network})")
         lines += [f"{self.name}_{each.name}: {each.method} {each.path} ({_class(each)})" for each in self.operations]
         return [*lines, *(f"left out: {each}" for each in self.left_out)]
 

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 
 from gateway.agent.commands import WorkspaceCommands
+from gateway.agent.sources import AnyArguments
 from gateway.agent.tool_files import scripts
 from gateway.domain.principals import Label
+from gateway.net.rules import Rules
+from gateway.sandbox.command import Tier
 from gateway.sandbox.workshop import Workshop
 from gateway.workspace.tree import Workspace
 from tests.agent.tool_files.test_calls import Desk
 from tests.agent.tool_files.test_calls import desk as desk
+from tests.fakes.caller import CALLER
 from tests.sandbox.tiers import confines
 from tests.tools.test_exec import Shelf
 from tests.workspace.tool_files.writing import put, tool_md
@@ -120,6 +124,30 @@ except OSError as error:
 """
     await bench.confirm(script, "command: python3 -I run.py\n")
     assert (await bench.run())["result"] == "False False\nPermissionError\n"
+
+
+async def test_one_with_hosts_asks_each_time_and_reaches_them_alone(bench: Bench) -> None:
+    if await bench.commands.workshop.tier() is not Tier.NAMESPACES:
+        pytest.skip("there are no namespaces for users here")
+    place = f"127.0.0.1:{bench.desk.api.server.port}"
+    bench.commands.rules = lambda: Rules.of([place])
+    script = f"""\
+import urllib.request
+print(urllib.request.urlopen("http://{place}/now").status)
+try:
+    urllib.request.urlopen("http://127.0.0.1:1/")
+except OSError as error:
+    print(error)
+"""
+    await bench.confirm(script, f"command: python3 -I run.py\nhosts: ['{place}']\n")
+    assert f"reaches {place}" in bench.desk.files.on[0].tool.summary()[1]
+    assert await bench.run() == {"waiting_for_approval": "A1"}
+    assert f"workspace to {place}, and to no other host" in bench.desk.asked[0].change.preview
+    assert bench.desk.api.calls == []
+    (offer,) = bench.desk.source.offers
+    answer = await offer.tool.run(AnyArguments(), CALLER)
+    assert answer.result["result"] == "200\nHTTP Error 403: Forbidden\n"
+    assert answer.label is Label.UNTRUSTED
 
 
 @pytest.mark.parametrize(

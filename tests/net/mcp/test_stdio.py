@@ -6,14 +6,18 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.agent.mcp.calls import McpCalls
 from gateway.agent.mcp.local import LocalServers
+from gateway.agent.mcp.pinning import PinnedTool, State, Use
+from gateway.agent.sources import AnyArguments
 from gateway.config.model import McpServer
+from gateway.domain.tools import ToolClass
 from gateway.net.errors import NetError
 from gateway.net.mcp import connection
 from gateway.net.mcp.connections import Connections
@@ -21,6 +25,7 @@ from gateway.net.mcp.endpoint import ServerError
 from gateway.net.rules import Rules
 from gateway.sandbox.command import Tier
 from gateway.sandbox.workshop import Workshop
+from tests.fakes.caller import CALLER
 from tests.fakes.eventually import eventually
 from tests.net.servers import page, serving
 from tests.sandbox.tiers import confines
@@ -106,6 +111,25 @@ async def test_it_sees_nothing_but_its_files_and_has_no_network(local: Local, mo
     assert await local.do(f"write {local.place}", **settings) == "OSError"
     assert await local.do("write note.txt", **settings) == "1"
     assert await local.do("list .", **settings) == "['note.txt']"
+
+
+async def test_it_reaches_the_hosts_of_its_entry_alone(local: Local) -> None:
+    async with serving(page(b"in")) as server, serving(page(b"inside")) as other:
+        place = f"127.0.0.1:{server.port}"
+        local.servers = replace(local.servers, rules=lambda: Rules.of(["127.0.0.1"]))
+        assert await local.do(f"curl http://{place}/", hosts=[place]) == "in"
+        assert "may be reached" in await local.do(f"curl http://127.0.0.1:{other.port}/", hosts=[place])
+        assert await local.do(f"curl http://{place}/") == ""
+    assert (len(server.asked), other.asked) == (1, [])
+    reaching, alone = await local.get(hosts=["b.example:1"]), await local.get()
+    assert reaching.tools["do"].url.startswith("stdio-net://w/b.example:1/")
+    assert reaching.tools["do"].sha256 != alone.tools["do"].sha256
+    pinned = PinnedTool(State.ON, reaching.tools["do"], Use.READ)
+    calls = McpCalls(pinned, local.connections.get, page)  # type: ignore[arg-type]
+    assert await calls.kind(AnyArguments(what="x"), CALLER) is ToolClass.SEND
+    assert (await calls.change(AnyArguments(what="x"), CALLER)).preview.startswith(
+        "Call a tool of w, which reaches b.example:1."
+    )
 
 
 async def test_people_have_servers_of_their_own_and_a_change_starts_another(local: Local) -> None:
