@@ -60,7 +60,9 @@ def access(command: Command) -> Mapping[str, Access]:
         return {"/": Access.RUN, **devices, **dict.fromkeys((root, HOME, TEMPORARY, _MINE), Access.WORK)}
     system = dict.fromkeys((*PROGRAMS, *SETTINGS, *_ACCOUNTS, *command.reads), Access.RUN)
     machine = dict.fromkeys(_ABOUT_MACHINE, Access.READ)
-    return {**system, **devices, **machine, **dict(_entries(command)), command.scratch: Access.WORK}
+    # In a container, mounts and a look afterwards keep what is the gateway's: new names at the top are possible.
+    files = {root: Access.WORK} if command.tier is Tier.CONTAINER else dict(_entries(command))
+    return {**system, **devices, **machine, **files, command.scratch: Access.WORK}
 
 
 def _entries(command: Command) -> Iterator[tuple[str, Access]]:

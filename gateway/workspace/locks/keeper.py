@@ -22,6 +22,7 @@ MAX_BYTES = 1024 * 1024
 MAX_ENTRIES = 50_000
 """Files and folders that are looked through."""
 PERSONA = ("AGENTS.md", "SOUL.md", "TOOLS.md", "USER.md", "HEARTBEAT.md")
+_PERSONA_PATHS = (*PERSONA, *(f".agents/{name}" for name in PERSONA))
 
 NOTE_SECONDS = 86_400.0
 REPLACED = "replaced"
@@ -72,11 +73,13 @@ class OwnerEdits:
 class Keeper:
     """The locked files of one workspace. Every method blocks; the caller lets one run at a time.
 
-    What was in the place of locked text is copied to `aside`, one file for each path.
+    What was in the place of locked text is copied to `aside`, one file for each path. `whole`: all of a persona file
+    counts as locked, because the jail of commands cannot make it read-only.
     """
 
-    def __init__(self, root: Path, aside: Path, edits: OwnerEdits) -> None:
+    def __init__(self, root: Path, aside: Path, edits: OwnerEdits, *, whole: bool = False) -> None:
         self._root, self._aside, self._edits = root, aside, edits
+        self._whole = frozenset(_PERSONA_PATHS if whole else ())
         self._kept: dict[str, Kept] = {}
 
     @property
@@ -92,7 +95,7 @@ class Keeper:
 
     def renew(self) -> None:
         """Take the files as they are now: no tool runs, so it was the owner who changed them."""
-        for path in {*self._kept, *PERSONA, *(f".agents/{name}" for name in PERSONA)}:
+        for path in {*self._kept, *_PERSONA_PATHS}:
             self.accept(path)
 
     def accept(self, path: str) -> None:
@@ -100,7 +103,7 @@ class Keeper:
         found = _look(self._root, path)
         if found and found != self._kept.get(path):
             self._edits.take(found.data)
-        if found and locked_parts(found.data):
+        if found and (path in self._whole or locked_parts(found.data)):
             self._kept[path] = found
         else:
             self._kept.pop(path, None)
@@ -113,7 +116,7 @@ class Keeper:
         found = _look(self._root, path)
         if found == kept:
             return True
-        if found and found.mode == kept.mode and locked_parts(found.data) == locked_parts(kept.data):
+        if found and found.mode == kept.mode and self._locked(path, found) == self._locked(path, kept):
             if found.data != kept.data:
                 self._kept[path] = found
                 return True
@@ -125,6 +128,9 @@ class Keeper:
             return True
         self._restore(path, kept, found)
         return False
+
+    def _locked(self, path: str, file: Kept) -> Sequence[bytes]:
+        return [file.data] if path in self._whole else locked_parts(file.data)
 
     def _restore(self, path: str, kept: Kept, found: Kept | None) -> None:
         if found and found.data != kept.data:
