@@ -123,13 +123,9 @@ def _inside(path: str) -> bool:
 
 
 def _limits(usual: Limits, values: dict[object, object]) -> Limits:
-    """All of them, as numbers that a limit can be."""
-    kinds = {name: type(value) for name, value in asdict(usual).items()}
-    found: dict[str, float] = {}
+    """Whole numbers, but for the time."""
     for name, value in values.items():
-        if name not in kinds or isinstance(value, bool) or not isinstance(value, int | float):
-            raise BadRequest("the command has a limit that there is not")
-        if not math.isfinite(value) or not 0 <= value < 2**53:
-            raise BadRequest(f"the limit {name} is out of bounds")
-        found[str(name)] = kinds[name](value)
-    return replace(usual, **found)  # type: ignore[arg-type]
+        number = type(value) is int or (name == "seconds" and type(value) is float and math.isfinite(value))
+        if name not in asdict(usual) or not number or not 0 <= float(str(value)) < 2**53:
+            raise BadRequest("the command has a limit that there cannot be")
+    return Limits(**{**asdict(usual), **{str(name): value for name, value in values.items()}})

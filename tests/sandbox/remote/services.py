@@ -59,7 +59,7 @@ async def service(base: Path, arguments: str = "") -> AsyncIterator[Path]:
     line = _SERVE.format(base=str(base), arguments=arguments)
     keeping = asyncio.create_task(_keep(base, line))
     try:
-        await eventually(lambda: path.exists(), seconds=20)
+        await eventually(path.exists, seconds=20)
         yield path
     finally:
         keeping.cancel()
