@@ -34,7 +34,7 @@ for family, kind, to in ((1, 5, "/sockets/workshop.sock"), (2, 1, ("127.0.0.1", 
     except OSError as error: print("refused")
 """
 _ATTACKS = {
-    "the gateway's data, configuration and keys": "cat /data/*/* /config/* /proc/*/environ | grep .; ls /sockets | grep .",
+    "the gateway's data, configuration and keys": "cat /data/*/* /config/* /proc/1/environ /sockets/* | grep .",
     "its processes": "ls /proc/*/cwd/ | grep -E 'postgres|keys'; tr '\\\\0' ' ' < /proc/2/cmdline | grep postgres",
     "its journals": "rm -f sessions/*/* && echo x > sessions/x && ls sessions/x",
     "the system": "for x in / /usr /app /etc; do touch $x/x && echo $x; done | grep .",
@@ -49,7 +49,7 @@ async def commands(container: Container, workshop: Container, telegram: FakeTele
     await workshop.begin()
     await until(lambda: _there(workshop), SECONDS)
     _, told = await container.run("supaclaw", "doctor")
-    check("in the service behind /sockets/workshop.sock" in told, "the doctor finds the service")
+    check("run in the service behind" in told, f"the doctor finds the service {_about(told)}")
     await _by_the_agent(container, telegram, models)
     for name, line in _ATTACKS.items():
         told = await _told(container, f"({line}) && echo GOT")
@@ -58,7 +58,12 @@ async def commands(container: Container, workshop: Container, telegram: FakeTele
     check(told.split() == ["refused"] * 3 + ["exited"], "nor at the network or a socket")
     code, _ = await workshop.run("python3", "-c", _ASK, "true", "5")
     check(code != 0, "and the service takes nothing from its own container")
-    await _ends(container, workshop)
+    await _ends(container)
+
+
+def _about(told: str) -> str:
+    """What of the doctor's words is about commands."""
+    return " ".join(line for line in told.splitlines() if "commands" in line)
 
 
 async def _by_the_agent(container: Container, telegram: FakeTelegram, models: FakeModels) -> None:
@@ -75,7 +80,7 @@ async def _by_the_agent(container: Container, telegram: FakeTelegram, models: Fa
     check((made.stat().st_uid, made.stat().st_mode & 0o777) == (10001, 0o700), "its files are the gateway's user's")
 
 
-async def _ends(container: Container, workshop: Container) -> None:
+async def _ends(container: Container) -> None:
     begun = asyncio.create_task(container.run("python3", "-c", _ASK, "setsid sleep 98765 & sleep 98765", "60"))
     await until(lambda: _alive(2), SECONDS)
     begun.cancel()

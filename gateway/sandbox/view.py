@@ -43,6 +43,7 @@ def environment(command: Command) -> dict[str, str]:
         "TERM": "dumb",
         "PAGER": "cat",
         "GIT_TERMINAL_PROMPT": "0",
+        "GIT_CONFIG_NOSYSTEM": "1",  # a file that may not be read ends git
         **command.environment,
     }
 

@@ -17,14 +17,30 @@ ROOT = Path(__file__).parents[3]
 _ENTER = """
 set -e
 mount --make-rprivate /
-mount --bind "$WORKSPACE" "$WORKSPACE"
-for name in sessions memory; do
-    mount --bind "$WORKSPACE/$name" "$WORKSPACE/$name"
-    mount -o remount,bind,ro "$WORKSPACE/$name"
+mount -t tmpfs -o mode=755 root /mnt
+for each in /*; do
+    if [ -L "$each" ]; then cp -P "$each" /mnt/; continue; fi
+    [ -d "$each" ] || continue
+    mkdir -p "/mnt$each"
+    case "$each" in
+        /proc) mount -t proc proc /mnt/proc ;;
+        /tmp) mount -t tmpfs -o mode=1777,size=64m tmp /mnt/tmp ;;
+        /dev) mount --rbind /dev /mnt/dev ;;
+        /mnt|/run|/sys) ;;
+        *) mount --bind "$each" "/mnt$each"; mount -o remount,bind,ro "/mnt$each" ;;
+    esac
 done
-mount -t tmpfs -o mode=1777,size=64m tmp "$SCRATCH"
-mount -t proc proc /proc
-exec "$@"
+for name in workspace sockets; do
+    mkdir -p "/mnt$BASE/$name"
+    mount --bind "$BASE/$name" "/mnt$BASE/$name"
+done
+for name in sessions memory; do
+    mount --bind "$BASE/workspace/$name" "/mnt$BASE/workspace/$name"
+    mount -o remount,bind,ro "/mnt$BASE/workspace/$name"
+done
+mount -o remount,ro /mnt
+exec chroot /mnt setpriv --reuid="$USER_ID" --regid="$USER_ID" --clear-groups --no-new-privs --bounding-set=-all \
+    --inh-caps=-all sh -c '"$@"; exit' init "$@"
 """
 _SERVE = """
 import asyncio
@@ -33,7 +49,7 @@ from gateway.sandbox.command import Tier
 from gateway.sandbox.remote.container import ContainerWorkshop
 from gateway.sandbox.remote.service import Service
 base = Path({base!r})
-jail = ContainerWorkshop(base / "container-tmp", {arguments})
+jail = ContainerWorkshop(Path("/tmp"), {arguments})
 asyncio.run(Service(base / "sockets", base / "workspace", jail).serve())
 """
 
@@ -48,16 +64,17 @@ needs_containers = pytest.mark.skipif(not containers(), reason="only root can ma
 
 
 @asynccontextmanager
-async def service(base: Path, arguments: str = "") -> AsyncIterator[Path]:
-    """The socket of a service for `base/workspace`, with these arguments for its jail.
+async def service(base: Path, arguments: str = "", user: int = 0, python: str = sys.executable) -> AsyncIterator[Path]:
+    """The socket of a service for `base/workspace`, below /tmp, with these arguments for its jail.
 
     It is started again when it ends, as compose does.
     """
-    for name in ("sockets", "container-tmp", "workspace/sessions", "workspace/memory"):
+    for name in ("sockets", "workspace/sessions", "workspace/memory"):
         (base / name).mkdir(parents=True, exist_ok=True)
+        os.chown(base / name, user, user)
     path = base / "sockets/workshop.sock"
     line = _SERVE.format(base=str(base), arguments=arguments)
-    keeping = asyncio.create_task(_keep(base, line))
+    keeping = asyncio.create_task(_keep(base, user, python, "-P", "-c", line))
     try:
         await eventually(path.exists, seconds=20)
         yield path
@@ -66,20 +83,13 @@ async def service(base: Path, arguments: str = "") -> AsyncIterator[Path]:
         await asyncio.gather(keeping, return_exceptions=True)
 
 
-async def _keep(base: Path, line: str) -> None:
+async def _keep(base: Path, user: int, *line: str) -> None:
     while True:
         process = await asyncio.create_subprocess_exec(
-            *("unshare", "--mount", "--pid", "--net", "--ipc", "--fork", "--kill-child"),
-            *("sh", "-c", _ENTER, "enter", "sh", "-c", 'setpriv --bounding-set=-all --no-new-privs "$@"; exit', "init"),
-            *(sys.executable, "-P", "-c", line),
+            *("unshare", "--mount", "--pid", "--net", "--ipc", "--fork", "--kill-child", "sh", "-c", _ENTER, "enter"),
+            *line,
             cwd="/",
-            env={
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(ROOT),
-                "TMPDIR": str(base / "container-tmp"),
-                "SCRATCH": str(base / "container-tmp"),
-                "WORKSPACE": str(base / "workspace"),
-            },
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "BASE": str(base), "USER_ID": str(user)},
         )
         try:
             await process.wait()
