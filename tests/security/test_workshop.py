@@ -27,7 +27,7 @@ def test_no_attack_succeeds_and_work_goes_on(tier: Tier, version: int) -> None:
 
 
 RESTORED = {f"files: {verb} the instructions" for verb in ("change", "replace", "link over")}
-"""In a container nothing but the workspace's mounts is read-only; what a run has changed in them is put back after it."""
+"""In a container only mounts are read-only; what a run has changed in the instructions is put back after it."""
 
 
 @pytest.mark.parametrize("version", [0, 1, -1], ids=["own", "1", "none"])

@@ -41,8 +41,8 @@ class RemoteWorkshop(Workshop):
         return False
 
     def missing(self) -> str:
-        """Costs one look."""
-        return "" if self.path.exists() else self._away("has not started")
+        """Nothing: the service may start later than the gateway."""
+        return ""
 
     async def tier(self) -> Tier:
         """As the service says at this moment, for it may have been started anew elsewhere."""

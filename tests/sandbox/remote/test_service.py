@@ -160,13 +160,11 @@ async def test_what_nobody_sends_is_answered_or_closed(desk: Desk) -> None:
 
 async def test_without_the_service_there_are_no_commands_and_that_is_said(desk: Desk, tmp_path: Path) -> None:
     away = Desk(desk.root, RemoteWorkshop(tmp_path, path=tmp_path / "nothing"))
-    assert not away.commands.offered()
+    assert "docker compose up -d workshop" in (await away.outcome("true")).text
     (tmp_path / "stale").symlink_to(tmp_path)
     for path in (tmp_path / "nothing", tmp_path / "stale"):
-        broken = Desk(desk.root, RemoteWorkshop(tmp_path, path=path))
-        broken.tools = desk.tools
         with pytest.raises(NoJail, match="docker compose up -d workshop"):
-            await broken.workshop.tier()
+            await RemoteWorkshop(tmp_path, path=path).tier()
     jail = desk.workshop
     assert isinstance(jail, RemoteWorkshop)
     strict = RemoteWorkshop(tmp_path, path=jail.path)
