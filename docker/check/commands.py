@@ -11,6 +11,8 @@ from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, until
 
+BUILT = "fin90x"
+"""In the agent's answer when it has used a command."""
 _ASK = """
 import asyncio, sys
 from pathlib import Path
@@ -45,11 +47,11 @@ _ATTACKS = {
 async def commands(container: Container, workshop: Container, telegram: FakeTelegram, models: FakeModels) -> None:
     """Raises `SystemExit` at the first thing that is not as promised."""
     code, told = await container.run("supaclaw", "doctor")
-    check("docker compose up -d workshop" in told, f"without the service the doctor says so ({code})")
+    check(code == 0 and "-d workshop" in told, "without the service the doctor says so")
     await workshop.begin()
     await until(lambda: _there(workshop), SECONDS)
     _, told = await container.run("supaclaw", "doctor")
-    check("run in the service behind" in told, f"the doctor finds the service {_about(told)}")
+    check("run in the service behind" in told, "the doctor finds the service")
     await _by_the_agent(container, telegram, models)
     for name, line in _ATTACKS.items():
         told = await _told(container, f"({line}) && echo GOT")
@@ -61,11 +63,6 @@ async def commands(container: Container, workshop: Container, telegram: FakeTele
     await _ends(container)
 
 
-def _about(told: str) -> str:
-    """What of the doctor's words is about commands."""
-    return " ".join(line for line in told.splitlines() if "commands" in line)
-
-
 async def _by_the_agent(container: Container, telegram: FakeTelegram, models: FakeModels) -> None:
     line = (
         "mkdir -p sums && echo 'print(1 + 2)' > sums/main.py && chmod +x sums/main.py && python3 sums/main.py && "
@@ -73,9 +70,9 @@ async def _by_the_agent(container: Container, telegram: FakeTelegram, models: Fa
     )
     models.rules.append(Rule(match="mk90x", tool_calls=(Call("exec", {"command": line}),)))
     telegram.say("build it mk90x", OWNER)
-    await telegram.wait_for(lambda tg: any("fin90x" in sent.text for sent in tg.sent), SECONDS)
-    result = json.dumps(models.bodies[-1]["messages"])
-    check("exit_code" in result and "3\\\\n" in result, f"the agent runs a program that it wrote {result[-400:]}")
+    await telegram.wait_for(lambda tg: any(BUILT in sent.text for sent in tg.sent), SECONDS)
+    result = json.dumps(models.bodies[-1]["messages"][-1])
+    check("exit_code" in result and "3\\\\n" in result, "the agent runs a program that it wrote")
     made = container.data / "workspace" / "sums" / "main.py"
     check((made.stat().st_uid, made.stat().st_mode & 0o777) == (10001, 0o700), "its files are the gateway's user's")
 

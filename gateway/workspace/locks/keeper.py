@@ -146,7 +146,7 @@ class Keeper:
 
 
 def note_all(root: Path, data: Path) -> None:
-    """Note that the owner has put all locked text and instructions there as they are now, by restoring them, say. Blocks."""
+    """Note that the owner has put locked text and instructions there as they are now, by restoring, say. Blocks."""
     for path in _files(root):
         if (found := _look(root, path)) and (path in _PERSONA_PATHS or locked_parts(found.data)):
             OwnerEdits(data).note(found.data)
