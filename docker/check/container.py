@@ -1,6 +1,7 @@
-"""The image, run as `docker compose up` runs it, by the kernel alone.
+"""The image, run as `docker compose up` runs its services, by the kernel alone.
 
-Its own mount and process namespaces, a read-only root, no capabilities and none to be had; the network is shared.
+Its own mount and process namespaces, a read-only root, no capabilities and none to be had; the network is shared, or
+there is none. In a changed root the kernel makes no user namespaces, as in a container of Docker's.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from docker.check.build import Settings
+from docker.check.compose import service
 
 SECONDS = 60.0
 _ENTER = """
@@ -24,10 +26,11 @@ mount -t proc proc "$ROOT/proc"
 mount --rbind /dev "$ROOT/dev"
 mount -t tmpfs -o mode=1777 shm "$ROOT/dev/shm"
 mount --rbind /sys "$ROOT/sys"
-mount -t tmpfs -o mode=1777,size=256m tmp "$ROOT/tmp"
-mount --bind "$DATA" "$ROOT/data"
-mount --bind "$CONFIG" "$ROOT/config"
-mount -o remount,bind,ro "$ROOT/config"
+[ -z "$TEMPORARY" ] || mount -t tmpfs -o mode=1777,size=256m tmp "$ROOT/tmp"
+printf '%s' "$MOUNTS" | while read -r target mode source; do
+    mount --bind "$source" "$ROOT$target"
+    [ "$mode" = rw ] || mount -o remount,bind,ro "$ROOT$target"
+done
 mount -o remount,bind,ro "$ROOT"
 exec /usr/sbin/chroot "$ROOT" "$@"
 """
@@ -38,37 +41,57 @@ _BECOME = (
 
 
 class Container:
-    """One container; `data` and `config` are what is mounted into it."""
+    """One container of a service; the volumes that it may mount lie below `folder`."""
 
-    def __init__(self, root: Path, settings: Settings, folder: Path, more: dict[str, str]) -> None:
+    def __init__(
+        self, root: Path, settings: Settings, folder: Path, more: dict[str, str], name: str = "supaclaw"
+    ) -> None:
         self.data, self.config = folder / "data", folder / "config"
+        self._service = service(name, settings, folder)
         self.told: list[str] = []
         self._root = root
         self._settings = settings
-        self._environ = {**dict(line.split("=", 1) for line in settings.env), "HOME": "/data", **more}
+        self._environ = {**dict(line.split("=", 1) for line in settings.env), "HOME": "/data"}
+        self._environ |= self._service.environ | more
         self._process: Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self._heard = asyncio.Condition()
-        self.config.mkdir(parents=True)
-        self.data.mkdir(mode=0o700)
-        os.chown(self.data, 10001, 10001)
+        self.config.mkdir(parents=True, exist_ok=True)
+        for volume in (self.data, folder / "sockets"):
+            volume.mkdir(mode=0o700, exist_ok=True)
+            os.chown(volume, 10001, 10001)
 
     async def start(self) -> None:
         """Return once it says `ready`."""
-        await self._begin(*self._settings.command)
+        await self.begin()
         await self.hears("^ready$")
+
+    async def begin(self) -> None:
+        """Return at once."""
+        await self._begin(*self._service.command)
+
+    async def complete(self) -> int:
+        """Of a service that does one thing: how it ended."""
+        await self.begin()
+        return await self._ended()
 
     async def once(self, *command: str, **environ: str) -> tuple[int, str]:
         """Another command in a container of its own, as `docker compose run` does."""
-        await self._begin(*command, **environ)
+        await self._begin(*self._settings.entrypoint, *command, **environ)
         return await self._ended(), "\n".join(self.told)
 
     async def _begin(self, *command: str, **environ: str) -> None:
         self.told.clear()
-        mounts = {"ROOT": str(self._root), "DATA": str(self.data), "CONFIG": str(self.config)}
+        lines = [f"{m.target} {'ro' if m.read_only else 'rw'} {m.source}\n" for m in self._service.mounts]
+        mounts = {
+            "ROOT": str(self._root),
+            "MOUNTS": "".join(lines),
+            "TEMPORARY": "yes" * self._service.writes_temporary,
+        }
+        apart = () if self._service.networked else ("--net", "--ipc")
         self._process = await asyncio.create_subprocess_exec(
-            *("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _ENTER, "enter"),
-            *(*_BECOME, *self._settings.entrypoint, *command),
+            *("unshare", "--mount", "--pid", *apart, "--fork", "--kill-child", "sh", "-c", _ENTER, "enter"),
+            *(*_BECOME, *command),
             env={"PATH": os.environ["PATH"], **self._environ, **environ, **mounts},
             stdout=PIPE,
             stderr=STDOUT,

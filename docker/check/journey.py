@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from docker.check.build import Settings
+from docker.check.commands import BUILT, commands
 from docker.check.container import SECONDS, Container
 from docker.check.lint import ROOT
 from docker.check.shell import check
@@ -23,20 +24,28 @@ async def journey(root: Path, settings: Settings, folder: Path) -> None:
     """Raises `SystemExit` at the first thing that is not as promised."""
     environ = {"SUPACLAW_PORT": str(_free_port()), "SUPACLAW_PUBLIC_URL": "http://localhost:8080", "NO_COLOR": "1"}
     container, other = (Container(root, settings, folder / name, environ) for name in ("first", "other"))
+    folders, workshop, again = (
+        Container(root, settings, folder / place, {}, name)
+        for place, name in (("first", "folders"), ("first", "workshop"), ("other", "folders"))
+    )
     async with FakeTelegram() as telegram, FakeModels() as models:
         try:
-            await _life(container, other, telegram, models)
+            check(await folders.complete() == await again.complete() == 0, "the folders of the service are made")
+            await _life(container, other, workshop, telegram, models)
         finally:
-            await container.close()
-            await other.close()
+            for each in (container, other, workshop):
+                await each.close()
 
 
-async def _life(container: Container, other: Container, telegram: FakeTelegram, models: FakeModels) -> None:
+async def _life(
+    container: Container, other: Container, workshop: Container, telegram: FakeTelegram, models: FakeModels
+) -> None:
     _configure(container, configured(telegram, models))
     await _first_start(container)
     await _said(telegram, "hello mk1x", "fin1x")
     check(True, "a message in Telegram is answered there")
     await _locked_in(container)
+    await commands(container, workshop, telegram, models)
     await _health(container)
     await _reload(container, telegram, models)
     await _stop(container, telegram, models)
@@ -136,7 +145,7 @@ async def _power_cut(container: Container, telegram: FakeTelegram) -> None:
     await container.kill()
     await container.start()
     await _said(telegram, "hello mk6x", "fin6x")
-    answers = [sent.text.split()[-1] for sent in telegram.sent if "fin" in sent.text]
+    answers = [sent.text.split()[-1] for sent in telegram.sent if "fin" in sent.text and BUILT not in sent.text]
     check(answers == [f"fin{n}x" for n in range(1, 7)], "so it does after its plug was pulled; nothing is said twice")
 
 

@@ -68,6 +68,7 @@ from gateway.logs import SecretMask
 from gateway.net.mcp.connections import Connections
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
+from gateway.sandbox.remote.client import workshop
 from gateway.sandbox.workshop import Workshop
 from gateway.store.pool import Database
 from gateway.tools import Family
@@ -231,7 +232,7 @@ class Parts:
     @cached_property
     def jail(self) -> Workshop:
         """Where programs run."""
-        return Workshop(self.environment.data / "scratch")
+        return workshop(self.environment.data / "scratch", self.environment.workshop)
 
     @cached_property
     def embedders(self) -> Embedders:

@@ -19,6 +19,8 @@ class Environment:
     fail: str | None = None
     sign_in: str | None = None
     notify_socket: str | None = None
+    workshop: Path | None = None
+    """The socket of the service that runs commands, where there is one."""
 
     @classmethod
     def read(cls, environ: Mapping[str, str], *, starting: bool = False) -> "Environment":
@@ -34,6 +36,7 @@ class Environment:
             workspace=Path(environ.get("SUPACLAW_WORKSPACE") or workspace).absolute(),
             fail=environ.get("SUPACLAW_FAIL") or None,
             sign_in=environ.get("SUPACLAW_SIGN_IN") or None,
+            workshop=Path(environ["SUPACLAW_WORKSHOP"]).absolute() if environ.get("SUPACLAW_WORKSHOP") else None,
             notify_socket=environ.get("NOTIFY_SOCKET") or None,
         )
 

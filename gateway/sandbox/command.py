@@ -13,12 +13,14 @@ PROXY_PORT = 3128
 
 
 class Tier(StrEnum):
-    """How a command is confined; each has Landlock, seccomp and limits."""
+    """How a command is confined; each has seccomp and limits, and Landlock but where a container stands for it."""
 
     NAMESPACES = "namespaces"
     """Its own root, processes, network and users: nothing else exists for it."""
     LANDLOCK = "landlock"
     """No namespaces: the kernel's version must confine signals, too."""
+    CONTAINER = "container"
+    """A container that has nothing but the workspace around all commands; Landlock as far as there is any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,5 +93,10 @@ def _give_up(command: Command) -> None:
     drop_bounds()
     drop_privileges()
     set_control(DUMPABLE)
-    landlock.restrict(view.access(command), command.landlock, tcp=command.network)
-    program_filter.restrict(own_files_only=command.tier is not Tier.NAMESPACES, network=command.network)
+    if command.landlock:
+        landlock.restrict(view.access(command), command.landlock, tcp=command.network)
+    program_filter.restrict(
+        own_files_only=command.tier is Tier.LANDLOCK,
+        stops_none=command.tier is Tier.CONTAINER,
+        network=command.network,
+    )

@@ -16,6 +16,8 @@ _PATH_BENEATH = 1
 _RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 """How many rights to files the early versions know."""
 _TCP = 0b11
+SIGNALS_SINCE = 6
+"""The version that confines signals."""
 _SCOPES = 0b11
 """Abstract Unix sockets, and signals."""
 

@@ -77,12 +77,23 @@ _TYPING = (0x5412, 0x541C, 0x8901, 0x8902)
 """ioctl: input for a terminal, and who gets signals of a socket."""
 
 
-def restrict(*, own_files_only: bool, network: bool = False) -> None:
-    """Refuse the rest for good. `own_files_only`: also modes and times of files by their path. `network`: allow TCP."""
-    install(rules(platform.machine(), own_files_only=own_files_only, network=network))
+_STOP_SIGNALS = (19, 20, 21, 22)
+_SIGNALS = {
+    "kill 62 129, tkill 200 130, rt_sigqueueinfo 129 138, pidfd_send_signal 424 424": 1,
+    "tgkill 234 131, rt_tgsigqueueinfo 297 240": 2,
+}
+"""Which argument is the signal."""
 
 
-def rules(machine: str, *, own_files_only: bool, network: bool = False) -> list[Step]:
+def restrict(*, own_files_only: bool, stops_none: bool = False, network: bool = False) -> None:
+    """Refuse the rest for good. `own_files_only`: also modes and times of files by their path. `network`: allow TCP.
+
+    `stops_none`: also signals that make a process stand still, such as the one that watches over it.
+    """
+    install(rules(platform.machine(), own_files_only=own_files_only, stops_none=stops_none, network=network))
+
+
+def rules(machine: str, *, own_files_only: bool, stops_none: bool = False, network: bool = False) -> list[Step]:
     """The program on `machine`, a key of the table of architectures."""
     steps, column = prologue(machine)
     steps += _masked(numbers("clone 56 220", column), 0, _NEW_NAMESPACES)
@@ -96,6 +107,9 @@ def rules(machine: str, *, own_files_only: bool, network: bool = False) -> list[
         for number in numbers(_BY_PATH, column).values():
             steps += [(EQUAL, 0, 1, number), REFUSE]
         steps += _unless_null(numbers("utimensat 280 88", column)["utimensat"], 1)
+    for table, argument in _SIGNALS.items() if stops_none else ():
+        for number in numbers(table, column).values():
+            steps += by_argument(number, argument, _STOP_SIGNALS, ALLOW, REFUSE)
     steps += by_argument(numbers("fcntl 72 25", column)["fcntl"], 1, _OWNERS_AND_PIPES, ALLOW, REFUSE)
     steps += by_argument(numbers("ioctl 16 29", column)["ioctl"], 1, _TYPING, ALLOW, REFUSE)
     return [*steps, ALLOW]

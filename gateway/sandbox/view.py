@@ -43,6 +43,7 @@ def environment(command: Command) -> dict[str, str]:
         "TERM": "dumb",
         "PAGER": "cat",
         "GIT_TERMINAL_PROMPT": "0",
+        "GIT_CONFIG_NOSYSTEM": "1",  # a file that may not be read ends git
         **command.environment,
     }
 
@@ -60,7 +61,9 @@ def access(command: Command) -> Mapping[str, Access]:
         return {"/": Access.RUN, **devices, **dict.fromkeys((root, HOME, TEMPORARY, _MINE), Access.WORK)}
     system = dict.fromkeys((*PROGRAMS, *SETTINGS, *_ACCOUNTS, *command.reads), Access.RUN)
     machine = dict.fromkeys(_ABOUT_MACHINE, Access.READ)
-    return {**system, **devices, **machine, **dict(_entries(command)), command.scratch: Access.WORK}
+    # In a container, mounts and a look afterwards keep what is the gateway's: new names at the top are possible.
+    files = {root: Access.WORK} if command.tier is Tier.CONTAINER else dict(_entries(command))
+    return {**system, **devices, **machine, **files, command.scratch: Access.WORK}
 
 
 def _entries(command: Command, folder: str = "") -> Iterator[tuple[str, Access]]:

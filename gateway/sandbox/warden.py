@@ -2,6 +2,7 @@
 
 import os
 import select
+import shutil
 import signal
 import socket
 import time
@@ -16,6 +17,7 @@ from gateway.sandbox.kernel import DUMPABLE, drop_bounds, drop_privileges, set_c
 
 _CHILD_SUBREAPER, _NO_NEW_PRIVILEGES = 36, 38
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.1
+_ENDING_SECONDS = 10.0
 _KINDS = ("RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:")
 _SOCKET_BYTES = 64 * 1024
 """What an open one may hold without being seen."""
@@ -32,6 +34,10 @@ def watch(command: Command, standard: Standard, control: socket.socket) -> NoRet
     finally:
         if _alone():
             _end_all()
+        elif command.tier is Tier.CONTAINER:
+            _end_descendants(command.tier)
+        if command.tier is Tier.CONTAINER:
+            shutil.rmtree(command.scratch, ignore_errors=True)
         passed = int((time.monotonic() - began) * 1000)
         with suppress(OSError):
             control.send(Report(report.ending, report.code, report.problem, passed).packed())
@@ -48,8 +54,9 @@ def _run(command: Command, standard: Standard, control: socket.socket) -> Report
     else:
         set_control(_CHILD_SUBREAPER)
         set_control(_NO_NEW_PRIVILEGES)
-        landlock.scope_signals()
-    if not _alone():
+        if command.tier is Tier.LANDLOCK or command.landlock >= landlock.SIGNALS_SINCE:
+            landlock.scope_signals()
+    if command.tier is not Tier.CONTAINER and not _alone():
         raise OSError("signals would reach others")
     problem, problem_there = os.pipe()
     if (child := os.fork()) == 0:
@@ -172,3 +179,22 @@ def _end_all() -> None:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
             time.sleep(0.0005)
+
+
+def _end_descendants(tier: Tier) -> None:
+    """Stop all that this process has started, for what is stopped can't fork, then kill it.
+
+    If that takes too long it dies of a signal, at which the container ends.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    deadline, seen = time.monotonic() + _ENDING_SECONDS, set[int]()
+    while found := set(_processes(tier)):
+        for each in found:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL if found <= seen else signal.SIGSTOP)
+        seen |= found
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if time.monotonic() > deadline:
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -14,7 +14,7 @@ from gateway.domain.errors import SupaclawError
 from gateway.sandbox import landlock, seccomp
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier, report
 
-LEAST_WITHOUT_NAMESPACES = 6
+LEAST_WITHOUT_NAMESPACES = landlock.SIGNALS_SINCE
 """Of Landlock: before it, a command of the same user can signal the gateway."""
 _ROOT = Path(__file__).parents[2]
 _PIECE = 64 * 1024
@@ -104,6 +104,12 @@ class Workshop:
     _zygote: asyncio.subprocess.Process | None = None
     _requests: socket.socket | None = None
     _tier: Tier | None = None
+    _zygote_flags: tuple[str, ...] = ()
+
+    @property
+    def keeps_instructions(self) -> bool:
+        """Whether no command can change the agent's instructions, so that nobody has to compare them afterwards."""
+        return True
 
     def missing(self) -> str:
         """Why no tier can work here; "" if one may. Costs nothing."""
@@ -171,7 +177,7 @@ class Workshop:
         with there:
             self._requests.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MAX_REQUEST_BYTES)
             self._zygote = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "gateway.sandbox.zygote", str(there.fileno())),
+                *(sys.executable, "-P", "-m", "gateway.sandbox.zygote", str(there.fileno()), *self._zygote_flags),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 cwd="/",

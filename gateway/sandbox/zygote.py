@@ -4,6 +4,8 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
+from types import FrameType
 from typing import NoReturn
 
 from gateway.sandbox import namespaces, warden
@@ -11,9 +13,12 @@ from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Report, 
 from gateway.sandbox.kernel import DUMPABLE, set_control
 
 
-def main(requests: socket.socket) -> None:
-    """Start a command for each request, which brings its input, output, errors and a line to the gateway."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+def main(requests: socket.socket, *, watched: bool) -> None:
+    """Start a command for each request, which brings its input, output, errors and a line to the gateway, until the end.
+
+    `watched`: that is as soon as a command has killed what watches over it.
+    """
+    signal.signal(signal.SIGCHLD, _reaped if watched else signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     set_control(DUMPABLE, 0)
     while True:
@@ -25,6 +30,13 @@ def main(requests: socket.socket) -> None:
             _start(unpacked(request), descriptors)
         for each in descriptors:
             os.close(each)
+
+
+def _reaped(_signal: int, _frame: FrameType | None) -> None:
+    with suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            if os.WIFSIGNALED(found[1]):
+                os._exit(1)
 
 
 def _start(command: Command, descriptors: list[int]) -> NoReturn:
@@ -44,4 +56,4 @@ def _start(command: Command, descriptors: list[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))
+    main(socket.socket(fileno=int(sys.argv[1])), watched="watched" in sys.argv[2:])

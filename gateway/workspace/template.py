@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.config.durable import sync
+from gateway.workspace.paths import READ_ONLY
 
 TEMPLATE = Path(__file__).parents[2] / "workspace_template"
 """Beside the `gateway` package, in the source tree as in the wheel."""
@@ -24,7 +25,7 @@ def fill_new_workspace(root: Path, template: Path = TEMPLATE) -> bool:
     """
     root.mkdir(parents=True, exist_ok=True)
     staging = root / _UNFINISHED
-    if not staging.exists() and any(path.name not in _NOT_OURS for path in root.iterdir()):
+    if not staging.exists() and any(path.name not in _NOT_OURS and not is_reserved(path) for path in root.iterdir()):
         return False
     staging.mkdir(exist_ok=True)
     for source in template_files(template):
@@ -34,6 +35,11 @@ def fill_new_workspace(root: Path, template: Path = TEMPLATE) -> bool:
             os.rename(staging / source.name, root / source)
     shutil.rmtree(staging)
     return True
+
+
+def is_reserved(path: Path) -> bool:
+    """Whether it is one of the gateway's folders, empty: where it is mounted, it is made before the first start."""
+    return path.name in READ_ONLY and not path.is_symlink() and path.is_dir() and not any(path.iterdir())
 
 
 def template_files(template: Path = TEMPLATE) -> Iterator[Path]:

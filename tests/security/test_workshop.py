@@ -26,6 +26,19 @@ def test_no_attack_succeeds_and_work_goes_on(tier: Tier, version: int) -> None:
     assert len(result.rows) > 100
 
 
+RESTORED = {f"files: {verb} the instructions" for verb in ("change", "replace", "link over")}
+"""In a container only mounts are read-only; what a run has changed in the instructions is put back after it."""
+
+
+@pytest.mark.parametrize("version", [0, 1, -1], ids=["own", "1", "none"])
+def test_no_attack_succeeds_through_the_service_of_compose(version: int) -> None:
+    result = run(Tier.CONTAINER, version, short=True)
+    if result.skipped:
+        pytest.skip(result.skipped)
+    assert {name for name, held, _ in result.rows if not held} == RESTORED
+    assert len(result.rows) > 100
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="it is about root")
 def test_root_is_confined_by_namespaces_alone(tmp_path: Path) -> None:
     result = run(Tier.NAMESPACES, 0, short=True, root=True)

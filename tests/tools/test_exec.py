@@ -38,7 +38,7 @@ async def test_a_small_project_with_tests_is_built(desk: Desk) -> None:
         "printf 'import unittest, sums\\nclass T(unittest.TestCase):\\n    def test_add(self): "
         "self.assertEqual(sums.add(1, 2), 3)\\n' > tests/test_sums.py && touch tests/__init__.py"
     )
-    answer = await desk.run("python3 -m unittest 2>&1 | tail -1 && chmod +x sums/__init__.py && ls -l sums")
+    answer = await desk.run("python3 -B -m unittest 2>&1 | tail -1 && chmod +x sums/__init__.py && ls -l sums")
     assert answer["exit_code"] == 0
     assert answer["output"].startswith("OK\n")
     broken = await desk.run("sed -i 's/+ b/- b - 0/' sums/__init__.py; python3 -B -m unittest")

@@ -23,6 +23,16 @@ def test_an_empty_volume_counts_as_new(tmp_path: Path) -> None:
     assert names(tmp_path) == FILES | {"lost+found"}
 
 
+def test_folders_that_were_made_to_be_mounted_count_as_new(tmp_path: Path) -> None:
+    for name in ("sessions", "memory"):
+        (tmp_path / name).mkdir()
+    assert fill_new_workspace(tmp_path)
+    assert names(tmp_path) == FILES | {"sessions", "memory"}
+    (tmp_path / "other" / "sessions").mkdir(parents=True)
+    (tmp_path / "other" / "sessions" / "today.md").write_text("said")
+    assert not fill_new_workspace(tmp_path / "other")
+
+
 def test_what_the_owner_changed_or_deleted_stays_so(tmp_path: Path) -> None:
     fill_new_workspace(tmp_path)
     (tmp_path / "SOUL.md").unlink()

@@ -10,6 +10,8 @@ from pathlib import Path
 from gateway.app.archive.manifest import CHANNELS, CONFIG, KEYS, NOT_KEYS, PRINCIPALS, WORKSPACE
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
+from gateway.workspace.paths import READ_ONLY
+from gateway.workspace.template import is_reserved
 
 _STAGING = "restore.unfinished"
 _HARMLESS = frozenset({"gateway.pid", "lost+found"})
@@ -62,10 +64,19 @@ def put_in_place(environment: Environment, unpacked: Path) -> Path | None:
     roots = {WORKSPACE: environment.workspace} | {name: data / name for name in (PRINCIPALS, KEYS, CHANNELS)}
     for name, root in roots.items():
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for entry in (unpacked / name).glob("*"):
+        for entry in _entries(unpacked / name, apart=name == WORKSPACE):
             if name != KEYS or not entry.name.startswith(NOT_KEYS):
-                _put(entry, root / entry.name)
+                _put(entry, root / entry.relative_to(unpacked / name))
     return _put_config(unpacked / CONFIG, environment.config)
+
+
+def _entries(folder: Path, *, apart: bool) -> Iterator[Path]:
+    """What is moved as one. `apart`: not the folders that are mounted somewhere by themselves, but what is in them."""
+    for entry in folder.glob("*"):
+        if apart and entry.name in READ_ONLY and entry.is_dir() and not entry.is_symlink():
+            yield from entry.glob("*")
+        else:
+            yield entry
 
 
 def _put_config(saved: Path, target: Path) -> Path | None:
@@ -81,6 +92,7 @@ def _put_config(saved: Path, target: Path) -> Path | None:
 
 def _put(source: Path, target: Path) -> None:
     """Move a file, link or folder, to another disk if need be, in place of what an unfinished restore put there."""
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if target.is_dir() and not target.is_symlink():
         shutil.rmtree(target)
     else:
@@ -92,7 +104,7 @@ def _check_room(environment: Environment) -> None:
     for folder, variable in ((environment.workspace, "SUPACLAW_WORKSPACE"), (environment.data, "SUPACLAW_DATA")):
         with suppress(FileNotFoundError):
             for name in sorted(set(os.listdir(folder)) - _HARMLESS):
-                if folder / name != environment.workspace:
+                if folder / name != environment.workspace and not is_reserved(folder / name):
                     raise OwnerMustAct(
                         f"{folder} is not empty (it holds {name}): move it away, or name another folder in {variable}"
                     )

@@ -13,6 +13,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.findings import Finding, Level
 from gateway.sandbox import landlock, seccomp
 from gateway.sandbox.command import Tier
+from gateway.sandbox.remote.client import workshop
 from gateway.sandbox.workshop import NoJail, Workshop
 
 _LEAST_MIB, _ENOUGH_MIB = 256, 512
@@ -97,16 +98,19 @@ def check_exec(context: CheckContext) -> Iterator[Finding]:
         yield Finding(Level.OK, "tools.exec.mode is off: the agent runs no commands")
         return
     try:
-        tier = asyncio.run(_tier(Workshop(context.environment.data / "scratch")))
+        tier = asyncio.run(_tier(workshop(context.environment.data / "scratch", context.environment.workshop)))
     except NoJail as error:
         yield Finding(Level.WARN, f"the agent runs no commands: {error}", "see docs/security.md, Commands")
+        return
+    if context.environment.workshop:
+        yield Finding(Level.OK, f"commands of the agent run in the service behind {context.environment.workshop}")
         return
     limits = "" if tier is Tier.NAMESPACES else "; without user namespaces it has no network, no chmod and no git"
     yield Finding(Level.OK, f"commands of the agent run in a jail of {tier} and Landlock{limits}")
 
 
-async def _tier(workshop: Workshop) -> Tier:
+async def _tier(jail: Workshop) -> Tier:
     try:
-        return await workshop.tier()
+        return await jail.tier()
     finally:
-        await workshop.close()
+        await jail.close()

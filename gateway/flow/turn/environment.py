@@ -234,7 +234,8 @@ class AgentEnvironments:
 
     def _locks(self, principal: PrincipalId, workspace: Workspace) -> LockWatch:
         data = self.others.parent
-        keeper = Keeper(workspace.root, data / REPLACED / str(principal), OwnerEdits(data))
+        compared = self.workshop is not None and not self.workshop.keeps_instructions
+        keeper = Keeper(workspace.root, data / REPLACED / str(principal), OwnerEdits(data), whole=compared)
         return LockWatch(workspace, keeper, partial(self.tampered, principal))
 
     def _commands(self, own: Label) -> WorkspaceCommands | None:

@@ -22,6 +22,7 @@ MAX_BYTES = 1024 * 1024
 MAX_ENTRIES = 50_000
 """Files and folders that are looked through."""
 PERSONA = ("AGENTS.md", "SOUL.md", "TOOLS.md", "USER.md", "HEARTBEAT.md")
+_PERSONA_PATHS = (*PERSONA, *(f".agents/{name}" for name in PERSONA))
 
 NOTE_SECONDS = 86_400.0
 REPLACED = "replaced"
@@ -72,11 +73,13 @@ class OwnerEdits:
 class Keeper:
     """The locked files of one workspace. Every method blocks; the caller lets one run at a time.
 
-    What was in the place of locked text is copied to `aside`, one file for each path.
+    What was in the place of locked text is copied to `aside`, one file for each path. `whole`: all of a persona file
+    counts as locked, because the jail of commands cannot make it read-only.
     """
 
-    def __init__(self, root: Path, aside: Path, edits: OwnerEdits) -> None:
+    def __init__(self, root: Path, aside: Path, edits: OwnerEdits, *, whole: bool = False) -> None:
         self._root, self._aside, self._edits = root, aside, edits
+        self._whole = frozenset(_PERSONA_PATHS if whole else ())
         self._kept: dict[str, Kept] = {}
         self._plain: dict[str, tuple[int, ...]] = {}
         """Files without markers, and how they looked then."""
@@ -98,7 +101,7 @@ class Keeper:
 
     def renew(self) -> None:
         """Take the files as they are now: no tool runs, so it was the owner who changed them."""
-        for path in {*self._kept, *PERSONA, *(f".agents/{name}" for name in PERSONA)}:
+        for path in {*self._kept, *_PERSONA_PATHS}:
             self.accept(path)
 
     def accept(self, path: str) -> None:
@@ -106,7 +109,7 @@ class Keeper:
         found = _look(self._root, path)
         if found and found != self._kept.get(path):
             self._edits.take(found.data)
-        if found and locked_parts(found.data):
+        if found and (path in self._whole or locked_parts(found.data)):
             self._kept[path] = found
         else:
             self._kept.pop(path, None)
@@ -119,7 +122,7 @@ class Keeper:
         found = _look(self._root, path)
         if found == kept:
             return True
-        if found and found.mode == kept.mode and locked_parts(found.data) == locked_parts(kept.data):
+        if found and found.mode == kept.mode and self._locked(path, found) == self._locked(path, kept):
             if found.data != kept.data:
                 self._kept[path] = found
                 return True
@@ -131,6 +134,9 @@ class Keeper:
             return True
         self._restore(path, kept, found)
         return False
+
+    def _locked(self, path: str, file: Kept) -> Sequence[bytes]:
+        return [file.data] if path in self._whole else locked_parts(file.data)
 
     def _restore(self, path: str, kept: Kept, found: Kept | None) -> None:
         if found and found.data != kept.data:
@@ -146,9 +152,9 @@ class Keeper:
 
 
 def note_all(root: Path, data: Path) -> None:
-    """Note that the owner has put all locked text there as it is now, by restoring it, say. Blocks."""
+    """Note that the owner has put locked text and instructions there as they are now, by restoring, say. Blocks."""
     for path, _ in _files(root):
-        if (found := _look(root, path)) and locked_parts(found.data):
+        if (found := _look(root, path)) and (path in _PERSONA_PATHS or locked_parts(found.data)):
             OwnerEdits(data).note(found.data)
 
 

@@ -97,6 +97,25 @@ async def test_everything_comes_back(saved: Path, other: House, target: Database
         )
 
 
+async def test_folders_that_a_container_has_mounted_are_filled_and_not_replaced(
+    house: House, world: World, other: House, tmp_path: Path
+) -> None:
+    for name in ("sessions/2026-01-01/09-00-00.md", "memory/INDEX.md", "notes.md"):
+        house.put(f"workspace/{name}", b"said")
+    await world.ask("hello")
+    await house.back_up(tmp_path / "saved.tar.gz")
+    root = other.home / "data/workspace"
+    for name in ("sessions", "memory"):
+        (root / name).mkdir(parents=True)
+    before = [each.stat().st_ino for each in (root, root / "sessions", root / "memory")]
+
+    await put_back(other, tmp_path / "saved.tar.gz")
+
+    assert [each.stat().st_ino for each in (root, root / "sessions", root / "memory")] == before
+    assert (root / "sessions/2026-01-01/09-00-00.md").read_bytes() == b"said"
+    assert (root / "memory/INDEX.md").read_bytes() == b"said"
+
+
 async def test_vectors_are_not_in_a_backup_and_are_made_again(
     house: House, other: House, target: Database, world: World, server: Server, tmp_path: Path
 ) -> None:

@@ -6,7 +6,11 @@ from gateway.sandbox import landlock
 from gateway.sandbox.command import Tier
 from tests.security.workshop.suite import run
 
-NAMES = {Tier.NAMESPACES: "namespaces, Landlock, seccomp", Tier.LANDLOCK: "Landlock, seccomp"}
+NAMES = {
+    Tier.NAMESPACES: "namespaces, Landlock, seccomp",
+    Tier.LANDLOCK: "Landlock, seccomp",
+    Tier.CONTAINER: "the service of compose",
+}
 
 
 def main() -> int:

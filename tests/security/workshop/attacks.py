@@ -18,11 +18,18 @@ from shutil import rmtree
 
 from gateway.sandbox import landlock
 from gateway.sandbox.command import Command, Ending, Limits, Report, Tier
-from gateway.sandbox.workshop import Workshop
+from gateway.sandbox.remote.client import RemoteWorkshop
+from gateway.sandbox.remote.protocol import Peer
+from gateway.sandbox.workshop import NoJail, Running, Workshop
+from gateway.workspace.locks.restoring import put_back
 
 SECRET = "TOPSECRET"
 PYTHON = "/usr/bin/python3"
 GIT = "git -c user.name=a -c user.email=a@b"
+
+
+def _own(peer: Peer) -> bool:
+    return peer.user == os.getuid()
 
 
 @dataclass(frozen=True)
@@ -43,14 +50,18 @@ class Ground:
     base: Path
     tier: Tier
     version: int
+    service: str = ""
+    """The socket of the service that runs the commands; "" for the jail of this process."""
     stack: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
         self.workspace, self.data = self.base / "workspace", self.base / "data"
         self.config, self.persona = self.base / "config.json", self.workspace / "AGENTS.md"
         self.journal, self.rules = self.workspace / "sessions" / "today.md", self.workspace / "rules" / "locked.md"
-        self.data.mkdir(parents=True, mode=0o700)
+        self.data.mkdir(parents=True, mode=0o700, exist_ok=True)
         self.lay()
+        status = self.persona.stat()
+        self.persona_was = status.st_mode & 0o7777, status.st_mtime_ns
         self.unix = self.data / "db"
         for family, kind, name in (
             (socket.AF_UNIX, socket.SOCK_STREAM, str(self.unix)),
@@ -74,12 +85,18 @@ class Ground:
         self.stack.callback(self.victim.wait)
         self.stack.callback(self.victim.kill)
         self.workshop = Workshop(self.base / "scratch", landlock=self.version)
+        if self.service:
+            self.workshop = RemoteWorkshop(self.base / "scratch", path=Path(self.service), admits=_own)
 
     def lay(self) -> None:
-        """Its files, as they were."""
-        rmtree(self.workspace, ignore_errors=True)
+        """Its files, as they were. A container has mounted the folders themselves."""
+        for path in (*self.workspace.glob("*/*"), *self.workspace.glob("*")):
+            if path.is_symlink() or not path.is_dir():
+                path.unlink()
+            elif path.parent != self.workspace:
+                rmtree(path, ignore_errors=True)
         for name in ("work", "sessions", "memory", "rules"):
-            (self.workspace / name).mkdir(parents=True, mode=0o700)
+            (self.workspace / name).mkdir(parents=True, mode=0o700, exist_ok=True)
         for path, text in (
             (self.data / "secret.key", SECRET),
             (self.config, f'{{"api_key": "{SECRET}"}}'),
@@ -102,7 +119,7 @@ class Ground:
             limits=Limits(**{"seconds": 20, "spare_disk_bytes": 0, **limits}),
         )  # fmt: skip
         began, output, size = time.monotonic(), b"", 0
-        running = await self.workshop.start(command)
+        running = await self._started(command)
         try:
             async for piece in running.pieces():
                 size += len(piece)
@@ -112,7 +129,17 @@ class Ground:
             report = await running.report()
         finally:
             running.close()
+            if self.service:  # as the gateway does after each tool run
+                put_back(self.workspace, "AGENTS.md", b"Be kind.", *self.persona_was)
         return Answer(report, output.decode("utf-8", "replace"), time.monotonic() - began)
+
+    async def _started(self, command: Command) -> Running:
+        """Where a command has ended the service, the next one begins it again."""
+        for _ in range(100 if self.service else 0):
+            with suppress(NoJail):
+                return await self.workshop.start(command)
+            await asyncio.sleep(0.1)
+        return await self.workshop.start(command)
 
     async def each(self, lines: dict[str, str], *, together: bool) -> dict[str, Answer]:
         """One command for each line, or one for many, which is faster and tells less apart."""
@@ -134,8 +161,8 @@ class Ground:
 
 
 @asynccontextmanager
-async def ground(base: Path, tier: Tier, version: int) -> AsyncIterator[Ground]:
-    made = Ground(base, tier, version)
+async def ground(base: Path, tier: Tier, version: int, service: str = "") -> AsyncIterator[Ground]:
+    made = Ground(base, tier, version, service)
     try:
         with made.stack:
             yield made
@@ -440,7 +467,7 @@ async def _deaths(place: Ground, row: Callable[[str, bool, Answer], None]) -> No
         "import asyncio\nfrom pathlib import Path\nfrom tests.security.workshop.attacks import *\n"
         "async def main():\n"
         f"    where = Path({str(place.base / 'other')!r})\n"
-        f"    async with ground(where, Tier({str(place.tier)!r}), {place.version}) as g:\n"
+        f"    async with ground(where, Tier({str(place.tier)!r}), {place.version}, {place.service!r}) as g:\n"
         f"        await g.run('setsid sleep {mark} & sleep {mark}')\n"
         "asyncio.run(main())"
     )
@@ -473,10 +500,11 @@ def _alive(mark: str) -> int:
     return found
 
 
-async def main(base: str, tier: str, version: int, *, short: bool) -> None:
-    async with ground(Path(base), Tier(tier), version) as place:
+async def main(base: str, tier: str, version: int, service: str, *, short: bool) -> None:
+    async with ground(Path(base), Tier(tier), version, service) as place:
         sys.stdout.write(json.dumps(await attack(place, short=short)))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]) or landlock.abi(), short=sys.argv[4] == "short"))
+    known = int(sys.argv[3]) or landlock.abi()
+    asyncio.run(main(sys.argv[1], sys.argv[2], known, sys.argv[5], short=sys.argv[4] == "short"))

@@ -1,5 +1,6 @@
 """The attacks in a process of their own, as the user that a gateway would be."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 from gateway.sandbox import landlock
 from gateway.sandbox.command import Tier
 from gateway.sandbox.workshop import LEAST_WITHOUT_NAMESPACES
+from tests.sandbox.remote.services import containers, service
 
 ROOT = Path(__file__).parents[3]
 USER = 10001
@@ -26,7 +28,12 @@ class Result:
 
 
 def run(tier: Tier, version: int, *, short: bool = False, root: bool = False) -> Result:
-    """All attacks, or without what takes long; `version` of Landlock, 0 for the kernel's own."""
+    """All attacks, or without what takes long; `version` of Landlock, 0 for the kernel's own.
+
+    In a container, they go through the service of compose, and version -1 is a kernel without any.
+    """
+    if tier is Tier.CONTAINER:
+        return _through_service(version, short=short)
     known = landlock.abi()
     if version > known:
         return Result([], f"this kernel has Landlock {known}")
@@ -35,6 +42,10 @@ def run(tier: Tier, version: int, *, short: bool = False, root: bool = False) ->
     told = _told("attacks", tier, str(version), "short" * short, apart=os.getuid() == 0 and not root)
     if told is None:
         return Result([], NO_PYTHON)
+    return _result(told)
+
+
+def _result(told: bytes) -> Result:
     return Result([(name, held, answer) for name, held, answer in json.loads(told)])
 
 
@@ -44,6 +55,25 @@ def outside() -> dict[str, bool] | None:
     return None if told is None else json.loads(told)
 
 
+def _through_service(version: int, *, short: bool) -> Result:
+    python = _python(USER) if containers() else ""
+    if not python or version > landlock.abi():
+        return Result([], "only root can make a container's namespaces, and this kernel's Landlock bounds the versions")
+    own = f"landlock={max(0, version)}, " if version else ""
+
+    async def attacked(base: Path) -> bytes:
+        async with service(base, f"{own}without={{Tier.NAMESPACES}}", USER, python) as path:
+            arguments = (Tier.CONTAINER, str(max(0, version)), "short" * short, str(path))
+            return await asyncio.to_thread(_output, python, "attacks", str(base), *arguments, apart=True)
+
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="attack") as folder:
+        base = Path(folder, "g")
+        (base / "workspace").mkdir(parents=True)
+        for each in (folder, base, base / "workspace"):
+            os.chown(each, USER, USER)
+        return _result(asyncio.run(attacked(base)))
+
+
 def _told(module: str, *arguments: str, apart: bool) -> bytes | None:
     python = _python(USER) if apart else sys.executable
     if not python:
@@ -51,15 +81,19 @@ def _told(module: str, *arguments: str, apart: bool) -> bytes | None:
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="attack") as folder:
         if apart:
             os.chown(folder, USER, USER)
-        done = subprocess.run(
-            [python, "-m", f"tests.security.workshop.{module}", f"{folder}/g", *arguments],
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
-            cwd="/",
-            capture_output=True,
-            check=False,
-            timeout=600,
-            **({"user": USER, "group": USER, "extra_groups": []} if apart else {}),
-        )
+        return _output(python, module, f"{folder}/g", *arguments, apart=apart)
+
+
+def _output(python: str, module: str, base: str, *arguments: str, apart: bool) -> bytes:
+    done = subprocess.run(
+        [python, "-m", f"tests.security.workshop.{module}", base, *arguments],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd="/",
+        capture_output=True,
+        check=False,
+        timeout=600,
+        **({"user": USER, "group": USER, "extra_groups": []} if apart else {}),
+    )
     if done.returncode:
         raise AssertionError(done.stderr.decode("utf-8", "replace")[-3000:])
     return done.stdout

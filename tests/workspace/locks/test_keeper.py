@@ -230,3 +230,25 @@ def test_a_time_that_cannot_be_put_back_is_no_error(
     (root / "AGENTS.md").touch()
     monkeypatch.setattr(os, "rename", _full)
     assert keeper.check() == []
+
+
+def test_where_the_jail_cannot_keep_them_all_of_the_instructions_come_back(root: Path, tmp_path: Path) -> None:
+    plain, inner = root / "SOUL.md", root / ".agents/USER.md"
+    inner.parent.mkdir()
+    for path in (plain, inner):
+        path.write_text("as the owner wrote it")
+    keeper = Keeper(root, tmp_path / "aside", OwnerEdits(tmp_path), whole=True)
+    keeper.find()
+    keeper.renew()
+
+    plain.write_text("evil")
+    inner.unlink()
+    (root / "notes/free.md").write_text("work")
+    assert set(keeper.check()) == {"SOUL.md", ".agents/USER.md"}
+    assert plain.read_text() == inner.read_text() == "as the owner wrote it"
+    assert (root / "notes/free.md").read_text() == "work"
+
+    plain.write_text("a tool's own write")
+    keeper.accept("SOUL.md")
+    assert keeper.check() == []
+    assert plain.read_text() == "a tool's own write"

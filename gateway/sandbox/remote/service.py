@@ -1,0 +1,122 @@
+"""`python -m gateway.sandbox.remote.service`: runs commands for the gateway of another container.
+
+It has no data, no configuration and no keys. Its container ends with it, and so does everything that a command left.
+"""
+
+import asyncio
+import os
+import socket
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Tier
+from gateway.sandbox.kernel import DUMPABLE, set_control
+from gateway.sandbox.remote.container import ContainerWorkshop
+from gateway.sandbox.remote.protocol import DESCRIPTORS, Admits, BadRequest, Reply, from_elsewhere, parsed, peer_of
+from gateway.sandbox.workshop import NoJail
+
+SOCKET = "workshop.sock"
+READ_ONLY = ("sessions", "memory")
+_REQUEST_SECONDS = 5.0
+_WAITING = 16
+_LOOK_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class Service:
+    """Listens in `folder`; every command works in `workspace`."""
+
+    folder: Path
+    workspace: Path
+    jail: ContainerWorkshop
+    admits: Admits = from_elsewhere
+
+    async def serve(self) -> None:
+        """Return when it can serve no longer; the caller ends, and with it the container."""
+        problem = await self._problem()
+        path = self.folder / SOCKET
+        path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(str(path))
+            path.chmod(0o600)
+            listening.listen(_WAITING)
+            listening.setblocking(False)
+            own = path.lstat()
+            async with asyncio.TaskGroup() as requests:
+                while _same(path, own) and self.jail.alive():
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_LOOK_SECONDS):
+                            connection, _ = await asyncio.get_running_loop().sock_accept(listening)
+                            requests.create_task(self._answer(connection, problem))
+
+    async def _problem(self) -> str:
+        """Why it runs nothing, now or later."""
+        if open_folders := [name for name in READ_ONLY if not _read_only(self.workspace / name)]:
+            return f"{open_folders[0]}/ is not mounted read-only in the service of commands"
+        try:
+            await self.jail.tier()
+        except NoJail as error:
+            return str(error)
+        return ""
+
+    async def _answer(self, connection: socket.socket, problem: str) -> None:
+        """One request; whatever it is, the connection is closed."""
+        with connection:
+            if not self.admits(peer_of(connection)):
+                return
+            connection.settimeout(_REQUEST_SECONDS)
+            with suppress(OSError):
+                connection.send((await self._replied(connection, problem)).packed())
+
+    async def _replied(self, connection: socket.socket, problem: str) -> Reply:
+        size = MAX_REQUEST_BYTES + 1
+        request, descriptors, flags, _ = await asyncio.to_thread(socket.recv_fds, connection, size, DESCRIPTORS)
+        complete = not flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC)
+        try:
+            command = parsed(request if complete else b"", len(descriptors))
+            tier = Tier.CONTAINER if problem else await self.jail.tier()
+            if command is not None and not problem:
+                await self._start(command, tier, descriptors)
+            return Reply(tier, self.jail.landlock, problem)
+        except (BadRequest, NoJail) as error:
+            return Reply(problem=str(error))
+        finally:
+            for each in descriptors:
+                os.close(each)
+
+    async def _start(self, command: Command, tier: Tier, descriptors: list[int]) -> None:
+        scratch = "" if tier is Tier.NAMESPACES else tempfile.mkdtemp(dir=self.jail.scratch)
+        ours = replace(command, workspace=str(self.workspace), tier=tier, landlock=self.jail.landlock, scratch=scratch)
+        await self.jail.start_with(ours, descriptors)
+
+
+def _same(path: Path, before: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), before)
+    except OSError:
+        return False
+
+
+def _read_only(path: Path) -> bool:
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+async def main(folder: str, workspace: str) -> None:
+    """Serve until it can't."""
+    set_control(DUMPABLE, 0)
+    jail = ContainerWorkshop(Path(tempfile.gettempdir()))
+    try:
+        await Service(Path(folder), Path(workspace), jail).serve()
+    finally:
+        await jail.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:3]))
+    sys.exit(1)

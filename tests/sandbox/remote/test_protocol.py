@@ -1,0 +1,130 @@
+"""Whatever arrives at the socket of the service is a request of this version, or is refused."""
+
+import json
+import os
+import socket
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.sandbox.command import Command, Limits, Tier
+from gateway.sandbox.remote.protocol import (
+    DESCRIPTORS,
+    BadRequest,
+    Peer,
+    Reply,
+    from_elsewhere,
+    packed,
+    parsed,
+    peer_of,
+    reply,
+)
+
+COMMAND = Command(
+    ("sh", "-c", "true"),
+    "/somewhere",
+    Tier.LANDLOCK,
+    6,
+    "notes",
+    {"LANG": "C"},
+    ("AGENTS.md",),
+    ("uploads",),
+    ("/etc/secret",),
+    "/tmp/s",
+    Limits(seconds=2.5, memory=1000),
+)
+
+
+def test_a_command_arrives_without_what_the_service_knows_itself() -> None:
+    found = parsed(packed(COMMAND), DESCRIPTORS)
+    assert found == replace(COMMAND, workspace="", tier=Tier.CONTAINER, landlock=0, reads=(), scratch="")
+    assert parsed(packed(None), 0) is None
+
+
+def changed(**values: object) -> bytes:
+    body = json.loads(packed(COMMAND))
+    body["command"] |= values
+    return json.dumps(body).encode()
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"",
+        b"null",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"version": 2, "command": null}',
+        b'{"version": 1, "command": 5}',
+        b'{"version": 1, "command": {}}',
+        changed(arguments=[]),
+        changed(arguments="sh"),
+        changed(arguments=["a\0b"]),
+        changed(arguments=[1]),
+        changed(folder="../.."),
+        changed(folder="/etc"),
+        changed(folder=None),
+        changed(read_only=["../x"]),
+        changed(hidden=["/x"]),
+        changed(environment={"A": 1}),
+        changed(environment={"A": "\0"}),
+        changed(limits={"seconds": "2"}),
+        changed(limits={"seconds": True}),
+        changed(limits={"seconds": -1}),
+        changed(limits={"seconds": float("nan")}),
+        changed(limits={"memory": 1e300}),
+        changed(limits={"other": 1}),
+        changed(workspace="/"),
+        changed(reads=["/sockets"]),
+        changed(tier="landlock"),
+    ],
+)
+def test_anything_else_is_refused(packet: bytes) -> None:
+    with pytest.raises(BadRequest):
+        parsed(packet, DESCRIPTORS)
+
+
+@pytest.mark.parametrize(("packet", "descriptors"), [(packed(COMMAND), 2), (packed(COMMAND), 0), (packed(None), 3)])
+def test_descriptors_belong_to_a_command_and_to_nothing_else(packet: bytes, descriptors: int) -> None:
+    with pytest.raises(BadRequest):
+        parsed(packet, descriptors)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda each: st.lists(each) | st.dictionaries(st.text(), each),
+    )
+)
+def test_no_json_breaks_it(value: object) -> None:
+    for body in (value, {"version": 1, "command": value}):
+        packet = json.dumps(body).encode()
+        for read in (lambda packet: parsed(packet, 3), reply):
+            with suppress(BadRequest):
+                read(packet)
+
+
+def test_a_reply_comes_back() -> None:
+    for each in (Reply(Tier.NAMESPACES, 7), Reply(problem="no")):
+        assert reply(each.packed()) == each
+    for packet in (b"", b"{}", b'{"version": 1, "tier": "other", "landlock": 1, "problem": ""}'):
+        with pytest.raises(BadRequest):
+            reply(packet)
+
+
+def test_a_process_of_the_same_container_is_no_peer(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
+            one.connect(str(tmp_path / "s"))
+            other, _ = listening.accept()
+            with other:
+                assert peer_of(other) == peer_of(one) == Peer(os.getuid(), os.getpid())
+                assert not from_elsewhere(peer_of(other))
+    assert from_elsewhere(Peer(os.getuid(), 0))
+    assert not from_elsewhere(Peer(os.getuid() + 1, 0))
