@@ -289,6 +289,7 @@ class Parts:
             sign_in_link=self.sign_in_link,
             secret_link=self.secret_link,
             note_zone=self.zones.note,
+            processes=lambda: self.environments.processes,
         )
 
     @cached_property

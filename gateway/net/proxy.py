@@ -61,22 +61,28 @@ def destinations(hosts: Sequence[str]) -> tuple[Destination, ...]:
 
 
 async def start(
-    workshop: Workshop, command: Command, hosts: Sequence[str], rules: Callable[[], Rules], *, piped: bool = False
+    workshop: Workshop,
+    command: Command,
+    hosts: Sequence[str],
+    rules: Callable[[], Rules],
+    *,
+    typed: bool = False,
+    apart: bool = False,
 ) -> Running:
     """Start a command that reaches these hosts, none if there are none; raises `NetError`."""
     if not hosts:
-        return await workshop.start(command, typed=piped, apart=piped)
+        return await workshop.start(command, typed=typed, apart=apart)
     if command.tier is not Tier.NAMESPACES:
         raise NetError("no_network", f"Not started: {NO_NETWORK}.")
     proxy = Proxy(destinations(hosts), rules)
     environment = {**command.environment, **proxy.environment}
-    running = await workshop.start(replace(command, network=True, environment=environment), typed=piped, apart=piped)
+    running = await workshop.start(replace(command, network=True, environment=environment), typed=typed, apart=apart)
     running.closing.append(proxy.close)
     try:
         if listener := await running.listener():
             await proxy.serve(listener)
     except BaseException:
-        running.close()
+        await running.gone()
         raise
     return running
 

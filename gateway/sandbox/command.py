@@ -42,7 +42,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Paths of the workspace are relative to it, and names at its top."""
+    """Paths of the workspace are relative to it."""
 
     arguments: tuple[str, ...]
     workspace: str

@@ -109,7 +109,7 @@ def _place(target: str, tree: int) -> str:
 
 
 def _cover(path: str, *, hide: bool) -> None:
-    """Make something at the top of the workspace read-only, or empty; links lead nowhere new."""
+    """Make something in the workspace read-only, or empty; links lead nowhere new."""
     if not os.path.lexists(path) or os.path.islink(path):
         return
     if not hide:

@@ -18,6 +18,7 @@ LEAST_WITHOUT_NAMESPACES = 6
 """Of Landlock: before it, a command of the same user can signal the gateway."""
 _ROOT = Path(__file__).parents[2]
 _PIECE = 64 * 1024
+_END_SECONDS = 10.0
 
 
 class NoJail(SupaclawError):
@@ -71,6 +72,14 @@ class Running:
         """Have it and all it started killed."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
+
+    async def gone(self) -> None:
+        """The same, and close; returns once they are gone, when nothing of it writes files any more."""
+        self.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await self.report()
+        self.close()
 
     def close(self) -> None:
         """The same, without caring how it ends."""

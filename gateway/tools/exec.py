@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 
 from pydantic import Field
 
+from gateway.agent.command_results import changed_files, ending
 from gateway.agent.commands import Permit, WorkspaceCommands
-from gateway.domain.json import Json, JsonObject
+from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.tools import (
     AnyTool,
@@ -28,8 +29,6 @@ KEPT_BYTES = 2 * 1024**2
 FLOOD_BYTES = 64 * 1024**2
 """Of output, after which a command is ended."""
 MAX_SECONDS = 900
-NAMED = 30
-"""Files of each kind that an answer names."""
 
 
 class ExecArguments(ToolArguments):
@@ -77,15 +76,14 @@ class _Exec:
         async with self.commands.slots, self.commands.permit(label) as permit:
             limits = Limits(seconds=arguments.seconds)
             running = await self.commands.start(arguments.command, arguments.folder, permit, limits, arguments.hosts)
-            try:
-                report = await _followed(running, output)
-            finally:
-                running.close()
+            report = await _followed(running, output)
         if report.ending is Ending.REFUSED:
             raise ToolFailed("not_started", f"The command did not start: {report.problem}")
         text = output.text()
         page = await self._page(text, permit, caller) if len(text) > PAGE_CHARS else {"output": text}
-        return Labelled({**_ending(report, arguments.seconds), **page, **_changes(permit)}, permit.label)
+        return Labelled(
+            {**ending(report, arguments.seconds, FLOOD_BYTES), **page, **changed_files(permit)}, permit.label
+        )
 
     async def _page(self, text: str, permit: Permit, caller: Caller) -> JsonObject:
         """The beginning and the end; a file has all of it, in pages."""
@@ -111,32 +109,6 @@ async def _followed(running: Running, output: Output) -> Report:
             running.cancel()
             return Report(Ending.OUTPUT)
     return await running.report()
-
-
-def _ending(report: Report, seconds: int) -> dict[str, Json]:
-    words = {
-        Ending.TIMEOUT: f"It took longer than {seconds} s and was ended; nothing can be typed into it. "
-        "Give it more seconds.",
-        Ending.MEMORY: "It took more memory than it may and was ended.",
-        Ending.PROCESSES: "It started more processes than it may and was ended.",
-        Ending.DISK: "It filled the disk and was ended; delete what it left.",
-        Ending.OUTPUT: f"It wrote more than {FLOOD_BYTES // 1024**2} MB and was ended; send its output to a file.",
-    }
-    if report.ending is Ending.EXITED:
-        return {"exit_code": report.code}
-    return {"exit_code": None, "ended": words.get(report.ending, report.problem or "It was ended.")}
-
-
-def _changes(permit: Permit) -> dict[str, Json]:
-    if permit.changes is None:
-        return {"files": "too many to tell what changed"}
-    kinds = {"new": permit.changes.new, "changed": permit.changes.changed, "deleted": permit.changes.deleted}
-    found: dict[str, Json] = {
-        kind: [*paths[:NAMED], *([f"and {len(paths) - NAMED:,} more"] if len(paths) > NAMED else [])]
-        for kind, paths in kinds.items()
-        if paths
-    }
-    return {"files": found} if found else {}
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:

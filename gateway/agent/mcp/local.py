@@ -74,7 +74,7 @@ class LocalServers:
             limits=LIMITS,
         )
         try:
-            running = await start(self.workshop, command, server.hosts, self.rules, piped=True)
+            running = await start(self.workshop, command, server.hosts, self.rules, typed=True, apart=True)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
