@@ -105,6 +105,11 @@ class Workshop:
     _requests: socket.socket | None = None
     _tier: Tier | None = None
 
+    @property
+    def is_local(self) -> bool:
+        """Whether a command can have files apart from the workspace, and a network that leads to the gateway."""
+        return True
+
     def missing(self) -> str:
         """Why no tier can work here; "" if one may. Costs nothing."""
         if not seccomp.supported():
