@@ -63,9 +63,9 @@ class WorkspaceCommands:
     workspace: Workspace
     own: Label = Label.OWNER
     mode: Callable[[], str] = lambda: "auto"
-    locks: LockWatch | None = None
     rules: Callable[[], Rules] = Rules
     """Of the net, for commands that reach it."""
+    locks: LockWatch | None = None
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     hashes: Hashes = field(init=False)
     _open: list[Permit] = field(default_factory=list)
@@ -143,7 +143,7 @@ class WorkspaceCommands:
         hosts: Sequence[str],
         *,
         reads: tuple[str, ...] = (),
-        typed: bool,
+        typed: bool = False,
         apart: bool = False,
     ) -> Running:
         with _explained():
@@ -152,17 +152,17 @@ class WorkspaceCommands:
         closed = await asyncio.to_thread(_closed, str(self.workspace.root))
         locked = (await self.locks.files())[:MAX_LOCKED] if self.locks else ()
         locked = tuple(each for each in locked if each not in permit.hidden)
-        second = tier is Tier.LANDLOCK
+        landlocked = tier is Tier.LANDLOCK
         command = Command(
             words,
             str(self.workspace.root),
             tier,
             self.workshop.landlock,
             str(where),
-            read_only=locked if second else (*closed, *locked),
-            hidden=(*permit.hidden, *(closed if second else ())),
+            read_only=locked if landlocked else (*closed, *locked),
+            hidden=(*permit.hidden, *(closed if landlocked else ())),
             reads=reads,
-            scratch=await asyncio.to_thread(self._scratch) if second else "",
+            scratch=await asyncio.to_thread(self._scratch) if landlocked else "",
             limits=limits,
         )
         if len(command.packed()) > MAX_REQUEST_BYTES:
@@ -170,7 +170,7 @@ class WorkspaceCommands:
         with _explained():
             running = await proxy.start(self.workshop, command, hosts, self.rules, typed=typed, apart=apart)
         permit.running = running
-        if command.scratch:
+        if landlocked:
             running.closing.append(partial(shutil.rmtree, command.scratch, ignore_errors=True))
         return running
 

@@ -242,7 +242,7 @@ class AgentEnvironments:
         if self.workshop is None:
             return None
         rules = self.web.rules if self.web else Rules
-        return WorkspaceCommands(self.workshop, self._workspace, own, self.exec_mode, self._own_locks, rules)
+        return WorkspaceCommands(self.workshop, self._workspace, own, self.exec_mode, rules, self._own_locks)
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))
