@@ -178,10 +178,9 @@ class WorkspaceCommands:
         """Which network a command has, as a person is asked for it; raises `ToolFailed` where it can't have any."""
         with _explained():
             found = proxy.destinations(hosts)
-            if found and await self.workshop.tier() is not Tier.NAMESPACES:
-                raise NetError("no_network", f"Not possible: {proxy.NO_NETWORK}.")
-        if not found:
-            return "without network"
+            if not found:
+                return "without network"
+            await proxy.require(self.workshop)
         return f"which can send anything in the workspace to {', '.join(map(str, found))}, and to no other host"
 
     async def change(self, line: str, folder: str, hosts: Sequence[str] = ()) -> Change:

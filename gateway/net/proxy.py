@@ -30,7 +30,7 @@ _CONNECT_SECONDS, _LAST_SECONDS = 10.0, 30.0
 """For an answer, once the command has said all it will."""
 NO_NETWORK = (
     "a command has network only in a jail of namespaces, where it can reach nothing but the hosts that were approved; "
-    "allow user namespaces for the gateway"
+    "allow user namespaces for the gateway, and let it run commands itself"
 )
 
 
@@ -60,6 +60,12 @@ def destinations(hosts: Sequence[str]) -> tuple[Destination, ...]:
     return tuple(dict.fromkeys(map(Destination.of, hosts)))
 
 
+async def require(workshop: Workshop) -> None:
+    """Raise `NetError` where no command can have network."""
+    if not workshop.is_local or await workshop.tier() is not Tier.NAMESPACES:
+        raise NetError("no_network", f"Not started: {NO_NETWORK}.")
+
+
 async def start(
     workshop: Workshop,
     command: Command,
@@ -72,8 +78,7 @@ async def start(
     """Start a command that reaches these hosts, none if there are none; raises `NetError`."""
     if not hosts:
         return await workshop.start(command, typed=typed, apart=apart)
-    if command.tier is not Tier.NAMESPACES:
-        raise NetError("no_network", f"Not started: {NO_NETWORK}.")
+    await require(workshop)
     proxy = Proxy(destinations(hosts), rules)
     environment = {**command.environment, **proxy.environment}
     running = await workshop.start(replace(command, network=True, environment=environment), typed=typed, apart=apart)
@@ -82,7 +87,7 @@ async def start(
         if listener := await running.listener():
             await proxy.serve(listener)
     except BaseException:
-        running.close()
+        await running.gone()
         raise
     return running
 

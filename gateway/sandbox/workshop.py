@@ -111,6 +111,11 @@ class Workshop:
         """Whether no command can change the agent's instructions, so that nobody has to compare them afterwards."""
         return True
 
+    @property
+    def is_local(self) -> bool:
+        """Whether a command can have files apart from the workspace, and a network that leads to the gateway."""
+        return True
+
     def missing(self) -> str:
         """Why no tier can work here; "" if one may. Costs nothing."""
         if not seccomp.supported():

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import shutil
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -31,7 +30,7 @@ from gateway.workspace.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.net.servers import Asked, Write, head, page, serving
 from tests.sandbox.tiers import confines
-from tests.tools.test_exec import Shelf
+from tests.tools.desk import Shelf
 
 pytestmark = pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
 
@@ -346,4 +345,10 @@ async def test_without_namespaces_network_is_off_and_says_why(desk: Desk, tmp_pa
     answer = json.loads((await weaker.toolbox.run(call, CALLER)).text)
     assert (answer["error"], weaker.asked) == ("no_network", [])
     assert "allow user namespaces" in answer["message"]
-    assert shutil.which("curl"), "these tests need it"
+
+    class Remote(Workshop):
+        is_local = False
+
+    desk.commands.workshop = Remote(tmp_path / "scratch")
+    assert json.loads((await desk.toolbox.run(call, CALLER)).text)["error"] == "no_network"
+    assert desk.asked == []

@@ -54,6 +54,8 @@ class LocalServers:
         return str(real)
 
     async def _start(self, server: McpServer, variables: Mapping[str, str], reads: tuple[str, ...]) -> Running:
+        if not self.workshop.is_local:
+            raise NetError("no_jail", "Commands run in a container of their own here, where no server can be started.")
         try:
             tier = await self.workshop.tier()
         except NoJail as error:

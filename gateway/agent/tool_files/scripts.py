@@ -57,10 +57,7 @@ class ScriptCall:
         label, hosts = Label.UNTRUSTED if self.script.hosts else caller.label, self.script.hosts
         async with self.commands.slots, self.commands.permit(label) as permit:
             running = await self.commands.start_script(self.script.words, files, given, permit, limits, hosts)
-            try:
-                output, errors, report = await _followed(running)
-            finally:
-                running.close()
+            output, errors, report = await _followed(running)
         return Labelled(_result(output, errors, report, permit), permit.label)
 
     async def lasting(self, arguments: AnyArguments, _caller: Caller) -> Change:
