@@ -14,7 +14,7 @@ from gateway.sandbox.kernel import DUMPABLE, set_control
 
 
 def main(requests: socket.socket, *, watched: bool) -> None:
-    """Start a command for each request, which brings its input, output, errors and a line to the gateway, until the end.
+    """Start a command for each request, with its input, output, errors and a line to the gateway, until the end.
 
     `watched`: that is as soon as a command has killed what watches over it.
     """

@@ -40,6 +40,11 @@ class RemoteWorkshop(Workshop):
         """False: that depends on the other kernel's way, so they are compared after each run."""
         return False
 
+    @property
+    def is_local(self) -> bool:
+        """False: the service sees no file but the workspace, and no socket of its own comes from there."""
+        return False
+
     def missing(self) -> str:
         """Nothing: the service may start later than the gateway."""
         return ""
