@@ -6,13 +6,17 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from gateway.domain.principals import Label
 from gateway.domain.tools import Change, ToolFailed
+from gateway.net import proxy
+from gateway.net.errors import NetError
+from gateway.net.rules import Rules
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Limits, Tier
 from gateway.sandbox.workshop import NoJail, Running, Workshop
 from gateway.workspace.incoming import UPLOADS
@@ -59,6 +63,8 @@ class WorkspaceCommands:
     workspace: Workspace
     own: Label = Label.OWNER
     mode: Callable[[], str] = lambda: "auto"
+    rules: Callable[[], Rules] = Rules
+    """Of the net, for commands that reach it."""
     locks: LockWatch | None = None
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     hashes: Hashes = field(init=False)
@@ -92,33 +98,93 @@ class WorkspaceCommands:
             if not permit.untrusted:
                 await self._taint_open()
 
-    async def start(self, line: str, folder: str, permit: Permit, limits: Limits, *, typed: bool = False) -> Running:
+    async def start(
+        self,
+        line: str,
+        folder: str,
+        permit: Permit,
+        limits: Limits,
+        hosts: Sequence[str] = (),
+        *,
+        typed: bool = False,
+    ) -> Running:
         """Start a line of shell in a folder; raises `ToolFailed`. `typed`: it has an input."""
+        return await self._started((_shell(), "-c", line), folder, permit, limits, hosts, typed=typed)
+
+    async def start_script(
+        self,
+        words: Sequence[str],
+        files: Mapping[str, bytes],
+        given: bytes,
+        permit: Permit,
+        limits: Limits,
+        hosts: Sequence[str] = (),
+    ) -> Running:
+        """Start a program with an input, errors apart; words that name one of the files become its path."""
+        kept = await asyncio.to_thread(self._written, files)
+        try:
+            paths = tuple(os.path.join(kept, word) if word.removeprefix("./") in files else word for word in words)
+            running = await self._started(paths, ".", permit, limits, hosts, reads=(kept,), typed=True, apart=True)
+        except BaseException:
+            await asyncio.to_thread(shutil.rmtree, kept, ignore_errors=True)
+            raise
+        running.closing.append(partial(shutil.rmtree, kept, ignore_errors=True))
+        assert running.input is not None, "it was asked for"
+        running.input.write(given)
+        running.input.write_eof()
+        return running
+
+    async def _started(
+        self,
+        words: tuple[str, ...],
+        folder: str,
+        permit: Permit,
+        limits: Limits,
+        hosts: Sequence[str],
+        *,
+        reads: tuple[str, ...] = (),
+        typed: bool = False,
+        apart: bool = False,
+    ) -> Running:
         with _explained():
             where = WorkspacePath.parse(folder)
             tier = await self.workshop.tier()
         closed = await asyncio.to_thread(_closed, str(self.workspace.root))
         locked = (await self.locks.files())[:MAX_LOCKED] if self.locks else ()
         locked = tuple(each for each in locked if each not in permit.hidden)
-        apart = tier is Tier.LANDLOCK
+        landlocked = tier is Tier.LANDLOCK
         command = Command(
-            (_shell(), "-c", line),
+            words,
             str(self.workspace.root),
             tier,
             self.workshop.landlock,
             str(where),
-            read_only=locked if apart else (*closed, *locked),
-            hidden=(*permit.hidden, *(closed if apart else ())),
-            scratch=await asyncio.to_thread(self._scratch) if apart else "",
+            read_only=locked if landlocked else (*closed, *locked),
+            hidden=(*permit.hidden, *(closed if landlocked else ())),
+            reads=reads,
+            scratch=await asyncio.to_thread(self._scratch) if landlocked else "",
             limits=limits,
         )
         if len(command.packed()) > MAX_REQUEST_BYTES:
             raise ToolFailed("too_long", "The command is too long; write it to a file and run that.")
-        permit.running = running = await self.workshop.start(command, typed=typed)
-        running.after = partial(shutil.rmtree, command.scratch, ignore_errors=True) if apart else None
+        with _explained():
+            running = await proxy.start(self.workshop, command, hosts, self.rules, typed=typed, apart=apart)
+        permit.running = running
+        if landlocked:
+            running.closing.append(partial(shutil.rmtree, command.scratch, ignore_errors=True))
         return running
 
-    async def change(self, line: str, folder: str) -> Change:
+    async def reached(self, hosts: Sequence[str]) -> str:
+        """Which network a command has, as a person is asked for it; raises `ToolFailed` where it can't have any."""
+        with _explained():
+            found = proxy.destinations(hosts)
+            if found and await self.workshop.tier() is not Tier.NAMESPACES:
+                raise NetError("no_network", f"Not possible: {proxy.NO_NETWORK}.")
+        if not found:
+            return "without network"
+        return f"which can send anything in the workspace to {', '.join(map(str, found))}, and to no other host"
+
+    async def change(self, line: str, folder: str, hosts: Sequence[str] = ()) -> Change:
         """What a person is shown before it runs; a yes counts while the files that it names are the same."""
         try:
             words = {word for word in shlex.split(line) if 0 < len(word) < 1024}
@@ -134,7 +200,8 @@ class WorkspaceCommands:
                 found.append(f"{word} {hashlib.sha256(content).hexdigest()}")
         where = "" if folder == "." else f" in {folder}"
         return Change(
-            f"Run this command{where}, without network:\n{line}", hashlib.sha256("\n".join(found).encode()).hexdigest()
+            f"Run this command{where}, {await self.reached(hosts)}:\n{line}",
+            hashlib.sha256("\n".join(found).encode()).hexdigest(),
         )
 
     async def _permit(self, label: Label, *, lasting: bool) -> Permit:
@@ -191,6 +258,16 @@ class WorkspaceCommands:
             await self.workspace.labels.end_command(hashes.values())
         permit.changes = found
 
+    def _written(self, files: Mapping[str, bytes]) -> str:
+        """A folder of exactly these; theirs may change before they are read."""
+        kept = self._scratch()
+        for name, data in files.items():
+            path = Path(kept, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            path.chmod(0o500)
+        return kept
+
     def _scratch(self) -> str:
         self.workshop.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         return tempfile.mkdtemp(dir=self.workshop.scratch)
@@ -214,6 +291,8 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except WorkspaceError as error:
+        raise ToolFailed(error.code, str(error)) from error
+    except NetError as error:
         raise ToolFailed(error.code, str(error)) from error
     except NoJail as error:
         raise ToolFailed("no_jail", f"Commands can't be confined on this machine, so none runs: {error}.") from error

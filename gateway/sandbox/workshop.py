@@ -30,11 +30,13 @@ class Running:
     """A command under way."""
 
     output: asyncio.StreamReader
-    _reading: asyncio.ReadTransport
+    _reading: tuple[asyncio.ReadTransport, ...]
     _control: socket.socket
     input: asyncio.WriteTransport | None = None
     """What is written there it reads; None if it has no input."""
-    after: Callable[[], None] | None = None
+    errors: asyncio.StreamReader | None = None
+    """None: they are in its output."""
+    closing: list[Callable[[], None]] = field(default_factory=list)
     """What to do once it is closed."""
     _ended: Report | None = None
 
@@ -42,6 +44,20 @@ class Running:
         """Yield what it writes, until it and all it started are gone."""
         while piece := await self.output.read(_PIECE):
             yield piece
+
+    async def listener(self) -> socket.socket | None:
+        """What listens on the loopback of a command with network, asked for once; None if it did not start."""
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._control.fileno(), told.set)
+        try:
+            await told.wait()
+        finally:
+            loop.remove_reader(self._control.fileno())
+        body, descriptors, *_ = socket.recv_fds(self._control, _PIECE, 1)
+        if descriptors:
+            return socket.socket(fileno=descriptors[0])
+        self._ended = report(body)
+        return None
 
     async def report(self) -> Report:
         """How it ended, once it has."""
@@ -67,12 +83,13 @@ class Running:
 
     def close(self) -> None:
         """The same, without caring how it ends."""
-        self._reading.close()
+        for each in self._reading:
+            each.close()
         self._control.close()
         if self.input is not None and not self.input.is_closing():
             self.input.abort()
-        if self.after is not None:
-            self.after()
+        for clean in self.closing:
+            clean()
 
 
 @dataclass(slots=True)
@@ -102,28 +119,29 @@ class Workshop:
             self._tier = await self._probed()
         return self._tier
 
-    async def start(self, command: Command, *, typed: bool = False) -> Running:
-        """Start a command; its output and its errors come as one stream. `typed`: it has an input."""
-        reads, there = os.pipe()
+    async def start(self, command: Command, *, typed: bool = False, apart: bool = False) -> Running:
+        """Start a command; `typed`: it has an input. Output and errors come as one stream unless they are `apart`."""
+        pipes = [os.pipe() for _ in range(2 if apart else 1)]
         control, control_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         source, writes = os.pipe() if typed else (os.open(os.devnull, os.O_RDONLY), -1)
+        there = [source, pipes[0][1], pipes[-1][1], control_there.fileno()]
         try:
-            await self._send(command.packed(), [source, there, control_there.fileno()])
+            await self._send(command.packed(), there)
         except BaseException:
-            for each in (reads, control.detach(), *([writes] if typed else [])):
+            for each in (*(reads for reads, _ in pipes), control.detach(), *([writes] if typed else [])):
                 os.close(each)
             raise
         finally:
-            for each in (there, source, control_there.detach()):
+            control_there.detach()
+            for each in set(there):
                 os.close(each)
         control.setblocking(False)
-        output, loop = asyncio.StreamReader(_PIECE), asyncio.get_running_loop()
-        transport, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(output), os.fdopen(reads, "rb", 0)
-        )
-        running = Running(output, transport, control)
+        streams = [await _reader(reads) for reads, _ in pipes]
+        running = Running(streams[0][0], tuple(each for _, each in streams), control)
+        running.errors = streams[1][0] if apart else None
         if typed:
-            running.input, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(writes, "wb", 0))
+            pipe, loop = os.fdopen(writes, "wb", 0), asyncio.get_running_loop()
+            running.input, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, pipe)
         return running
 
     async def close(self) -> None:
@@ -191,3 +209,11 @@ class Workshop:
         if ended.ending is Ending.EXITED and ended.code == 7:
             return ""
         return ended.problem or f"a command {ended.ending} with {ended.code}"
+
+
+async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    stream = asyncio.StreamReader(_PIECE)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(descriptor, "rb", 0)
+    )
+    return stream, transport

@@ -7,6 +7,7 @@ from pydantic import Field
 from gateway.agent.command_results import changed_files, ending
 from gateway.agent.commands import Permit, WorkspaceCommands
 from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
 from gateway.domain.tools import (
     AnyTool,
     Caller,
@@ -36,6 +37,9 @@ class ExecArguments(ToolArguments):
     command: str = Field(max_length=60_000, description="For the shell; e.g. python3 -m unittest")
     folder: str = Field(".", description="Where to start")
     seconds: int = Field(60, ge=1, le=MAX_SECONDS)
+    hosts: tuple[str, ...] = Field(
+        (), max_length=10, description="To reach by HTTP(S), as host or host:port: asks first"
+    )
 
 
 @dataclass(slots=True)
@@ -68,9 +72,10 @@ class _Exec:
 
     async def run(self, arguments: ExecArguments, caller: Caller) -> Labelled:
         output = Output()
-        async with self.commands.slots, self.commands.permit(caller.label) as permit:
+        label = Label.UNTRUSTED if arguments.hosts else caller.label
+        async with self.commands.slots, self.commands.permit(label) as permit:
             limits = Limits(seconds=arguments.seconds)
-            running = await self.commands.start(arguments.command, arguments.folder, permit, limits)
+            running = await self.commands.start(arguments.command, arguments.folder, permit, limits, arguments.hosts)
             report = await _followed(running, output)
         if report.ending is Ending.REFUSED:
             raise ToolFailed("not_started", f"The command did not start: {report.problem}")
@@ -90,7 +95,11 @@ class _Exec:
 
     async def lasting(self, arguments: ExecArguments, _caller: Caller) -> Change | None:
         """The command."""
-        return await self.commands.change(arguments.command, arguments.folder)
+        return await self.commands.change(arguments.command, arguments.folder, arguments.hosts)
+
+    async def kind(self, arguments: ExecArguments, _caller: Caller) -> ToolClass:
+        """What reaches others always asks."""
+        return ToolClass.IRREVERSIBLE if arguments.hosts else ToolClass.RUN
 
 
 async def _followed(running: Running, output: Output) -> Report:
@@ -111,14 +120,14 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
     return (
         Tool(
             "exec",
-            "Run a shell command on the workspace's files: no network, no terminal, nothing left running. "
+            "Run a shell command on the workspace's files: network to `hosts` only, no terminal, nothing left running. "
             "sessions/, memory/ and your instructions are read-only; others' files are hidden until you read one.",
             ExecArguments,
             execution.run,
             Effect.ONCE,
             timeout=MAX_SECONDS + 60,
             max_result=3 * PAGE_CHARS,
-            kind=ToolClass.RUN,
+            kind=execution.kind,
             lasting=execution.lasting,
             private=True,
             wording=Wording("Running {command}", "Ran {command}"),

@@ -29,6 +29,7 @@ from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
 from gateway.llm.tokens import estimate_tool
+from gateway.net.rules import Rules
 from gateway.sandbox.workshop import Workshop
 from gateway.store.pool import Database
 from gateway.store.scheduling import plans
@@ -240,7 +241,8 @@ class AgentEnvironments:
         """For the owner, however often the environment is built."""
         if self.workshop is None:
             return None
-        return WorkspaceCommands(self.workshop, self._workspace, own, self.exec_mode, self._own_locks)
+        rules = self.web.rules if self.web else Rules
+        return WorkspaceCommands(self.workshop, self._workspace, own, self.exec_mode, rules, self._own_locks)
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))
