@@ -1,4 +1,4 @@
-"""A gateway reads a page, asks before an address that the page made up, and takes an edited config without a restart."""
+"""A gateway reads a page, asks before an address that the page made up, and takes an edited config at run time."""
 
 import json
 from collections.abc import AsyncIterator

@@ -31,7 +31,7 @@ from gateway.workspace.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.net.servers import Asked, Write, head, page, serving
 from tests.sandbox.tiers import confines
-from tests.tools.test_exec import Shelf
+from tests.tools.desk import Shelf
 
 pytestmark = pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
 

@@ -20,7 +20,7 @@ from tests.agent.tool_files.test_calls import Desk
 from tests.agent.tool_files.test_calls import desk as desk
 from tests.fakes.caller import CALLER
 from tests.sandbox.tiers import confines
-from tests.tools.test_exec import Shelf
+from tests.tools.desk import Shelf
 from tests.workspace.tool_files.writing import put, tool_md
 
 pytestmark = pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
