@@ -26,6 +26,7 @@ _READ_ONLY = 1
 _SAFE = _NO_SET_ID | _NO_DEVICES
 _MEMORY = "mode=755,size=256m,nr_inodes=65536"
 """Of the root: temporary files are in there."""
+_COPIED_BYTES = 256 * 1024
 _PLACES = ("/mnt", "/media", "/srv", "/var", "/usr")
 """Somewhere to build it; covered only for whoever builds."""
 
@@ -73,11 +74,16 @@ def listen() -> socket.socket:
 
 def _trees(command: Command) -> Iterator[tuple[str, int]]:
     for path in (*view.PROGRAMS, *view.SETTINGS, *command.reads):
-        if os.path.exists(path) and not os.path.islink(path):
+        if os.path.exists(path) and not os.path.islink(path) and not _copied(path):
             yield path, copied_tree(path, _READ_ONLY | _SAFE)
     for path in view.DEVICES:
         yield path, copied_tree(path, _NO_SET_ID | _NO_PROGRAMS)
     yield view.WORKSPACE, copied_tree(command.workspace, _SAFE)
+
+
+def _copied(path: str) -> bool:
+    """A mount takes longer than a copy, and goes with the command."""
+    return path in view.SETTINGS and os.path.isfile(path) and os.path.getsize(path) <= _COPIED_BYTES
 
 
 def _fill(base: str) -> None:
@@ -87,6 +93,10 @@ def _fill(base: str) -> None:
         if os.path.islink(path):
             os.makedirs(os.path.dirname(base + path), exist_ok=True)
             os.symlink(os.readlink(path), base + path)
+        elif _copied(path) and os.access(path, os.R_OK):
+            os.makedirs(os.path.dirname(base + path), exist_ok=True)
+            with open(path, "rb", 0) as source, open(base + path, "wb", 0) as copy:
+                copy.write(source.read())
     for name, target in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink(f"/proc/self/{target}", f"{base}/dev/{name}")
     for name, text in (
