@@ -105,7 +105,7 @@ def check_exec(context: CheckContext) -> Iterator[Finding]:
     if context.environment.workshop:
         yield Finding(Level.OK, f"commands of the agent run in the service behind {context.environment.workshop}")
         return
-    limits = "" if tier is Tier.NAMESPACES else "; without user namespaces chmod and git do not work in it"
+    limits = "" if tier is Tier.NAMESPACES else "; without user namespaces it has no network, no chmod and no git"
     yield Finding(Level.OK, f"commands of the agent run in a jail of {tier} and Landlock{limits}")
 
 

@@ -1,5 +1,5 @@
-"""What the gateway and the service say to each other: one packet each way. A command's input, its output and the line
-that it ends with come along as descriptors."""
+"""What the gateway and the service say to each other: one packet each way. A command's input, its output, its errors
+and the line that it ends with come along as descriptors."""
 
 import json
 import math
@@ -15,9 +15,9 @@ from gateway.sandbox.command import Command, Limits, Tier
 
 VERSION = 1
 MAX_REPLY_BYTES = 4096
-DESCRIPTORS = 3
-_OWN = ("workspace", "tier", "landlock", "reads", "scratch")
-"""What the service knows itself."""
+DESCRIPTORS = 4
+_OWN = ("workspace", "tier", "landlock", "reads", "scratch", "network")
+"""What the service knows itself, or has nothing of."""
 _TEXTS = ("arguments", "read_only", "hidden")
 
 

@@ -18,6 +18,7 @@ from tests.sandbox.remote.services import containers, service
 ROOT = Path(__file__).parents[3]
 USER = 10001
 """As in the image; root runs the attacks as this one."""
+NO_PYTHON = "no Python that an ordinary user can run"
 
 
 @dataclass(frozen=True)
@@ -38,39 +39,31 @@ def run(tier: Tier, version: int, *, short: bool = False, root: bool = False) ->
         return Result([], f"this kernel has Landlock {known}")
     if tier is Tier.LANDLOCK and (version or known) < LEAST_WITHOUT_NAMESPACES:
         return Result([], f"off before Landlock {LEAST_WITHOUT_NAMESPACES}")
-    apart = os.getuid() == 0 and not root
+    told = _told("attacks", tier, str(version), "short" * short, "", apart=os.getuid() == 0 and not root)
+    if told is None:
+        return Result([], NO_PYTHON)
+    return Result([(name, held, answer) for name, held, answer in json.loads(told)])
+
+
+def outside() -> dict[str, bool] | None:
+    """Which attacks succeed without a jail; None if no ordinary user can run them."""
+    told = _told("outside", apart=os.getuid() == 0)
+    return None if told is None else json.loads(told)
+
+
+def _told(module: str, *arguments: str, apart: bool) -> bytes | None:
     python = _python(USER) if apart else sys.executable
     if not python:
-        return Result([], "no Python that an ordinary user can run")
+        return None
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="attack") as folder:
         if apart:
             os.chown(folder, USER, USER)
-        return _attacked(python, f"{folder}/g", tier, version, "", short=short, apart=apart)
+        return _ran(python, module, f"{folder}/g", *arguments, apart=apart)
 
 
-def _through_service(version: int, *, short: bool) -> Result:
-    python = _python(USER) if containers() else ""
-    if not python or version > landlock.abi():
-        return Result([], "only root can make a container's namespaces, and this kernel's Landlock bounds the versions")
-    own = f"landlock={max(0, version)}, " if version else ""
-
-    async def attacked(base: Path) -> Result:
-        async with service(base, f"{own}without={{Tier.NAMESPACES}}", USER, python) as path:
-            return await asyncio.to_thread(
-                _attacked, python, str(base), Tier.CONTAINER, max(0, version), str(path), short=short, apart=True
-            )
-
-    with tempfile.TemporaryDirectory(dir="/tmp", prefix="attack") as folder:
-        base = Path(folder, "g")
-        (base / "workspace").mkdir(parents=True)
-        for each in (folder, base, base / "workspace"):
-            os.chown(each, USER, USER)
-        return asyncio.run(attacked(base))
-
-
-def _attacked(python: str, base: str, tier: Tier, version: int, path: str, *, short: bool, apart: bool) -> Result:
+def _ran(python: str, module: str, *arguments: str, apart: bool) -> bytes:
     done = subprocess.run(
-        [python, "-m", "tests.security.workshop.attacks", base, tier, str(version), "short" * short, path],
+        [python, "-m", f"tests.security.workshop.{module}", *arguments],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
         cwd="/",
         capture_output=True,
@@ -80,7 +73,27 @@ def _attacked(python: str, base: str, tier: Tier, version: int, path: str, *, sh
     )
     if done.returncode:
         raise AssertionError(done.stderr.decode("utf-8", "replace")[-3000:])
-    return Result([(name, held, answer) for name, held, answer in json.loads(done.stdout)])
+    return done.stdout
+
+
+def _through_service(version: int, *, short: bool) -> Result:
+    python = _python(USER) if containers() else ""
+    if not python or version > landlock.abi():
+        return Result([], "only root can make a container's namespaces, and this kernel's Landlock bounds the versions")
+    own = f"landlock={max(0, version)}, " if version else ""
+
+    async def attacked(base: Path) -> bytes:
+        async with service(base, f"{own}without={{Tier.NAMESPACES}}", USER, python) as path:
+            line = ["attacks", str(base), Tier.CONTAINER, str(max(0, version)), "short" * short, str(path)]
+            return await asyncio.to_thread(_ran, python, *line, apart=True)
+
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="attack") as folder:
+        base = Path(folder, "g")
+        (base / "workspace").mkdir(parents=True)
+        for each in (folder, base, base / "workspace"):
+            os.chown(each, USER, USER)
+        told = asyncio.run(attacked(base))
+    return Result([(name, held, answer) for name, held, answer in json.loads(told)])
 
 
 @cache
