@@ -16,7 +16,7 @@ from gateway.sandbox.kernel import DUMPABLE, set_control
 def main(requests: socket.socket, *, watched: bool) -> None:
     """Start a command for each request, with its input, output, errors and a line to the gateway, until the end.
 
-    `watched`: that is as soon as a command has killed what watches over it.
+    `watched`: until a command has killed what watches over it.
     """
     signal.signal(signal.SIGCHLD, _reaped if watched else signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -26,8 +26,8 @@ def test_no_attack_succeeds_and_work_goes_on(tier: Tier, version: int) -> None:
     assert len(result.rows) > 100
 
 
-RESTORED = {f"files: {verb} the instructions" for verb in ("change", "replace", "link over")}
-"""In a container only mounts are read-only; what a run has changed in the instructions is put back after it."""
+RESTORED = ("the instructions", "locked text")
+"""In a container only mounts are read-only; what a run has changed in these files is put back after it."""
 
 
 @pytest.mark.parametrize("version", [0, 1, -1], ids=["own", "1", "none"])
@@ -35,7 +35,8 @@ def test_no_attack_succeeds_through_the_service_of_compose(version: int) -> None
     result = run(Tier.CONTAINER, version, short=True)
     if result.skipped:
         pytest.skip(result.skipped)
-    assert {name for name, held, _ in result.rows if not held} == RESTORED
+    failed = {name for name, held, _ in result.rows if not held}
+    assert {name for name in failed if not any(each in name for each in RESTORED)} == set()
     assert len(result.rows) > 100
 
 

@@ -88,7 +88,7 @@ def test_anything_else_is_refused(packet: bytes) -> None:
         parsed(packet, DESCRIPTORS)
 
 
-@pytest.mark.parametrize(("packet", "descriptors"), [(packed(COMMAND), 2), (packed(COMMAND), 0), (packed(None), 3)])
+@pytest.mark.parametrize(("packet", "descriptors"), [(packed(COMMAND), 3), (packed(COMMAND), 0), (packed(None), 4)])
 def test_descriptors_belong_to_a_command_and_to_nothing_else(packet: bytes, descriptors: int) -> None:
     with pytest.raises(BadRequest):
         parsed(packet, descriptors)
@@ -103,7 +103,7 @@ def test_descriptors_belong_to_a_command_and_to_nothing_else(packet: bytes, desc
 def test_no_json_breaks_it(value: object) -> None:
     for body in (value, {"version": 1, "command": value}):
         packet = json.dumps(body).encode()
-        for read in (lambda packet: parsed(packet, 3), reply):
+        for read in (lambda packet: parsed(packet, DESCRIPTORS), reply):
             with suppress(BadRequest):
                 read(packet)
 

@@ -18,7 +18,7 @@ from gateway.sandbox.remote.service import Service
 from gateway.sandbox.workshop import NoJail
 from tests.fakes.eventually import eventually
 from tests.sandbox.remote.services import needs_containers, service
-from tests.tools.test_exec import Desk
+from tests.tools.desk import Desk
 
 pytestmark = needs_containers
 
@@ -55,7 +55,7 @@ async def desk(tmp_path: Path, kernel: str) -> AsyncIterator[Desk]:
     (tmp_path / "workspace/sessions/today.md").write_text("said")
     async with service(tmp_path, kernel) as path:
         jail = RemoteWorkshop(tmp_path / "scratch", path=path, admits=anyone)
-        yield Desk(tmp_path / "workspace", jail)
+        yield Desk(tmp_path, jail)
         await jail.close()
 
 
@@ -159,7 +159,7 @@ async def test_what_nobody_sends_is_answered_or_closed(desk: Desk) -> None:
 
 
 async def test_without_the_service_there_are_no_commands_and_that_is_said(desk: Desk, tmp_path: Path) -> None:
-    away = Desk(desk.root, RemoteWorkshop(tmp_path, path=tmp_path / "nothing"))
+    away = Desk(tmp_path, RemoteWorkshop(tmp_path, path=tmp_path / "nothing"))
     assert "docker compose up -d workshop" in (await away.outcome("true")).text
     (tmp_path / "stale").symlink_to(tmp_path)
     for path in (tmp_path / "nothing", tmp_path / "stale"):

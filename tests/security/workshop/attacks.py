@@ -130,7 +130,9 @@ class Ground:
         finally:
             running.close()
             if self.service:  # as the gateway does after each tool run
-                put_back(self.workspace, "AGENTS.md", b"Be kind.", *self.persona_was)
+                for path, (data, status) in self.was.items():
+                    name, mode = str(path.relative_to(self.workspace)), status.st_mode & 0o7777
+                    put_back(self.workspace, name, data, mode, status.st_mtime_ns)
         return Answer(report, output.decode("utf-8", "replace"), time.monotonic() - began)
 
     async def _started(self, command: Command) -> Running:

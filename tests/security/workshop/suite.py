@@ -39,7 +39,7 @@ def run(tier: Tier, version: int, *, short: bool = False, root: bool = False) ->
         return Result([], f"this kernel has Landlock {known}")
     if tier is Tier.LANDLOCK and (version or known) < LEAST_WITHOUT_NAMESPACES:
         return Result([], f"off before Landlock {LEAST_WITHOUT_NAMESPACES}")
-    told = _told("attacks", tier, str(version), "short" * short, apart=os.getuid() == 0 and not root)
+    told = _told("attacks", tier, str(version), "short" * short, "", apart=os.getuid() == 0 and not root)
     if told is None:
         return Result([], NO_PYTHON)
     return _result(told)
