@@ -18,7 +18,7 @@ from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.ids import MessageId
-from gateway.flow.checkpoints import Checkpoints
+from gateway.flow.checkpoints import Checkpoints, Created
 from gateway.store.transcript import messages
 
 SECONDS = 600.0
@@ -44,7 +44,7 @@ def diff(
 
 def create(as_json: AsJson = False) -> None:
     """Make a checkpoint now."""
-    made = asyncio.run(_checkpoints().create("asked", _last_message()))
+    made = make_checkpoint("asked")
     done = f"made {made.id}: {made.changes}" if made.id else "nothing has changed since the last checkpoint"
     left_out = f" (left out: {made.left_out})" if made.left_out else ""
     print_json(asdict(made)) if as_json else echo(f"{done}{left_out}")
@@ -71,6 +71,11 @@ def restore(
         echo(f"supaclaw: {left} was not restored: its current content is in no checkpoint", error=True)
     if done.left:
         raise typer.Exit(1)
+
+
+def make_checkpoint(reason: str) -> Created:
+    """Make one, if anything has changed; raises `SupaclawError`."""
+    return asyncio.run(_checkpoints().create(reason, _last_message()))
 
 
 def _at_a_terminal() -> bool:
