@@ -126,7 +126,7 @@ async def test_an_upload_is_untrusted_and_never_overwrites(web: Web):
 
         assert await send("b.html", b"<script>alert(1)</script>") == 204
         assert await send("C:\\evil\\..\\c.md", b"c") == 204
-        assert await send("a.md", b"theirs") == 413
+        assert await send("a.md", b"theirs") == 409
         assert await send("x.md", b"x", "sessions") == 409
         assert await send("../../x.md", b"x", "../..") == 409
         assert await send("big.bin", b"x" * (1024 * 1024 + 1)) == 413
@@ -204,7 +204,12 @@ async def test_a_move_and_a_deletion_can_be_undone(web: Web):
 )
 async def test_what_the_gateway_writes_stays_its_own(web: Web, path: str):
     async with web.sign_in() as browser:
-        for action, more in (("save", {"content": "x"}), ("delete", {}), ("move", {"to": "x.md"})):
+        for action, more in (
+            ("save", {"content": "x"}),
+            ("vouch", {"sha256": "0"}),
+            ("delete", {}),
+            ("move", {"to": "x.md"}),
+        ):
             answer = await browser.post(f"/files/{action}", data={"path": path, **more})
             assert answer.status_code in {400, 409}, action
         answer = await browser.post("/files/move", data={"path": "a.md", "to": path})

@@ -133,10 +133,10 @@ async def upload(request: Request, site: AtSite, path: Asked = "") -> None:
     with _told():
         name = WorkspacePath.parse(file.name.replace("\\", "/").rpartition("/")[2])
         where = _own("/".join((*WorkspacePath.parse(path).parts, *name.parts)))
-    try:
-        await site.backend.uploads.place(site.backend.owner.id, str(where), _mime(where.name), file.pieces)
-    except UploadRefused as refused:
-        raise too_large(refused) from None
+        try:
+            await site.backend.uploads.place(site.backend.owner.id, str(where), _mime(where.name), file.pieces)
+        except UploadRefused as refused:
+            raise too_large(refused) from None
 
 
 @router.post(f"{HERE}/move", status_code=204, dependencies=OWNER)
@@ -162,7 +162,7 @@ async def delete(site: AtSite, path: Named) -> None:
 async def vouch(site: AtSite, path: Named, sha256: Hash) -> None:
     """Take exactly the content that was shown for the owner's own words."""
     with _told():
-        piece = await asyncio.to_thread(site.backend.workspace.head, path, 1)
+        piece = await asyncio.to_thread(site.backend.workspace.head, str(_own(path)), 1)
     if piece is None or piece.sha256 != sha256:
         raise Refused(409, "changed", "The file has changed since you opened it; look at it again.")
     owner = site.backend.owner.id
