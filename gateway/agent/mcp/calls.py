@@ -17,7 +17,7 @@ from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool
 from gateway.net.addresses import plain
 from gateway.net.errors import NetError
 from gateway.net.mcp.definition import Definition, visible
-from gateway.net.mcp.endpoint import Answer, Blob, ServerError
+from gateway.net.mcp.endpoint import ALONE, REACHES, Answer, Blob, ServerError
 from gateway.workspace.paths import WorkspaceError
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ class McpCalls:
         """The call, written out."""
         known = "" if self.pinned.state is State.ON else ", which you have not confirmed"
         call = written_out(self.pinned.name, arguments.model_dump(mode="json"))
-        return Change(f"Call a tool of {self.shown.host}{known}.\n{call}", self.shown.sha256)
+        url = urlsplit(self.shown.url)
+        reaches = f", which reaches {url.path.split('/')[1]}" if self.shown.url.startswith(REACHES) else ""
+        return Change(f"Call a tool of {self.shown.host}{known}{reaches}.\n{call}", self.shown.sha256)
 
     async def run(self, arguments: AnyArguments, _caller: Caller) -> Labelled:
         """Its answer, untrusted; raises `ToolFailed`."""
@@ -115,6 +117,8 @@ class McpCalls:
 
 
 def _is_local(url: str) -> bool:
+    if url.startswith(ALONE):
+        return True
     host = urlsplit(url).hostname or ""
     address = plain(host)
     return host == "localhost" or (address is not None and address.is_loopback)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gateway.agent.credentials import Credentials
 from gateway.agent.mcp import pinning
 from gateway.agent.mcp.calls import McpCalls, Save
+from gateway.agent.mcp.local import LocalServers
 from gateway.agent.mcp.pinning import PinnedTool, State
 from gateway.agent.sources import Offer
 from gateway.config.model import McpServer
@@ -24,7 +25,6 @@ from gateway.store.pool import Database
 if TYPE_CHECKING:
     from gateway.net.mcp.connection import Connection
 
-NO_STDIO = "stdio servers need the jail, where none can run yet; give the url of one that speaks HTTP"
 RETRY_SECONDS = 60.0
 """How long a server that could not be reached isn't asked for its tools again."""
 
@@ -40,6 +40,7 @@ class McpServers:
     connections: Connections
     credentials: Credentials
     save: Save
+    local: LocalServers
     offers: Sequence[Offer] = field(default=(), init=False)
     _looked: frozenset[str] = field(default=frozenset(), init=False)
     _failed: dict[str, tuple[float, str]] = field(default_factory=dict, init=False)
@@ -100,8 +101,10 @@ class McpServers:
         server = self.servers.get(name)
         if server is None:
             raise NetError("no_server", f"The MCP server {name} is no longer configured, or not for this person.")
+        if server.url is None and server.command:
+            return self.local.endpoint(name, server)
         if server.url is None:
-            raise NetError("no_url", NO_STDIO if server.command else f"tools.mcp.{name} has no url")
+            raise NetError("no_url", f"tools.mcp.{name} has neither url nor command")
         headers = {key: value.get_secret_value() for key, value in server.headers.items()}
         try:
             sent = inject(

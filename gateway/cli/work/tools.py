@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from gateway.agent.mcp import pinning
+from gateway.agent.mcp.local import LocalServers
 from gateway.agent.mcp.pinning import PinnedTool, State, Use
 from gateway.agent.mcp.servers import McpServers
 from gateway.cli import questions
@@ -25,6 +26,7 @@ from gateway.domain.texts import one_line
 from gateway.net.errors import NetError
 from gateway.net.mcp.connections import Connections
 from gateway.net.rules import Rules
+from gateway.sandbox.workshop import Workshop
 from gateway.store.pool import Database
 
 COLUMNS = ("name", "state", "does", "description")
@@ -127,11 +129,14 @@ async def _tested(database: Database) -> list[Tested]:
     secrets = await look(database, environment, os.environ)
     assert secrets is not None, "there is an owner"
     connections = Connections(lambda: Rules.of(config.net.private_allow))
-    servers = McpServers(owner, True, lambda: config.tools.mcp, database, connections, secrets, _no_files)
+    jail = Workshop(environment.data / "scratch")
+    local = LocalServers(jail, environment.data, connections.rules)
+    servers = McpServers(owner, True, lambda: config.tools.mcp, database, connections, secrets, _no_files, local)
     try:
         return [await _connected(servers, name) for name in servers.servers]
     finally:
         await connections.close()
+        await jail.close()
 
 
 async def _connected(servers: McpServers, name: str) -> Tested:
