@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gateway.app.local import page_name
 from gateway.app.wiring import Parts
+from gateway.background.cpu import run_alone
 from gateway.config.channels import enabled_channels
 from gateway.config.variables import variable_of
 from gateway.config.watch import ConfigWatch
@@ -18,6 +19,7 @@ from gateway.domain.findings import Finding
 from gateway.domain.tasks import Status
 from gateway.flow.channels.manager import ChannelSpec, channel_specs
 from gateway.flow.channels.probing import ChannelProbes
+from gateway.flow.checkpoints import Checkpoints
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.setup.saving import Setup
@@ -56,6 +58,8 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         clock=parts.clock,
         uploads=parts.uploads,
         files=parts.environment.workspace,
+        workspace=parts.environments.of(parts.people.owner.id).workspace,
+        checkpoints=Checkpoints(parts.environment.workspace, parts.environment.data, partial(run_alone, seconds=600.0)),
         public_url=public and page_url(public, name),
         pairing=Pairing(database, partial(_decided, parts)),
         unsettled=partial(_unsettled, parts),

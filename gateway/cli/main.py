@@ -128,7 +128,7 @@ COMMANDS: Mapping[str, str | Group] = {
         default="list",
     ),
     "files": Group(
-        "List, fetch, edit and vouch for workspace files.",
+        "List, find, fetch, edit, move and vouch for workspace files.",
         {
             "list": "storage.files:show",
             "get": "storage.files:get",
@@ -136,6 +136,10 @@ COMMANDS: Mapping[str, str | Group] = {
             "tree": "storage.editing:tree",
             "put": "storage.editing:put",
             "edit": "storage.editing:edit",
+            "search": "storage.workspace_files:find",
+            "move": "storage.workspace_files:move",
+            "delete": "storage.workspace_files:delete",
+            "zip": "storage.workspace_files:pack",
         },
     ),
     "eval": Group(

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gateway.domain.diff import difference
 from gateway.domain.errors import SupaclawError
-from gateway.domain.json import JsonObject
+from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed, Wording
 from gateway.tools import Services
 from gateway.workspace.names import PAGES
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
-from gateway.workspace.search import matches
+from gateway.workspace.search import Found, matches
 from gateway.workspace.tree import MAX_LISTED, MAX_WRITE_BYTES
 
 PAGE_BYTES = 20_000
@@ -95,14 +95,6 @@ class EditArguments(_Arguments):
     edits: tuple[Edit, ...] = Field(min_length=1, description="Applied in order; all or none")
 
 
-class _Found(BaseModel):
-    """What a search came to."""
-
-    matches: list[JsonValue]
-    files: dict[str, str]
-    more: bool
-
-
 @dataclass(frozen=True, slots=True)
 class _Files:
     services: Services
@@ -133,14 +125,15 @@ class _Files:
         workspace, wanted = self.services.workspace, (arguments.path, arguments.pattern, arguments.glob)
         try:
             answer = await self.services.find(str(workspace.root), *wanted, MAX_FOUND, arguments.regex)
-            found = _Found.model_validate(answer)
+            found = TypeAdapter(Found).validate_python(answer)
         except SupaclawError as error:
             raise ToolFailed("refused", f"{error}; try a simpler pattern or a smaller folder.") from error
         label = Label.OWNER
         for path, sha256 in found.files.items():
             names = await workspace.labels.of_names("/".join(WorkspacePath.parse(path).parents) or ".")
             label = max(label, names, await workspace.labels.of(path, sha256))
-        return Labelled({"matches": found.matches} | ({"more": True} if found.more else {}), label)
+        lines: list[Json] = [{"path": each.path, "line": each.line, "text": each.text} for each in found.matches]
+        return Labelled({"matches": lines} | ({"more": True} if found.more else {}), label)
 
     async def move_file(self, arguments: MoveArguments, caller: Caller) -> JsonObject:
         await self._keep("before a move")

@@ -16,6 +16,7 @@ from gateway.domain.principals import Principal
 from gateway.domain.tools import Wording
 from gateway.domain.vitals import Beat, Vitals
 from gateway.flow.channels.probing import ChannelProbes
+from gateway.flow.checkpoints import Checkpoints
 from gateway.flow.inbound.accept import InboundFlow
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
@@ -31,6 +32,7 @@ from gateway.store.pool import Database
 from gateway.store.steps import Spent
 from gateway.web.links import LoginLinks, SecretLinks
 from gateway.web.origin import page_url
+from gateway.workspace.tree import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,9 @@ class Backend:
     `local_token` is the admin credential for programs on this machine; `page_name` is the page's host name on it.
     `public_url` is the address of a reverse proxy in front, as browsers see it. `models` are agent names; `commands`
     maps a slash command to its summary. `on_shed` registers a callback that frees caches when memory runs low,
-    `on_people_changed` one for when somebody's rights change. `files` is the owner's file root. `channels` describes
-    the state of each configured channel in words; `logins` are the channels that a person has to log in to.
+    `on_people_changed` one for when somebody's rights change.
+    `files` is the owner's file root, `workspace` gives access to it, `checkpoints` has its earlier versions.
+    `channels` describes the state of each configured channel in words; `logins` are those to log in to.
     `variable_of` names the environment variable that sets a key of config.json.
     `tools` are the names of the owner's agent's tools, `wordings` how a call of one is told.
     `allowed_hosts` are further names of this gateway.
@@ -89,6 +92,8 @@ class Backend:
     clock: Clock
     uploads: Uploads
     files: Path
+    workspace: Workspace
+    checkpoints: Checkpoints
     pairing: Pairing
     beat: Callable[[], Awaitable[Beat]]
     triggers: Triggers

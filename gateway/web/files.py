@@ -36,7 +36,8 @@ _ENVELOPE = 64 * 1024
 _MIME = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,90}", re.IGNORECASE)
 _FORM = {"type": "object", "required": ["file"], "properties": {"file": {"type": "string", "format": "binary"}}}
 _ONE_FILE = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}}
-_SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
+OCTETS = "application/octet-stream"
+SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
 
 async def keep(site: Site, file: UploadedFile, origin: str) -> FileRow:
@@ -45,7 +46,7 @@ async def keep(site: Site, file: UploadedFile, origin: str) -> FileRow:
     try:
         return await site.backend.uploads.keep(owner, file.name, _type(file.mime), file.pieces, origin=origin)
     except UploadRefused as refused:
-        raise _too_large(refused) from None
+        raise too_large(refused) from None
 
 
 async def attachments_for(site: Site, ids: Sequence[UUID]) -> tuple[Attachment, ...]:
@@ -65,7 +66,7 @@ def add_routes(router: APIRouter, path: str, origin: str, *, sends: Requirement,
         try:
             site.backend.uploads.check(int(length) - _ENVELOPE if length.isdecimal() else None)
         except UploadRefused as refused:
-            raise _too_large(refused) from None
+            raise too_large(refused) from None
         row = await keep(site, await uploaded_file(request), origin)
         body = {"id": str(row.id), "name": row.name, "mime": row.mime, "size": row.size, "path": row.path}
         return JSONResponse(body, 201)
@@ -74,14 +75,13 @@ def add_routes(router: APIRouter, path: str, origin: str, *, sends: Requirement,
     async def download(site: AtSite, file_id: UUID) -> Response:
         """Download the file."""
         row = await _row(site, file_id)
-        saved_as = f"attachment; filename*=UTF-8''{quote(row.name, safe='')}"
-        return await _serve(site, row.path, "application/octet-stream", {"Content-Disposition": saved_as})
+        return await serve(site, row.path, OCTETS, saved_as(row.name))
 
     @router.get(f"{path}/{{file_id}}/view", dependencies=[Depends(reads)])
     async def view(site: AtSite, file_id: UUID) -> Response:
         """The file's preview, a JPEG of screen size; 404 if there is none, or not yet."""
         row = await _row(site, file_id)
-        return await _serve(site, row.view_path, "image/jpeg", {"Cache-Control": "private, max-age=3600"})
+        return await serve(site, row.view_path, "image/jpeg", {"Cache-Control": "private, max-age=3600"})
 
 
 def _type(claimed: str) -> str:
@@ -89,7 +89,8 @@ def _type(claimed: str) -> str:
     return claimed if _MIME.fullmatch(claimed) else ""
 
 
-def _too_large(refused: UploadRefused) -> Refused:
+def too_large(refused: UploadRefused) -> Refused:
+    """The error of a file that isn't taken."""
     return Refused(413, "file_refused", f"The file was refused: {str(refused).removesuffix('.')}.")
 
 
@@ -101,12 +102,18 @@ async def _row(site: Site, id: UUID, *, status: int = 404) -> FileRow:
     return row
 
 
-async def _serve(site: Site, path: str, mime: str, headers: dict[str, str]) -> Response:
+def saved_as(name: str) -> dict[str, str]:
+    """The header that makes a browser save the file instead of showing it."""
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
+
+
+async def serve(site: Site, path: str, mime: str, headers: dict[str, str]) -> Response:
+    """A file of the owner's, in a sandbox whatever it is; raises `Refused`."""
     try:
         file, size = await asyncio.to_thread(_opened, site.backend.files, WorkspacePath.parse(path))
     except WorkspaceError as exc:
         raise Refused(404, exc.code, "The file no longer exists.") from None
-    return _FromDisk(file, size, mime, {**_SANDBOX, **headers})
+    return _FromDisk(file, size, mime, {**SANDBOX, **headers})
 
 
 def _opened(root: Path, path: WorkspacePath) -> tuple[BinaryIO, int]:

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -22,6 +23,24 @@ MAX_LINE = 300
 """Characters of a line that are shown."""
 
 _NOT_SEARCHED = frozenset({".git", "node_modules", ".venv"})
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A line of a file."""
+
+    path: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search came to; `files` has the hash of each file that a line is from."""
+
+    matches: list[Match]
+    files: dict[str, str]
+    more: bool
 
 
 def search(root: str, under: str, pattern: str, glob: str | None, limit: int, regex: bool) -> JsonObject:

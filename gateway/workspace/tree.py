@@ -192,14 +192,17 @@ class Workspace:
         async with self.writing:
             await self.in_writer(lambda: self._remove(where, unlocked=unlocked))
 
-    async def move(self, path: str, to: str, label: Label, mime: str) -> Written:
-        """Give a file another path, where nothing is yet; it is trusted no more than before, and than `label`."""
-        where, target = _writable(path, gateway=False), _writable(to, gateway=False)
+    async def move(self, path: str, to: str, label: Label, mime: str, *, unlocked: bool = False) -> Written:
+        """Give a file another path, where nothing is yet; it is trusted no more than before, and than `label`.
+
+        `unlocked` is as in `write`.
+        """
+        where, target = _writable(path, gateway=unlocked), _writable(to, gateway=unlocked)
         async with self.writing:
-            sha256, size = await self.in_writer(lambda: self._movable(where, target))
+            sha256, size = await self.in_writer(lambda: self._movable(where, target, unlocked=unlocked))
             moved = Written(str(target), size, sha256)
             await self._note(moved, max(label, await self.labels.of(str(where), sha256)), mime)
-            await self.in_writer(lambda: self._move(where, target))
+            await self.in_writer(lambda: self._move(where, target, unlocked=unlocked))
         return moved
 
     def check_locked(self, path: str, data: bytes) -> None:
@@ -268,14 +271,14 @@ class Workspace:
         if unlocked:
             self.accept(str(path))
 
-    def _movable(self, path: WorkspacePath, to: WorkspacePath) -> tuple[str, int]:
+    def _movable(self, path: WorkspacePath, to: WorkspacePath, *, unlocked: bool) -> tuple[str, int]:
         """The hash of the file and its size."""
-        self.check_locked(str(path), b"")
-        self.check_locked(str(to), b"")
+        for each in () if unlocked else (path, to):
+            self.check_locked(str(each), b"")
         with explained(path), open_file(self.root, path) as file, open(file, "rb", closefd=False) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest(), os.fstat(file).st_size
 
-    def _move(self, path: WorkspacePath, to: WorkspacePath) -> None:
+    def _move(self, path: WorkspacePath, to: WorkspacePath, *, unlocked: bool) -> None:
         with (
             explained(path),
             open_folder(self.root, path.parents) as above,
@@ -288,6 +291,8 @@ class Workspace:
             os.unlink(path.name, dir_fd=above)
             os.fsync(below)
             os.fsync(above)
+        for each in (path, to) if unlocked else ():
+            self.accept(str(each))
 
     def _remove(self, path: WorkspacePath, *, unlocked: bool) -> None:
         if not unlocked:

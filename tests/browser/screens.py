@@ -145,6 +145,12 @@ async def decide(page: Page) -> None:
     await expect(page.get_by_role("button", name="Confirm and switch on")).to_be_visible()
 
 
+async def compare(page: Page) -> None:
+    await page.get_by_text("Compare or restore").first.click()
+    await page.locator(".since summary").first.click()
+    await expect(page.locator(".diff").first).to_be_visible()
+
+
 async def more(page: Page) -> None:
     await page.get_by_role("button", name="More").click()
 
@@ -169,6 +175,8 @@ SHOTS = [
     Shot("jobs", "/jobs"),
     Shot("skills", "/skills", SMALL, decide),
     Shot("secrets", "/secrets"),
+    Shot("files", "/files?path=notes/bike.md", tuple(LOOKS)),
+    Shot("checkpoints", "/files/checkpoints", ("desktop",), compare),
 ]
 
 
@@ -179,6 +187,7 @@ async def fill(web: Web, folder: Path) -> None:
     await people(web)
     await skills(web)
     await secrets(web)
+    await files(web)
     for ago in range(29):
         await used(web, 0.06 + 0.13 * (ago * ago % 7), model=MODEL, ago=ago, session=spoken[ago % len(spoken)])
         await used(web, 0.02, model="openai/gpt-5.6-mini", ago=ago)
@@ -208,6 +217,19 @@ async def skills(web: Web) -> None:
     await library.confirm("meeting-notes", (await library.get("meeting-notes")).look.sha256)
     fields = {"fields.md": "Text fields take plain text.\n"}
     put(web.path.workspace, "pdf-forms", text=skill_md("pdf-forms", FORMS, "version: 1.4.0\n", STEPS), **fields)
+
+
+async def files(web: Web) -> None:
+    """A few notes, one that has changed since the checkpoint."""
+    for path, text in {
+        "notes/bike.md": CHECKLIST.replace("€20", "€25"),
+        "notes/lisbon.md": "# Lisbon\n",
+        "AGENTS.md": "<!-- CORE:LOCK -->\nAsk before you spend money.\n<!-- /CORE:LOCK -->\n",
+        "lists/packing.md": "- tent\n",
+    }.items():
+        await web.backend.workspace.write(path, text, Label.OWNER, "text/markdown", unlocked=True)
+    await web.backend.checkpoints.create("timer", None)
+    await web.backend.workspace.write("notes/bike.md", CHECKLIST, Label.OWNER, "text/markdown")
 
 
 async def secrets(web: Web) -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import hashlib
 import os
+import zipfile
 from pathlib import Path
 from uuid import uuid4
 
@@ -159,3 +160,65 @@ def test_a_restore_of_locked_text_is_the_owners(tmp_path: Path) -> None:
     (tmp_path / "w/AGENTS.md").write_text(LOCKED)
     note_all(tmp_path / "w", tmp_path)
     assert keeper.check() == []
+
+
+def test_lines_are_found(supaclaw: Supaclaw, report: FileRow) -> None:
+    workspace = Environment.read(os.environ).workspace
+    (workspace / "notes" / "b.md").write_text("one\nTwo words\n")
+    assert supaclaw("files", "search", "WORDS", "--json").json == [
+        {"path": "notes/b.md", "line": 2, "text": "Two words"},
+        {"path": "notes/report.txt", "line": 1, "text": "words"},
+    ]
+    assert len(supaclaw("files", "search", "^w", "notes", "--regex", "--json").json) == 1
+    assert supaclaw("files", "search", "words", "--glob", "*.csv").out == "No matches.\n"
+    assert supaclaw("files", "search", "(", "--regex").code == 1
+
+
+def test_a_move_and_a_deletion_can_be_undone(supaclaw: Supaclaw, report: FileRow) -> None:
+    workspace = Environment.read(os.environ).workspace
+    (workspace / "notes" / "b.md").write_text("<!-- CORE:LOCK -->\nmine\n")
+
+    taken = supaclaw("files", "move", "notes/b.md", "notes/report.txt")
+    moved = supaclaw("files", "move", "notes/b.md", "old/b.md")
+    unsure = supaclaw("files", "delete", "old/b.md")
+    missing = supaclaw("files", "delete", "old/b.md", "nothing.md", "--yes")
+    gone = supaclaw("files", "delete", "old/b.md", "--yes")
+
+    assert (taken.code, "exists already" in taken.err) == (1, True)
+    assert (moved.code, moved.out) == (0, "moved notes/b.md to old/b.md\n")
+    assert (unsure.code, "add --yes" in unsure.err) == (1, True)
+    assert (missing.code, missing.out) == (1, "")
+    assert (gone.code, gone.out) == (0, "deleted old/b.md\n")
+    assert not (workspace / "old").exists()
+    reasons = [row["reason"] for row in supaclaw("checkpoints", "list", "--json").json]
+    assert reasons == ["before a deletion", "before a move"]
+    last = supaclaw("checkpoints", "list", "--json").json[0]["id"]
+    assert supaclaw("checkpoints", "restore", last, "--path", "old/b.md", "--yes").code == 0
+    assert (workspace / "old" / "b.md").read_text() == "<!-- CORE:LOCK -->\nmine\n"
+
+
+def test_a_file_stays_as_untrusted_as_it_was_where_it_is_moved(supaclaw: Supaclaw, report: FileRow, dsn: str) -> None:
+    workspace = Environment.read(os.environ).workspace
+    (workspace / "uploads").mkdir()
+    (workspace / "uploads" / "letter.txt").write_text("from a stranger")
+
+    assert supaclaw("files", "move", "uploads/letter.txt", "letter.txt").code == 0
+
+    async def label() -> Label | None:
+        async with await Database.connect(dsn) as database, database.connection() as conn:
+            owner = await principals.owner(conn)
+            assert owner is not None
+            return await contents.label(conn, owner.id, hashlib.sha256(b"from a stranger").hexdigest())
+
+    assert asyncio.run(label()) is Label.UNTRUSTED
+
+
+def test_a_folder_is_saved_as_a_zip(supaclaw: Supaclaw, report: FileRow, place: Path) -> None:
+    done = supaclaw("files", "zip", "notes")
+    again = supaclaw("files", "zip", "notes")
+    with zipfile.ZipFile(place / "notes.zip") as archive:
+        assert archive.namelist() == ["report.txt"]
+        assert archive.read("report.txt") == b"words\n"
+    assert (done.code, done.out) == (0, "notes.zip\n")
+    assert (again.code, "already exists" in again.err) == (1, True)
+    assert supaclaw("files", "zip", "nowhere").code == 1

@@ -5,11 +5,13 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
+from gateway.background.cpu import run_alone
 from gateway.commands import discover
 from gateway.config.clock import SystemClock
 from gateway.config.editing.editor import ConfigEditor
@@ -23,6 +25,7 @@ from gateway.domain.principals import Principal
 from gateway.domain.vitals import Beat, Outcome
 from gateway.flow.channels.manager import ChannelSpec
 from gateway.flow.channels.probing import ChannelProbes
+from gateway.flow.checkpoints import Checkpoints
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
@@ -168,6 +171,8 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         clock=clock,
         uploads=path.uploads,
         files=path.workspace,
+        workspace=path.environments.of(owner.id).workspace,
+        checkpoints=Checkpoints(path.workspace, path.workspace.parent / "data", partial(run_alone, seconds=60.0)),
         pairing=Pairing(path.database),
         beat=no_beat,
         triggers=Triggers(path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.worker.wake),

@@ -11,6 +11,8 @@ from tests.web.conftest import BEARER, Running, Web
 PAGES = {
     "/secrets",
     "/skills",
+    "/files",
+    "/files/checkpoints",
     *("/", "/approvals", "/channels", "/checks", "/conversations", "/conversations/{id}", "/jobs", "/logs"),
     *("/memory", "/people", "/settings", "/setup", "/tokens", "/usage"),
 }

@@ -64,6 +64,20 @@ class Uploads:
         except WorkspaceError as exc:
             raise UploadRefused(f"it is too large: {_limit(most)}" if exc.code == "too_large" else str(exc)) from exc
 
+    async def place(self, principal: PrincipalId, path: str, mime: str, pieces: AsyncIterator[bytes]) -> None:
+        """Put what the owner uploads at a path where nothing is yet; as long as nobody vouches for it, it's untrusted.
+
+        Raises `UploadRefused`, `WorkspaceError` and what `pieces` raises; then nothing of it is left.
+        """
+        workspace, most = self._environments.of(principal).workspace, self._most()
+        try:
+            async with received(workspace.root, pieces, most) as incoming:
+                await workspace.move(f"{UPLOADS}/{incoming.temporary}", path, Label.OWNER, mime, unlocked=True)
+        except WorkspaceError as exc:
+            if exc.code != "too_large":
+                raise
+            raise UploadRefused(f"it is too large: {_limit(most)}") from exc
+
     async def _known(self, principal: PrincipalId, incoming: Incoming) -> FileRow | None:
         async with self._database.connection() as conn:
             alike = await files.same(conn, principal, incoming.sha256, UPLOADS)

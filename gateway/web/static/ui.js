@@ -391,7 +391,7 @@ document.addEventListener("submit", async event => {
   if (sure && !confirm(sure)) return;
   const button = $("button", sent), row = sent.closest(".row");
   button.disabled = true;
-  const body = new URLSearchParams(new FormData(sent)), tell = part => $(".told", sent).replaceChildren(part);
+  const fields = new FormData(sent), body = sent.enctype === "multipart/form-data" ? fields : new URLSearchParams(fields), tell = part => $(".told", sent).replaceChildren(part);
   if (told !== undefined) tell("Testing…");
   try {
     const answer = await fetch(sent.action, { method: "POST", body });

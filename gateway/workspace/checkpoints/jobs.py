@@ -5,15 +5,19 @@ Their imports are deferred, so that referring to a job does not load Git.
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from unicodedata import normalize
 
+from gateway.domain.diff import LONGEST, difference
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.json import JsonObject
 from gateway.domain.texts import printable
+from gateway.domain.tools import ToolFailed
+from gateway.workspace.descent import open_file
+from gateway.workspace.pages import read_bytes
 from gateway.workspace.paths import WorkspacePath
 
 if TYPE_CHECKING:
@@ -56,6 +60,23 @@ def diff(workspace: str, store: str, old: str, new: str | None) -> list[JsonObje
         before = opened.find(old)
         after = opened.find(new) if new else history.read_workspace(opened, Path(workspace), lambda _: None)
         return [{"change": what, "path": _printable(path)} for what, path in history.compare(opened, before, after)]
+
+
+def lines(workspace: str, store: str, id: str, path: str) -> str:
+    """The lines of a file that changed from a checkpoint to now, or why they aren't shown."""
+    from gateway.workspace.checkpoints import history
+
+    where = WorkspacePath.parse(path)
+    with _open(workspace, store) as opened:
+        entry = _below(where, history.contents(opened, opened.find(id))).get(str(where))
+        before = opened.objects[entry.id].as_raw_string() if entry else b""
+    after = b""
+    with suppress(OSError), open_file(Path(workspace), where) as file:
+        after = read_bytes(file, LONGEST + 1)
+    try:
+        return difference(str(where), before.decode(), after.decode())
+    except (UnicodeDecodeError, ToolFailed):
+        return "The file is too long to compare, or not a text."
 
 
 def restore(workspace: str, store: str, id: str, path: str | None, last_message: int | None) -> JsonObject:

@@ -1,0 +1,99 @@
+"""A folder of the workspace as one zip, written while it is read, so that any size needs one piece of memory."""
+
+import os
+import time
+import zipfile
+from collections.abc import Generator
+from contextlib import suppress
+from dataclasses import dataclass
+from io import RawIOBase
+from pathlib import Path
+
+from gateway.workspace.atomic import TEMPORARY
+from gateway.workspace.descent import explained, open_file, open_folder
+from gateway.workspace.paths import MAX_LEVELS, WorkspaceError, WorkspacePath
+
+MAX_FILES = 10_000
+MAX_BYTES = 1024**3
+
+_CHUNK = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A file of the zip; it is cut at `size` if it grows meanwhile."""
+
+    path: WorkspacePath
+    size: int
+    changed: float
+
+
+class _Sink(RawIOBase):
+    """Where the zip is written; `take` empties it. It can't seek, so sizes follow the contents."""
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        piece = memoryview(data)  # type: ignore[arg-type]  # zipfile writes bytes-like objects only
+        self._waiting += piece
+        return len(piece)
+
+    def take(self) -> bytes:
+        taken = bytes(self._waiting)
+        self._waiting.clear()
+        return taken
+
+
+def members(root: Path, folder: str) -> list[Member]:
+    """The plain files below a folder, by path; links, devices and names that no tool can open are left out.
+
+    Raises `WorkspaceError`, with code `too_large` beyond `MAX_FILES` and `MAX_BYTES`. Blocks.
+    """
+    top, found, size = WorkspacePath.parse(folder), list[Member](), 0
+    with explained(top), open_folder(root, top.parts) as opened:
+        for place, folders, names, _ in os.fwalk(dir_fd=opened):
+            inside = tuple(part for part in Path(place).parts if part != ".")
+            folders[:] = sorted(folders) if len(inside) < MAX_LEVELS else []
+            for name in sorted(each for each in names if not each.startswith(TEMPORARY)):
+                with suppress(OSError, WorkspaceError):
+                    path = WorkspacePath.parse("/".join((*top.parts, *inside, name)))
+                    with open_file(root, path) as file:
+                        status = os.fstat(file)
+                    found.append(Member(path, status.st_size, status.st_mtime))
+                    size += status.st_size
+            if len(found) > MAX_FILES or size > MAX_BYTES:
+                limits = f"{MAX_FILES:,} files and {MAX_BYTES / 1024**3:g} GB"
+                raise WorkspaceError("too_large", f"{top} is too large for one zip; the limits are {limits}.")
+    return found
+
+
+def zipped(root: Path, folder: str, files: list[Member]) -> Generator[bytes, None, None]:
+    """Yield the zip piece by piece; a file that is gone meanwhile is left out. Blocks between pieces."""
+    sink, above = _Sink(), len(WorkspacePath.parse(folder).parts)
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for member in files:
+            with suppress(OSError, WorkspaceError), open_file(root, member.path) as file:
+                name = "/".join(member.path.parts[above:])
+                yield from _added(archive, sink, zipfile.ZipInfo(name, _date(member.changed)), file, member.size)
+    yield sink.take()
+
+
+def _added(
+    archive: zipfile.ZipFile, sink: _Sink, info: zipfile.ZipInfo, file: int, left: int
+) -> Generator[bytes, None, None]:
+    info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+    with archive.open(info, "w", force_zip64=left > zipfile.ZIP64_LIMIT // 2) as target:
+        while left > 0 and (chunk := os.read(file, min(_CHUNK, left))):
+            left -= len(chunk)
+            target.write(chunk)
+            yield sink.take()
+
+
+def _date(changed: float) -> tuple[int, int, int, int, int, int]:
+    """As a zip can hold it: from 1980 to 2107."""
+    at = time.gmtime(min(max(changed, 315_532_800.0), 4_354_819_198.0))
+    return at.tm_year, at.tm_mon, at.tm_mday, at.tm_hour, at.tm_min, at.tm_sec
