@@ -141,7 +141,7 @@ async def new_token(page: Page) -> None:
 
 
 async def decide(page: Page) -> None:
-    await page.locator("#skill-pdf-forms summary").click()
+    await page.locator("#skills-pdf-forms summary").click()
     await expect(page.get_by_role("button", name="Confirm and switch on")).to_be_visible()
 
 
@@ -167,7 +167,7 @@ SHOTS = [
     Shot("tokens", "/tokens", ("desktop",)),
     Shot("tokens-new", "/tokens", ("phone",), new_token),
     Shot("jobs", "/jobs"),
-    Shot("skills", "/skills", SMALL, decide),
+    Shot("skills", "/tools", SMALL, decide),
     Shot("secrets", "/secrets"),
 ]
 

@@ -5,11 +5,13 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
+from gateway.app.backend import _toolbox
 from gateway.commands import discover
 from gateway.config.clock import SystemClock
 from gateway.config.editing.editor import ConfigEditor
@@ -174,6 +176,9 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         settings=settings_of(path.workspace.parent),
         probes=ChannelProbes(no_spec, clock),
         skills=path.environments.skills,
+        tool_files=path.tool_files,
+        toolbox=partial(_toolbox, path),
+        tools_off=path.environments.switched_off,
         zones=path.zones,
         channels=lambda: {"telegram": "open"},
         secrets=LiveSecrets(Vault(path.database, path.workspace.parent / "data", {}), owner.id, {}),

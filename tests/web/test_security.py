@@ -10,7 +10,7 @@ from tests.web.conftest import BEARER, Running, Web
 
 PAGES = {
     "/secrets",
-    "/skills",
+    "/tools",
     *("/", "/approvals", "/channels", "/checks", "/conversations", "/conversations/{id}", "/jobs", "/logs"),
     *("/memory", "/people", "/settings", "/setup", "/tokens", "/usage"),
 }
@@ -45,6 +45,7 @@ def filled(path: str) -> str:
         "number": "A1",
         "answer": "approve",
         "act": "enable",
+        "kind": "skills",
         "message": "1",
     }
     return path.format(**places)

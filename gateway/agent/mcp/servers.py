@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gateway.agent.credentials import Credentials
 from gateway.agent.mcp import pinning
@@ -24,6 +24,8 @@ from gateway.store.pool import Database
 if TYPE_CHECKING:
     from gateway.net.mcp.connection import Connection
 
+ServerState = Literal["connected", "waiting", "failed", "off"]
+"""`waiting`: nobody has asked it for anything yet, or for some minutes."""
 NO_STDIO = "stdio servers need the jail, where none can run yet; give the url of one that speaks HTTP"
 RETRY_SECONDS = 60.0
 """How long a server that could not be reached isn't asked for its tools again."""
@@ -77,11 +79,26 @@ class McpServers:
 
     async def connect(self, name: str) -> "Connection":
         """A living connection to a server, with its tools as it describes them now; raises `NetError`."""
-        connection, anew = await self.connections.get(self.principal, await self._endpoint(name))
+        try:
+            connection, anew = await self.connections.get(self.principal, await self._endpoint(name))
+        except NetError as error:
+            problem = f"{name}: {'it refused' if isinstance(error, ServerError) else error}"
+            self._failed[name] = monotonic(), problem
+            raise
+        self._failed.pop(name, None)
         if anew:
             await pinning.record(self.database, name, connection.tools.values())
             self._looked |= {name}
         return connection
+
+    def state(self, name: str) -> tuple[ServerState, str]:
+        """Whether it's connected, and what went wrong at the last try; never in the server's own words."""
+        if name not in self.servers:
+            return "off", ""
+        if self.connections.alive(self.principal, name):
+            return "connected", ""
+        problem = self._failed.get(name, (0.0, ""))[1].removeprefix(f"{name}: ")
+        return ("failed", problem) if problem else ("waiting", "")
 
     async def _discovered(self, name: str) -> str:
         """What went wrong; never in the server's own words."""
@@ -90,10 +107,8 @@ class McpServers:
             return problem
         try:
             await self.connect(name)
-        except NetError as error:
-            problem = f"{name}: {'it refused' if isinstance(error, ServerError) else error}"
-            self._failed[name] = monotonic(), problem
-            return problem
+        except NetError:
+            return self._failed[name][1]
         return ""
 
     async def _endpoint(self, name: str) -> Endpoint:

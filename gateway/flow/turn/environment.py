@@ -1,7 +1,7 @@
 """Agent environments: what the agent works with for one principal: files, persona, tools, time zone."""
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -39,6 +39,7 @@ from gateway.workspace.locks.watch import LockWatch
 from gateway.workspace.prompts import Persona, PersonaFile, PersonaText
 from gateway.workspace.quota import Quota
 from gateway.workspace.template import template_hashes
+from gateway.workspace.tool_files.declaration import Internal
 from gateway.workspace.tree import Workspace
 from gateway.workspace.zone import zone_in
 
@@ -152,6 +153,18 @@ class AgentEnvironments:
         if self.tool_files and self._version != (now := await self.tool_files.look()):
             self._version = now
             self._built.pop(self.people.owner.id, None)
+
+    def switched_off(self) -> Mapping[str, str]:
+        """The owner's tools that are off, each with the reason."""
+        files = self.tool_files.on if self.tool_files else ()
+        off = {
+            file.config.tool: f"the tool file {file.name}"
+            for file in (each.tool for each in files)
+            if isinstance(file.config, Internal) and not file.head.is_active
+        }
+        if self.commands and not self.commands.offered():
+            off["exec"] = self.commands.workshop.missing() or "tools.exec.mode"
+        return off
 
     def of(self, principal: PrincipalId) -> AgentEnvironment:
         """The principal's environment; the least recently used are dropped and built again when needed."""
