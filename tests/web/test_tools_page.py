@@ -178,7 +178,10 @@ async def test_a_tool_file_is_confirmed_and_names_the_credential_it_lacks(web: W
     async with web.sign_in() as browser:
         page = (await browser.get("/tools")).text
         assert '<span class="badge">http_api</span>' in page
-        assert "supaclaw secrets set WEATHER_KEY --host https://api.example.org:443 --tool weather --header Authorization" in page
+        assert (
+            "supaclaw secrets set WEATHER_KEY --host https://api.example.org:443 --tool weather --header Authorization"
+            in page
+        )
         shown = (await browser.get("/tools/files/weather/details")).text
         assert "weather_forget: DELETE /reports (irreversible)" in shown
         library = web.backend.tool_files.library
