@@ -178,6 +178,7 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         skills=path.environments.skills,
         tool_files=path.tool_files,
         toolbox=partial(_toolbox, path),
+        mask=path.mask,
         tools_off=path.environments.switched_off,
         zones=path.zones,
         channels=lambda: {"telegram": "open"},

@@ -29,6 +29,7 @@ from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
 from gateway.llm.tokens import estimate_tool
 from gateway.sandbox.workshop import Workshop
+from gateway.secrets.leaks import Leaks
 from gateway.store.pool import Database
 from gateway.store.scheduling import plans
 from gateway.store.transcript import files
@@ -60,6 +61,7 @@ class AgentEnvironment:
     """The principal's time zone, an IANA name: as configured, else as USER.md says; None while it is not known."""
     locks: LockWatch
     plans: Plans
+    leaks: Leaks
     tells_user: bool = True
     skills: Skills | None = None
     """The owner's; others have none."""
@@ -121,6 +123,8 @@ class AgentEnvironments:
     unverified: Callable[[Place], bool] = lambda _place: False
     """Whether a journal's file may not be right."""
     clean: Clean = str
+    leaks: Leaks = field(default_factory=Leaks)
+    """What `clean` looks for, in texts that are still being written."""
     web: Web | None = None
     workshop: Workshop | None = None
     exec_mode: Callable[[], str] = lambda: "auto"
@@ -238,7 +242,7 @@ class AgentEnvironments:
             tools, _spill(workspace), policy, self.clean, services.sources, locks.running, planned.refusal
         )
         return AgentEnvironment(
-            self._workspace, workspace, toolbox, self._personas, zone, locks, planned, skills=skills
+            self._workspace, workspace, toolbox, self._personas, zone, locks, planned, self.leaks, skills=skills
         )
 
     def _locks(self, principal: PrincipalId, workspace: Workspace) -> LockWatch:
