@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import SecretStr
+
 from gateway.agent.credentials import Credentials
 from gateway.agent.mcp import pinning
 from gateway.agent.mcp.calls import McpCalls, Save
@@ -18,7 +20,7 @@ from gateway.net.errors import NetError
 from gateway.net.mcp.connections import Connections
 from gateway.net.mcp.definition import public_url
 from gateway.net.mcp.endpoint import Endpoint, ServerError
-from gateway.secrets.injection import Outgoing, SecretRefused, inject
+from gateway.secrets.injection import Injected, Outgoing, SecretRefused, inject
 from gateway.store.pool import Database
 
 if TYPE_CHECKING:
@@ -79,17 +81,22 @@ class McpServers:
 
     async def connect(self, name: str) -> "Connection":
         """A living connection to a server, with its tools as it describes them now; raises `NetError`."""
+        connection, anew = await self.reach(name)
+        if anew:
+            await pinning.record(self.database, name, connection.tools.values())
+            self._looked |= {name}
+        return connection
+
+    async def reach(self, name: str) -> tuple["Connection", bool]:
+        """The same without noting what its tools are; and whether they were listed anew."""
         try:
-            connection, anew = await self.connections.get(self.principal, await self._endpoint(name))
+            reached = await self.connections.get(self.principal, await self._endpoint(name))
         except NetError as error:
             problem = f"{name}: {'it refused' if isinstance(error, ServerError) else error}"
             self._failed[name] = monotonic(), problem
             raise
         self._failed.pop(name, None)
-        if anew:
-            await pinning.record(self.database, name, connection.tools.values())
-            self._looked |= {name}
-        return connection
+        return reached
 
     def state(self, name: str) -> tuple[ServerState, str]:
         """Whether it's connected, and what went wrong at the last try; never in the server's own words."""
@@ -97,8 +104,19 @@ class McpServers:
             return "off", ""
         if self.connections.alive(self.principal, name):
             return "connected", ""
-        problem = self._failed.get(name, (0.0, ""))[1].removeprefix(f"{name}: ")
+        problem = self.lacks(name) or self._failed.get(name, (0.0, ""))[1].removeprefix(f"{name}: ")
         return ("failed", problem) if problem else ("waiting", "")
+
+    def lacks(self, name: str) -> str:
+        """Why its credentials can't be sent to it; "" if they can, or it needs none."""
+        server = self.servers.get(name)
+        if server is None or server.url is None:
+            return ""
+        try:
+            self._injected(name, server.url, server.headers)
+        except SecretRefused as refusal:
+            return str(refusal)
+        return ""
 
     async def _discovered(self, name: str) -> str:
         """What went wrong; never in the server's own words."""
@@ -117,18 +135,17 @@ class McpServers:
             raise NetError("no_server", f"The MCP server {name} is no longer configured, or not for this person.")
         if server.url is None:
             raise NetError("no_url", NO_STDIO if server.command else f"tools.mcp.{name} has no url")
-        headers = {key: value.get_secret_value() for key, value in server.headers.items()}
         try:
-            sent = inject(
-                Outgoing("POST", public_url(server.url), headers),
-                f"mcp_{name}",
-                self.credentials.finder(self.principal),
-            )
+            sent = self._injected(name, server.url, server.headers)
         except SecretRefused as refusal:
             raise NetError("no_credential", str(refusal)) from refusal
         if sent.used:
             await self.credentials.used(sent.used, self.principal)
         return Endpoint(name, server.url, sent.request.headers)
+
+    def _injected(self, name: str, url: str, headers: Mapping[str, SecretStr]) -> Injected:
+        plain = {key: value.get_secret_value() for key, value in headers.items()}
+        return inject(Outgoing("POST", public_url(url), plain), f"mcp_{name}", self.credentials.finder(self.principal))
 
     def _tool(self, pinned: PinnedTool) -> AnyTool:
         seconds = self.servers[pinned.definition.server].timeout.total_seconds()
