@@ -5,7 +5,6 @@ import mimetypes
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from gateway.agent.mcp.pinning import PinnedTool, State, Use
 from gateway.agent.sources import AnyArguments
@@ -14,7 +13,6 @@ from gateway.domain.json import JsonObject
 from gateway.domain.marks import data_from
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed
-from gateway.net.addresses import plain
 from gateway.net.errors import NetError
 from gateway.net.mcp.definition import Definition, visible
 from gateway.net.mcp.endpoint import Answer, Blob, ServerError
@@ -64,8 +62,8 @@ class McpCalls:
         """What leaves this machine tells somebody something; only its owner's word makes it less than an act."""
         match self.pinned.use:
             case Use.READ:
-                silent = not arguments.model_extra or _is_local(self.shown.url)
-                return ToolClass.NET if silent else ToolClass.SEND
+                # On this machine, too: a server that reads pages sends what it is given to wherever that leads.
+                return ToolClass.SEND if arguments.model_extra else ToolClass.NET
             case Use.WRITE:
                 return ToolClass.ACT
             case Use.IRREVERSIBLE:
@@ -112,9 +110,3 @@ class McpCalls:
             return {"path": await self.save(path, blob.data), **about}
         except WorkspaceError as error:
             return {"problem": str(error), **about}
-
-
-def _is_local(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    address = plain(host)
-    return host == "localhost" or (address is not None and address.is_loopback)
