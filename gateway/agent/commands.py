@@ -6,17 +6,22 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from gateway.domain.principals import Label
 from gateway.domain.tools import Change, ToolFailed
+from gateway.net import proxy
+from gateway.net.errors import NetError
+from gateway.net.rules import Rules
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Limits, Tier
 from gateway.sandbox.workshop import NoJail, Running, Workshop
 from gateway.workspace.incoming import UPLOADS
 from gateway.workspace.journal.files import INDEX
+from gateway.workspace.locks.watch import LockWatch
 from gateway.workspace.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError, WorkspacePath, folded
 from gateway.workspace.snapshot import Changes, Hashes, State, changes, snapshot
 from gateway.workspace.tree import MAX_WRITE_BYTES, Workspace
@@ -25,6 +30,8 @@ AT_ONCE = 4
 """Commands of `exec`; more wait."""
 MAX_HIDDEN = 64
 """Single files; with more of them, what a command answers counts as others' words."""
+MAX_LOCKED = 500
+"""Files that are read-only for their locked text; in more of them it is only put back."""
 _APART = frozenset({*READ_ONLY, UPLOADS})
 """Folders whose files get their labels elsewhere."""
 _SHELLS = ("/bin/bash", "/bin/sh")
@@ -39,6 +46,8 @@ class Permit:
     untrusted: bool
     changes: Changes | None = None
     """None: too much to tell."""
+    running: Running | None = None
+    """Ends at the latest with the permit."""
 
     @property
     def label(self) -> Label:
@@ -54,55 +63,128 @@ class WorkspaceCommands:
     workspace: Workspace
     own: Label = Label.OWNER
     mode: Callable[[], str] = lambda: "auto"
+    rules: Callable[[], Rules] = Rules
+    """Of the net, for commands that reach it."""
+    locks: LockWatch | None = None
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     hashes: Hashes = field(init=False)
-    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _open: list[Permit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.hashes = Hashes(self.workspace.root)
+        self.workspace.noted = self._noted
 
     def offered(self) -> bool:
         """Whether there is any point in telling the model of it."""
         return self.mode() != "off" and not self.workshop.missing()
 
     @asynccontextmanager
-    async def permit(self, label: Label) -> AsyncIterator[Permit]:
-        """For one command of a run of this label; afterwards what it did. Files have the right label at all times."""
+    async def permit(self, label: Label, *, lasting: bool = False) -> AsyncIterator[Permit]:
+        """For one command of a run of this label; afterwards what it did. Files have the right label at all times.
+
+        A `lasting` one, which outlives the run, never sees journals unless it is untrusted: others may come.
+        """
         with _explained():
-            permit = await self._permit(label)
-        self._open.append(permit)
+            permit = await self._permit(label, lasting=lasting)
         try:
             yield permit
         finally:
             # A turn that is stopped must not leave files without labels.
             await asyncio.shield(asyncio.ensure_future(self._finish(permit)))
 
-    async def start(self, line: str, folder: str, permit: Permit, limits: Limits) -> Running:
-        """Start a line of shell in a folder; raises `ToolFailed`."""
+    async def taint(self, permit: Permit) -> None:
+        """The command gets others' words now: so may its own, and those of all that runs beside it."""
+        async with self.workspace.writing:
+            if not permit.untrusted:
+                await self._taint_open()
+
+    async def start(
+        self,
+        line: str,
+        folder: str,
+        permit: Permit,
+        limits: Limits,
+        hosts: Sequence[str] = (),
+        *,
+        typed: bool = False,
+    ) -> Running:
+        """Start a line of shell in a folder; raises `ToolFailed`. `typed`: it has an input."""
+        return await self._started((_shell(), "-c", line), folder, permit, limits, hosts, typed=typed)
+
+    async def start_script(
+        self,
+        words: Sequence[str],
+        files: Mapping[str, bytes],
+        given: bytes,
+        permit: Permit,
+        limits: Limits,
+        hosts: Sequence[str] = (),
+    ) -> Running:
+        """Start a program with an input, errors apart; words that name one of the files become its path."""
+        kept = await asyncio.to_thread(self._written, files)
+        try:
+            paths = tuple(os.path.join(kept, word) if word.removeprefix("./") in files else word for word in words)
+            running = await self._started(paths, ".", permit, limits, hosts, reads=(kept,), typed=True, apart=True)
+        except BaseException:
+            await asyncio.to_thread(shutil.rmtree, kept, ignore_errors=True)
+            raise
+        running.closing.append(partial(shutil.rmtree, kept, ignore_errors=True))
+        assert running.input is not None, "it was asked for"
+        running.input.write(given)
+        running.input.write_eof()
+        return running
+
+    async def _started(
+        self,
+        words: tuple[str, ...],
+        folder: str,
+        permit: Permit,
+        limits: Limits,
+        hosts: Sequence[str],
+        *,
+        reads: tuple[str, ...] = (),
+        typed: bool = False,
+        apart: bool = False,
+    ) -> Running:
         with _explained():
             where = WorkspacePath.parse(folder)
             tier = await self.workshop.tier()
         closed = await asyncio.to_thread(_closed, str(self.workspace.root))
-        apart = tier is Tier.LANDLOCK
+        locked = (await self.locks.files())[:MAX_LOCKED] if self.locks else ()
+        locked = tuple(each for each in locked if each not in permit.hidden)
+        landlocked = tier is Tier.LANDLOCK
         command = Command(
-            (_shell(), "-c", line),
+            words,
             str(self.workspace.root),
             tier,
             self.workshop.landlock,
             str(where),
-            read_only=() if apart else closed,
-            hidden=(*permit.hidden, *(closed if apart else ())),
-            scratch=await asyncio.to_thread(self._scratch) if apart else "",
+            read_only=locked if landlocked else (*closed, *locked),
+            hidden=(*permit.hidden, *(closed if landlocked else ())),
+            reads=reads,
+            scratch=await asyncio.to_thread(self._scratch) if landlocked else "",
             limits=limits,
         )
         if len(command.packed()) > MAX_REQUEST_BYTES:
             raise ToolFailed("too_long", "The command is too long; write it to a file and run that.")
-        running = await self.workshop.start(command)
-        running.after = partial(shutil.rmtree, command.scratch, ignore_errors=True) if apart else None
+        with _explained():
+            running = await proxy.start(self.workshop, command, hosts, self.rules, typed=typed, apart=apart)
+        permit.running = running
+        if landlocked:
+            running.closing.append(partial(shutil.rmtree, command.scratch, ignore_errors=True))
         return running
 
-    async def change(self, line: str, folder: str) -> Change:
+    async def reached(self, hosts: Sequence[str]) -> str:
+        """Which network a command has, as a person is asked for it; raises `ToolFailed` where it can't have any."""
+        with _explained():
+            found = proxy.destinations(hosts)
+            if found and await self.workshop.tier() is not Tier.NAMESPACES:
+                raise NetError("no_network", f"Not possible: {proxy.NO_NETWORK}.")
+        if not found:
+            return "without network"
+        return f"which can send anything in the workspace to {', '.join(map(str, found))}, and to no other host"
+
+    async def change(self, line: str, folder: str, hosts: Sequence[str] = ()) -> Change:
         """What a person is shown before it runs; a yes counts while the files that it names are the same."""
         try:
             words = {word for word in shlex.split(line) if 0 < len(word) < 1024}
@@ -118,36 +200,52 @@ class WorkspaceCommands:
                 found.append(f"{word} {hashlib.sha256(content).hexdigest()}")
         where = "" if folder == "." else f" in {folder}"
         return Change(
-            f"Run this command{where}, without network:\n{line}", hashlib.sha256("\n".join(found).encode()).hexdigest()
+            f"Run this command{where}, {await self.reached(hosts)}:\n{line}",
+            hashlib.sha256("\n".join(found).encode()).hexdigest(),
         )
 
-    async def _permit(self, label: Label) -> Permit:
+    async def _permit(self, label: Label, *, lasting: bool) -> Permit:
         if self.mode() == "off":
             raise ToolFailed("off", "Commands are switched off here (tools.exec.mode).")
         tier = await self.workshop.tier()
-        async with self._lock:
-            before = await asyncio.to_thread(snapshot, self.workspace.root, _APART)
-            hashes = await asyncio.to_thread(self.hashes.of, before)
-            hidden = await self._others(hashes)
+        async with self.workspace.writing:  # what is written meanwhile would be seen
+            before, hashes = await self._files()
+            hidden = await self._others(hashes, lasting=lasting)
             clean = label <= self.own and tier is Tier.NAMESPACES and len(hidden) <= MAX_HIDDEN
-            if clean and not any(each.untrusted for each in self._open):
-                return Permit(before, hidden, untrusted=False)
-            await self.workspace.labels.begin_command(hashes.values())
-        # What runs beside it may read from now on what it writes.
-        for each in self._open:
-            if not each.untrusted:
-                await self.workspace.labels.begin_command(())
-                each.untrusted = True
-        return Permit(before, (), untrusted=True)
+            permit = Permit(before, hidden, untrusted=False)
+            if not clean or any(each.untrusted for each in self._open):
+                await self.workspace.labels.begin_command(hashes.values())
+                permit = Permit(before, (), untrusted=True)
+                await self._taint_open(listed=True)  # what runs beside it may read from now on what it writes
+            self._open.append(permit)
+        return permit
 
-    async def _others(self, hashes: Mapping[str, str]) -> tuple[str, ...]:
+    async def _files(self) -> tuple[Mapping[str, State], Mapping[str, str]]:
+        before = await asyncio.to_thread(snapshot, self.workspace.root, _APART)
+        return before, await asyncio.to_thread(self.hashes.of, before)
+
+    async def _noted(self, label: Label) -> None:
+        """Others' words are about to be written into a file that was not there to be hidden."""
+        if label > self.own:
+            await self._taint_open()
+
+    async def _taint_open(self, *, listed: bool = False) -> None:
+        """`listed`: the labels know what was there before."""
+        listed = listed or any(each.untrusted for each in self._open)
+        for each in [each for each in self._open if not each.untrusted]:
+            await self.workspace.labels.begin_command(() if listed else (await self._files())[1].values())
+            each.untrusted = listed = True
+
+    async def _others(self, hashes: Mapping[str, str], *, lasting: bool) -> tuple[str, ...]:
         """What is trusted less than the person: a run that has not read it does not see it."""
         labels = self.workspace.labels
         others = await labels.less_trusted(hashes.values())
-        journals = READ_ONLY if await labels.of(INDEX, "") > self.own else ()
+        journals = READ_ONLY if lasting or await labels.of(INDEX, "") > self.own else ()
         return (UPLOADS, *journals, *(path for path, sha256 in hashes.items() if sha256 in others))
 
     async def _finish(self, permit: Permit) -> None:
+        if permit.running:
+            await permit.running.gone()
         self._open.remove(permit)
         try:
             after = await asyncio.to_thread(snapshot, self.workspace.root, _APART)
@@ -159,6 +257,16 @@ class WorkspaceCommands:
         if permit.untrusted:
             await self.workspace.labels.end_command(hashes.values())
         permit.changes = found
+
+    def _written(self, files: Mapping[str, bytes]) -> str:
+        """A folder of exactly these; theirs may change before they are read."""
+        kept = self._scratch()
+        for name, data in files.items():
+            path = Path(kept, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            path.chmod(0o500)
+        return kept
 
     def _scratch(self) -> str:
         self.workshop.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -183,6 +291,8 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except WorkspaceError as error:
+        raise ToolFailed(error.code, str(error)) from error
+    except NetError as error:
         raise ToolFailed(error.code, str(error)) from error
     except NoJail as error:
         raise ToolFailed("no_jail", f"Commands can't be confined on this machine, so none runs: {error}.") from error

@@ -104,6 +104,8 @@ class Gateway:
         await self._parts.mcp_connections.close()
         await self._parts.embedders.close()
         await self._parts.cpu.close()
+        if processes := self._parts.environments.processes:
+            await processes.close()
         await self._parts.jail.close()
         await self._parts.current.model.close()
         log.info("gateway.stopped")

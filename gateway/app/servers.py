@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from gateway.agent.mcp.local import LocalServers
 from gateway.agent.mcp.servers import McpServers
 from gateway.agent.skills.library import Skills
 from gateway.agent.tool_files.confirmed import FORM, ToolFiles
@@ -14,6 +15,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.net.mcp.connections import Connections
 from gateway.net.rules import Rules
+from gateway.sandbox.workshop import Workshop
 from gateway.store.pool import Database
 from gateway.workspace.tree import Workspace
 
@@ -35,12 +37,14 @@ async def servers_apart(
     secrets = await look(database, environment, environ)
     assert secrets is not None, "there is an owner"
     await files.look()
-    connections = Connections(lambda: Rules.of(config.net.private_allow))
+    connections, jail = Connections(lambda: Rules.of(config.net.private_allow)), Workshop(environment.data / "scratch")
+    local = LocalServers(jail, environment.data, connections.rules)
     configured = {**files.servers, **config.tools.mcp}
     try:
-        yield McpServers(owner, True, lambda: configured, database, connections, secrets, _no_files)
+        yield McpServers(owner, True, lambda: configured, database, connections, secrets, _no_files, local)
     finally:
         await connections.close()
+        await jail.close()
 
 
 async def _no_files(_path: str, _data: bytes) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import cached_property, partial
 
 from gateway import commands, tools
+from gateway.agent.mcp.local import LocalServers
 from gateway.agent.mcp.servers import McpServers
 from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import guarded
@@ -155,6 +156,7 @@ class Parts:
             self.mcp_connections,
             self.secrets,
             save,
+            LocalServers(self.jail, self.environment.data, self.mcp_connections.rules),
         )
 
     @cached_property
@@ -168,7 +170,7 @@ class Parts:
         return AccessTokens(self.secrets, self.web.rules, self.clock)
 
     def _declared_tools(self, principal: PrincipalId, owner: bool, _workspace: Workspace) -> DeclaredTools:
-        return DeclaredTools(principal, owner, self.tool_files, self._access_tokens)
+        return DeclaredTools(principal, owner, self.tool_files, self._access_tokens, self.environments.commands)
 
     @cached_property
     def mcp_connections(self) -> Connections:
@@ -288,6 +290,7 @@ class Parts:
             sign_in_link=self.sign_in_link,
             secret_link=self.secret_link,
             note_zone=self.zones.note,
+            processes=lambda: self.environments.processes,
         )
 
     @cached_property

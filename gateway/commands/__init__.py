@@ -54,6 +54,8 @@ class CommandContext:
     """Writes a person's time zone into their USER.md and returns the one that counts; raises `ValueError`."""
     written: str = ""
     """The unfinished text of the running turn, if it runs in this process."""
+    processes: int = 0
+    """Of this session, that run on between turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class CommandReply:
     """Sent below the text, to this chat alone: the transcript, which the agent reads, does not hold it."""
     asked: MessageId | None = None
     """A message of the person's, in the successor, that is answered instead of this reply."""
+    ends_processes: bool = False
+    """Those of the session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""/stop: cancel the running turn and close what it asked; what it has said so far stays."""
+"""/stop: cancel the running turn, its processes and what it asked; what it has said so far stays."""
 
 from gateway.commands import Command, CommandContext, CommandReply, closed_approvals
 from gateway.domain.transcript import AssistantText
@@ -10,12 +10,13 @@ async def run(ctx: CommandContext) -> CommandReply:
     """Cancel the running turn; its messages will not be answered."""
     task = await tasks.live_chat(ctx.tx, ctx.at.session_id)
     closed = closed_approvals(await reviews.close(ctx.tx, ctx.at.session_id))
+    ended = f" {ctx.processes} process{'es' * (ctx.processes > 1)} ended." if ctx.processes else ""
     if task is None:
-        return CommandReply(f"Nothing is running.{closed}")
+        return CommandReply(f"{'Stopped.' if ended else 'Nothing is running.'}{ended}{closed}", ends_processes=True)
     cancelled = await tasks.cancel(ctx.tx, task)
     await messages.close(ctx.tx, ctx.at.session_id)
     said = AssistantText(ctx.written, final=False) if ctx.written.strip() else None
-    return CommandReply(f"Stopped.{closed}", tuple(cancelled), unfinished=said)
+    return CommandReply(f"Stopped.{ended}{closed}", tuple(cancelled), ends_processes=True, unfinished=said)
 
 
 command = Command("stop", "stop the current answer", run, tokens="any")

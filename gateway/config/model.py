@@ -117,9 +117,11 @@ class McpServer(Section):
     members: bool = Field(False, description="Whether members may use the tools that you confirmed, too.")
     timeout: Duration = Field(timedelta(minutes=1), description="How long a call may take.")
     type: str = Field("http", description="Ignored: other programs write it.")
-    command: str | None = Field(None, description="A program to start; not supported yet.")
+    command: str | None = Field(None, description="A program to start in the jail, where there is no url.")
     args: tuple[str, ...] = Field((), description="Its arguments.", repr=False)
     env: Mapping[str, SecretStr] = Field({}, description="Its variables.")
+    reads: tuple[str, ...] = Field((), description="Files and folders that it may read, by their full paths.")
+    hosts: tuple[str, ...] = Field((), description="Hosts that it may reach, as host or host:port.")
 
 
 def _server_name(name: str) -> str:

@@ -13,7 +13,14 @@ from importlib.metadata import version
 from ssl import SSLContext, create_default_context
 
 import certifi
-from httpcore2 import AnyIOBackend, AsyncConnectionPool, AsyncNetworkBackend, AsyncNetworkStream, ConnectError
+from httpcore2 import (
+    AnyIOBackend,
+    AsyncConnectionPool,
+    AsyncNetworkBackend,
+    AsyncNetworkStream,
+    ConnectError,
+    ConnectTimeout,
+)
 from httpx2 import AsyncByteStream, AsyncClient, AsyncHTTPTransport, HTTPError, Request, Response, Timeout
 from httpx2 import ConnectError as NotConnected
 
@@ -28,6 +35,7 @@ _ADDRESSES = 4
 """Of one name that are tried."""
 _CONNECTIONS = 8
 
+NO_CONNECTION = (ConnectError, ConnectTimeout)
 FindRules = Callable[[], Rules]
 """The rules as they are now; asked at each request, so that an edited configuration holds at once."""
 
@@ -66,7 +74,7 @@ def certificates() -> SSLContext:
     return context
 
 
-class _Network(AsyncNetworkBackend):
+class Network(AsyncNetworkBackend):
     """Connects to checked addresses only."""
 
     def __init__(self, rules: FindRules) -> None:
@@ -108,7 +116,7 @@ class _Transport(AsyncHTTPTransport):
         super().__init__(verify=trusted, trust_env=False)
         self._rules, self._limits = rules, limits
         self._pool = AsyncConnectionPool(
-            ssl_context=trusted, max_connections=_CONNECTIONS, keepalive_expiry=30, network_backend=_Network(rules)
+            ssl_context=trusted, max_connections=_CONNECTIONS, keepalive_expiry=30, network_backend=Network(rules)
         )
 
     async def handle_async_request(self, request: Request) -> Response:

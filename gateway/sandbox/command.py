@@ -8,6 +8,9 @@ from enum import StrEnum
 MAX_REQUEST_BYTES = 128 * 1024
 """Of a command with its environment; a socket does not take much more at once, nor does the kernel in one argument."""
 
+PROXY_PORT = 3128
+"""Where the gateway listens on a command's own loopback."""
+
 
 class Tier(StrEnum):
     """How a command is confined; each has Landlock, seccomp and limits."""
@@ -39,7 +42,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Paths of the workspace are relative to it, and names at its top."""
+    """Paths of the workspace are relative to it."""
 
     arguments: tuple[str, ...]
     workspace: str
@@ -56,6 +59,8 @@ class Command:
     scratch: str = ""
     """A private folder for temporary files; in namespaces it has one in memory."""
     limits: Limits = Limits()
+    network: bool = False
+    """Whether it has TCP on a loopback of its own, where the gateway listens; only in namespaces."""
 
     def packed(self) -> bytes:
         """As `unpacked` reads it."""

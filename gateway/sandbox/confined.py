@@ -4,7 +4,7 @@ import errno
 import os
 import resource
 import signal
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from gateway.sandbox import landlock, program_filter, view
 from gateway.sandbox.command import Command, Tier
@@ -17,12 +17,12 @@ _NICE = 10
 _OTHERS = 1024
 """Processes and threads that the same user may have elsewhere; without namespaces they count, too."""
 
+Standard: TypeAlias = tuple[int, int, int]
+"""The descriptors of input, output and errors."""
 
-def become(command: Command, standard: tuple[int, int], problem: int) -> NoReturn:
-    """Run the command in the place of this process; what prevents that is written to `problem`.
 
-    `standard` are the descriptors of its input and its output.
-    """
+def become(command: Command, standard: Standard, problem: int) -> NoReturn:
+    """Run the command in the place of this process; what prevents that is written to `problem`."""
     try:
         os.setsid()
         os.nice(_NICE)
@@ -65,8 +65,8 @@ def prefer_to_kill() -> None:
         file.write(str(_FIRST_TO_DIE))
 
 
-def _set_standard(reads: int, writes: int, problem: int) -> None:
-    high = [os.dup(each) for each in (reads, writes, writes, problem)]
+def _set_standard(*descriptors: int) -> None:
+    high = [os.dup(each) for each in descriptors]
     for target, source in enumerate(high):
         os.dup2(source, target, inheritable=target < 3)
     os.closerange(4, _OPEN_FILES)
@@ -93,5 +93,5 @@ def _give_up(command: Command) -> None:
     drop_bounds()
     drop_privileges()
     set_control(DUMPABLE)
-    landlock.restrict(view.access(command), command.landlock)
-    program_filter.restrict(own_files_only=command.tier is not Tier.NAMESPACES)
+    landlock.restrict(view.access(command), command.landlock, tcp=command.network)
+    program_filter.restrict(own_files_only=command.tier is not Tier.NAMESPACES, network=command.network)

@@ -59,16 +59,16 @@ def abi() -> int:
     return 0
 
 
-def restrict(rules: Mapping[str, Access], version: int | None = None) -> None:
+def restrict(rules: Mapping[str, Access], version: int | None = None, *, tcp: bool = False) -> None:
     """Deny all files but these, for good; also TCP, and signals to others, where the kernel can. Skips missing paths.
 
-    `version` is that of an older kernel, to see what it would do.
+    `version` is that of an older kernel, to see what it would do; `tcp` leaves that as it is.
 
     Does not cover what needs no open file (chmod, stat), nor UDP, Unix and netlink sockets: seccomp does.
     """
     version = abi() if version is None else version
     handled = (1 << _RIGHTS.get(version, 16)) - 1
-    fields = (handled, _TCP if version >= 4 else 0, _SCOPES if version >= 6 else 0)
+    fields = (handled, _TCP if version >= 4 and not tcp else 0, _SCOPES if version >= 6 else 0)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = _call(_CREATE_RULESET, struct.pack("=QQQ", *fields)[:size], ctypes.c_size_t(size), 0)
     for path, access in rules.items():

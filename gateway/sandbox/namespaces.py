@@ -1,17 +1,21 @@
 """A root, processes, network and users of its own, without any privilege."""
 
+import fcntl
 import os
+import socket
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 
 from gateway.sandbox import view
-from gateway.sandbox.command import Command
+from gateway.sandbox.command import PROXY_PORT, Command
 from gateway.sandbox.kernel import attach_tree, copied_tree, mount, replace_root, unshare
 
 MAX_PROCESSES_SINCE = (6, 14)
 _FILES, _GROUPS, _HOST, _MESSAGES, _USERS, _PROCESSES, _NETWORK = (
     0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
+_SET_FLAGS, _UP = 0x8914, 1
 _USER = 1000
 _RESERVED = 300
 """Numbers of processes that are used only once."""
@@ -52,10 +56,19 @@ def enter_root(command: Command) -> None:
     os.mkdir(f"{base}/proc")
     mount(b"proc", f"{base}/proc", _SAFE | _NO_PROGRAMS)
     _bound_processes(f"{base}/proc", command.limits.processes)
+    if command.network:
+        _bound_buffers(f"{base}/proc")
     for name in (*command.read_only, *command.hidden):
         _cover(f"{base}{view.WORKSPACE}/{name}", hide=name in command.hidden)
     mount(None, f"{base}/proc", 0x20 | _READ_ONLY | _SAFE | _NO_PROGRAMS)
     replace_root(base)
+
+
+def listen() -> socket.socket:
+    """Start the loopback of this network, which is all of it, and listen there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
+    return socket.create_server(("127.0.0.1", PROXY_PORT), backlog=64)
 
 
 def _trees(command: Command) -> Iterator[tuple[str, int]]:
@@ -96,7 +109,7 @@ def _place(target: str, tree: int) -> str:
 
 
 def _cover(path: str, *, hide: bool) -> None:
-    """Make something at the top of the workspace read-only, or empty; links lead nowhere new."""
+    """Make something in the workspace read-only, or empty; links lead nowhere new."""
     if not os.path.lexists(path) or os.path.islink(path):
         return
     if not hide:
@@ -105,6 +118,13 @@ def _cover(path: str, *, hide: bool) -> None:
         mount(b"tmpfs", path, _READ_ONLY | _SAFE, "size=4k,mode=755")
     else:
         attach_tree(copied_tree("/dev/null", _READ_ONLY | _SAFE), path)
+
+
+def _bound_buffers(proc: str) -> None:
+    """Of each socket: memory that no process shows."""
+    for name in ("tcp_rmem", "tcp_wmem"):
+        with open(f"{proc}/sys/net/ipv4/{name}", "w") as file:
+            file.write("4096 16384 32768")
 
 
 def _bound_processes(proc: str, most: int) -> None:

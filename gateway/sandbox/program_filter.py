@@ -67,7 +67,9 @@ _MODES = {
 _OPENS = {"open 2 -": (1, 2), "openat 257 56": (2, 3)}
 """Which arguments are flags and mode."""
 _SET_ID_BITS, _CREATES = 0o6000, 0o100 | 0o20000000
-_DATAGRAMS, _KIND_OF_SOCKET = 2, 15
+_STREAMS, _DATAGRAMS, _KIND_OF_SOCKET = 1, 2, 15
+_INTERNET, _INTERNET6, _TCP = 2, 10, 6
+_BUFFERS = (7, 8)
 _NEW_NAMESPACES = 0x7E020080
 _OWNERS_AND_PIPES = (8, 10, 15, 1026, 1031)
 """fcntl: who gets signals of a file, news of a folder, the size of a pipe."""
@@ -75,15 +77,16 @@ _TYPING = (0x5412, 0x541C, 0x8901, 0x8902)
 """ioctl: input for a terminal, and who gets signals of a socket."""
 
 
-def restrict(*, own_files_only: bool) -> None:
-    """Refuse the rest for good. `own_files_only`: also modes and times of files by their path."""
-    install(rules(platform.machine(), own_files_only=own_files_only))
+def restrict(*, own_files_only: bool, network: bool = False) -> None:
+    """Refuse the rest for good. `own_files_only`: also modes and times of files by their path. `network`: allow TCP."""
+    install(rules(platform.machine(), own_files_only=own_files_only, network=network))
 
 
-def rules(machine: str, *, own_files_only: bool) -> list[Step]:
+def rules(machine: str, *, own_files_only: bool, network: bool = False) -> list[Step]:
     """The program on `machine`, a key of the table of architectures."""
     steps, column = prologue(machine)
     steps += _masked(numbers("clone 56 220", column), 0, _NEW_NAMESPACES)
+    steps += _tcp(column) if network else []
     for error, table in _REFUSED.items():
         for number in numbers(table, column).values():
             steps += [(EQUAL, 0, 1, number), (RETURN, 0, 0, ERROR | error)]
@@ -109,6 +112,18 @@ def _other_processes(column: int) -> list[Step]:
     pair = numbers("socketpair 53 199", column)["socketpair"]
     kind = [(LOAD, 0, 0, ARGUMENTS + 8), (AND, 0, 0, _KIND_OF_SOCKET), (EQUAL, 0, 1, _DATAGRAMS), REFUSE, ALLOW]
     return [*steps, (EQUAL, 0, len(kind), pair), *kind]
+
+
+def _tcp(column: int) -> list[Step]:
+    """Sockets of TCP and no others, with buffers as large as the network's rules make them."""
+    at = numbers("socket 41 198, setsockopt 54 208", column)
+    body = [
+        (LOAD, 0, 0, ARGUMENTS), (EQUAL, 1, 0, _INTERNET), (EQUAL, 0, 6, _INTERNET6),
+        (LOAD, 0, 0, ARGUMENTS + 8), (AND, 0, 0, _KIND_OF_SOCKET), (EQUAL, 0, 3, _STREAMS),
+        (LOAD, 0, 0, ARGUMENTS + 16), (EQUAL, 2, 0, 0), (EQUAL, 1, 0, _TCP),
+        (RETURN, 0, 0, ERROR | errno.EACCES), ALLOW,
+    ]  # fmt: skip
+    return [(EQUAL, 0, len(body), at["socket"]), *body, *by_argument(at["setsockopt"], 2, _BUFFERS, ALLOW, REFUSE)]
 
 
 def _modes(column: int) -> list[Step]:

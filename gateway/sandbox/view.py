@@ -63,10 +63,17 @@ def access(command: Command) -> Mapping[str, Access]:
     return {**system, **devices, **machine, **dict(_entries(command)), command.scratch: Access.WORK}
 
 
-def _entries(command: Command) -> Iterator[tuple[str, Access]]:
-    """Each at the top of the workspace by itself, as rights to a folder hold for all beneath it."""
-    closed = {*command.read_only, *command.hidden}
-    with suppress(OSError), os.scandir(command.workspace) as entries:
+def _entries(command: Command, folder: str = "") -> Iterator[tuple[str, Access]]:
+    """Each entry by itself where something beside it is closed, as rights to a folder hold for all beneath it."""
+    with suppress(OSError), os.scandir(os.path.join(command.workspace, folder)) as entries:
         for entry in entries:
-            if entry.name not in closed and not entry.is_symlink():
+            path = os.path.join(folder, entry.name)
+            if path in command.hidden or entry.is_symlink():
+                continue
+            if path in command.read_only:
+                yield entry.path, Access.RUN
+            elif any(each.startswith(f"{path}/") for each in command.read_only):
+                yield entry.path, Access.READ
+                yield from _entries(command, path)
+            else:
                 yield entry.path, Access.WORK

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from gateway.sandbox import confined, landlock, namespaces, view
 from gateway.sandbox.command import Command, Ending, Report, Tier
+from gateway.sandbox.confined import Standard
 from gateway.sandbox.kernel import DUMPABLE, drop_bounds, drop_privileges, set_control
 
 _CHILD_SUBREAPER, _NO_NEW_PRIVILEGES = 36, 38
@@ -20,7 +21,7 @@ _SOCKET_BYTES = 64 * 1024
 """What an open one may hold without being seen."""
 
 
-def watch(command: Command, standard: tuple[int, int], control: socket.socket) -> NoReturn:
+def watch(command: Command, standard: Standard, control: socket.socket) -> NoReturn:
     """Run the command to its end, or to that of `control`, whose other end is the gateway's; reports there."""
     began = time.monotonic()
     report = Report(Ending.LOST)
@@ -37,10 +38,13 @@ def watch(command: Command, standard: tuple[int, int], control: socket.socket) -
         os._exit(0)
 
 
-def _run(command: Command, standard: tuple[int, int], control: socket.socket) -> Report:
+def _run(command: Command, standard: Standard, control: socket.socket) -> Report:
     if command.tier is Tier.NAMESPACES:
         confined.prefer_to_kill()  # all of its namespace goes with it
         namespaces.enter_root(command)
+        if command.network:
+            with namespaces.listen() as listener:
+                socket.send_fds(control, [b"listening"], [listener.fileno()])
     else:
         set_control(_CHILD_SUBREAPER)
         set_control(_NO_NEW_PRIVILEGES)

@@ -18,6 +18,7 @@ LEAST_WITHOUT_NAMESPACES = 6
 """Of Landlock: before it, a command of the same user can signal the gateway."""
 _ROOT = Path(__file__).parents[2]
 _PIECE = 64 * 1024
+_END_SECONDS = 10.0
 
 
 class NoJail(SupaclawError):
@@ -29,9 +30,13 @@ class Running:
     """A command under way."""
 
     output: asyncio.StreamReader
-    _reading: asyncio.ReadTransport
+    _reading: tuple[asyncio.ReadTransport, ...]
     _control: socket.socket
-    after: Callable[[], None] | None = None
+    input: asyncio.WriteTransport | None = None
+    """What is written there it reads; None if it has no input."""
+    errors: asyncio.StreamReader | None = None
+    """None: they are in its output."""
+    closing: list[Callable[[], None]] = field(default_factory=list)
     """What to do once it is closed."""
     _ended: Report | None = None
 
@@ -39,6 +44,20 @@ class Running:
         """Yield what it writes, until it and all it started are gone."""
         while piece := await self.output.read(_PIECE):
             yield piece
+
+    async def listener(self) -> socket.socket | None:
+        """What listens on the loopback of a command with network, asked for once; None if it did not start."""
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._control.fileno(), told.set)
+        try:
+            await told.wait()
+        finally:
+            loop.remove_reader(self._control.fileno())
+        body, descriptors, *_ = socket.recv_fds(self._control, _PIECE, 1)
+        if descriptors:
+            return socket.socket(fileno=descriptors[0])
+        self._ended = report(body)
+        return None
 
     async def report(self) -> Report:
         """How it ended, once it has."""
@@ -54,12 +73,23 @@ class Running:
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
 
+    async def gone(self) -> None:
+        """The same, and close; returns once they are gone, when nothing of it writes files any more."""
+        self.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await self.report()
+        self.close()
+
     def close(self) -> None:
         """The same, without caring how it ends."""
-        self._reading.close()
+        for each in self._reading:
+            each.close()
         self._control.close()
-        if self.after is not None:
-            self.after()
+        if self.input is not None and not self.input.is_closing():
+            self.input.abort()
+        for clean in self.closing:
+            clean()
 
 
 @dataclass(slots=True)
@@ -89,26 +119,30 @@ class Workshop:
             self._tier = await self._probed()
         return self._tier
 
-    async def start(self, command: Command) -> Running:
-        """Start a command without input; its output and its errors come as one stream."""
-        reads, there = os.pipe()
+    async def start(self, command: Command, *, typed: bool = False, apart: bool = False) -> Running:
+        """Start a command; `typed`: it has an input. Output and errors come as one stream unless they are `apart`."""
+        pipes = [os.pipe() for _ in range(2 if apart else 1)]
         control, control_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        nothing = os.open(os.devnull, os.O_RDONLY)
+        source, writes = os.pipe() if typed else (os.open(os.devnull, os.O_RDONLY), -1)
+        there = [source, pipes[0][1], pipes[-1][1], control_there.fileno()]
         try:
-            await self._send(command.packed(), [nothing, there, control_there.fileno()])
+            await self._send(command.packed(), there)
         except BaseException:
-            for each in (reads, control.detach()):
+            for each in (*(reads for reads, _ in pipes), control.detach(), *([writes] if typed else [])):
                 os.close(each)
             raise
         finally:
-            for each in (there, nothing, control_there.detach()):
+            control_there.detach()
+            for each in set(there):
                 os.close(each)
         control.setblocking(False)
-        output = asyncio.StreamReader(_PIECE)
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(output), os.fdopen(reads, "rb", 0)
-        )
-        return Running(output, transport, control)
+        streams = [await _reader(reads) for reads, _ in pipes]
+        running = Running(streams[0][0], tuple(each for _, each in streams), control)
+        running.errors = streams[1][0] if apart else None
+        if typed:
+            pipe, loop = os.fdopen(writes, "wb", 0), asyncio.get_running_loop()
+            running.input, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, pipe)
+        return running
 
     async def close(self) -> None:
         """End all commands."""
@@ -175,3 +209,11 @@ class Workshop:
         if ended.ending is Ending.EXITED and ended.code == 7:
             return ""
         return ended.problem or f"a command {ended.ending} with {ended.code}"
+
+
+async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    stream = asyncio.StreamReader(_PIECE)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(descriptor, "rb", 0)
+    )
+    return stream, transport

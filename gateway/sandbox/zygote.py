@@ -12,12 +12,12 @@ from gateway.sandbox.kernel import DUMPABLE, set_control
 
 
 def main(requests: socket.socket) -> None:
-    """Start a command for each request, which brings its input, its output and a line to the gateway, until the end."""
+    """Start a command for each request, which brings its input, output, errors and a line to the gateway."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     set_control(DUMPABLE, 0)
     while True:
-        request, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, 3)
+        request, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, 4)
         if not request:
             return
         if os.fork() == 0:
@@ -28,7 +28,7 @@ def main(requests: socket.socket) -> None:
 
 
 def _start(command: Command, descriptors: list[int]) -> NoReturn:
-    control = socket.socket(fileno=descriptors[2])
+    control = socket.socket(fileno=descriptors[3])
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         set_control(DUMPABLE)
@@ -36,7 +36,7 @@ def _start(command: Command, descriptors: list[int]) -> NoReturn:
             namespaces.leave()
             if os.fork() != 0:
                 os._exit(0)
-        warden.watch(command, (descriptors[0], descriptors[1]), control)
+        warden.watch(command, (descriptors[0], descriptors[1], descriptors[2]), control)
     except (OSError, ValueError) as error:
         control.send(Report(Ending.REFUSED, problem=f"the jail cannot be built: {error}").packed())
     finally:

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.memory.search import MemorySearch
+from gateway.agent.processes import Processes
 from gateway.agent.scheduling.plans import Plans
 from gateway.agent.skills.library import Skills
 from gateway.agent.sources import ToolSource
@@ -125,6 +126,8 @@ class Services:
     skills: Skills | None = None
     commands: WorkspaceCommands | None = None
     """None for all but the owner."""
+    processes: Processes | None = None
+    """Of the same."""
     locks: LockWatch | None = None
     plans: Plans | None = None
     keep: Keep | None = None

@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 
 from pydantic import Field
 
+from gateway.agent.command_results import changed_files, ending
 from gateway.agent.commands import Permit, WorkspaceCommands
-from gateway.domain.json import Json, JsonObject
+from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
 from gateway.domain.tools import (
     AnyTool,
     Caller,
@@ -27,8 +29,6 @@ KEPT_BYTES = 2 * 1024**2
 FLOOD_BYTES = 64 * 1024**2
 """Of output, after which a command is ended."""
 MAX_SECONDS = 900
-NAMED = 30
-"""Files of each kind that an answer names."""
 
 
 class ExecArguments(ToolArguments):
@@ -37,6 +37,9 @@ class ExecArguments(ToolArguments):
     command: str = Field(max_length=60_000, description="For the shell; e.g. python3 -m unittest")
     folder: str = Field(".", description="Where to start")
     seconds: int = Field(60, ge=1, le=MAX_SECONDS)
+    hosts: tuple[str, ...] = Field(
+        (), max_length=10, description="To reach by HTTP(S), as host or host:port: asks first"
+    )
 
 
 @dataclass(slots=True)
@@ -69,18 +72,18 @@ class _Exec:
 
     async def run(self, arguments: ExecArguments, caller: Caller) -> Labelled:
         output = Output()
-        async with self.commands.slots, self.commands.permit(caller.label) as permit:
+        label = Label.UNTRUSTED if arguments.hosts else caller.label
+        async with self.commands.slots, self.commands.permit(label) as permit:
             limits = Limits(seconds=arguments.seconds)
-            running = await self.commands.start(arguments.command, arguments.folder, permit, limits)
-            try:
-                report = await _followed(running, output)
-            finally:
-                running.close()
+            running = await self.commands.start(arguments.command, arguments.folder, permit, limits, arguments.hosts)
+            report = await _followed(running, output)
         if report.ending is Ending.REFUSED:
             raise ToolFailed("not_started", f"The command did not start: {report.problem}")
         text = output.text()
         page = await self._page(text, permit, caller) if len(text) > PAGE_CHARS else {"output": text}
-        return Labelled({**_ending(report, arguments.seconds), **page, **_changes(permit)}, permit.label)
+        return Labelled(
+            {**ending(report, arguments.seconds, FLOOD_BYTES), **page, **changed_files(permit)}, permit.label
+        )
 
     async def _page(self, text: str, permit: Permit, caller: Caller) -> JsonObject:
         """The beginning and the end; a file has all of it, in pages."""
@@ -92,7 +95,11 @@ class _Exec:
 
     async def lasting(self, arguments: ExecArguments, _caller: Caller) -> Change | None:
         """The command."""
-        return await self.commands.change(arguments.command, arguments.folder)
+        return await self.commands.change(arguments.command, arguments.folder, arguments.hosts)
+
+    async def kind(self, arguments: ExecArguments, _caller: Caller) -> ToolClass:
+        """What reaches others always asks."""
+        return ToolClass.IRREVERSIBLE if arguments.hosts else ToolClass.RUN
 
 
 async def _followed(running: Running, output: Output) -> Report:
@@ -104,32 +111,6 @@ async def _followed(running: Running, output: Output) -> Report:
     return await running.report()
 
 
-def _ending(report: Report, seconds: int) -> dict[str, Json]:
-    words = {
-        Ending.TIMEOUT: f"It took longer than {seconds} s and was ended; nothing can be typed into it. "
-        "Give it more seconds.",
-        Ending.MEMORY: "It took more memory than it may and was ended.",
-        Ending.PROCESSES: "It started more processes than it may and was ended.",
-        Ending.DISK: "It filled the disk and was ended; delete what it left.",
-        Ending.OUTPUT: f"It wrote more than {FLOOD_BYTES // 1024**2} MB and was ended; send its output to a file.",
-    }
-    if report.ending is Ending.EXITED:
-        return {"exit_code": report.code}
-    return {"exit_code": None, "ended": words.get(report.ending, report.problem or "It was ended.")}
-
-
-def _changes(permit: Permit) -> dict[str, Json]:
-    if permit.changes is None:
-        return {"files": "too many to tell what changed"}
-    kinds = {"new": permit.changes.new, "changed": permit.changes.changed, "deleted": permit.changes.deleted}
-    found: dict[str, Json] = {
-        kind: [*paths[:NAMED], *([f"and {len(paths) - NAMED:,} more"] if len(paths) > NAMED else [])]
-        for kind, paths in kinds.items()
-        if paths
-    }
-    return {"files": found} if found else {}
-
-
 def tools(services: Services) -> tuple[AnyTool, ...]:
     """Where the kernel can confine it."""
     commands = services.commands
@@ -139,14 +120,14 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
     return (
         Tool(
             "exec",
-            "Run a shell command on the workspace's files: no network, no terminal, nothing left running. "
+            "Run a shell command on the workspace's files: network to `hosts` only, no terminal, nothing left running. "
             "sessions/, memory/ and your instructions are read-only; others' files are hidden until you read one.",
             ExecArguments,
             execution.run,
             Effect.ONCE,
             timeout=MAX_SECONDS + 60,
             max_result=3 * PAGE_CHARS,
-            kind=ToolClass.RUN,
+            kind=execution.kind,
             lasting=execution.lasting,
             private=True,
             wording=Wording("Running {command}", "Ran {command}"),

@@ -5,7 +5,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -85,6 +85,10 @@ class Labels:
         """Commit the label of what is about to be written; with a `mime` it becomes one of the listed files."""
 
 
+async def _unheard(_label: Label) -> None:
+    """No program runs on these files."""
+
+
 class Workspace:
     """Files below `root`, by relative path; nothing outside is accessible, no link is followed.
 
@@ -99,7 +103,9 @@ class Workspace:
         self.before_edit: Callable[[bytes], None] = lambda _data: None
         """Called before a content that is not the agent's is put in place, and `accept` with its path afterwards."""
         self.accept: Callable[[str], None] = lambda _path: None
-        self._writing = asyncio.Lock()
+        self.noted: Callable[[Label], Awaitable[None]] = _unheard
+        """Called when a content has this label and is about to be written, while `writing` is held."""
+        self.writing = asyncio.Lock()
         # One thread: parallel edits of one file must not overwrite each other, even if one is cancelled half-way.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="workspace-write")
 
@@ -159,7 +165,7 @@ class Workspace:
         """
         where = _writable(path, gateway=unlocked)
         data = content if isinstance(content, bytes) else _encode(content, where)
-        async with self._writing:
+        async with self.writing:
             return await self._put(where, data, label, mime, unlocked=unlocked)
 
     async def update(
@@ -175,7 +181,7 @@ class Workspace:
             text, sha256 = self._whole(where)
             return _encode(change(text), where), sha256
 
-        async with self._writing:
+        async with self.writing:
             data, before = await self.in_writer(changed)
             label = max(label, await self.labels.of(str(where), before))
             return await self._put(where, data, label, mime, unlocked=unlocked)
@@ -183,16 +189,16 @@ class Workspace:
     async def remove(self, path: str, *, unlocked: bool = False) -> None:
         """Delete a file, and the folder above it if that is empty; nothing happens if there is none."""
         where = _writable(path, gateway=unlocked)
-        async with self._writing:
+        async with self.writing:
             await self.in_writer(lambda: self._remove(where, unlocked=unlocked))
 
     async def move(self, path: str, to: str, label: Label, mime: str) -> Written:
         """Give a file another path, where nothing is yet; it is trusted no more than before, and than `label`."""
         where, target = _writable(path, gateway=False), _writable(to, gateway=False)
-        async with self._writing:
+        async with self.writing:
             sha256, size = await self.in_writer(lambda: self._movable(where, target))
             moved = Written(str(target), size, sha256)
-            await self.labels.note(moved, max(label, await self.labels.of(str(where), sha256)), mime)
+            await self._note(moved, max(label, await self.labels.of(str(where), sha256)), mime)
             await self.in_writer(lambda: self._move(where, target))
         return moved
 
@@ -217,9 +223,13 @@ class Workspace:
     async def _put(self, path: WorkspacePath, data: bytes, label: Label, mime: str, *, unlocked: bool) -> Written:
         _check_size(data, path)
         written = Written(str(path), len(data), hashlib.sha256(data).hexdigest())
-        await self.labels.note(written, label, mime)
+        await self._note(written, label, mime)
         await self.in_writer(lambda: self._write(path, data, unlocked=unlocked))
         return written
+
+    async def _note(self, file: Written, label: Label, mime: str) -> None:
+        await self.labels.note(file, label, mime)
+        await self.noted(label)
 
     async def in_writer(self, work: Callable[[], Found]) -> Found:
         """Run what blocks in the thread that writes, so that nothing is written meanwhile."""

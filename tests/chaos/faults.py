@@ -201,8 +201,16 @@ class Fault(StrEnum):
             "tests/journeys/test_stopping.py::test_a_turn_that_takes_too_long_is_answered_after_the_next_start",
         ),
     )
-    JAIL = "jail", 39, "jail or MCP server out of memory", "–", (), "there is neither exec nor MCP yet"
-    CHILDREN = "children", 40, "a child that does not die", "–", (), "there is no exec yet"
+    JAIL = "jail", 39, "a command out of memory", "it is ended, the agent knows why, others are answered"
+    CHILDREN = (
+        "children",
+        40,
+        "a child that ignores signals, detaches and hides",
+        "gone with /stop, its gateway's end or its SIGKILL",
+    )
+    FORK_BOMB = "fork-bomb", 63, "SIGKILL of the gateway while a fork bomb runs", "no process of it is left"
+    FILLED = "filled", 64, "a command fills the disk", "it is ended, some room is left, the next one can delete"
+    OUTPUT = "output", 65, "a command writes 1 GB", "memory +40 MB at most, others are answered"
     DNS = "dns", 41, "names that do not resolve", "reported, the event loop does not wait"
     TLS = "tls", 42, "a wrong certificate", "fails closed: no byte of the request leaves"
     MIGRATION = (

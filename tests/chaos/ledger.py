@@ -170,7 +170,7 @@ select 'hole in transcript' as what, session_id::text as which from messages whe
   group by session_id having max(seq) <> count(*) or min(seq) <> 1
 union all
 select 'call without its result', task_id || '/' || ordinal from messages where ordinal is not null
-    and task_id not in (select id from tasks where status = 'failed') -- given up in the middle of the call,
+    and task_id not in (select id from tasks where status in ('failed', 'cancelled')) -- in the middle of the call,
     and not exists (select from messages told where told.task_id = messages.task_id and told.seq > messages.seq
                     and told.kind = 'notice' and told.text like '%attempts failed%') -- with more to do after it
   group by task_id, ordinal having array_agg(kind order by seq) <> '{tool_intent,tool_result}'

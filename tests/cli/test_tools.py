@@ -43,7 +43,10 @@ def configured(dsn: str, place: Path, fake: FakeMcp, monkeypatch: pytest.MonkeyP
             await principals.add(conn, Role.OWNER, "Ada", [])
 
     asyncio.run(owned())
-    servers = {"w": {"url": fake.url, "headers": {"Authorization": "$env:MCP_BEARER"}}, "old": {"command": "npx"}}
+    servers = {
+        "w": {"url": fake.url, "headers": {"Authorization": "$env:MCP_BEARER"}},
+        "old": {"command": "no-such-program"},
+    }
     config = {"tools": {"mcp": servers}, "net": {"private_allow": [fake.place]}}
     (place / "config.json").write_text(json.dumps(config))
     return place
@@ -57,7 +60,7 @@ def test_tools_are_tested_listed_shown_confirmed_and_switched_off(
     assert tested.code == 1
     assert [(row["server"], row["tools"], row["problem"][:13]) for row in tested.json] == [
         ("w", 2, ""),
-        ("old", 0, "stdio servers"),
+        ("old", 0, "old did not s"),
     ]
     rows = supaclaw("tools", "list", "--json").json
     assert [(row["name"], row["state"], row["does"]) for row in rows] == [

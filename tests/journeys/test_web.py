@@ -1,4 +1,4 @@
-"""A gateway reads a page, asks before an address that the page made up, and takes an edited config at once."""
+"""A gateway reads a page, asks before an address that the page made up, and takes an edited config without a restart."""
 
 import json
 from collections.abc import AsyncIterator
@@ -48,6 +48,7 @@ async def test_a_page_is_read_and_an_address_made_from_it_asks(
     assert [asked.path for asked in website.asked] == ["/", "/?stolen=secret"]
 
     process.configure(config)
+    await process.hears("config.changed")
     telegram.say("/new", OWNER)
     telegram.say("third", OWNER)
     await until(lambda: _is("only its owner can allow it" in json.dumps(models.bodies)))

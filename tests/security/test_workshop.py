@@ -7,7 +7,7 @@ import pytest
 
 from gateway.sandbox.command import Tier
 from tests.sandbox.tiers import confines
-from tests.security.workshop.suite import run
+from tests.security.workshop.suite import NO_PYTHON, outside, run
 
 pytestmark = pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
 
@@ -30,3 +30,31 @@ def test_no_attack_succeeds_and_work_goes_on(tier: Tier, version: int) -> None:
 def test_root_is_confined_by_namespaces_alone(tmp_path: Path) -> None:
     result = run(Tier.NAMESPACES, 0, short=True, root=True)
     assert [row for row in result.rows if not row[1]] == []
+
+
+REFUSED_TO_ANYBODY = {
+    "files": {
+        "list a home", "make a device", "mount", "chroot", "write a kernel setting", "bound the machine's processes",
+        "write /etc", "read passwords", "read the disk", "read kernel messages", "chown it", "type into a terminal",
+        "new namespaces", "bind mount", "its memory",
+    },
+    "calls": {
+        "trace", "read another's memory", "take another's descriptor", "its memory by file", "programs for the kernel",
+        "performance events", "files by handle", "a copy of the mounts", "an unmount", "another call table",
+        "a young call", "a fault in the clock", "another host name", "swap", "accounting", "rings", "page faults",
+        "namespaces by clone", "namespaces by clone3", "secret memory", "young attributes", "attributes", "watch files",
+        "POSIX message queues",
+    },
+    "network": {"TCP 6", "raw", "vsock", "packets"},
+}  # fmt: skip
+"""By the kernel or its settings, here or elsewhere, jail or not: an ordinary user has no right to it."""
+
+
+def test_without_the_jail_the_attacks_succeed() -> None:
+    """Else a refusal shows nothing: a path may be wrong, or an argument."""
+    found = outside()
+    if found is None:
+        pytest.skip(NO_PYTHON)
+    known = {f"{kind}: {name}" for kind, names in REFUSED_TO_ANYBODY.items() for name in names}
+    assert {name for name, succeeded in found.items() if not succeeded} <= known
+    assert sum(found.values()) > 60

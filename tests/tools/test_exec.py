@@ -2,87 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Collection, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from gateway.agent.commands import WorkspaceCommands
-from gateway.agent.toolbox import Toolbox, ToolOutcome
-from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller
-from gateway.sandbox.workshop import Workshop
 from gateway.tools import Services
 from gateway.tools import exec as exec_tool
 from gateway.tools.exec import FLOOD_BYTES, PAGE_CHARS
-from gateway.workspace.tree import Labels, Workspace
+from gateway.workspace.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.fakes.eventually import eventually
 from tests.sandbox.tiers import confines
+from tests.tools.desk import Desk
 
 pytestmark = pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
-
-
-@dataclass
-class Shelf(Labels):
-    """Labels by hash, as the database keeps them."""
-
-    others: dict[str, Label] = field(default_factory=dict)
-    doubt: int = 0
-    journals: Label = Label.OWNER
-
-    async def of(self, path: str, sha256: str) -> Label:
-        return self.journals if path.startswith("memory/") else self.others.get(sha256, Label.OWNER)
-
-    async def less_trusted(self, hashes: Collection[str]) -> Mapping[str, Label]:
-        return {each: self.others[each] for each in hashes if each in self.others}
-
-    async def begin_command(self, hashes: Collection[str]) -> None:
-        self.doubt += 1
-
-    async def end_command(self, hashes: Collection[str]) -> None:
-        self.doubt -= 1
-        self.others |= dict.fromkeys(hashes, Label.UNTRUSTED)
-
-
-@dataclass
-class Desk:
-    root: Path
-    workshop: Workshop
-    mode: str = "auto"
-    labels: Shelf = field(default_factory=Shelf)
-    caller: Caller = CALLER
-
-    def __post_init__(self) -> None:
-        workspace = Workspace(self.root, self.labels)
-        self.commands = WorkspaceCommands(self.workshop, workspace, mode=lambda: self.mode)
-        self.tools = exec_tool.tools(Services(workspace, commands=self.commands))
-        self.toolbox = Toolbox(self.tools, self.spill)
-
-    async def spill(self, name: str, _text: str, _label: Label) -> str:
-        return name
-
-    async def outcome(self, command: str, **arguments: object) -> ToolOutcome:
-        call = ToolCall("1", "exec", json.dumps({"command": command, **arguments}))
-        return await self.toolbox.run(call, self.caller)
-
-    async def run(self, command: str, **arguments: object) -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = json.loads((await self.outcome(command, **arguments)).text)
-        return answer
-
-
-@pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    root = tmp_path / "workspace"
-    for name in ("sessions", "memory", "uploads", "notes"):
-        (root / name).mkdir(parents=True)
-    (root / "AGENTS.md").write_text("Be kind.")
-    workshop = Workshop(tmp_path / "scratch")
-    yield Desk(root, workshop)
-    await workshop.close()
 
 
 async def test_a_command_answers_with_its_output_its_code_and_what_it_changed(desk: Desk) -> None:
@@ -107,7 +41,7 @@ async def test_a_small_project_with_tests_is_built(desk: Desk) -> None:
     answer = await desk.run("python3 -m unittest 2>&1 | tail -1 && chmod +x sums/__init__.py && ls -l sums")
     assert answer["exit_code"] == 0
     assert answer["output"].startswith("OK\n")
-    broken = await desk.run("sed -i s/+/-/ sums/__init__.py; python3 -B -m unittest")
+    broken = await desk.run("sed -i 's/+ b/- b - 0/' sums/__init__.py; python3 -B -m unittest")
     assert (broken["exit_code"], broken["files"]["changed"]) == (1, ["sums/__init__.py"])
 
 
@@ -148,7 +82,7 @@ async def test_a_conversation_that_has_read_nothing_of_others_does_not_see_it(de
     assert (before.label, seen.label, desk.labels.doubt) == (Label.OWNER, Label.OWNER, 0)
 
     desk.caller = replace(CALLER, label=Label.UNTRUSTED)
-    desk.toolbox = Toolbox(desk.tools, desk.spill, replace(desk.toolbox._policy, own=Label.UNTRUSTED))
+    desk.toolbox = desk.toolbox_of(Label.UNTRUSTED)
     seen = await desk.outcome("cat uploads/* notes/page.md; cp uploads/letter.txt notes/copy.txt")
     assert json.loads(seen.text)["output"] == "eviltheir words"
     assert seen.label is Label.UNTRUSTED

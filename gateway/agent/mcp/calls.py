@@ -5,6 +5,7 @@ import mimetypes
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from gateway.agent.mcp.pinning import PinnedTool, State, Use
 from gateway.agent.sources import AnyArguments
@@ -15,7 +16,7 @@ from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed
 from gateway.net.errors import NetError
 from gateway.net.mcp.definition import Definition, visible
-from gateway.net.mcp.endpoint import Answer, Blob, ServerError
+from gateway.net.mcp.endpoint import ALONE, REACHES, Answer, Blob, ServerError
 from gateway.workspace.paths import WorkspaceError
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class McpCalls:
         match self.pinned.use:
             case Use.READ:
                 # On this machine, too: a server that reads pages sends what it is given to wherever that leads.
-                return ToolClass.SEND if arguments.model_extra else ToolClass.NET
+                silent = not arguments.model_extra or self.shown.url.startswith(ALONE)
+                return ToolClass.NET if silent else ToolClass.SEND
             case Use.WRITE:
                 return ToolClass.ACT
             case Use.IRREVERSIBLE:
@@ -73,7 +75,9 @@ class McpCalls:
         """The call, written out."""
         known = "" if self.pinned.state is State.ON else ", which you have not confirmed"
         call = written_out(self.pinned.name, arguments.model_dump(mode="json"))
-        return Change(f"Call a tool of {self.shown.host}{known}.\n{call}", self.shown.sha256)
+        url = urlsplit(self.shown.url)
+        reaches = f", which reaches {url.path.split('/')[1]}" if self.shown.url.startswith(REACHES) else ""
+        return Change(f"Call a tool of {self.shown.host}{known}{reaches}.\n{call}", self.shown.sha256)
 
     async def run(self, arguments: AnyArguments, _caller: Caller) -> Labelled:
         """Its answer, untrusted; raises `ToolFailed`."""

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from gateway.agent.credentials import Credentials
 from gateway.agent.mcp import pinning
 from gateway.agent.mcp.calls import McpCalls, Save
+from gateway.agent.mcp.local import LocalServers
 from gateway.agent.mcp.pinning import PinnedTool, State
 from gateway.agent.sources import Offer
 from gateway.config.model import McpServer
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 ServerState = Literal["connected", "waiting", "failed", "off"]
 """`waiting`: nobody has asked it for anything yet, or for some minutes."""
-NO_STDIO = "stdio servers need the jail, where none can run yet; give the url of one that speaks HTTP"
 RETRY_SECONDS = 60.0
 """How long a server that could not be reached isn't asked for its tools again."""
 
@@ -44,6 +44,7 @@ class McpServers:
     connections: Connections
     credentials: Credentials
     save: Save
+    local: LocalServers
     offers: Sequence[Offer] = field(default=(), init=False)
     _looked: frozenset[str] = field(default=frozenset(), init=False)
     _failed: dict[str, tuple[float, str]] = field(default_factory=dict, init=False)
@@ -133,8 +134,10 @@ class McpServers:
         server = self.servers.get(name)
         if server is None:
             raise NetError("no_server", f"The MCP server {name} is no longer configured, or not for this person.")
+        if server.url is None and server.command:
+            return self.local.endpoint(name, server)
         if server.url is None:
-            raise NetError("no_url", NO_STDIO if server.command else f"tools.mcp.{name} has no url")
+            raise NetError("no_url", f"tools.mcp.{name} has neither url nor command")
         try:
             sent = self._injected(name, server.url, server.headers)
         except SecretRefused as refusal:

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.sources import AnyArguments, Offer
 from gateway.agent.tool_files.confirmed import Confirmed, ToolFiles
+from gateway.agent.tool_files.scripts import ScriptCall
 from gateway.agent.tool_files.tokens import AccessTokens
 from gateway.domain.diff import written_out
 from gateway.domain.ids import PrincipalId
@@ -31,7 +33,7 @@ from gateway.net.errors import NetError
 from gateway.net.urls import parse
 from gateway.secrets.facts import origin_of
 from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject
-from gateway.workspace.tool_files.declaration import FILE, Credential, Requests
+from gateway.workspace.tool_files.declaration import FILE, Credential, Requests, Script
 from gateway.workspace.tool_files.tool_file import FOLDER, ToolFile
 
 
@@ -140,6 +142,8 @@ class DeclaredTools:
     owner: bool
     files: ToolFiles
     tokens: AccessTokens
+    commands: WorkspaceCommands | None = None
+    """Of the owner, where the kernel can confine scripts."""
     more: bool = False
 
     @property
@@ -149,7 +153,13 @@ class DeclaredTools:
         calls = [
             _Call(self.files, self.tokens, each, one, self.principal) for each in on for one in each.tool.operations
         ]
-        return [Offer(_tool(call)) for call in calls]
+        return [*(Offer(_tool(call)) for call in calls), *(Offer(each.tool()) for each in self._scripts(on))]
+
+    def _scripts(self, on: Sequence[Confirmed]) -> Iterator[ScriptCall]:
+        if self.commands is not None and self.commands.offered():
+            for each in on:
+                if isinstance(script := each.tool.config, Script):
+                    yield ScriptCall(self.files, each, script, self.commands)
 
     async def refresh(self) -> None:
         """Nothing: whoever builds an environment has looked at the files."""

@@ -8,6 +8,7 @@ from pydantic import SecretStr
 from gateway.agent.skills.library import Form, Skills
 from gateway.config.model import McpServer
 from gateway.domain.tools import AnyTool, ToolFailed
+from gateway.workspace.skills.folder import Files, digest
 from gateway.workspace.tool_files.declaration import Internal, Server
 from gateway.workspace.tool_files.tool_file import DOCUMENT, FOLDER, ToolFile, document_url, tool_file_of
 
@@ -39,8 +40,15 @@ class ToolFiles:
     async def check(self, confirmed: Confirmed) -> None:
         """Raise `ToolFailed` if it is not on any more: a call may be of a prompt, or a question, of before."""
         if confirmed.sha256 not in await self.look():
-            message = f"The files of the tool {confirmed.tool.name} have changed; only its owner can confirm them."
-            raise ToolFailed("not_confirmed", message)
+            raise _changed(confirmed)
+
+    async def bytes_of(self, confirmed: Confirmed) -> Files:
+        """Its files, byte for byte as they were confirmed; raises `ToolFailed` as `check` does."""
+        await self.check(confirmed)
+        files = await self.library.on_disk(confirmed.tool.name)
+        if digest(files) != confirmed.sha256:
+            raise _changed(confirmed)
+        return files
 
     async def complete(self, name: str) -> None:
         """Fetch the OpenAPI document that it names by an address; it waits, with the rest, for the owner's word."""
@@ -67,3 +75,8 @@ class ToolFiles:
         said = {file.config.tool: file for file in files if isinstance(file.config, Internal)}
         kept = [tool for tool in tools if tool.name not in said or said[tool.name].head.is_active]
         return [replace(tool, description=said[tool.name].description) if tool.name in said else tool for tool in kept]
+
+
+def _changed(confirmed: Confirmed) -> ToolFailed:
+    message = f"The files of the tool {confirmed.tool.name} have changed; only its owner can confirm them."
+    return ToolFailed("not_confirmed", message)

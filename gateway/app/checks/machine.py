@@ -101,7 +101,7 @@ def check_exec(context: CheckContext) -> Iterator[Finding]:
     except NoJail as error:
         yield Finding(Level.WARN, f"the agent runs no commands: {error}", "see docs/security.md, Commands")
         return
-    limits = "" if tier is Tier.NAMESPACES else "; without user namespaces chmod and git do not work in it"
+    limits = "" if tier is Tier.NAMESPACES else "; without user namespaces it has no network, no chmod and no git"
     yield Finding(Level.OK, f"commands of the agent run in a jail of {tier} and Landlock{limits}")
 
 

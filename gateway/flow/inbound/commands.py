@@ -8,6 +8,7 @@ from typing import TypeAlias
 import structlog
 
 from gateway.agent.limits import Limits
+from gateway.agent.processes import Processes
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.clock import Clock
@@ -43,6 +44,8 @@ class Done:
     cancelled: tuple[TaskId, ...] = ()
     events: Events = ()
     admission: bool = False
+    processes_of: SessionId | None = None
+    """Whose processes end."""
 
 
 async def _no_zone(_principal: PrincipalId, _name: str, _label: Label) -> str | None:
@@ -72,6 +75,7 @@ class CommandRunner:
     sign_in_link: Callable[[], str | None] = lambda: None
     secret_link: Callable[[PrincipalId, str], str | None] = lambda _whose, _name: None
     note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]] = _no_zone
+    processes: Callable[[], Processes | None] = lambda: None
 
     def __post_init__(self) -> None:
         self._started_at = self.clock.now()
@@ -109,6 +113,8 @@ class CommandRunner:
         self._interrupted.pop(arrival, None)
         self.failpoints.reach(Step.COMMAND_COMMITTED)
         self.cancel(done.cancelled)
+        if done.processes_of and (processes := self.processes()):
+            processes.kill_all(done.processes_of)
         for session, event in done.events:
             self.live.publish(session, event)
         self.outbound.wake()
@@ -150,7 +156,8 @@ class CommandRunner:
         notice = await messages.say(tx, session, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
         await self.outbound.put(tx, at, notice.id, f"{text}\n\n{reply.secret}" if reply.secret else text)
         await inbox.handled(tx, arrival, notice.id)
-        return Done(reply.cancelled, (*moved, (session, MessageStored(notice.id))), reply.admission)
+        told = (*moved, (session, MessageStored(notice.id)))
+        return Done(reply.cancelled, told, reply.admission, at.session_id if reply.ends_processes else None)
 
     def _done_before(self, row: InboxRow, at: AddressRow) -> Done:
         """Its effect was committed, and nobody heard of that: those who watch are told now."""
@@ -178,6 +185,7 @@ class CommandRunner:
             secret_link=self.secret_link,
             note_zone=self.note_zone,
             written=self.live.written(at.session_id) or "",
+            processes=processes.count(at.session_id) if (processes := self.processes()) else 0,
         )
         command = self.commands[name]
         if command.allows(context):

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.policy import Policy
+from gateway.agent.processes import Processes
 from gateway.agent.scheduling.plans import Plans
 from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import Fetch, no_fetch
@@ -28,6 +29,7 @@ from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
 from gateway.llm.tokens import estimate_tool
+from gateway.net.rules import Rules
 from gateway.sandbox.workshop import Workshop
 from gateway.secrets.leaks import Leaks
 from gateway.store.pool import Database
@@ -147,6 +149,7 @@ class AgentEnvironments:
         self._personas = Persona(self._workspace)
         self.skills = Skills(self.database, self._workspace, self.clock, self.fetch)
         self.commands = self._commands(self.people.own_label(self.people.owner.id))
+        self.processes = Processes(self.commands, self._own_locks) if self.commands else None
         self._planned = True
         self._version: tuple[str, ...] = ()
         self._quotas: dict[PrincipalId, Quota] = {}
@@ -233,6 +236,7 @@ class AgentEnvironments:
             find=self.find,
             sources=[make(principal, owner, workspace) for make in self.sources],
             commands=self.commands if owner else None,
+            processes=self.processes if owner else None,
         )
         tools = [tool for family in self.families for tool in family(services)]
         if owner and self.tool_files:
@@ -252,7 +256,10 @@ class AgentEnvironments:
 
     def _commands(self, own: Label) -> WorkspaceCommands | None:
         """For the owner, however often the environment is built."""
-        return WorkspaceCommands(self.workshop, self._workspace, own, self.exec_mode) if self.workshop else None
+        if self.workshop is None:
+            return None
+        rules = self.web.rules if self.web else Rules
+        return WorkspaceCommands(self.workshop, self._workspace, own, self.exec_mode, rules, self._own_locks)
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))

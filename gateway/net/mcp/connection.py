@@ -18,6 +18,7 @@ from typing import TypeVar
 from anyio import BrokenResourceError, ClosedResourceError
 from httpx2 import HTTPError, Request, Response
 from mcp import ClientSession, MCPError, types
+from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
 from gateway.domain.json import JsonObject
@@ -27,6 +28,7 @@ from gateway.net.bodies import Limits
 from gateway.net.errors import NetError
 from gateway.net.mcp.definition import MAX_BYTES, Definition, public_url
 from gateway.net.mcp.endpoint import Answer, Blob, Endpoint, ServerError
+from gateway.net.mcp.stdio import stdio
 
 T = TypeVar("T")
 
@@ -125,19 +127,23 @@ class Connection:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[ClientSession]:
-        limits = Limits(MAX_ANSWER, None)
         about = types.Implementation(name="supaclaw", version=version("supaclaw"))
+        async with self._streams_opened() as (read, write), ClientSession(read, write, client_info=about) as session:
+            await session.initialize()
+            yield session
+
+    @asynccontextmanager
+    async def _streams_opened(self) -> AsyncIterator[TransportStreams]:
+        if launch := self.endpoint.launch:
+            async with stdio(self.endpoint.name, launch, MAX_ANSWER) as streams:
+                yield streams
+            return
+        limits = Limits(MAX_ANSWER, None)
         async with client.guarded(self.rules, limits, self.endpoint.headers) as http:
             http.event_hooks, http.max_redirects = {"request": [self._count], "response": [self._check]}, 5
-            async with (
-                streamable_http_client(self.endpoint.url, http_client=http, max_sse_event_size=MAX_ANSWER) as (
-                    read,
-                    write,
-                ),
-                ClientSession(read, write, client_info=about) as session,
-            ):
-                await session.initialize()
-                yield session
+            url = self.endpoint.url
+            async with streamable_http_client(url, http_client=http, max_sse_event_size=MAX_ANSWER) as streams:
+                yield streams
 
     async def _count(self, request: Request) -> None:
         """The client opens a stream again as often and as soon as the server likes."""

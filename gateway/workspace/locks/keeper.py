@@ -78,6 +78,8 @@ class Keeper:
     def __init__(self, root: Path, aside: Path, edits: OwnerEdits) -> None:
         self._root, self._aside, self._edits = root, aside, edits
         self._kept: dict[str, Kept] = {}
+        self._plain: dict[str, tuple[int, ...]] = {}
+        """Files without markers, and how they looked then."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -86,9 +88,13 @@ class Keeper:
 
     def find(self) -> None:
         """Look for files with markers that aren't known yet."""
-        for path in _files(self._root):
-            if path not in self._kept:
+        plain: dict[str, tuple[int, ...]] = {}
+        for path, state in _files(self._root):
+            if path not in self._kept and self._plain.get(path) != state:
                 self.accept(path)
+            if path not in self._kept:
+                plain[path] = state
+        self._plain = plain
 
     def renew(self) -> None:
         """Take the files as they are now: no tool runs, so it was the owner who changed them."""
@@ -141,7 +147,7 @@ class Keeper:
 
 def note_all(root: Path, data: Path) -> None:
     """Note that the owner has put all locked text there as it is now, by restoring it, say. Blocks."""
-    for path in _files(root):
+    for path, _ in _files(root):
         if (found := _look(root, path)) and locked_parts(found.data):
             OwnerEdits(data).note(found.data)
 
@@ -154,8 +160,8 @@ def _look(root: Path, path: str) -> Kept | None:
     return None
 
 
-def _files(root: Path) -> Iterator[str]:
-    """Yield the files that are looked through, by path."""
+def _files(root: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the files that are looked through, by path, with what a write to them changes."""
     seen = 0
     for folder, folders, names in os.walk(root):
         parts = Path(folder).relative_to(root).parts
@@ -166,8 +172,12 @@ def _files(root: Path) -> Iterator[str]:
             return
         for name in names:
             with suppress(OSError):
-                if os.lstat(os.path.join(folder, name)).st_size <= MAX_BYTES:
-                    yield "/".join((*parts, name))
+                status = os.lstat(os.path.join(folder, name))
+                if status.st_size <= MAX_BYTES:
+                    yield (
+                        "/".join((*parts, name)),
+                        (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),
+                    )
 
 
 def _searched(parts: tuple[str, ...]) -> bool:

@@ -1,6 +1,7 @@
 """The head of a TOOL.md, by the type of the tool."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeVar
@@ -139,10 +140,26 @@ class Internal(Section):
     tool: str = Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")
 
 
-class Script(Section):
-    """A program in the folder."""
+def _words(line: str) -> str:
+    words = shlex.split(line)  # a ValueError of its own is as good as ours
+    if not words:
+        raise ValueError("must name a program")
+    return line
 
-    command: str = Field(min_length=1, max_length=500)
+
+class Script(Section):
+    """A program, in the jail. No shell reads the command: words that name a file of the folder become its path."""
+
+    command: Annotated[str, Field(max_length=500), AfterValidator(_words)]
+    parameters: tuple[Parameter, ...] = ()
+    seconds: int = Field(60, ge=1, le=900)
+    hosts: tuple[str, ...] = Field((), max_length=10)
+    """That it reaches; each call asks then."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The program and its arguments."""
+        return tuple(shlex.split(self.command))
 
 
 MODELS: Mapping[str, type[Section]] = {
@@ -200,7 +217,8 @@ def credential_of(head: Head, config: Section) -> Credential | None:
     if head.credential_secret_name is None:
         return None
     if not isinstance(config, Requests):
-        raise BadSkill(f"Its {FILE}: a tool of type {head.type} takes no credential.")
+        why = ", which could show it to anybody" if isinstance(config, Script) else ""
+        raise BadSkill(f"Its {FILE}: a tool of type {head.type}{why} takes no credential.")
     oauth = config.oauth if not isinstance(config, Server) else None
     if (head.credential_type == "oauth_refresh_token") != (oauth is not None):
         raise BadSkill(f"Its {FILE}: an API's config.oauth and credential_type oauth_refresh_token belong together.")

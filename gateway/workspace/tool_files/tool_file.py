@@ -1,10 +1,11 @@
 """A tool as its files declare it: what can be called, at which address, with which credential."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
+from gateway.domain.json import JsonObject
 from gateway.domain.operations import Operation
 from gateway.domain.texts import one_line
 from gateway.domain.tools import ToolClass
@@ -21,6 +22,7 @@ from gateway.workspace.tool_files.declaration import (
     Head,
     Parameter,
     Rpc,
+    Script,
     Section,
     Server,
     credential_of,
@@ -53,8 +55,9 @@ class ToolFile(Skill):
         if credential := self.credential:
             to = f" after {credential.oauth.token_url}" if credential.oauth else ""
             lines.append(f"credential {credential.secret} in header:{credential.header}{to}")
-        if self.head.type == "script":
-            lines.append("off: needs the jail, where no script can run yet")
+        if isinstance(self.config, Script):
+            network = f"reaches {', '.join(self.config.hosts)}" if self.config.hosts else "without network"
+            lines.append(f"{self.name}_run: {self.config.command} (run in the jail, {network})")
         lines += [f"{self.name}_{each.name}: {each.method} {each.path} ({_class(each)})" for each in self.operations]
         return [*lines, *(f"left out: {each}" for each in self.left_out)]
 
@@ -142,9 +145,15 @@ def _part(endpoint: Endpoint, name: str) -> str:
     return "path" if f"{{{name}}}" in endpoint.path else "body" if endpoint.method in _IN_BODY else "query"
 
 
-def _schema(parameter: Parameter) -> Mapping[str, object]:
-    enum = {"enum": list(parameter.enum)} if parameter.enum else {}
+def _schema(parameter: Parameter) -> JsonObject:
+    enum: JsonObject = {"enum": list(parameter.enum)} if parameter.enum else {}
     return {"type": parameter.type, "description": parameter.description, **enum}
+
+
+def schema_of(parameters: Sequence[Parameter]) -> JsonObject:
+    """As a model is shown the arguments of a script."""
+    properties = {each.name: _schema(each) for each in parameters}
+    return {"type": "object", "properties": properties, "required": [each.name for each in parameters if each.required]}
 
 
 def _class(operation: Operation) -> str:

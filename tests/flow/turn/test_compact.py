@@ -366,7 +366,7 @@ class TestOverflow:
     async def test_a_prompt_too_long_for_the_provider_is_shortened_and_tried_again(self, paths: Paths) -> None:
         path = await paths.build(FakeModel(in_turn(said("one"), TOO_LONG, said("two"))), writer(), at=64_000)
         async with path.working():
-            await path.ask(f"a {words(2_000)}")
+            await path.ask(f"a {words(3_000)}")
             assert await path.ask("b") == "two"
             await path.outbound.drain(5)
         _, failed, again = path.model.prompts
@@ -379,14 +379,14 @@ class TestOverflow:
             FakeModel(in_turn(said("one"), TOO_LONG, TOO_LONG, said("three"))), writer(), at=64_000
         )
         async with path.working():
-            await path.ask(f"a {words(2_000)}")
+            await path.ask(f"a {words(3_000)}")
             answer = await path.answer(await path.tell("b"))
             assert (answer.text, answer.notice) == ("Too long.", True)
             assert await path.ask("c") == "three"
         assert len(await path.rows(SUMMARIES)) == 1
 
     async def test_in_the_middle_of_a_run_what_is_done_stays_done(self, paths: Paths) -> None:
-        model = FakeModel(in_turn(said("one"), said("", call("send", text=words(4_000))), TOO_LONG, said("two")))
+        model = FakeModel(in_turn(said("one"), said("", call("send", text=words(6_000))), TOO_LONG, said("two")))
         path = await paths.build(model, writer(), at=64_000)
         async with path.working():
             await path.ask("a")

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +19,8 @@ from gateway.secrets.facts import Binding
 from tests.fakes.eventually import eventually
 from tests.fakes.mcp_server import FakeMcp, text
 from tests.flow.path import MEMBER, MessagePath, call, in_turn, restarted, results, said
+from tests.net.mcp.test_stdio import SERVER
+from tests.sandbox.tiers import confines
 
 NAME = "mcp_w_weather"
 
@@ -204,7 +207,11 @@ async def test_many_tools_stay_out_of_the_prompt_until_they_are_found(path: Mess
 
 async def test_a_dead_server_costs_one_line_and_nothing_else(path: MessagePath, fake: FakeMcp) -> None:
     configure(path, fake)
-    servers = {"dead": {"url": "http://127.0.0.1:9/mcp"}, "old": {"command": "node"}, "w": {"url": fake.url}}
+    servers = {
+        "dead": {"url": "http://127.0.0.1:9/mcp"},
+        "old": {"command": "node", "env": {"KEY": "${secret:KEY}"}},
+        "w": {"url": fake.url},
+    }
     path.current.config = Config.model_validate(
         {"tools": {"mcp": servers}, "net": {"private_allow": ["127.0.0.1"]}, "models": {"embedding": "none"}}
     )
@@ -215,7 +222,7 @@ async def test_a_dead_server_costs_one_line_and_nothing_else(path: MessagePath, 
     [found] = results(path.model.prompts[-1])
     assert [tool["name"] for tool in found["tools"]] == [NAME]
     assert [problem.split(":")[0] for problem in found["problems"]] == ["dead", "old"]
-    assert "stdio servers need the jail" in found["problems"][1]
+    assert "could show a bound secret to anybody" in found["problems"][1]
 
 
 async def test_members_use_confirmed_tools_of_servers_that_are_for_them_with_their_own_secrets(
@@ -332,3 +339,33 @@ async def test_a_program_with_a_token_or_a_trigger_has_none_of_them(path: Messag
         await apart.toolbox.refresh()
         assert apart.toolbox.further([]) == ()
         assert NAME not in str(apart.toolbox.specs)
+
+
+@pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
+async def test_a_server_that_is_a_program_is_found_confirmed_and_called_as_any_other(
+    path: MessagePath, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = str(shutil.copy(SERVER, tmp_path_factory.mktemp("servers")))
+    command = {
+        "command": "python3",
+        "args": ["-I", place],
+        "reads": [place],
+    }
+    tools = {"tools": {"mcp": {"w": {"type": "stdio", **command}}}}
+    path.current.config = Config.model_validate({**path.current.config.model_dump(), **tools})
+    path.model.answer = in_turn(
+        said("", call(FIND)),
+        said("found"),
+        said("", call("mcp_w_do", what="x")),
+        said("", call("mcp_w_do", what="y")),
+        said("done"),
+    )
+    try:
+        async with working(path):
+            await path.ask("find all")
+            await confirm(path, name="mcp_w_do")
+            await path.ask("do x, then y")
+    finally:
+        await path.jail.close()
+    assert [each["text"] for each in results(path.model.prompts[-1])[-2:]] == ["echo x", "echo y"]
+    assert await path.rows("select preview from reviews") == []

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
 
 from gateway.sandbox import landlock
 from gateway.sandbox.command import Command, Ending, Limits, Report, Tier
@@ -46,15 +47,10 @@ class Ground:
 
     def __post_init__(self) -> None:
         self.workspace, self.data = self.base / "workspace", self.base / "data"
-        for folder in (self.workspace / "work", self.workspace / "sessions", self.workspace / "memory", self.data):
-            folder.mkdir(parents=True, mode=0o700)
-        (self.data / "secret.key").write_text(SECRET)
-        self.config = self.base / "config.json"
-        self.config.write_text(f'{{"api_key": "{SECRET}"}}')
-        self.journal = self.workspace / "sessions" / "today.md"
-        self.journal.write_text("what was said")
-        self.persona = self.workspace / "AGENTS.md"
-        self.persona.write_text("Be kind.")
+        self.config, self.persona = self.base / "config.json", self.workspace / "AGENTS.md"
+        self.journal, self.rules = self.workspace / "sessions" / "today.md", self.workspace / "rules" / "locked.md"
+        self.data.mkdir(parents=True, mode=0o700)
+        self.lay()
         self.unix = self.data / "db"
         for family, kind, name in (
             (socket.AF_UNIX, socket.SOCK_STREAM, str(self.unix)),
@@ -69,11 +65,30 @@ class Ground:
         for each in (self.tcp, self.udp):
             each.bind(("127.0.0.1", 0))
         self.tcp.listen(8)
+        with suppress(OSError):  # a machine may have no IPv6
+            six = self.stack.enter_context(socket.socket(socket.AF_INET6))
+            six.bind(("::1", self.tcp.getsockname()[1]))
+            six.listen(8)
         self.udp.setblocking(False)
         self.victim = subprocess.Popen(["/bin/sleep", "600"], env={"API_KEY": SECRET})
         self.stack.callback(self.victim.wait)
         self.stack.callback(self.victim.kill)
         self.workshop = Workshop(self.base / "scratch", landlock=self.version)
+
+    def lay(self) -> None:
+        """Its files, as they were."""
+        rmtree(self.workspace, ignore_errors=True)
+        for name in ("work", "sessions", "memory", "rules"):
+            (self.workspace / name).mkdir(parents=True, mode=0o700)
+        for path, text in (
+            (self.data / "secret.key", SECRET),
+            (self.config, f'{{"api_key": "{SECRET}"}}'),
+            (self.journal, "what was said"),
+            (self.persona, "Be kind."),
+            (self.rules, "<!-- CORE:LOCK -->"),
+        ):
+            path.unlink(missing_ok=True)
+            path.write_text(text)
 
     async def run(self, line: str, **limits: float) -> Answer:
         scratch = self.base / "scratch" / "one"
@@ -82,7 +97,8 @@ class Ground:
         apart = self.tier is Tier.LANDLOCK
         command = Command(
             ("/bin/bash", "-c", line), str(self.workspace), self.tier, self.version, "work",
-            read_only=() if apart else closed, hidden=closed if apart else (), scratch=str(scratch),
+            read_only=("rules/locked.md", *(() if apart else closed)), hidden=closed if apart else (),
+            scratch=str(scratch),
             limits=Limits(**{"seconds": 20, "spare_disk_bytes": 0, **limits}),
         )  # fmt: skip
         began, output, size = time.monotonic(), b"", 0
@@ -158,9 +174,9 @@ FILES = {
     "make a folder outside": "mkdir {base}/mk",
     "the environment of the gateway": "cat /proc/{pid}/environ",
     "its root": "cat /proc/{pid}/root{data}/secret.key",
-    "its folder": "cat /proc/{pid}/cwd/secret.key",
-    "its open files": "ls -l /proc/{pid}/fd && cat /proc/{pid}/fd/3",
-    "its memory": "head -c1 /proc/{pid}/mem",
+    "its folder": "ls /proc/{pid}/cwd/",
+    "its open files": "ls -l /proc/{pid}/fd/",
+    "its memory": ": </proc/{pid}/mem",
     "its memory map": "cat /proc/{pid}/maps | grep -q .",
     "its command line": "tr '\\0' ' ' </proc/{pid}/cmdline | grep -q .",
     "the way up": "cat ../../data/secret.key",
@@ -188,13 +204,24 @@ FILES = {
     "change the instructions": "echo evil >../AGENTS.md",
     "replace the instructions": "echo evil >new; mv -f new ../AGENTS.md",
     "link over the instructions": "ln -sf work/x ../AGENTS.md",
+    "change locked text": "echo evil >>../rules/locked.md",
+    "empty locked text": "truncate -s0 ../rules/locked.md",
+    "replace locked text": "echo evil >lock; mv -f lock ../rules/locked.md",
+    "delete locked text": "rm -f ../rules/locked.md",
+    "move locked text away": "mv ../rules/locked.md away",
+    "link over locked text": "echo evil >lock; ln -f lock ../rules/locked.md",
+    "link to locked text and write there": "ln ../rules/locked.md hard && echo evil >hard",
+    "chmod locked text": "chmod 777 ../rules/locked.md",
+    "set the time of locked text": "touch -d 2001-01-01 ../rules/locked.md",
+    "map locked text": 'python3 -c \'import mmap; f = open("../rules/locked.md", "r+b"); '
+    'mmap.mmap(f.fileno(), 0)[:1] = b"x"\'',
     "a set-uid file": "cp /bin/true t && chmod 4755 t",
     "a set-uid file at its creation": "python3 -c 'import os; os.open(\"sid\", os.O_CREAT | os.O_WRONLY, 0o4755)'",
-    "a set-gid folder": "python3 -c 'import os; os.mkdir(\"sgd\", 0o2755)'; test -g sgd",
+    "a set-gid folder": "mkdir sgd && chmod 2755 sgd && test -g sgd",
     "type into a terminal": 'python3 -c \'import fcntl; fcntl.ioctl(open("/dev/tty"), 0x5412, b"x")\'',
 }
 
-_CALL = """
+CALL = """
 import ctypes, os, platform
 libc = ctypes.CDLL(None, use_errno=True)
 def call(x86, arm, *a):
@@ -210,7 +237,7 @@ CALLS = {
     "signal by descriptor": "f=os.pidfd_open({pid}); call(424, 424, f, 0, 0, 0)",
     "signal": "call(62, 129, {pid}, 0)",
     "signal a thread": "call(200, 130, {pid}, 0)",
-    "queue a signal": "b=ctypes.create_string_buffer(128); call(129, 138, {pid}, 0, b)",
+    "queue a signal": "b=(ctypes.c_int*32)(0, 0, -1); call(129, 138, {pid}, 0, b)",
     "signals by a file": "import fcntl; r,w=os.pipe(); fcntl.fcntl(r, 8, {pid}); print('GOT')",
     "change another's limits": "b=(ctypes.c_ulong*2)(1,1); call(302, 261, {pid}, 7, b, 0)",
     "read another's limits": "b=(ctypes.c_ulong*2)(1,1); call(302, 261, {pid}, 7, 0, b)",
@@ -228,7 +255,7 @@ CALLS = {
     "asynchronous input and output": "b=(ctypes.c_ulong*1)(0); call(206, 0, 1000, b)",
     "rings": "b=ctypes.create_string_buffer(256); call(425, 425, 8, b)",
     "watch names": "call(294, 26, 0)",
-    "watch files": "call(300, 262, 0, 0)",
+    "watch files": "call(300, 262, 0x200, 0)",
     "keys": "call(250, 219, 0, -3, 1)",
     "add a key": "call(248, 217, b'user', b'k', b'v', 1, -3)",
     "programs for the kernel": "b=ctypes.create_string_buffer(128); call(321, 280, 0, b, 128)",
@@ -244,7 +271,7 @@ CALLS = {
     "a young call": "call(471, 471, 0)",
     "a large pipe": "import fcntl; r,w=os.pipe(); fcntl.fcntl(r, 1031, 1 << 20); print('GOT')",
     "disk space at once": "f=os.open('big', os.O_CREAT | os.O_RDWR); call(285, 47, f, 0, 0, 1 << 30)",
-    "locked memory": "call(149, 228, 0x1000, 4096)",
+    "locked memory": "b=ctypes.create_string_buffer(4096); call(149, 228, b, 1)",
     "attributes": "call(188, 5, b'.', b'user.x', b'y', 1, 0)",
     "young attributes": "b=ctypes.create_string_buffer(b'y'); call(463, 463, -100, b'.', 0, b'user.x', b, 16)",
     "a fault in the clock": "b=(ctypes.c_long*2)(0, 0); call(227, 112, 0, b)",
@@ -259,7 +286,7 @@ WATCHER = {
     "trace the watcher": "call(101, 117, 16, os.getppid(), 0, 0)",
 }
 
-_NET = """
+NET = """
 import socket
 try:
     s = socket.socket({0}, {1}); s.settimeout(1); s.connect({2}); s.send(b"x"); print("GOT")
@@ -325,12 +352,17 @@ for _ in range(20):
 LONG = {"processes", "a fork bomb", "comets", "memory of a tree", "the disk"}
 
 
-async def attack(place: Ground, *, short: bool) -> list[tuple[str, bool, str]]:
-    """Each attempt: its name, whether the jail held, and what was answered."""
-    values = {
+def values_of(place: Ground) -> dict[str, object]:
+    """What the lines of the attacks are about."""
+    return {
         "base": place.base, "data": place.data, "config": place.config, "pid": os.getpid(), "unix": place.unix,
         "tcp": place.tcp.getsockname()[1], "udp": place.udp.getsockname()[1],
     }  # fmt: skip
+
+
+async def attack(place: Ground, *, short: bool) -> list[tuple[str, bool, str]]:
+    """Each attempt: its name, whether the jail held, and what was answered."""
+    values = values_of(place)
     rows: list[tuple[str, bool, str]] = []
 
     def row(name: str, held: bool, answer: Answer) -> None:
@@ -339,22 +371,22 @@ async def attack(place: Ground, *, short: bool) -> list[tuple[str, bool, str]]:
     for name, line in WORK.items():
         answer = await place.run(line)
         row(f"works: {name}", answer.report.code == 0, answer)
-    before = _unchangeable(place)
+    before = unchangeable(place)
     files = {name: line.format(**values) for name, line in FILES.items()}
     for name, answer in (await place.each(files, together=short)).items():
-        row(f"files: {name}", answer.failed and (short or _unchangeable(place) == before), answer)
-    rows.append(("files: all is as it was", _unchangeable(place) == before, ""))
+        row(f"files: {name}", answer.failed and (short or unchangeable(place) == before), answer)
+    rows.append(("files: all is as it was", unchangeable(place) == before, ""))
     answer = await place.run("env; cat /proc/self/environ")
     row("files: its own environment", SECRET not in answer.output, answer)
-    calls = {name: _CALL + code.format(**{**values, "pid": place.victim.pid}) for name, code in CALLS.items()}
+    calls = {name: CALL + code.format(**{**values, "pid": place.victim.pid}) for name, code in CALLS.items()}
     lines = {name: f"{PYTHON} -I -S -c {shlex.quote(code)}; true" for name, code in calls.items()}
     for name, answer in (await place.each(lines, together=short)).items():
         row(f"calls: {name}", "GOT" not in answer.output and place.victim.poll() is None, answer)
     for name, code in WATCHER.items():
-        answer = await place.python(_CALL + code.format())
+        answer = await place.python(CALL + code.format())
         row(f"calls: {name}", "GOT" not in answer.output and answer.report.ending is Ending.EXITED, answer)
     for name, (family, kind, address) in SOCKETS.items():
-        answer = await place.python(_NET.format(family, kind, address.format(**values)))
+        answer = await place.python(NET.format(family, kind, address.format(**values)))
         row(f"network: {name}", "GOT" not in answer.output and "refused" in answer.output, answer)
     answer = await place.python(
         "import socket; a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM);"
@@ -373,12 +405,15 @@ async def attack(place: Ground, *, short: bool) -> list[tuple[str, bool, str]]:
     return rows
 
 
-def _unchangeable(place: Ground) -> object:
+def unchangeable(place: Ground) -> object:
     found = []
-    for path in (place.config, place.journal, place.persona, place.data / "secret.key"):
+    for path in (place.config, place.journal, place.persona, place.rules, place.data / "secret.key"):
+        if not os.path.lexists(path):
+            found.append(None)
+            continue
         status = path.lstat()
         found.append((path.read_text(), status.st_mode, status.st_mtime_ns, status.st_uid, status.st_nlink))
-    names = sorted(each.name for each in (*place.base.iterdir(), *place.journal.parent.iterdir()))
+    names = sorted(each.name for each in (*place.base.iterdir(), *place.workspace.glob("sessions/*")))
     return found, names, os.path.exists("/tmp/evil_jail")
 
 

@@ -177,14 +177,17 @@ def test_functions_of_a_database_are_called_by_name() -> None:
     assert parsed(tool_md("notes", f"rest_path: /\n{config}", type="rpc")).base == "https://x.supabase.co"
 
 
-def test_other_types_are_declared_and_a_script_says_what_it_waits_for() -> None:
+def test_other_types_are_declared_and_a_script_says_what_it_runs() -> None:
     assert parsed(tool_md("files", "url: https://mcp.example/mcp\n", type="mcp_server", more=BEARER)).operations == ()
     assert (
         parsed(tool_md("fetch", "tool: web_fetch\n", type="internal", more="is_active: false\n")).head.is_active
         is False
     )
     script = parsed(tool_md("run", "command: ./run.sh\n", type="script"))
-    assert "needs the jail" in script.summary()[1]
+    assert script.summary() == ["type script", "run_run: ./run.sh (run in the jail, without network)"]
+    assert "could show it to anybody" in refused(tool_md("run", "command: ./run.sh\n", type="script", more=BEARER))
+    assert "command" in refused(tool_md("run", "command: ' '\n", type="script"))
+    assert "command" in refused(tool_md("run", "command: echo 'x\n", type="script"))
 
 
 def test_a_document_by_address_has_to_be_fetched_first() -> None:

@@ -1,0 +1,132 @@
+"""Scripts of confirmed files: run in the jail, as `exec` runs commands, on arguments that they read as JSON."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+
+from gateway.agent.commands import Permit, WorkspaceCommands
+from gateway.agent.sources import AnyArguments
+from gateway.agent.tool_files.confirmed import Confirmed, ToolFiles
+from gateway.domain.diff import written_out
+from gateway.domain.json import Json, JsonObject
+from gateway.domain.principals import Label
+from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed, Wording
+from gateway.sandbox.command import Ending, Limits, Report
+from gateway.sandbox.workshop import Running
+from gateway.workspace.tool_files.declaration import FILE, Script
+from gateway.workspace.tool_files.tool_file import FOLDER, schema_of
+
+MAX_OUTPUT, MAX_ERRORS = 2 * 1024**2, 4_000
+"""Bytes of a result, after which a script is ended, and of what is shown of its errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptCall:
+    """Calls of one script."""
+
+    files: ToolFiles
+    confirmed: Confirmed
+    script: Script
+    commands: WorkspaceCommands
+
+    def tool(self) -> AnyTool:
+        """For the toolbox."""
+        tool = self.confirmed.tool
+        name = f"{tool.name}_run"
+        docs = f" How to use it: {'/'.join(FOLDER)}/{tool.name}/{FILE}." if tool.body else ""
+        return Tool(
+            name,
+            f"{tool.head.name}: {tool.description}{docs}",
+            AnyArguments,
+            self.run,
+            Effect.ONCE,
+            timeout=self.script.seconds + 60,
+            max_result=12_000,
+            kind=ToolClass.IRREVERSIBLE if self.script.hosts else ToolClass.RUN,
+            lasting=self.lasting,
+            private=True,
+            wording=Wording(f"Running {name}", f"Ran {name}"),
+            parameters=schema_of(self.script.parameters),
+        )
+
+    async def run(self, arguments: AnyArguments, caller: Caller) -> Labelled:
+        """What it writes to its output; raises `ToolFailed`."""
+        files = await self.files.bytes_of(self.confirmed)
+        given = json.dumps(self._given(arguments), ensure_ascii=False).encode("utf-8", "replace")
+        limits = Limits(seconds=self.script.seconds)
+        label, hosts = Label.UNTRUSTED if self.script.hosts else caller.label, self.script.hosts
+        async with self.commands.slots, self.commands.permit(label) as permit:
+            running = await self.commands.start_script(self.script.words, files, given, permit, limits, hosts)
+            try:
+                output, errors, report = await _followed(running)
+            finally:
+                running.close()
+        return Labelled(_result(output, errors, report, permit), permit.label)
+
+    async def lasting(self, arguments: AnyArguments, _caller: Caller) -> Change:
+        """The command and what it is given; a yes is to this version of the files."""
+        await self.files.check(self.confirmed)
+        call = written_out(f"{self.confirmed.tool.name}: {self.script.command}", self._given(arguments))
+        reached = await self.commands.reached(self.script.hosts)
+        return Change(f"Run this script, {reached}:\n{call}", self.confirmed.sha256)
+
+    def _given(self, arguments: AnyArguments) -> JsonObject:
+        given = dict(arguments.model_extra or {})
+        names = [each.name for each in self.script.parameters]
+        if missing := [each.name for each in self.script.parameters if each.required and given.get(each.name) is None]:
+            raise ToolFailed("invalid_arguments", f"{missing[0]} is missing; it takes: {', '.join(names)}.")
+        if unknown := sorted(set(given) - set(names)):
+            takes = ", ".join(names) or "none"
+            raise ToolFailed("invalid_arguments", f"{unknown[0][:80]!r} isn't one; it takes: {takes}.")
+        return given
+
+
+async def _followed(running: Running) -> tuple[bytes, bytes, Report]:
+    assert running.errors is not None, "a script's are apart"
+    errors = asyncio.ensure_future(_tail(running.errors))
+    output = bytearray()
+    try:
+        async for piece in running.pieces():
+            output += piece
+            if len(output) > MAX_OUTPUT:
+                running.cancel()
+                return bytes(output), b"", Report(Ending.OUTPUT)
+        return bytes(output), await errors, await running.report()
+    finally:
+        errors.cancel()
+
+
+async def _tail(stream: asyncio.StreamReader) -> bytes:
+    last = b""
+    while piece := await stream.read(MAX_ERRORS):
+        last = (last + piece)[-MAX_ERRORS:]
+    return last
+
+
+def _result(output: bytes, errors: bytes, report: Report, permit: Permit) -> JsonObject:
+    if report.ending is Ending.REFUSED:
+        raise ToolFailed("not_started", f"The script did not start: {report.problem}")
+    text = output.decode("utf-8", "replace")
+    told = errors.decode("utf-8", "replace")
+    if report.ending is not Ending.EXITED:
+        limit = {Ending.OUTPUT: f"It wrote more than {MAX_OUTPUT // 1024**2} MB and was ended."}
+        words = limit.get(report.ending, report.problem or f"It was ended: {report.ending}.")
+        return {"error": report.ending.value, "message": words, "output": text[:MAX_ERRORS], "errors": told}
+    if report.code:
+        message = f"The script ended with code {report.code}; errors says why."
+        return {"error": "failed", "message": message, "exit_code": report.code, "output": text, "errors": told}
+    return {"result": _parsed(text), **({"errors": told} if told else {}), **_changed(permit)}
+
+
+def _parsed(text: str) -> Json:
+    try:
+        result: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return result
+
+
+def _changed(permit: Permit) -> JsonObject:
+    found = permit.changes
+    paths = (*found.new, *found.changed, *found.deleted) if found else ()
+    return {"changed_files": [*paths[:30]]} if paths else {}

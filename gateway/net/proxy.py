@@ -1,0 +1,235 @@
+"""The network of one command in the jail: a proxy to the hosts that a person approved, which ends with the command.
+
+The command's network is its own and empty but for loopback. The jail hands out a socket that listens there, and only
+from there can anything reach it. A host's name is looked up here, by the guarded client's rules, when it is connected.
+"""
+
+import asyncio
+import base64
+import hmac
+import secrets
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from gateway.net.errors import NetError
+from gateway.net.fetch import loaded
+from gateway.net.rules import Rules
+from gateway.net.urls import Target, parse
+from gateway.sandbox.command import PROXY_PORT, Command, Tier
+from gateway.sandbox.workshop import Running, Workshop
+
+if TYPE_CHECKING:
+    from httpcore2 import AsyncNetworkStream
+
+MAX_CONNECTIONS, MAX_HEAD = 64, 64 * 1024
+_PIECE = 64 * 1024
+_CONNECT_SECONDS, _LAST_SECONDS = 10.0, 30.0
+"""For an answer, once the command has said all it will."""
+NO_NETWORK = (
+    "a command has network only in a jail of namespaces, where it can reach nothing but the hosts that were approved; "
+    "allow user namespaces for the gateway"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A host that may be reached; without a port of its own, where websites are."""
+
+    host: str
+    ports: tuple[int, ...]
+
+    @classmethod
+    def of(cls, text: str) -> "Destination":
+        """One as people and models write it: `example.org` or `example.org:8443`; raises `NetError`."""
+        target = parse(f"https://{text.strip()}")
+        if target.rest != "/" or "/" in text:
+            raise NetError("invalid_host", f"{text[:80]!r} isn't a host; write it as example.org or example.org:8443.")
+        named = text.strip().endswith(f":{target.port}")
+        return cls(target.host, (target.port,) if named else (80, 443))
+
+    def __str__(self) -> str:
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        return shown if len(self.ports) > 1 else f"{shown}:{self.ports[0]}"
+
+
+def destinations(hosts: Sequence[str]) -> tuple[Destination, ...]:
+    """Each of them once; raises `NetError`."""
+    return tuple(dict.fromkeys(map(Destination.of, hosts)))
+
+
+async def start(
+    workshop: Workshop,
+    command: Command,
+    hosts: Sequence[str],
+    rules: Callable[[], Rules],
+    *,
+    typed: bool = False,
+    apart: bool = False,
+) -> Running:
+    """Start a command that reaches these hosts, none if there are none; raises `NetError`."""
+    if not hosts:
+        return await workshop.start(command, typed=typed, apart=apart)
+    if command.tier is not Tier.NAMESPACES:
+        raise NetError("no_network", f"Not started: {NO_NETWORK}.")
+    proxy = Proxy(destinations(hosts), rules)
+    environment = {**command.environment, **proxy.environment}
+    running = await workshop.start(replace(command, network=True, environment=environment), typed=typed, apart=apart)
+    running.closing.append(proxy.close)
+    try:
+        if listener := await running.listener():
+            await proxy.serve(listener)
+    except BaseException:
+        running.close()
+        raise
+    return running
+
+
+@dataclass(eq=False)
+class Proxy:
+    """Of one command. Its credential is good for nothing else, nor later."""
+
+    allowed: Sequence[Destination]
+    rules: Callable[[], Rules]
+    _token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    _server: asyncio.Server | None = None
+    _open: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What tells programs of it."""
+        url = f"http://agent:{self._token}@127.0.0.1:{PROXY_PORT}"
+        names = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY")
+        return {**dict.fromkeys(names, url), "no_proxy": "", "NO_PROXY": "", "NODE_USE_ENV_PROXY": "1"}
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Answer there until it is closed."""
+        self._server = await asyncio.start_server(self._serve, sock=listener, limit=MAX_HEAD)
+
+    def close(self) -> None:
+        """End it, with all connections."""
+        if self._server is not None:
+            self._server.close()
+        for each in self._open:
+            each.cancel()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "a connection has one"
+        if len(self._open) >= MAX_CONNECTIONS:
+            writer.close()
+            return
+        self._open.add(task)
+        try:
+            await self._answer(reader, writer)
+        except (OSError, EOFError, asyncio.LimitOverrunError, TimeoutError, asyncio.CancelledError):
+            pass  # of a command that is over, or speaks otherwise
+        finally:
+            self._open.discard(task)
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        try:
+            request = _Request.parse(head)
+            if not hmac.compare_digest(request.credential.encode(), f"agent:{self._token}".encode()):
+                writer.write(_refusal("407 Proxy Authentication Required", "This is the proxy of another call."))
+                return
+            there = await self._connected(request.target)
+        except NetError as error:
+            writer.write(_refusal("403 Forbidden", str(error)))
+            return
+        try:
+            if request.tunnel:
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            else:
+                await there.write(request.forwarded.encode("latin-1"))
+            await _joined(reader, writer, there)
+        finally:
+            await there.aclose()
+
+    async def _connected(self, target: Target) -> "AsyncNetworkStream":
+        if not any(target.host == each.host and target.port in each.ports for each in self.allowed):
+            raise NetError("not_approved", f"Only {', '.join(map(str, self.allowed))} may be reached by this command.")
+        client = await asyncio.to_thread(loaded)
+        self.rules().admit(target)
+        try:
+            stream: AsyncNetworkStream = await client.Network(self.rules).connect_tcp(
+                target.host, target.port, _CONNECT_SECONDS
+            )
+        except client.NO_CONNECTION as error:
+            raise NetError("unreachable", f"{target.host} can't be reached.") from error
+        return stream
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What the proxy is asked; `forwarded` is the head that the host gets."""
+
+    target: Target
+    tunnel: bool
+    credential: str
+    forwarded: str
+
+    @classmethod
+    def parse(cls, head: str) -> "_Request":
+        """Raises `NetError`."""
+        line, *lines = head.rstrip("\r\n").split("\r\n")
+        method, _, rest = line.partition(" ")
+        place, _, version = rest.rpartition(" ")
+        tunnel = method == "CONNECT"
+        target = parse(f"https://{place}" if tunnel else place)
+        if not version.startswith("HTTP/1.") or target.scheme != ("https" if tunnel else "http"):
+            raise NetError("invalid_request", "This proxy takes CONNECT, and requests for http:// addresses.")
+        fields = [(name.strip().lower(), value.strip()) for name, _, value in (each.partition(":") for each in lines)]
+        given = dict(fields).get("proxy-authorization", "")
+        own = [each for each, (name, _) in zip(lines, fields, strict=True) if not _of_proxy(name)]
+        host = target.origin.partition("://")[2]
+        forwarded = "\r\n".join(
+            [f"{method} {target.rest} HTTP/1.1", f"Host: {host}", *own, "Connection: close", "", ""]
+        )
+        return cls(target, tunnel, _basic(given), forwarded)
+
+
+def _of_proxy(name: str) -> bool:
+    return name in ("host", "connection", "keep-alive", "upgrade") or name.startswith("proxy-")
+
+
+def _basic(given: str) -> str:
+    kind, _, value = given.partition(" ")
+    with suppress(ValueError):
+        return base64.b64decode(value, validate=True).decode("latin-1") if kind.lower() == "basic" else ""
+    return ""
+
+
+def _refusal(status: str, reason: str) -> bytes:
+    body = f"{reason}\n".encode()
+    asks = 'Proxy-Authenticate: Basic realm="SupaClaw"\r\n' if status.startswith("407") else ""
+    head = f"HTTP/1.1 {status}\r\n{asks}Content-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close"
+    return f"{head}\r\n\r\n".encode() + body
+
+
+async def _joined(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, there: "AsyncNetworkStream") -> None:
+    """Pass bytes on, both ways, until the host has said all."""
+    up, down = asyncio.ensure_future(_up(reader, there)), asyncio.ensure_future(_down(there, writer))
+    try:
+        await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((down,), timeout=_LAST_SECONDS)
+    finally:
+        for each in (up, down):
+            each.cancel()
+        await asyncio.gather(up, down, return_exceptions=True)
+
+
+async def _up(reader: asyncio.StreamReader, there: "AsyncNetworkStream") -> None:
+    while piece := await reader.read(_PIECE):
+        await there.write(piece)
+
+
+async def _down(there: "AsyncNetworkStream", writer: asyncio.StreamWriter) -> None:
+    while piece := await there.read(_PIECE):
+        writer.write(piece)
+        await writer.drain()

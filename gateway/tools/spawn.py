@@ -1,0 +1,153 @@
+"""Long-running commands: started in one turn, read, typed into and ended in others."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Annotated, Literal, assert_never
+
+from pydantic import Field, StringConstraints
+
+from gateway.agent.command_results import changed_files, ending
+from gateway.agent.processes import Process, Processes
+from gateway.domain.json import Json
+from gateway.domain.principals import Label
+from gateway.domain.tools import (
+    AnyTool,
+    Caller,
+    Change,
+    Effect,
+    Labelled,
+    Tool,
+    ToolArguments,
+    ToolClass,
+    ToolFailed,
+    Wording,
+)
+from gateway.sandbox.command import Ending
+from gateway.tools import Services
+
+PAGE_BYTES = 8_000
+MAX_WAIT = 30
+MAX_SECONDS = 24 * 3600
+GONE = (
+    "It isn't running: it ended long ago, or when the gateway was restarted, which ends every process. Start it anew."
+)
+
+
+class SpawnArguments(ToolArguments):
+    """Arguments of spawn."""
+
+    action: Literal["start", "poll", "write", "kill", "list"]
+    command: str | None = Field(None, max_length=60_000)
+    seconds: int = Field(3600, ge=1, le=MAX_SECONDS, description="Until it is ended")
+    process: str | None = None
+    input: Annotated[str, StringConstraints(strip_whitespace=False)] | None = Field(None, description="A line")
+    end_input: bool = False
+    since: int | None = Field(None, description="Read again from here")
+    wait: float = Field(1, ge=0, le=MAX_WAIT, description="For output")
+
+
+@dataclass(frozen=True, slots=True)
+class _Spawn:
+    processes: Processes
+
+    async def run(self, arguments: SpawnArguments, caller: Caller) -> Labelled:
+        match arguments.action:
+            case "start":
+                process = await self.processes.start(_given(arguments.command, "command"), arguments.seconds, caller)
+            case "list":
+                return self._list()
+            case "poll" | "write" | "kill":
+                found = self.processes.get(_given(arguments.process, "process"))
+                if found is None:
+                    return Labelled({"process": arguments.process, "running": False, "ended": GONE}, Label.OWNER)
+                process = found
+            case _:
+                assert_never(arguments.action)
+        if arguments.action == "write":
+            line = "" if arguments.input is None and arguments.end_input else f"{arguments.input or ''}\n"
+            await self.processes.write(process, line, caller.label, end=arguments.end_input)
+        if arguments.action == "kill":
+            await self.processes.kill(process)
+        return await _page(process, arguments)
+
+    def _list(self) -> Labelled:
+        found: list[Json] = [
+            {"process": each.id, "command": each.line[:200], **_state(each), "unread": each.output.size - each.read}
+            for each in self.processes.all
+        ]
+        label = max((each.label for each in self.processes.all), default=Label.OWNER)
+        return Labelled({"processes": found}, label)
+
+    async def kind(self, arguments: SpawnArguments, caller: Caller) -> ToolClass:
+        """What reads only reads; a run may end what its own conversation has started."""
+        if arguments.action in {"poll", "list"}:
+            return ToolClass.READ
+        process = self.processes.get(arguments.process or "")
+        own = process is not None and process.session == caller.session
+        return ToolClass.WRITE if arguments.action == "kill" and own else ToolClass.RUN
+
+    async def lasting(self, arguments: SpawnArguments, _caller: Caller) -> Change | None:
+        """The command, or what is typed into which."""
+        if arguments.action == "start":
+            line = _given(arguments.command, "command")
+            change = await self.processes.commands.change(line, ".")
+            return Change(
+                f"{change.preview}\nIt may go on for {arguments.seconds} s, after this turn, too.", change.base
+            )
+        process = self.processes.get(_given(arguments.process, "process"))
+        if process is None or process.report:
+            return None
+        end = "\nand end its input" if arguments.end_input else ""
+        does = (
+            "Kill" if arguments.action == "kill" else f"Type this into it{end}:\n{arguments.input or ''}\n\nThe process"
+        )
+        return Change(f"{does}: {process.line}", hashlib.sha256(process.id.encode()).hexdigest())
+
+
+async def _page(process: Process, arguments: SpawnArguments) -> Labelled:
+    since = process.read if arguments.since is None else max(0, arguments.since)
+    await process.until_news(since, arguments.wait)
+    text, dropped, after = process.output.page(since, PAGE_BYTES, whole=process.report is not None)
+    process.read = max(process.read, after)
+    more: dict[str, Json] = {"more": process.output.size - after} if after < process.output.size else {}
+    if dropped:
+        more["dropped"] = f"{dropped:,} bytes before this page are no longer kept"
+    return Labelled({"process": process.id, **_state(process), "output": text, "next": after, **more}, process.label)
+
+
+def _state(process: Process) -> dict[str, Json]:
+    if process.report is None:
+        return {"running": True}
+    told = ending(process.report, process.seconds, 0)
+    if process.report.ending is Ending.CANCELLED:
+        told["ended"] = "It was killed, with all it had started."
+    return {"running": False, **told, **(changed_files(process.permit) if process.permit else {})}
+
+
+def _given(value: str | None, name: str) -> str:
+    if not value:
+        raise ToolFailed("invalid_arguments", f"{name} is missing.")
+    return value
+
+
+def tools(services: Services) -> tuple[AnyTool, ...]:
+    """Where `exec` is."""
+    processes = services.processes
+    if processes is None or not processes.commands.offered():
+        return ()
+    spawn = _Spawn(processes)
+    return (
+        Tool(
+            "spawn",
+            "Shell commands that go on between turns, in the jail of exec; the gateway's end is theirs.",
+            SpawnArguments,
+            spawn.run,
+            Effect.ONCE,
+            timeout=MAX_WAIT + 60,
+            max_result=3 * PAGE_BYTES,
+            kind=spawn.kind,
+            lasting=spawn.lasting,
+            private=True,
+            wording=Wording("Process ({action}): {command}", "Process ({action}): {command}"),
+        ),
+    )

@@ -1,0 +1,121 @@
+"""A workspace with the jail beside it, and the tools that run commands there."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gateway.agent.commands import WorkspaceCommands
+from gateway.agent.policy import Policy
+from gateway.agent.processes import Processes
+from gateway.agent.toolbox import Toolbox, ToolOutcome
+from gateway.domain.model import ToolCall
+from gateway.domain.principals import Label
+from gateway.domain.tools import Caller
+from gateway.sandbox.workshop import Workshop
+from gateway.tools import Services
+from gateway.tools import exec as exec_tool
+from gateway.tools import spawn as spawn_tool
+from gateway.workspace.locks.keeper import Keeper, OwnerEdits
+from gateway.workspace.locks.watch import LockWatch
+from gateway.workspace.tree import Labels, Workspace, Written
+from tests.fakes.caller import CALLER
+
+
+@dataclass
+class Shelf(Labels):
+    """Labels by hash, as the database keeps them."""
+
+    others: dict[str, Label] = field(default_factory=dict)
+    doubt: int = 0
+    journals: Label = Label.OWNER
+
+    async def of(self, path: str, sha256: str) -> Label:
+        return self.journals if path.startswith("memory/") else self.others.get(sha256, Label.OWNER)
+
+    async def less_trusted(self, hashes: Collection[str]) -> Mapping[str, Label]:
+        return {each: self.others[each] for each in hashes if each in self.others}
+
+    async def begin_command(self, hashes: Collection[str]) -> None:
+        self.doubt += 1
+
+    async def note(self, file: Written, label: Label, _mime: str) -> None:
+        self.others[file.sha256] = label
+
+    async def end_command(self, hashes: Collection[str]) -> None:
+        self.doubt -= 1
+        self.others |= dict.fromkeys(hashes, Label.UNTRUSTED)
+
+
+@dataclass
+class Desk:
+    base: Path
+    workshop: Workshop
+    mode: str = "auto"
+    labels: Shelf = field(default_factory=Shelf)
+    caller: Caller = CALLER
+    told: list[Sequence[str]] = field(default_factory=list)
+    """Where locked text was put back."""
+
+    def __post_init__(self) -> None:
+        self.root = self.base / "workspace"
+        self.workspace = Workspace(self.root, self.labels)
+        self.locks = LockWatch(
+            self.workspace, Keeper(self.root, self.base / "aside", OwnerEdits(self.base)), self._tell
+        )
+        self.commands = WorkspaceCommands(self.workshop, self.workspace, mode=lambda: self.mode, locks=self.locks)
+        self.processes = Processes(self.commands, self.locks)
+        services = Services(self.workspace, commands=self.commands, processes=self.processes)
+        self.tools = (*exec_tool.tools(services), *spawn_tool.tools(services))
+        self.toolbox = self.toolbox_of(Label.OWNER)
+
+    def toolbox_of(self, own: Label) -> Toolbox:
+        """Whose runs of this label need no yes."""
+        return Toolbox(self.tools, self.spill, Policy(own), watched=self.locks.running)
+
+    async def spill(self, name: str, _text: str, _label: Label) -> str:
+        return name
+
+    async def _tell(self, paths: Sequence[str]) -> None:
+        self.told.append(paths)
+
+    async def call(self, tool: str, **arguments: object) -> ToolOutcome:
+        self.caller = replace(self.caller, ordinal=self.caller.ordinal + 1)
+        return await self.toolbox.run(ToolCall("1", tool, json.dumps(arguments)), self.caller)
+
+    async def outcome(self, command: str, **arguments: object) -> ToolOutcome:
+        return await self.call("exec", command=command, **arguments)
+
+    async def run(self, command: str, **arguments: object) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = json.loads((await self.outcome(command, **arguments)).text)
+        return answer
+
+    async def spawn(self, action: str, **arguments: object) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = json.loads((await self.call("spawn", action=action, **arguments)).text)
+        return answer
+
+    async def until(self, process: str, done: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:
+        """Poll until what came so far, as `output`, is enough."""
+        output = ""
+        for _ in range(120):
+            answer = await self.spawn("poll", process=process, wait=1)
+            output += answer["output"]
+            if done({**answer, "output": output}):
+                return {**answer, "output": output}
+        raise AssertionError(output)
+
+
+@asynccontextmanager
+async def laid(base: Path) -> AsyncIterator[Desk]:
+    for name in ("sessions", "memory", "uploads", "notes"):
+        (base / "workspace" / name).mkdir(parents=True)
+    (base / "workspace/AGENTS.md").write_text("Be kind.")
+    workshop = Workshop(base / "scratch")
+    desk = Desk(base, workshop)
+    try:
+        yield desk
+    finally:
+        await desk.processes.close()
+        await workshop.close()
