@@ -76,6 +76,12 @@ def shown(sources: Sequence[ToolSource], entries: Iterable[Entry]) -> tuple[tupl
     return tuple(listed.values()), len(ready if few else ()) < len(offers) or any(source.more for source in sources)
 
 
+def titled(name: str) -> str:
+    """The name of a source's tool for people: its server or file, and what that calls it."""
+    source, _, own = name.removeprefix("mcp_").partition("_")
+    return f"{source} · {own}" if own else name
+
+
 def found_in(entries: Iterable[Entry]) -> Iterator[str]:
     """Yield the names that `find_tools` has answered in a transcript: a resumed run has them, too."""
     calls = set[str]()

@@ -7,6 +7,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from gateway.agent.toolbox import Toolbox
 from gateway.app.local import page_name
 from gateway.app.wiring import Parts
 from gateway.background.cpu import run_alone
@@ -72,6 +73,9 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         channels=partial(_states, parts),
         probes=ChannelProbes(partial(_spec, parts), parts.clock),
         skills=parts.environments.skills,
+        tool_files=parts.tool_files,
+        toolbox=partial(_toolbox, parts),
+        tools_off=parts.environments.switched_off,
         zones=parts.zones,
         settings=ConfigEditor(parts.environment, os.environ, watch),
         logins=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, LoginChannel)},
@@ -106,6 +110,13 @@ def _unsettled(parts: Parts) -> Sequence[str]:
 def _triggers(parts: Parts) -> Triggers:
     workspace, owner = Workspace(parts.environment.workspace), parts.people.owner.id
     return Triggers(parts.database, owner, workspace, lambda: parts.channel_manager.states, parts.worker.wake)
+
+
+async def _toolbox(parts: Parts) -> Toolbox:
+    await parts.environments.refresh()
+    toolbox = parts.environments.of(parts.people.owner.id).toolbox
+    await toolbox.refresh()
+    return toolbox
 
 
 def _setup(parts: Parts) -> Setup:

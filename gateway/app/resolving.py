@@ -1,8 +1,9 @@
 """config.json with its secrets, for commands: the database is asked only if a reference needs it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,8 +12,11 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early, secrets_unavailable
 from gateway.config.model import Config
 from gateway.config.references import Lookup
+from gateway.domain.errors import OwnerMustAct
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
+from gateway.secrets.leaks import Leaks
+from gateway.store.migrate import check_schema
 from gateway.store.people import principals
 from gateway.store.pool import Database
 
@@ -51,3 +55,16 @@ async def look(database: Database, environment: Environment, environ: Mapping[st
     stored = LiveSecrets(Vault(database, environment.data, environ), owner.id, environ)
     await stored.look()
     return stored
+
+
+async def leak_guard(
+    database: Database, environment: Environment, environ: Mapping[str, str]
+) -> Callable[[str], str] | None:
+    """Takes stored secrets out of a text; None if nothing that can be opened is stored."""
+    leaks = Leaks()
+    with suppress(OwnerMustAct):  # a schema of before, which the upgrade that follows ends
+        await check_schema(database)
+        stored = await Vault(database, environment.data, environ).opened()
+        leaks.learn({each.value: f"${{secret:{each.row.facts.name}}}" for each in stored if each.value})
+        return (lambda text: leaks.clean(text)[0]) if stored else None
+    return None

@@ -130,6 +130,7 @@ class Parts:
             embedder=self.embedders.embedder,
             unverified=self.journal.check.holds,
             clean=self.guard.at("tools"),
+            leaks=self.mask.leaks,
             web=self.web,
             workshop=self.jail,
             exec_mode=lambda: self.current.config.tools.exec.mode,

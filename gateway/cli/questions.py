@@ -1,15 +1,26 @@
 """Questions on the terminal; they go to stderr, so that what is piped on holds none."""
 
 import sys
+from typing import Annotated
 
 import typer
 
+from gateway.domain.errors import OwnerMustAct
 from gateway.domain.texts import printable
+
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 
 
 def confirm(question: str) -> None:
     """Anything but yes ends the command."""
     typer.confirm(printable(question), abort=True, err=True)
+
+
+def ask_shown(question: str, commands: str) -> None:
+    """Confirm what was just shown; raises `OwnerMustAct` where nobody can see it."""
+    if not sys.stdin.isatty():
+        raise OwnerMustAct(f"review it with `supaclaw {commands} show`; then add --yes")
+    confirm(question)
 
 
 def agrees(question: str) -> bool:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 SHORTEST = 8
 """Characters of what is looked for: less is in ordinary texts."""
+_HEAD = 6
+"""Characters of a value's beginning by which most places of a text are passed over; no value is as short."""
 
 
 class Leaks:
@@ -30,9 +33,18 @@ class Leaks:
 
     def clean(self, text: str) -> tuple[str, frozenset[str]]:
         """`text` without values, and what stands for those that were in it."""
+        search = self._current()
+        return search.clean(text) if search else (text, frozenset())
+
+    def settled(self, text: str) -> tuple[str, str]:
+        """Of a text that grows: its beginning, cleaned for good, and its end, which may become a value."""
+        search = self._current()
+        return search.settled(text) if search else (text, "")
+
+    def _current(self) -> "_Search | None":
         if self._stale:
             self._stale, self._search = False, _Search.of(self._values, self._shortest)
-        return self._search.clean(text) if self._search else (text, frozenset())
+        return self._search
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +52,11 @@ class _Search:
     automaton: "AhoCorasick"
     shown: tuple[str, ...]
     """For each pattern."""
+    ordered: tuple[str, ...]
+    """The patterns, sorted."""
+    heads: frozenset[str]
+    """How they begin."""
+    longest: int
 
     @classmethod
     def of(cls, values: Mapping[str, str], shortest: int) -> "_Search | None":
@@ -47,13 +64,43 @@ class _Search:
         for value, shown in values.items():
             for form in encodings(value, shortest):
                 found.setdefault(form, shown)
-        return cls(_automaton(list(found)), tuple(found.values())) if found else None
+        if not found:
+            return None
+        heads = frozenset(form[:_HEAD] for form in found)
+        longest = max(map(len, found))
+        return cls(_automaton(list(found)), tuple(found.values()), tuple(sorted(found)), heads, longest)
+
+    def settled(self, text: str) -> tuple[str, str]:
+        # Where a hit begins before the first place that is open, no longer one can begin there any more.
+        pieces, end, open_at = list[str](), 0, self._open_at(text)
+        for index, start, stop in self._hits(text):
+            if start >= open_at:
+                break
+            pieces += text[end:start], self.shown[index]
+            end = stop
+        rest = max(end, open_at)
+        return "".join((*pieces, text[end:rest])), text[rest:]
+
+    def _open_at(self, text: str) -> int:
+        """Where the longest end of the text that is the beginning of a value begins; its length if none is."""
+        first = max(0, len(text) - self.longest + 1)
+        return next((at for at in range(first, len(text)) if self._begins(text, at)), len(text))
+
+    def _begins(self, text: str, at: int) -> bool:
+        if len(text) - at >= _HEAD and text[at : at + _HEAD] not in self.heads:
+            return False
+        end = text[at:]
+        first = bisect_right(self.ordered, end)
+        return first < len(self.ordered) and self.ordered[first].startswith(end)
+
+    def _hits(self, text: str) -> list[tuple[int, int, int]]:
+        try:
+            return self.automaton.find_matches_as_indexes(text)
+        except UnicodeEncodeError:  # half a character, which no text in UTF-8 has
+            return self.automaton.find_matches_as_indexes(text.encode("utf-8", "replace").decode())
 
     def clean(self, text: str) -> tuple[str, frozenset[str]]:
-        try:
-            hits = self.automaton.find_matches_as_indexes(text)
-        except UnicodeEncodeError:  # half a character, which no text in UTF-8 has
-            hits = self.automaton.find_matches_as_indexes(text.encode("utf-8", "replace").decode())
+        hits = self._hits(text)
         if not hits:
             return text, frozenset()
         pieces, end = list[str](), 0

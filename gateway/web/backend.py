@@ -7,6 +7,8 @@ from pathlib import Path
 
 from gateway.agent.limits import Limits
 from gateway.agent.skills.library import Skills
+from gateway.agent.tool_files.confirmed import ToolFiles
+from gateway.agent.toolbox import Toolbox
 from gateway.config.editing.editor import ConfigEditor
 from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
@@ -75,7 +77,8 @@ class Backend:
     time zones. `jobs` says when each is due. `findings` runs the
     checks of `supaclaw doctor`, and blocks. `logs` is the logs' folder, `mask` hides secrets.
     `model` says who answers, `setup` connects models and messengers, `deep_link` makes a channel's address with a code.
-    `unsettled` is what the owner has to settle about their own ids. `skills` are the owner's.
+    `unsettled` is what the owner has to settle about their own ids. `skills`, `tool_files` and `toolbox` are
+    the owner's, the last with what is new at its sources; `tools_off` are its tools that are off, each with the reason.
     """
 
     database: Database
@@ -100,9 +103,12 @@ class Backend:
     settings: ConfigEditor
     probes: ChannelProbes
     skills: Skills
+    tool_files: ToolFiles
+    toolbox: Callable[[], Awaitable[Toolbox]]
     zones: ZoneOffers
     embedder: Embedders = no_embedder
     tools: Callable[[], Collection[str]] = tuple
+    tools_off: Callable[[], Mapping[str, str]] = dict
     wordings: Callable[[], Mapping[str, Wording]] = dict
     allowed_hosts: Callable[[], Collection[str]] = tuple
     models: Callable[[], Sequence[str]] = lambda: ("default",)

@@ -22,6 +22,7 @@ from gateway.domain.principals import Label, Role
 from gateway.domain.scopes import Scope
 from gateway.domain.tools import Caller as Run
 from gateway.domain.tools import ToolFailed
+from gateway.flow.secrets.guard import Clean
 from gateway.tools import PrincipalContext, Services
 from gateway.tools.memory import tools
 from gateway.web.access import Caller, needs
@@ -73,7 +74,7 @@ class _Answer(Response):
         self._own, self._unread = own, [body]
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        server, manager_of = await asyncio.to_thread(_loaded, self._own.toolbox)
+        server, manager_of = await asyncio.to_thread(_loaded, self._own.toolbox, self._own.site.clean)
         manager = manager_of(server, json_response=True, stateless=True)
 
         async def again() -> Message:
@@ -92,7 +93,7 @@ async def serve(request: Request, site: AtSite, caller: Annotated[Caller, Depend
     return _Answer(MemoryTools(site, reach), await request.body())
 
 
-def _loaded(toolbox: Toolbox) -> tuple["Server[Any]", Any]:
+def _loaded(toolbox: Toolbox, clean: Clean) -> tuple["Server[Any]", Any]:
     """The server of one request. The package takes most of a second to import, so it is at the first one."""
     from mcp import types
     from mcp.server.lowlevel import Server
@@ -106,7 +107,7 @@ def _loaded(toolbox: Toolbox) -> tuple["Server[Any]", Any]:
         return types.ListToolsResult(tools=found)
 
     async def call_tool(_context: object, params: types.CallToolRequestParams) -> types.CallToolResult:
-        call = ToolCall(str(uuid4()), params.name, json.dumps(params.arguments or {}))
+        call = ToolCall(str(uuid4()), params.name, clean(json.dumps(params.arguments or {})))
         outcome = await toolbox.run(call, Run(TaskId(uuid4()), 0, SessionId(uuid4()), None, Label.UNTRUSTED))
         return types.CallToolResult(content=[types.TextContent(text=outcome.text)], is_error=outcome.failed)
 

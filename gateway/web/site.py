@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request
 from fastapi.responses import Response
 
+from gateway.flow.secrets.guard import LeakGuard
 from gateway.store import audit
 from gateway.store.audit import Event
 from gateway.store.people.tokens import LiveToken
@@ -36,6 +37,10 @@ class Site:
     rights: Rights
     lookups: Lookups = field(default_factory=Lookups)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def clean(self, text: str) -> str:
+        """What a program or a form brings, without live secrets."""
+        return LeakGuard(self.backend.mask.leaks).at("web")(text)
 
     def screen(self, request: Request, nav: Nav, template: str, **shown: object) -> Response:
         """A screen's page."""

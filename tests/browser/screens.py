@@ -18,9 +18,12 @@ from PIL import Image
 from playwright.async_api import Browser, Page, StorageState, async_playwright, expect
 
 from gateway.agent.limits import Limits
+from gateway.agent.mcp import pinning
+from gateway.agent.mcp.pinning import Use
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.load import load
+from gateway.config.model import Config
 from gateway.domain.findings import Finding, Level
 from gateway.domain.ids import SessionId
 from gateway.domain.inbound import Address
@@ -29,6 +32,7 @@ from gateway.domain.model import ModelEvent, Prompt, Reply, ToolCall, Usage
 from gateway.domain.principals import Label
 from gateway.flow.setup.saving import Setup
 from gateway.llm.client import Description
+from gateway.net.mcp.definition import Definition
 from gateway.secrets.facts import Binding
 from gateway.store import reviews
 from gateway.store.embedded.postgres import EmbeddedPostgres
@@ -46,6 +50,8 @@ from tests.web.test_memory_page import keep
 from tests.web.test_people import ask
 from tests.web.test_usage import used
 from tests.workspace.skills.writing import put, skill_md
+from tests.workspace.tool_files.writing import put as put_tool
+from tests.workspace.tool_files.writing import tool_md
 
 FOLDER = Path(__file__).parents[2] / "docs" / "screens"
 DESKTOP = {"width": 1440, "height": 900}
@@ -140,8 +146,14 @@ async def new_token(page: Page) -> None:
     await page.get_by_text("New token").first.click()
 
 
+async def servers(page: Page) -> None:
+    await page.get_by_label("Review screenshot").click()
+    await expect(page.get_by_role("button", name="Confirm and switch on")).to_be_visible()
+    await page.evaluate("document.getElementById('servers-heading').scrollIntoView()")
+
+
 async def decide(page: Page) -> None:
-    await page.locator("#skill-pdf-forms summary").click()
+    await page.locator("#skills-pdf-forms summary").click()
     await expect(page.get_by_role("button", name="Confirm and switch on")).to_be_visible()
 
 
@@ -173,7 +185,8 @@ SHOTS = [
     Shot("tokens", "/tokens", ("desktop",)),
     Shot("tokens-new", "/tokens", ("phone",), new_token),
     Shot("jobs", "/jobs"),
-    Shot("skills", "/skills", SMALL, decide),
+    Shot("skills", "/tools", SMALL, decide),
+    Shot("tools", "/tools", SMALL, servers),
     Shot("secrets", "/secrets"),
     Shot("files", "/files?path=notes/bike.md", tuple(LOOKS)),
     Shot("checkpoints", "/files/checkpoints", ("desktop",), compare),
@@ -186,6 +199,7 @@ async def fill(web: Web, folder: Path) -> None:
     await memory(web)
     await people(web)
     await skills(web)
+    await tools(web)
     await secrets(web)
     await files(web)
     for ago in range(29):
@@ -230,6 +244,19 @@ async def files(web: Web) -> None:
         await web.backend.workspace.write(path, text, Label.OWNER, "text/markdown", unlocked=True)
     await web.backend.checkpoints.create("timer", None)
     await web.backend.workspace.write("notes/bike.md", CHECKLIST, Label.OWNER, "text/markdown")
+
+
+async def tools(web: Web) -> None:
+    """A server with a confirmed tool and a new one, and a tool file."""
+    url = "http://scrapling:8000/mcp"
+    configured = web.path.current.config.model_dump() | {"tools": {"mcp": {"web-fetch": {"url": url}}}}
+    web.path.current.config = Config.model_validate(configured)
+    offered = {"fetch": "Opens a page in a browser and returns its text.", "screenshot": "Takes a picture of a page."}
+    schema = {"type": "object", "properties": {"url": {"type": "string"}}}
+    listed = [Definition("web-fetch", url, name, about, schema) for name, about in offered.items()]
+    await pinning.record(web.backend.database, "web-fetch", listed)
+    await pinning.confirm(web.backend.database, listed[0].tool_name, listed[0].sha256, Use.READ)
+    put_tool(web.path.workspace, text=tool_md(more="credential_secret_name: WEATHER_KEY\ncredential_type: api_key\n"))
 
 
 async def secrets(web: Web) -> None:

@@ -8,6 +8,7 @@ import pytest
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.principals import Label, Role
 from gateway.domain.transcript import AssistantText, UserText
+from gateway.flow.secrets.vault import Vault
 from gateway.store import sessions
 from gateway.store.people import principals
 from gateway.store.pool import Connection, Database
@@ -75,6 +76,21 @@ def test_one_is_saved_as_a_file_and_overwrites_none(supaclaw: Supaclaw, trip: st
     assert supaclaw("sessions", "export", trip, "--format", "json", "-o", "trip.json").out == "trip.json\n"
     assert json.loads((place / "trip.json").read_text())["session"] == trip
     assert "Gladly." in supaclaw("sessions", "export", trip, "-o", "-").out
+
+
+def test_an_export_names_a_secret_that_was_said_before_it_was_one(supaclaw: Supaclaw, trip: str, dsn: str, place: Path):
+    async def keep() -> None:
+        async with await Database.connect(dsn) as database:
+            async with database.connection() as conn:
+                owner = await principals.owner(conn)
+            vault = Vault(database, place / "data", {})
+            await vault.put(owner.id, "PLACE", "a trip to", shared=True)
+
+    asyncio.run(keep())
+    for command in (("show", trip), ("show", trip, "--json"), ("export", trip, "-o", "-")):
+        told = supaclaw("sessions", *command).out
+        assert "a trip to" not in told
+        assert "Plan ${secret:PLACE} " in told
 
 
 def test_what_is_not_there_says_so(supaclaw: Supaclaw, trip: str):

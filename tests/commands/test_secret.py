@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.secrets.facts import Binding
 from gateway.store.pool import Database
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build
 
@@ -42,3 +43,38 @@ async def test_a_value_beside_the_name_is_not_taken(reachable: MessagePath) -> N
 
 async def test_without_a_public_address_it_says_how(path: MessagePath) -> None:
     assert "web.public_url" in await path.ask("/secret MAIL_PASSWORD", sender=MEMBER, chat=MEMBER)
+
+
+async def keep(path: MessagePath, whose: str, name: str, *, shared: bool = False) -> None:
+    binding = Binding.of(["api.example.org"], ["weather"], "header:Authorization")
+    [(id,)] = await path.rows("select id from principals where role = $1", whose)
+    await path.secrets.vault.put(id, name, VALUE, shared=shared, binding=binding)
+
+
+async def names(path: MessagePath) -> list[str]:
+    return [name for (name,) in await path.rows("select name from secrets order by name")]
+
+
+async def test_a_member_lists_and_deletes_their_own_only(path: MessagePath) -> None:
+    member = {"sender": MEMBER, "chat": MEMBER}
+    assert "You have stored no secrets" in await path.ask("/secrets", **member)
+    await keep(path, "member", "MAIL")
+    await keep(path, "owner", "OWNERS")
+    await keep(path, "owner", "SHARED", shared=True)
+    listed = await path.ask("/secrets", **member)
+    assert "- MAIL: sent to https://api.example.org:443 by weather" in listed
+    assert "OWNERS" not in listed
+    assert "SHARED" not in listed
+    assert VALUE not in listed
+    for other in ("OWNERS", "SHARED", "NONE"):
+        assert "You have no secret of that name" in await path.ask(f"/secrets rm {other}", **member)
+    assert await path.ask("/secrets rm MAIL", **member) == "MAIL is deleted."
+    assert await names(path) == ["OWNERS", "SHARED"]
+    assert "- OWNERS" in await path.ask("/secrets")
+
+
+async def test_a_group_is_told_nothing(path: MessagePath) -> None:
+    await keep(path, "owner", "MAIL")
+    for text in ("/secrets", "/secrets rm MAIL"):
+        assert "in your private chat" in await path.ask(text, chat="-100", private=False)
+    assert await names(path) == ["MAIL"]

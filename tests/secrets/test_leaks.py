@@ -74,3 +74,27 @@ def test_the_longest_of_several_values_is_taken() -> None:
     leaks = Leaks()
     leaks.learn({"secret-value": "A", "secret-value-and-more": "B"})
     assert leaks.clean("secret-value-and-more secret-value")[0] == "B A"
+
+
+OVERLAPPING = ("abcabcabd", "abcabdabcz", "bdabczzzz", "aaaaaaaab", "cabcabcab")
+
+
+@given(st.lists(st.text("abcdz", max_size=12), max_size=12), st.lists(st.sampled_from(OVERLAPPING), max_size=4))
+def test_a_text_that_grows_is_cleaned_as_the_whole_is(words: list[str], values: list[str]) -> None:
+    leaks = finder(*OVERLAPPING)
+    pieces = [piece for pair in zip(words, [*values, *words], strict=False) for piece in pair]
+    shown, held = "", ""
+    for piece in pieces:
+        settled, held = leaks.settled(held + piece)
+        shown += settled
+        assert not any(value in shown for value in OVERLAPPING)
+    assert shown + leaks.clean(held)[0] == leaks.clean("".join(pieces))[0]
+
+
+def test_only_what_may_become_a_value_waits() -> None:
+    leaks = finder("hush-hush-hush")
+    assert leaks.settled("It is hot") == ("It is hot", "")
+    assert leaks.settled("It is hush") == ("It is ", "hush")
+    assert leaks.settled("hush-hush-hush.") == (f"{SHOWN}.", "")
+    assert leaks.settled("hush-hush-husx" * 5_000 + "h") == ("hush-hush-husx" * 5_000, "h")
+    assert Leaks().settled("hush") == ("hush", "")

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from gateway.background.cpu import run_alone
+from gateway.app.backend import _toolbox
 from gateway.commands import discover
 from gateway.config.clock import SystemClock
 from gateway.config.editing.editor import ConfigEditor
@@ -179,6 +180,10 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         settings=settings_of(path.workspace.parent),
         probes=ChannelProbes(no_spec, clock),
         skills=path.environments.skills,
+        tool_files=path.tool_files,
+        toolbox=partial(_toolbox, path),
+        mask=path.mask,
+        tools_off=path.environments.switched_off,
         zones=path.zones,
         channels=lambda: {"telegram": "open"},
         secrets=LiveSecrets(Vault(path.database, path.workspace.parent / "data", {}), owner.id, {}),

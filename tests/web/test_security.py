@@ -10,9 +10,9 @@ from tests.web.conftest import BEARER, Running, Web
 
 PAGES = {
     "/secrets",
-    "/skills",
     "/files",
     "/files/checkpoints",
+    "/tools",
     *("/", "/approvals", "/channels", "/checks", "/conversations", "/conversations/{id}", "/jobs", "/logs"),
     *("/memory", "/people", "/settings", "/setup", "/tokens", "/usage"),
 }
@@ -47,6 +47,7 @@ def filled(path: str) -> str:
         "number": "A1",
         "answer": "approve",
         "act": "enable",
+        "kind": "skills",
         "message": "1",
     }
     return path.format(**places)

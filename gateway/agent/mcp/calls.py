@@ -14,7 +14,6 @@ from gateway.domain.json import JsonObject
 from gateway.domain.marks import data_from
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed
-from gateway.net.addresses import plain
 from gateway.net.errors import NetError
 from gateway.net.mcp.definition import Definition, visible
 from gateway.net.mcp.endpoint import ALONE, REACHES, Answer, Blob, ServerError
@@ -64,7 +63,8 @@ class McpCalls:
         """What leaves this machine tells somebody something; only its owner's word makes it less than an act."""
         match self.pinned.use:
             case Use.READ:
-                silent = not arguments.model_extra or _is_local(self.shown.url)
+                # On this machine, too: a server that reads pages sends what it is given to wherever that leads.
+                silent = not arguments.model_extra or self.shown.url.startswith(ALONE)
                 return ToolClass.NET if silent else ToolClass.SEND
             case Use.WRITE:
                 return ToolClass.ACT
@@ -114,11 +114,3 @@ class McpCalls:
             return {"path": await self.save(path, blob.data), **about}
         except WorkspaceError as error:
             return {"problem": str(error), **about}
-
-
-def _is_local(url: str) -> bool:
-    if url.startswith(ALONE):
-        return True
-    host = urlsplit(url).hostname or ""
-    address = plain(host)
-    return host == "localhost" or (address is not None and address.is_loopback)

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import SecretStr
 
 from gateway.agent.credentials import Credentials
 from gateway.agent.mcp import pinning
@@ -19,12 +21,14 @@ from gateway.net.errors import NetError
 from gateway.net.mcp.connections import Connections
 from gateway.net.mcp.definition import public_url
 from gateway.net.mcp.endpoint import Endpoint, ServerError
-from gateway.secrets.injection import Outgoing, SecretRefused, inject
+from gateway.secrets.injection import Injected, Outgoing, SecretRefused, inject
 from gateway.store.pool import Database
 
 if TYPE_CHECKING:
     from gateway.net.mcp.connection import Connection
 
+ServerState = Literal["connected", "waiting", "failed", "off"]
+"""`waiting`: nobody has asked it for anything yet, or for some minutes."""
 RETRY_SECONDS = 60.0
 """How long a server that could not be reached isn't asked for its tools again."""
 
@@ -78,11 +82,42 @@ class McpServers:
 
     async def connect(self, name: str) -> "Connection":
         """A living connection to a server, with its tools as it describes them now; raises `NetError`."""
-        connection, anew = await self.connections.get(self.principal, await self._endpoint(name))
+        connection, anew = await self.reach(name)
         if anew:
             await pinning.record(self.database, name, connection.tools.values())
             self._looked |= {name}
         return connection
+
+    async def reach(self, name: str) -> tuple["Connection", bool]:
+        """The same without noting what its tools are; and whether they were listed anew."""
+        try:
+            reached = await self.connections.get(self.principal, await self._endpoint(name))
+        except NetError as error:
+            problem = f"{name}: {'it refused' if isinstance(error, ServerError) else error}"
+            self._failed[name] = monotonic(), problem
+            raise
+        self._failed.pop(name, None)
+        return reached
+
+    def state(self, name: str) -> tuple[ServerState, str]:
+        """Whether it's connected, and what went wrong at the last try; never in the server's own words."""
+        if name not in self.servers:
+            return "off", ""
+        if self.connections.alive(self.principal, name):
+            return "connected", ""
+        problem = self.lacks(name) or self._failed.get(name, (0.0, ""))[1].removeprefix(f"{name}: ")
+        return ("failed", problem) if problem else ("waiting", "")
+
+    def lacks(self, name: str) -> str:
+        """Why its credentials can't be sent to it; "" if they can, or it needs none."""
+        server = self.servers.get(name)
+        if server is None or server.url is None:
+            return ""
+        try:
+            self._injected(name, server.url, server.headers)
+        except SecretRefused as refusal:
+            return str(refusal)
+        return ""
 
     async def _discovered(self, name: str) -> str:
         """What went wrong; never in the server's own words."""
@@ -91,10 +126,8 @@ class McpServers:
             return problem
         try:
             await self.connect(name)
-        except NetError as error:
-            problem = f"{name}: {'it refused' if isinstance(error, ServerError) else error}"
-            self._failed[name] = monotonic(), problem
-            return problem
+        except NetError:
+            return self._failed[name][1]
         return ""
 
     async def _endpoint(self, name: str) -> Endpoint:
@@ -105,18 +138,17 @@ class McpServers:
             return self.local.endpoint(name, server)
         if server.url is None:
             raise NetError("no_url", f"tools.mcp.{name} has neither url nor command")
-        headers = {key: value.get_secret_value() for key, value in server.headers.items()}
         try:
-            sent = inject(
-                Outgoing("POST", public_url(server.url), headers),
-                f"mcp_{name}",
-                self.credentials.finder(self.principal),
-            )
+            sent = self._injected(name, server.url, server.headers)
         except SecretRefused as refusal:
             raise NetError("no_credential", str(refusal)) from refusal
         if sent.used:
             await self.credentials.used(sent.used, self.principal)
         return Endpoint(name, server.url, sent.request.headers)
+
+    def _injected(self, name: str, url: str, headers: Mapping[str, SecretStr]) -> Injected:
+        plain = {key: value.get_secret_value() for key, value in headers.items()}
+        return inject(Outgoing("POST", public_url(url), plain), f"mcp_{name}", self.credentials.finder(self.principal))
 
     def _tool(self, pinned: PinnedTool) -> AnyTool:
         seconds = self.servers[pinned.definition.server].timeout.total_seconds()

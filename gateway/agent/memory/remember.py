@@ -1,7 +1,7 @@
 """Remembering and forgetting: the rules that hold on every way, tool, command and program."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gateway.domain.ids import MemoryId, PrincipalId
@@ -41,13 +41,15 @@ class Remembering:
     tx: Connection
     principal: PrincipalId
     reach: Reach = EVERYTHING
+    clean: Callable[[str], str] = str
+    """Takes live secrets out of what is to be remembered."""
 
     async def remember(self, new: NewMemory) -> tuple[Memory, bool]:
         """The memory, and whether it is new: the same text again returns the one that is there, seen once more.
 
         What it supersedes stays, with a reference to it, and is found only when asked for. Raises `Refused`.
         """
-        new = self.reach.written(checked(new))
+        new = self.reach.written(self._checked(new))
         old = None if new.supersedes is None else await self._own(new.supersedes)
         memory, is_new = await memories.add(self.tx, self.principal, replace(new, supersedes=None))
         if old is not None and old.id != memory.id and not await self._replaced(old, memory, new.label):
@@ -87,7 +89,7 @@ class Remembering:
         old = await self._own(id)
         if old.kind not in (Kind.MEMORY, Kind.SUMMARY) or not self.reach.rewords(old):
             raise Refused(f"Memory {id} cannot be changed: it is no memory or summary, or not yours alone.")
-        new = checked(
+        new = self._checked(
             NewMemory(
                 old.text if text is None else text,
                 importance=old.importance if importance is None else importance,
@@ -170,6 +172,9 @@ class Remembering:
 
     async def _replaced(self, old: Memory, new: Memory, label: Label) -> bool:
         return old.superseded_by == new.id or await memories.supersede(self.tx, self.principal, old.id, new.id, label)
+
+    def _checked(self, new: NewMemory) -> NewMemory:
+        return checked(replace(new, text=self.clean(new.text), tags=tuple(map(self.clean, new.tags))))
 
 
 def checked(new: NewMemory) -> NewMemory:

@@ -35,6 +35,8 @@ class Form:
     kind: str
     at: tuple[str, ...]
     parse: Callable[[Files], Skill]
+    commands: str = "skills"
+    """As the command line groups them."""
 
 
 SKILLS = Form("skill", FOLDER, skill_of)

@@ -1,14 +1,51 @@
 """What a person reads of a skill before they confirm it: what it is, what the scan found, what differs from before."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
-from gateway.agent.skills.library import SKILLS, Form, Look, Skills
+from gateway.agent.skills.library import SKILLS, Form, Listed, Look, Skills
 from gateway.domain.diff import difference
 from gateway.domain.tools import ToolFailed
 from gateway.workspace.skills.folder import Files
 
 FINDINGS = 20
 TOO_LONG = "too long to show; read the file itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A skill or a tool file, in the terminal, on the page and for a program."""
+
+    name: str
+    version: str
+    state: str
+    description: str
+    source: str
+    sha256: str
+    about: dict[str, str]
+    files: list[str]
+    findings: list[str]
+    problem: str
+    waiting: str
+
+    @classmethod
+    def of(cls, found: Listed) -> Self:
+        """From what is known of it."""
+        look, skill = found.look, found.look.skill
+        return cls(
+            found.name,
+            skill.version if skill else "",
+            found.state.value,
+            skill.description if skill else look.problem,
+            found.source,
+            look.sha256,
+            dict(skill.about) if skill else {},
+            [path for path, _ in look.sizes],
+            [str(finding) for finding in look.findings],
+            look.problem,
+            found.staged.sha256 if found.staged else "",
+        )
 
 
 def described(files: Files, before: Files, source: str, form: Form = SKILLS) -> str:

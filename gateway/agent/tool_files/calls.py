@@ -1,7 +1,7 @@
 """Calls of declared operations, on behalf of one person."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -109,13 +109,21 @@ def advice(tool: ToolFile) -> str:
     credential = tool.credential
     if credential is None:
         return ""
+    about = f" ({credential.about})" if credential.about else ""
+    return f"Its owner stores the credential{about} with: {_command(tool, credential)}"
+
+
+def _command(tool: ToolFile, credential: Credential) -> str:
     url = credential.oauth.token_url if credential.oauth else tool.base
     place = "--field refresh_token" if credential.oauth else f"--header {credential.header}"
-    target = parse(url)
-    host = origin_of(target.origin)
-    about = f" ({credential.about})" if credential.about else ""
-    command = f"supaclaw secrets set {credential.secret} --host {host} --tool {tool.name} {place}"
-    return f"Its owner stores the credential{about} with: {command}"
+    host = origin_of(parse(url).origin)
+    return f"supaclaw secrets set {credential.secret} --host {host} --tool {tool.name} {place}"
+
+
+def missing(tool: ToolFile, find: Callable[[str], Usable | None]) -> str:
+    """The command that stores the credential that isn't there; "" if it is, or none is needed."""
+    credential = tool.credential
+    return _command(tool, credential) if credential and find(credential.secret) is None else ""
 
 
 def _given(arguments: AnyArguments) -> Mapping[str, Json]:

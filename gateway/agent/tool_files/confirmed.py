@@ -12,7 +12,7 @@ from gateway.workspace.skills.folder import Files, digest
 from gateway.workspace.tool_files.declaration import Internal, Server
 from gateway.workspace.tool_files.tool_file import DOCUMENT, FOLDER, ToolFile, document_url, tool_file_of
 
-FORM = Form("tool file", FOLDER, tool_file_of)
+FORM = Form("tool file", FOLDER, tool_file_of, "tool-files")
 MAX_DOCUMENT = 1024 * 1024
 
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import io
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -15,14 +15,12 @@ from gateway.app.archive.manifest import CONFIG, KEYS, MANIFEST, NOT_KEYS, PRINC
 from gateway.app.archive.place import check_finished
 from gateway.app.archive.record import record
 from gateway.app.archive.writing import ArchiveWriter, writing
+from gateway.app.resolving import leak_guard
 from gateway.config.environment import Environment
 from gateway.config.load import read
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
-from gateway.flow.secrets.vault import Vault
-from gateway.secrets.leaks import Leaks
 from gateway.store.dump import Snapshot, Table, snapshot
-from gateway.store.migrate import check_schema
 from gateway.store.pool import Database
 
 
@@ -47,7 +45,7 @@ async def back_up(
     async with reached as database:
         with writing(path) as writer:
             if environ is not None and not with_secrets:
-                writer.clean = await _leak_guard(database, environment, environ)
+                writer.clean = await leak_guard(database, environment, environ)
             await asyncio.to_thread(_add_files, writer, environment, saved, with_secrets=with_secrets)
             async with snapshot(database) as seen:
                 rows = [await _add_table(writer, seen, table) for table in seen.tables]
@@ -68,19 +66,6 @@ async def back_up(
             await asyncio.to_thread(writer.add, MANIFEST, told)
     record(environment.data, path, manifest.created)
     return manifest
-
-
-async def _leak_guard(
-    database: Database, environment: Environment, environ: Mapping[str, str]
-) -> Callable[[str], str] | None:
-    """None if nothing that can be opened is stored."""
-    leaks = Leaks()
-    with suppress(OwnerMustAct):  # a schema of before, which the upgrade that follows ends
-        await check_schema(database)
-        stored = await Vault(database, environment.data, environ).opened()
-        leaks.learn({each.value: f"${{secret:{each.row.facts.name}}}" for each in stored if each.value})
-        return (lambda text: leaks.clean(text)[0]) if stored else None
-    return None
 
 
 def _checked(environment: Environment, config: Config, path: Path, *, force: bool) -> Path:

@@ -13,6 +13,7 @@ from gateway.app.checks.machine import check_clock, check_exec, check_jail, chec
 from gateway.app.checks.model import check_model
 from gateway.app.checks.packages import check_packages
 from gateway.app.checks.secrets import check_secrets
+from gateway.app.checks.tools import check_tools
 from gateway.domain.findings import Finding, Level
 
 __all__ = ["CHECKS", "CheckContext", "load_context", "run_checks"]
@@ -30,6 +31,7 @@ CHECKS: Mapping[str, Check] = {
     "port": check_port,
     "database": check_database,
     "secrets": check_secrets,
+    "tools": check_tools,
     "model": check_model,
     "channels": check_channels,
     "jail": check_jail,
@@ -37,7 +39,7 @@ CHECKS: Mapping[str, Check] = {
 }
 """In the order in which a start would hit the problems."""
 
-NEED_THE_CONFIG = frozenset({"database", "model", "channels"})
+NEED_THE_CONFIG = frozenset({"database", "tools", "model", "channels"})
 """Checks that would mislead on the defaults that stand in for an invalid config.json."""
 
 log = structlog.get_logger(__name__)

@@ -22,13 +22,13 @@ _HALF = "`supaclaw secrets rotate --master` goes on with it"
 
 def without_starting(environment: Environment, environ: Mapping[str, str]) -> Lookup:
     """Values of secrets, unless that takes a database that does not run."""
-    return StoredSecrets(environment, environ) if _state(environment, environ) != "stopped" else unresolved
+    return StoredSecrets(environment, environ) if database_state(environment, environ) != "stopped" else unresolved
 
 
 def check_secrets(context: CheckContext) -> Iterator[Finding]:
     """What is stored, and the key. Yields nothing before the first start."""
     environment, environ = context.environment, context.environ
-    state = _state(environment, environ)
+    state = database_state(environment, environ)
     if state == "stopped" and has_key(environment.data, environ):
         yield Finding(Level.OK, "not looked at: the database is not running")
     elif state == "runs":
@@ -62,8 +62,8 @@ def _judged(secrets: LiveSecrets) -> Iterator[Finding]:
     yield Finding(Level.OK, f"{len(secrets.stored)} stored")
 
 
-def _state(environment: Environment, environ: Mapping[str, str]) -> Literal["none", "stopped", "runs"]:
-    """Of the database; an invalid config.json has none."""
+def database_state(environment: Environment, environ: Mapping[str, str]) -> Literal["none", "stopped", "runs"]:
+    """Whether checks can ask it; an invalid config.json has none."""
     try:
         config = load_early(environment, environ)
     except SupaclawError:

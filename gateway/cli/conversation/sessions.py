@@ -1,18 +1,20 @@
 """`supaclaw sessions`: the owner's conversations."""
 
 import io
+import os
 from typing import Annotated
 
 import typer
 
 from gateway.cli.console import echo
-from gateway.cli.database import require_owner, with_connection
+from gateway.cli.database import require_owner, with_connection, with_database
 from gateway.cli.output import AsJson, Limit, print_rows, save_copy
+from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.flow.journal import export as exporting
 from gateway.flow.journal.export import Format
 from gateway.store.people import principals
-from gateway.store.pool import Connection
+from gateway.store.pool import Connection, Database
 from gateway.store.transcript import attachments, conversations, messages
 from gateway.store.transcript.conversations import Conversation
 from gateway.store.transcript.messages import MessageRow
@@ -37,7 +39,7 @@ def show_all(
 
 def show(id: Id, as_json: AsJson = False) -> None:
     """Print a conversation, with its tool calls."""
-    echo(exporting.export(*_read(id), "json" if as_json else "markdown"))
+    echo(_exported(id, "json" if as_json else "markdown")[1])
 
 
 def export(
@@ -48,15 +50,24 @@ def export(
     ] = ".",
 ) -> None:
     """Save a conversation as a file. Never overwrites one."""
-    of, rows = _read(id)
-    save_copy(io.BytesIO(exporting.export(of, rows, form).encode()), output, exporting.file_name(of, form))
+    of, text = _exported(id, form)
+    save_copy(io.BytesIO(text.encode()), output, exporting.file_name(of, form))
 
 
-def _read(id: str) -> tuple[Conversation, list[MessageRow]]:
+def _exported(id: str, form: Format) -> tuple[Conversation, str]:
+    """Without secrets that are stored now, whenever they were said."""
+
     async def read(conn: Connection) -> tuple[Conversation, list[MessageRow]]:
         of = await conversations.beginning(conn, (await require_owner(conn)).id, id)
         if of is None:
             raise OwnerMustAct(f"no conversation, or more than one, begins with {id}; `supaclaw sessions` lists them")
         return of, await attachments.joined(conn, await messages.told_until(conn, of.id))
 
-    return with_connection(read)
+    async def cleaned(database: Database) -> tuple[Conversation, str]:
+        from gateway.app.resolving import leak_guard
+
+        of, rows = await database.run(read)
+        clean = await leak_guard(database, Environment.read(os.environ), os.environ) or str
+        return of, clean(exporting.export(of, rows, form))
+
+    return with_database(cleaned)

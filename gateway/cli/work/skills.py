@@ -3,19 +3,18 @@
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
 from gateway.agent.skills.library import SKILLS, Form, Listed, Skills
-from gateway.agent.skills.showing import described, undecided
+from gateway.agent.skills.showing import Row, described, undecided
 from gateway.agent.skills.sources import guarded
 from gateway.cli.console import echo
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows
-from gateway.cli.questions import confirm
+from gateway.cli.questions import Yes, ask_shown
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.load import load
@@ -31,61 +30,17 @@ Result = TypeVar("Result")
 
 COLUMNS = ("name", "version", "state", "findings", "description")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw skills list` shows it.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 Despite = Annotated[bool, typer.Option("--despite-findings", help="Confirm it despite severe findings.")]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One skill."""
-
-    name: str
-    version: str
-    state: str
-    description: str
-    source: str
-    sha256: str
-    about: dict[str, str]
-    files: list[str]
-    findings: list[str]
-    problem: str
-    waiting: str
-
-    @classmethod
-    def of(cls, found: Listed) -> Self:
-        """As a program reads it."""
-        look, skill = found.look, found.look.skill
-        return cls(
-            found.name,
-            skill.version if skill else "",
-            found.state.value,
-            skill.description if skill else look.problem,
-            found.source,
-            look.sha256,
-            dict(skill.about) if skill else {},
-            [path for path, _ in look.sizes],
-            [str(finding) for finding in look.findings],
-            look.problem,
-            found.staged.sha256 if found.staged else "",
-        )
 
 
 def show_all(as_json: AsJson = False) -> None:
     """List the skills, and which of them are on."""
-    rows = [Row.of(each) for each in with_library(lambda skills: skills.list_all())]
-    print_rows(rows, COLUMNS, as_json=as_json, none="No skills. `supaclaw skills install LINK` installs one.")
+    list_those(SKILLS, as_json, "No skills. `supaclaw skills install LINK` installs one.")
 
 
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show a skill, its scan and the changes since you confirmed it."""
-
-    async def read_one(skills: Skills) -> tuple[Listed, str]:
-        return await skills.get(name), described(*await undecided(skills, name))
-
-    found, text = with_library(read_one)
-    row = Row.of(found)
-    waits = "\na new version is waiting: `supaclaw skills enable` confirms it\n" if row.waiting else ""
-    print_rows([row], COLUMNS, as_json=True) if as_json else echo(f"{name} is {row.state}\n{waits}{legible(text)}")
+    show_one(name, as_json, SKILLS)
 
 
 def install(
@@ -113,14 +68,13 @@ def enable(name: Name, yes: Yes = False, despite_findings: Despite = False, as_j
 
 def disable(name: Name, as_json: AsJson = False) -> None:
     """Switch a skill off; its files stay."""
-    with_library(lambda skills: skills.disable(name))
-    print_one(name, as_json)
+    disable_one(name, as_json, SKILLS)
 
 
 def remove(name: Name, yes: Yes = False) -> None:
     """Delete a skill and its files."""
     if not yes:
-        _ask(f"Delete the skill {name} and its files?")
+        ask_shown(f"Delete the skill {name} and its files?", "skills")
     with_library(lambda skills: skills.remove(name))
     echo(f"removed {name}")
 
@@ -131,8 +85,32 @@ def confirm_shown(
     """Ask, after showing all of it, and switch on exactly that."""
     if not yes:
         echo(legible(text))
-        _ask(f"May the agent follow {name} like your own instructions?")
+        ask_shown(f"May the agent follow {name} like your own instructions?", form.commands)
     with_library(lambda skills: skills.confirm(name, sha256, despite_findings=despite_findings), form)
+    print_one(name, as_json, form)
+
+
+def list_those(form: Form, as_json: bool, none: str) -> None:
+    """All of a form."""
+    rows = [Row.of(each) for each in with_library(lambda library: library.list_all(), form)]
+    print_rows(rows, COLUMNS, as_json=as_json, none=none)
+
+
+def show_one(name: str, as_json: bool, form: Form) -> None:
+    """All that a yes would cover."""
+
+    async def read_one(library: Skills) -> tuple[Listed, str]:
+        return await library.get(name), described(*await undecided(library, name), form)
+
+    found, text = with_library(read_one, form)
+    row = Row.of(found)
+    waits = f"\na new version is waiting: `supaclaw {form.commands} enable` confirms it\n" if row.waiting else ""
+    print_rows([row], COLUMNS, as_json=True) if as_json else echo(f"{name} is {row.state}\n{waits}{legible(text)}")
+
+
+def disable_one(name: str, as_json: bool, form: Form) -> None:
+    """Switch it off."""
+    with_library(lambda library: library.disable(name), form)
     print_one(name, as_json, form)
 
 
@@ -140,12 +118,6 @@ def print_one(name: str, as_json: bool, form: Form = SKILLS) -> None:
     """What state it is in."""
     row = Row.of(with_library(lambda skills: skills.get(name), form))
     print_rows([row], COLUMNS, as_json=True) if as_json else echo(f"{name} {row.version} is {row.state}")
-
-
-def _ask(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise OwnerMustAct("review it with `supaclaw skills show`; then add --yes")
-    confirm(question)
 
 
 def _local(source: str) -> tuple[Files, str]:

@@ -7,7 +7,7 @@ from functools import partial
 import structlog
 
 from gateway.domain.inbound import Inbound
-from gateway.domain.model import Model, ModelEvent, Prompt, Reply
+from gateway.domain.model import Model, ModelEvent, Prompt, Reply, Restarted, TextDelta
 from gateway.secrets.leaks import Leaks
 
 Clean = Callable[[str], str]
@@ -35,15 +35,32 @@ class LeakGuard:
 
 @dataclass(frozen=True, slots=True)
 class CleanModel:
-    """A model whose replies and calls hold no live secret; its deltas pass as they are."""
+    """A model whose replies, calls and deltas hold no live secret.
+
+    A delta waits for the next one only as far as its end may be the beginning of a value.
+    """
 
     model: Model
     clean: Clean
+    leaks: Leaks
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
         """As the model's."""
+        held = ""
         async for event in self.model.stream(prompt):
-            yield self._reply(event) if isinstance(event, Reply) else event
+            match event:
+                case TextDelta(text):
+                    shown, held = self.leaks.settled(held + text)
+                    if shown:
+                        yield TextDelta(shown)
+                    continue
+                case Reply():
+                    if held:
+                        yield TextDelta(self.leaks.clean(held)[0])
+                    yield self._reply(event)
+                case _:
+                    held = "" if isinstance(event, Restarted) else held
+                    yield event
 
     def _reply(self, reply: Reply) -> Reply:
         calls = tuple(replace(call, arguments=self.clean(call.arguments)) for call in reply.calls)

@@ -1,7 +1,7 @@
 """Agent environments: what the agent works with for one principal: files, persona, tools, time zone."""
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from gateway.flow.secrets.guard import Clean
 from gateway.llm.tokens import estimate_tool
 from gateway.net.rules import Rules
 from gateway.sandbox.workshop import Workshop
+from gateway.secrets.leaks import Leaks
 from gateway.store.pool import Database
 from gateway.store.scheduling import plans
 from gateway.store.transcript import files
@@ -41,6 +42,7 @@ from gateway.workspace.locks.watch import LockWatch
 from gateway.workspace.prompts import Persona, PersonaFile, PersonaText
 from gateway.workspace.quota import Quota
 from gateway.workspace.template import template_hashes
+from gateway.workspace.tool_files.declaration import Internal
 from gateway.workspace.tree import Workspace
 from gateway.workspace.zone import zone_in
 
@@ -61,6 +63,7 @@ class AgentEnvironment:
     """The principal's time zone, an IANA name: as configured, else as USER.md says; None while it is not known."""
     locks: LockWatch
     plans: Plans
+    leaks: Leaks
     tells_user: bool = True
     skills: Skills | None = None
     """The owner's; others have none."""
@@ -122,6 +125,8 @@ class AgentEnvironments:
     unverified: Callable[[Place], bool] = lambda _place: False
     """Whether a journal's file may not be right."""
     clean: Clean = str
+    leaks: Leaks = field(default_factory=Leaks)
+    """What `clean` looks for, in texts that are still being written."""
     web: Web | None = None
     workshop: Workshop | None = None
     exec_mode: Callable[[], str] = lambda: "auto"
@@ -155,6 +160,18 @@ class AgentEnvironments:
         if self.tool_files and self._version != (now := await self.tool_files.look()):
             self._version = now
             self._built.pop(self.people.owner.id, None)
+
+    def switched_off(self) -> Mapping[str, str]:
+        """The owner's tools that are off, each with the reason."""
+        files = self.tool_files.on if self.tool_files else ()
+        off = {
+            file.config.tool: f"the tool file {file.name}"
+            for file in (each.tool for each in files)
+            if isinstance(file.config, Internal) and not file.head.is_active
+        }
+        if self.commands and not self.commands.offered():
+            off["exec"] = self.commands.workshop.missing() or "tools.exec.mode"
+        return off
 
     def of(self, principal: PrincipalId) -> AgentEnvironment:
         """The principal's environment; the least recently used are dropped and built again when needed."""
@@ -229,7 +246,7 @@ class AgentEnvironments:
             tools, _spill(workspace), policy, self.clean, services.sources, locks.running, planned.refusal
         )
         return AgentEnvironment(
-            self._workspace, workspace, toolbox, self._personas, zone, locks, planned, skills=skills
+            self._workspace, workspace, toolbox, self._personas, zone, locks, planned, self.leaks, skills=skills
         )
 
     def _locks(self, principal: PrincipalId, workspace: Workspace) -> LockWatch:

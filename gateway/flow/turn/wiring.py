@@ -108,7 +108,7 @@ class LoopWiring:
         entries = self._reminded(await self._shown(rows, set(self.opened.asked_ids)))
         turn = run_turn(
             entries,
-            model=CleanModel(self.model, self.environment.toolbox.clean),
+            model=CleanModel(self.model, self.environment.toolbox.clean, self.environment.leaks),
             toolbox=self.environment.toolbox,
             render=self._render,
             steer=self._steer,

@@ -44,6 +44,10 @@ class Connections:
             kept = self._open[key] = module.Connection(endpoint, self.rules)
             return kept, await kept.refresh()
 
+    def alive(self, whose: Hashable, name: str) -> bool:
+        """Whether there is one that a call can be tried on."""
+        return (kept := self._open.get((whose, name))) is not None and kept.alive
+
     async def close(self) -> None:
         """All of them."""
         await asyncio.gather(*(each.close() for each in self._open.values()))

@@ -1,13 +1,14 @@
 """Logs of outside agents: their conversations, stored like imported ones."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request
 
 from gateway.agent.schema import parameters_of
+from gateway.domain.imports import ImportedMemory, ImportedMessage, Record
 from gateway.domain.memory import DEFAULT_AGENT
 from gateway.domain.principals import Label
 from gateway.domain.scopes import Scope
@@ -63,7 +64,7 @@ async def log(request: Request, site: AtSite, caller: Logger) -> Logged:
     writer = ImportWriter(
         backend.database, backend.owner.id, agent, backend.clock.now(), own=False, dry_run=False, at_best=trust
     )
-    await writer.store(SOURCE, await asyncio.to_thread(lambda: list(LogReader(asked).records())))
+    await writer.store(SOURCE, await asyncio.to_thread(lambda: _cleaned(site, asked)))
     await backend.database.run(lambda tx: turns.index_new(tx, None, INDEXED))
     tally = writer.tally
     return Logged(
@@ -74,6 +75,16 @@ async def log(request: Request, site: AtSite, caller: Logger) -> Logged:
         passed=dict(tally.passed),
         problems=[f"{damaged.place}: {damaged.why}" for damaged in tally.damaged],
     )
+
+
+def _cleaned(site: Site, asked: Log) -> list[Record]:
+    """What is stored, and what a model reads of it later, names secrets only."""
+    return [
+        replace(record, text=site.clean(record.text))
+        if isinstance(record, ImportedMessage | ImportedMemory)
+        else record
+        for record in LogReader(asked).records()
+    ]
 
 
 def _agent(caller: Caller, asked: Log) -> str:

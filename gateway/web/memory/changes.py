@@ -15,7 +15,9 @@ Result = TypeVar("Result")
 async def in_memory(site: Site, work: Callable[[Remembering], Awaitable[Result]], reach: Reach = EVERYTHING) -> Result:
     """Work on what `reach` shows of the owner's memory; raises `Refused`."""
     try:
-        return await site.backend.database.run(lambda tx: work(Remembering(tx, site.backend.owner.id, reach)))
+        return await site.backend.database.run(
+            lambda tx: work(Remembering(tx, site.backend.owner.id, reach, site.clean))
+        )
     except Unknown as reason:
         raise Refused(404, "not_found", str(reason)) from None
     except NotDone as reason:

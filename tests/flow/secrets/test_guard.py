@@ -1,8 +1,23 @@
 """A live secret that somebody or something brings in reaches neither the model nor a chat."""
 
 import base64
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import cast
 
-from gateway.domain.model import ToolCall
+from gateway.domain.model import (
+    Attempt,
+    Model,
+    ModelEvent,
+    Prompt,
+    Reply,
+    Restarted,
+    TextDelta,
+    ToolCall,
+)
+from gateway.flow.live import TextWritten
+from gateway.flow.secrets.guard import CleanModel
+from gateway.secrets.leaks import Leaks
 from tests.flow.path import FakeModel, MessagePath, said
 
 VALUE = "hush-hush-hush"
@@ -61,3 +76,53 @@ async def test_a_file_is_not_embedded_with_a_secret(path: MessagePath) -> None:
 async def test_log_lines_have_the_name(path: MessagePath) -> None:
     await knows(path)
     assert path.mask.text(f"sent {VALUE}") == f"sent {SHOWN}"
+
+
+@dataclass
+class Streaming:
+    """Says its words piece by piece; None is an attempt that broke off."""
+
+    pieces: Sequence[str | None]
+
+    async def stream(self, _prompt: Prompt) -> AsyncIterator[ModelEvent]:
+        whole = ""
+        for piece in self.pieces:
+            whole = "" if piece is None else whole + piece
+            yield Restarted(Attempt("fake", "overloaded", "later")) if piece is None else TextDelta(piece)
+        yield said(whole)
+
+
+async def streamed(*pieces: str | None) -> list[str]:
+    leaks = Leaks()
+    leaks.learn({VALUE: SHOWN})
+    model = CleanModel(cast(Model, Streaming(pieces)), lambda text: leaks.clean(text)[0], leaks)
+    return [event.text async for event in model.stream(Prompt(())) if isinstance(event, TextDelta | Reply)]
+
+
+async def test_a_secret_that_is_split_over_deltas_is_in_none() -> None:
+    assert await streamed("The key is hu", "sh-hu", "sh-hush", ". Bye") == [
+        "The key is ",
+        SHOWN,
+        ". Bye",
+        f"The key is {SHOWN}. Bye",
+    ]
+
+
+async def test_what_was_no_secret_after_all_comes_with_the_next_delta_or_the_end() -> None:
+    assert await streamed("hu", "rry, hush") == ["hurry, ", "hush", "hurry, hush"]
+
+
+async def test_what_an_attempt_held_back_is_void_when_it_breaks_off() -> None:
+    assert await streamed("I say hush-", None, "Good day") == ["I say ", "Good day", "Good day"]
+
+
+async def test_no_viewer_is_sent_the_first_half_of_a_secret(path: MessagePath) -> None:
+    await knows(path)
+    path.model.stream = Streaming(["It is hush-hush", "-hush, he says"]).stream
+    accepted = await path.tell("say it")
+    with path.live.subscribe(accepted.session_id) as seen:
+        async with path.working():
+            assert (await path.answer(accepted)).text == f"It is {SHOWN}, he says"
+        texts = [each.text for each in seen.ready() if isinstance(each, TextWritten)]
+    assert texts[0] == "It is "
+    assert "".join(texts) == f"It is {SHOWN}, he says"

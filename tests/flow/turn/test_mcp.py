@@ -117,9 +117,8 @@ async def test_a_confirmed_tool_is_in_the_prompt_runs_and_taints(path: MessagePa
 
 @pytest.mark.parametrize(("city", "asks"), [("Reykjavik", False), ("my secrets", True)])
 async def test_what_a_tainted_conversation_sends_is_the_persons_own_words_or_asks(
-    path: MessagePath, fake: FakeMcp, city: str, asks: bool, monkeypatch: pytest.MonkeyPatch
+    path: MessagePath, fake: FakeMcp, city: str, asks: bool
 ) -> None:
-    monkeypatch.setattr("gateway.agent.mcp.calls._is_local", lambda _url: False)
     configure(path, fake)
     async with working(path):
         await discover(path)

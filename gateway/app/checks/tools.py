@@ -1,0 +1,100 @@
+"""MCP servers and tool files: they can be reached, have their credentials, and nothing waits for the owner's word."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from gateway.agent.mcp import pinning
+from gateway.agent.mcp.pinning import State
+from gateway.agent.mcp.servers import McpServers
+from gateway.agent.skills.library import State as FileState
+from gateway.agent.tool_files.calls import missing
+from gateway.agent.tool_files.confirmed import ToolFiles
+from gateway.app.checks.context import CheckContext
+from gateway.app.checks.secrets import database_state
+from gateway.app.database import open_database
+from gateway.app.servers import servers_apart, tool_files
+from gateway.config.load import load_early
+from gateway.domain.errors import SupaclawError
+from gateway.domain.findings import Finding, Level
+from gateway.net.errors import NetError
+from gateway.net.mcp.definition import Definition
+from gateway.store.people import principals
+from gateway.store.pool import Database
+from gateway.workspace.tool_files.tool_file import ToolFile
+
+_REVIEW = "look at them under Tools & skills on the page, or with `supaclaw tools list`"
+_WAITING = {State.NEW: "new: each call of it asks you", State.CHANGED: "changed, and off until you confirm them again"}
+_OFF = {
+    FileState.BROKEN: "is not valid",
+    FileState.CHANGED: "has changed, and is off",
+    FileState.NEW: "is new, and off",
+}
+
+
+def check_tools(context: CheckContext) -> Iterator[Finding]:
+    """Connects to the servers with `--live` only. Yields nothing where there are neither servers nor files."""
+    if database_state(context.environment, context.environ) == "runs":
+        try:
+            yield from asyncio.run(_look(context))
+        except SupaclawError:
+            yield Finding(Level.WARN, "not looked at", "see the check of the database")
+
+
+async def _look(context: CheckContext) -> list[Finding]:
+    environment, environ = context.environment, context.environ
+    async with open_database(environment, load_early(environment, environ)) as database:
+        async with database.connection() as conn:
+            owner = await principals.owner(conn)
+        if owner is None:
+            return []
+        async with servers_apart(database, environment, environ, owner.id) as servers:
+            listed, found = list[Definition](), list[Finding]()
+            for name in servers.servers:
+                found.append(await _server(servers, name, listed if context.live else None))
+            found += await _waiting(database, servers, listed) if servers.servers else []
+            return [*found, *[each async for each in _files(tool_files(database, environment), servers)]]
+
+
+async def _server(servers: McpServers, name: str, listed: list[Definition] | None) -> Finding:
+    """Connects where there is a list, to which it adds the server's tools."""
+    problem, offers = servers.lacks(name), ""
+    try:
+        if listed is not None and not problem:
+            tools = (await servers.reach(name))[0].tools
+            listed += tools.values()
+            offers = f" offers {len(tools)} tools"
+    except NetError as error:
+        problem = str(error)
+    if problem:
+        text, _, fix = problem.partition("; ")
+        return Finding(Level.WARN, f"the MCP server {name}: {text}", fix or f"check tools.mcp.{name}")
+    return Finding(Level.OK, f"the MCP server {name}{offers}")
+
+
+async def _waiting(database: Database, servers: McpServers, listed: Sequence[Definition]) -> list[Finding]:
+    async with database.connection() as conn:
+        known = {tool.name: tool for tool in await pinning.read(conn) if tool.definition.server in servers.servers}
+    states = {name: tool.state for name, tool in known.items()}
+    for each in listed:
+        tool = known.get(each.tool_name)
+        if tool is None:
+            states[each.tool_name] = State.NEW
+        elif tool.state is State.ON and tool.definition.sha256 != each.sha256:
+            states[tool.name] = State.CHANGED
+    found = list[Finding]()
+    for state, why in _WAITING.items():
+        if names := sorted(name for name, its in states.items() if its is state):
+            found.append(Finding(Level.WARN, f"{', '.join(names[:5])}{' …' * (len(names) > 5)}: {why}", _REVIEW))
+    return found
+
+
+async def _files(files: ToolFiles, servers: McpServers) -> AsyncIterator[Finding]:
+    find = servers.credentials.finder(servers.principal)
+    for each in await files.library.list_all():
+        tool, review = each.look.skill, f"`supaclaw tool-files show {each.name}`"
+        if each.state in _OFF:
+            yield Finding(Level.WARN, f"the tool file {each.name} {_OFF[each.state]}", each.look.problem or review)
+        elif isinstance(tool, ToolFile) and each.state is FileState.ON and (command := missing(tool, find)):
+            yield Finding(Level.WARN, f"the tool file {each.name} lacks its credential", f"`{command}`")
+        elif each.state is FileState.ON:
+            yield Finding(Level.OK, f"the tool file {each.name}")

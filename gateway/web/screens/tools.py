@@ -1,0 +1,202 @@
+"""Tools & skills: what the agent can use, what was found in each, and the owner's word on it."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Annotated, Literal, TypeAlias
+
+from fastapi import APIRouter, Depends, Form
+from fastapi.responses import HTMLResponse
+
+from gateway.agent.mcp import pinning
+from gateway.agent.mcp.pinning import PinnedTool, Use
+from gateway.agent.mcp.servers import McpServers
+from gateway.agent.mcp.showing import changes as changes_of_tool
+from gateway.agent.skills.library import Listed, Look, Skills
+from gateway.agent.skills.showing import Row, changes, undecided
+from gateway.agent.tool_files.calls import missing
+from gateway.agent.toolbox import Toolbox
+from gateway.domain.diff import legible
+from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
+from gateway.net.errors import NetError
+from gateway.net.mcp.definition import public_url
+from gateway.web import board
+from gateway.web.access import signed_in
+from gateway.web.errors import Refused
+from gateway.web.fields import Text
+from gateway.web.pages import Nav, Screen
+from gateway.web.site import AtSite, Site
+from gateway.workspace.skills.folder import MAX_FILE, BadSkill
+from gateway.workspace.tool_files.tool_file import ToolFile, document_url
+
+OWNER = [Depends(signed_in)]
+Kind: TypeAlias = Literal["skills", "files"]
+Shown = Annotated[str, Form(max_length=64)]
+"""The hash of what was shown: a yes covers nothing else."""
+
+router = APIRouter()
+screen = Screen(Nav("/tools", "Tools & skills", "terminal", 45), router)
+
+
+@router.post("/tools/skills/install", status_code=204, dependencies=OWNER)
+async def install(site: AtSite, source: Annotated[Text, Form(max_length=MAX_FILE)]) -> None:
+    """Fetch and scan a skill; it waits on the page for the owner's word."""
+    try:
+        await site.backend.skills.stage(source.replace("\r\n", "\n"))
+    except (OwnerMustAct, TryAgainLater):
+        raise
+    except SupaclawError as error:
+        raise Refused(400, "no_skill", str(error), param="source") from error
+
+
+@router.post("/tools/servers/{name}/connect", status_code=204, dependencies=OWNER)
+async def connect(site: AtSite, name: str) -> None:
+    """Ask a server for its tools now; its row tells what came of it."""
+    servers = _servers(await site.backend.toolbox())
+    if servers is None or name not in servers.servers:
+        raise Refused(404, "not_found", f"There is no MCP server {name[:80]!r} that is enabled.")
+    with suppress(NetError):
+        await servers.connect(name)
+
+
+@router.get("/tools/mcp/{name}/details", dependencies=OWNER)
+async def tool_details(site: AtSite, name: str) -> HTMLResponse:
+    """All that its server says of a tool, what changed in it, and the form for the owner's word."""
+    tool = await _tool(site, name)
+    text = legible(changes_of_tool(tool))
+    return HTMLResponse(site.pages.piece("mcp_tool_details.html", tool=tool, text=text, uses=list(Use)))
+
+
+@router.post("/tools/mcp/{name}/confirm", status_code=204, dependencies=OWNER)
+async def confirm_tool(site: AtSite, name: str, sha256: Shown, use: Annotated[Use, Form()]) -> None:
+    """Switch on exactly the definition that was shown, as one whose calls do this."""
+    await _tool(site, name)
+    await pinning.confirm(site.backend.database, name, sha256, use)
+
+
+@router.post("/tools/mcp/{name}/off", status_code=204, dependencies=OWNER)
+async def disable_tool(site: AtSite, name: str) -> None:
+    """Switch it off."""
+    await _tool(site, name)
+    await pinning.disable(site.backend.database, name)
+
+
+@router.post("/tools/files/{name}/fetch", status_code=204, dependencies=OWNER)
+async def fetch(site: AtSite, name: str) -> None:
+    """Fetch the OpenAPI document that a tool file names; it waits, with the rest, for the owner's word."""
+    await _known(site, "files", name)
+    try:
+        await site.backend.tool_files.complete(name)
+    except NetError as error:
+        raise Refused(400, "not_fetched", str(error)) from error
+
+
+@router.get("/tools/{kind}/{name}/details", dependencies=OWNER)
+async def details(site: AtSite, kind: Kind, name: str) -> HTMLResponse:
+    """Everything that a yes would cover, and the form for it."""
+    library, found = _library(site, kind), await _known(site, kind, name)
+    files, before, _ = await undecided(library, name)
+    look = await asyncio.to_thread(Look.at, files, name, library.form)
+    text = legible("\n".join(await asyncio.to_thread(changes, before, files)))
+    shown = {"kind": kind, "skill": found, "look": look, "text": text, "fetch": _document(kind, files)}
+    return HTMLResponse(site.pages.piece("skill_details.html", **shown))
+
+
+@router.post("/tools/{kind}/{name}/confirm", status_code=204, dependencies=OWNER)
+async def confirm(
+    site: AtSite, kind: Kind, name: str, sha256: Shown, word: Annotated[Text, Form(max_length=100)] = ""
+) -> None:
+    """Switch on exactly the bytes that were shown; the extra word for severe findings is its name."""
+    await _known(site, kind, name)
+    await _library(site, kind).confirm(name, sha256, despite_findings=word.strip() == name)
+
+
+@router.post("/tools/{kind}/{name}/{act}", status_code=204, dependencies=OWNER)
+async def change(site: AtSite, kind: Kind, name: str, act: Literal["off", "dismiss", "remove"]) -> None:
+    """Switch it off, forget the version that waits, or delete it and its files."""
+    library = _library(site, kind)
+    await _known(site, kind, name)
+    match act:
+        case "off":
+            await library.disable(name)
+        case "dismiss":
+            await library.dismiss(name)
+        case "remove":
+            await library.remove(name)
+
+
+def _library(site: Site, kind: Kind) -> Skills:
+    return site.backend.skills if kind == "skills" else site.backend.tool_files.library
+
+
+async def _known(site: Site, kind: Kind, name: str) -> Listed:
+    try:
+        return await _library(site, kind).get(name)
+    except BadSkill as error:
+        raise Refused(404, "not_found", str(error)) from error
+
+
+async def _tool(site: Site, name: str) -> PinnedTool:
+    try:
+        return await pinning.get(site.backend.database, name)
+    except OwnerMustAct as error:
+        raise Refused(404, "not_found", str(error)) from error
+
+
+def _document(kind: Kind, files: Mapping[str, bytes]) -> str | None:
+    with suppress(BadSkill):
+        return document_url(files) if kind == "files" else None
+    return None
+
+
+def _servers(toolbox: Toolbox) -> McpServers | None:
+    return next((source for source in toolbox.sources if isinstance(source, McpServers)), None)
+
+
+async def _pieces(site: Site) -> Mapping[str, str]:
+    toolbox = await site.backend.toolbox()
+    parts = [
+        *_kept(site, "skills", await site.backend.skills.list_all()),
+        *await _served(site, _servers(toolbox)),
+        *_kept(site, "files", await site.backend.tool_files.library.list_all()),
+    ]
+    on, off = [spec.name for spec in toolbox.specs], site.backend.tools_off()
+    said = {spec.name: spec.description for spec in toolbox.specs}
+    parts.append(("built-in", site.pages.piece("built_in_tools.html", on=on, said=said, off=off)))
+    return dict(parts)
+
+
+def _kept(site: Site, kind: Kind, every: list[Listed]) -> Iterator[tuple[str, str]]:
+    piece = site.pages.piece
+    yield f"{kind}-heading", piece("tools_heading.html", kind=kind, empty=not every)
+    for each in every:
+        need = _missing(site, each)
+        yield f"{kind}-{each.name}", piece("skill.html", kind=kind, skill=Row.of(each), missing=need)
+
+
+def _missing(site: Site, each: Listed) -> str:
+    tool, secrets = each.look.skill, site.backend.secrets
+    return missing(tool, secrets.finder(secrets.owner)) if isinstance(tool, ToolFile) and secrets else ""
+
+
+async def _served(site: Site, servers: McpServers | None) -> list[tuple[str, str]]:
+    """The servers, each with its tools; tools of servers that are gone are not shown."""
+    every = servers.config() if servers else {}
+    parts: list[tuple[str, str]] = [
+        ("servers-heading", site.pages.piece("tools_heading.html", kind="servers", empty=not every))
+    ]
+    if servers is None or not every:
+        return parts
+    async with site.backend.database.connection() as conn:
+        known = await pinning.read(conn)
+    for name, server in sorted(every.items()):
+        tools = [tool for tool in known if tool.definition.server == name]
+        state, problem = servers.state(name)
+        at = public_url(server.url) if server.url else server.command or "no url"
+        shown = {"name": name, "at": at, "state": state, "problem": problem, "tools": len(tools)}
+        parts.append((f"server-{name}", site.pages.piece("mcp_server.html", **shown)))
+        parts += [(f"tool-{tool.name}", site.pages.piece("mcp_tool.html", tool=tool)) for tool in tools]
+    return parts
+
+
+board.add_routes(screen, _pieces, "tools.html")
