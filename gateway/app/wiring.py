@@ -69,6 +69,7 @@ from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
 from gateway.sandbox.workshop import Workshop
 from gateway.store.pool import Database
+from gateway.store.scheduling import schedule_runs
 from gateway.tools import Family
 from gateway.web.links import LoginLinks, SecretLinks
 from gateway.workspace.search import search
@@ -352,9 +353,8 @@ class Parts:
         """Runs tasks."""
         lanes = [Lane.CHAT, Lane.FILES, Lane.AGENTS]
         tell_owner, works = self.notices.tell_owner, self._takes_messages
-        return Worker(
-            self.database, self.instance, self.runners, lanes, tell_owner, works, self.environments.drop_plans
-        )
+        tidy, abandoned = self.environments.drop_plans, schedule_runs.failed
+        return Worker(self.database, self.instance, self.runners, lanes, tell_owner, works, tidy, abandoned)
 
     @cached_property
     def runners(self) -> Mapping[str, Runner]:
