@@ -134,6 +134,8 @@ class Parts:
             exec_mode=lambda: self.current.config.tools.exec.mode,
             fetch=guarded(self.web.rules),
             tampered=self.notices.tampered,
+            tell_owner=self.notices.tell_owner,
+            task_usd=lambda: self.current.config.budgets.task_usd,
             keep=self._keep_files,
             find=partial(run_alone, search, seconds=SEARCH_SECONDS),
             sources=[self._mcp_servers, self._declared_tools],
@@ -389,6 +391,7 @@ class Parts:
             self.current.cheap_model,
             self.current.heartbeat_model,
             self.current.named_model,
+            self.current.agent_model,
             self.current.hear,
             self.schedules_changed,
         )

@@ -1,8 +1,9 @@
-"""Agent: a prompt that nobody waits for, from a schedule or from another program."""
+"""Agent: a prompt that nobody waits for, from a schedule or another program, or as a node of a task tree."""
 
 from collections.abc import Sequence
 from itertools import takewhile
 
+from gateway.agent.trees.starting import TASK
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
 from gateway.domain.assignment import Assignment
@@ -10,6 +11,8 @@ from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import Notice
 from gateway.flow.people import NOT_LET_IN
+from gateway.flow.trees.node import NodeRuns
+from gateway.flow.trees.origin import TaskOrigin
 from gateway.flow.turn.open import OpenedTurn, open_unattended
 from gateway.flow.turn.runner import TurnResult
 from gateway.flow.unattended.finish import UnattendedFinisher
@@ -43,7 +46,18 @@ class AgentRun:
         self._origins: dict[str, Origin] = {
             "schedule": ScheduleOrigin(proactive, services.follow_up.follow, services.wake_scheduler),
             "trigger": TriggerOrigin(proactive),
+            TASK: TaskOrigin(proactive),
         }
+        self._nodes = NodeRuns(
+            services.database,
+            services.turn_runner,
+            services.environments.agents,
+            services.environments.skills,
+            services.agent_model,
+            services.questions,
+            services.clock,
+            services.failpoints,
+        )
 
     async def run(self, run: Claim) -> None:
         """Answer the prompt and deliver the answer; raises `RunLost` when the run was cancelled or taken over."""
@@ -52,6 +66,9 @@ class AgentRun:
         if opened is None:
             return
         self._failpoints.reach(Step.TURN_TAKEN)
+        if assignment.origin == TASK:
+            await self._node(run, assignment)
+            return
         result = await self._services.turn_runner.answer(run, opened)
         self._failpoints.reach(Step.ANSWER_READY)
         await self._finish(run, assignment, opened, result)
@@ -62,6 +79,13 @@ class AgentRun:
         if opened is not None:
             text = f"{run.max_attempts} attempts failed; the log says why"
             result = TurnResult(Notice(text), status=Status.FAILED, error="out of attempts")
+            await self._finish(run, assignment, opened, result)
+
+    async def _node(self, run: Claim, assignment: Assignment) -> None:
+        """One run of a node, which may end with a wait."""
+        if (ended := await self._nodes.run(run, assignment)) is not None:
+            opened, result = ended
+            self._failpoints.reach(Step.ANSWER_READY)
             await self._finish(run, assignment, opened, result)
 
     async def _finish(self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult) -> None:
@@ -119,9 +143,9 @@ async def _history(tx: Connection, run: Claim, assignment: Assignment) -> tuple[
 
 
 async def _private(tx: Connection, assignment: Assignment) -> bool:
-    """Whether its person asked, and not a program: by a trigger, or by a schedule from its chat."""
+    """Whether its person asked, and not a program: by a trigger, a task, or by a schedule from its chat."""
     if assignment.schedule is None:
-        return False
+        return assignment.private
     if assignment.address is None or assignment.label is Label.OWNER:
         return True
     return not (await addresses.get(tx, assignment.address)).address.by_token
