@@ -184,7 +184,7 @@ class Dies(Failpoints):
 
 
 class TestKills:
-    @pytest.mark.parametrize("times", (1, 2, 3))
+    @pytest.mark.parametrize("times", [1, 2, 3])
     @pytest.mark.parametrize("step", STEPS)
     async def test_a_kill_at_any_step_loses_nothing_and_repeats_nothing(
         self, path: MessagePath, step: Step, times: int
@@ -288,13 +288,15 @@ class TestReviews:
             await until(path, over)
         assert "True but only on Monday" in await told(path)
         [(response, by)] = await path.rows("select response, decided_by from reviews")
-        assert response == {"approved": True, "comment": "but only on Monday"} and by == f"fake:{OWNER}"
+        assert response == {"approved": True, "comment": "but only on Monday"}
+        assert by == f"fake:{OWNER}"
 
     async def test_the_question_is_put_in_the_chat_with_buttons(self, path: MessagePath) -> None:
         await started(path, asks, "main")
         await run_dry(path)
         [(text, buttons)] = await path.rows("select text, buttons from outbox where text like '%Ship it?%'")
-        assert "what do you say?" in text and len(buttons) == 2
+        assert "what do you say?" in text
+        assert len(buttons) == 2
 
     async def test_one_that_expires_fails_its_task(self, path: MessagePath) -> None:
         await started(path, asks, "main")
@@ -437,7 +439,8 @@ class TestFollowing:
         await path.agent.run(await path.claim(Lane.AGENTS))
         async with path.working():
             shown = await command(path, f"/tasks show {id[:8]}")
-            assert "of 4 tasks are over" in shown and "(boss): pending_subtask" in shown
+            assert "of 4 tasks are over" in shown
+            assert "(boss): pending_subtask" in shown
             await until(path, over)
             assert "4 of 4 tasks are over" in await command(path, f"/tasks show {id[:8]}")
 
