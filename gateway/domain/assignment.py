@@ -35,6 +35,11 @@ class Assignment(BaseModel):
     call: int | None = None
     """Of a subtask: the parent's tool call that made it."""
 
+    @property
+    def heading(self) -> str:
+        """From whom its result is said to be; a task is named after what may be anybody's words."""
+        return "a task in the background" if self.origin == "task" else self.name
+
 
 QUIET = "nothing to report"
 """The answer that is not delivered."""

@@ -1,8 +1,10 @@
 """Trees of tasks: nodes with their children, what they came to and what they cost."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
 from gateway.domain.json import JsonObject
@@ -45,6 +47,7 @@ class ChildRow:
     label: Label
 
 
+_DIGITS = re.compile(r"[0-9a-f]{4,32}", re.ASCII)
 _NODE = """
 select t.id, t.parent_id, t.depth, coalesce(t.input ->> 'name', t.kind) as name, t.agent, t.status, t.error,
        t.output ->> 'result' as result, t.intermediate_data, t.session_id, t.budget_usd, t.created_at, t.updated_at,
@@ -72,10 +75,14 @@ async def newest(conn: Connection, principal: PrincipalId, most: int) -> list[No
 
 
 async def matching(conn: Connection, principal: PrincipalId, beginning: str) -> list[TaskId]:
-    """The person's tasks of trees whose id begins so, two at most."""
-    sql = """select id from tasks where principal_id = $1 and kind = 'agent' and input ->> 'origin' = 'task'
-               and id::text like $2 || '%' limit 2"""
-    return [TaskId(row["id"]) for row in await conn.fetch(sql, principal, beginning)]
+    """The person's tasks of trees whose id begins so, two at most; none if it's no beginning of an id."""
+    digits = beginning.replace("-", "")
+    if not _DIGITS.fullmatch(digits):
+        return []
+    sql = """select id from tasks where id between $2 and $3
+               and principal_id = $1 and kind = 'agent' and input ->> 'origin' = 'task' limit 2"""
+    first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+    return [TaskId(row["id"]) for row in await conn.fetch(sql, principal, first, last)]
 
 
 async def children(conn: Connection, parent: TaskId, call: int) -> list[ChildRow]:

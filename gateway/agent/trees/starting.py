@@ -109,8 +109,7 @@ async def start(tx: Connection, principal: PrincipalId, request: TreeRequest) ->
 
 async def find(tx: Connection, principal: PrincipalId, which: str) -> TaskId:
     """The person's task whose id begins so; raises `NoSuchTask`."""
-    beginning = which.strip().lower()
-    found = await trees.matching(tx, principal, beginning) if len(beginning) >= 4 else []
+    found = await trees.matching(tx, principal, which.strip().lower())
     if len(found) != 1:
         raise NoSuchTask("There is no task with that id; /tasks lists them." if not found else "Give more of the id.")
     return found[0]

@@ -104,7 +104,7 @@ class UnattendedFinisher:
             task=run.id,
             sent=sent.text,
             files=await sent.keep(tx, run.principal_id, answer.label),
-            heading=heading(ended.assignment.name, answer.label, ended.own),
+            heading=heading(ended.assignment.heading, answer.label, ended.own),
         )
 
 

@@ -2,7 +2,8 @@
 alter table tasks add column budget_usd double precision;      -- of a whole tree, in its first task's row; null: none
 alter table tasks add column intermediate_data jsonb;          -- what a run saved for itself
 alter table reviews add column response jsonb;                 -- the answer to a `review`: {"approved", "comment"}
-create index tasks_trees on tasks (principal_id, seq desc) where parent_id is null and kind = 'agent';
+create index tasks_trees on tasks (principal_id, seq desc)
+  where parent_id is null and kind = 'agent' and input ->> 'origin' = 'task';
 
 -- Cancels everything below a task, which the caller holds; as cancel(), it looks again until nothing is left.
 create function cancel_below(p_root uuid) returns void

@@ -370,7 +370,8 @@ class TestLabels:
         await path.agent.run(await path.claim(Lane.AGENTS))
         async with path.database.transaction() as tx:
             await tx.execute(
-                "update sessions set label = 2 where id = (select session_id from tasks where depth = 1 order by seq limit 1)"
+                """update sessions set label = 2
+                   where id = (select session_id from tasks where depth = 1 order by seq limit 1)"""
             )
         await run_dry(path)
         [(parent,)] = await path.rows(
