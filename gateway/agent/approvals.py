@@ -1,6 +1,8 @@
 """What people answer to the agent's questions: the rules that hold on every way, command, page and terminal."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from itertools import takewhile
 
 from gateway.domain.diff import for_chat
 from gateway.domain.errors import OwnerMustAct
@@ -32,7 +34,15 @@ class NotDecided(OwnerMustAct):
 
 
 async def settle(
-    tx: Connection, asked: PrincipalId | None, which: str, now: datetime, *, yes: bool, by: str, in_chat: bool = False
+    tx: Connection,
+    asked: PrincipalId | None,
+    which: str,
+    now: datetime,
+    *,
+    yes: bool,
+    by: str,
+    in_chat: bool = False,
+    comment: str = "",
 ) -> ReviewRow:
     """Take an answer of the person `asked`; raises `NotDecided`.
 
@@ -42,7 +52,7 @@ async def settle(
     row = await question(tx, asked, which)
     if yes and in_chat and for_chat(row.preview)[1]:
         raise NotDecided(f"{row.name} is too long to show here. {where_whole(row)}")
-    decided = await reviews.decide(tx, row.id, row.asked_id, now, yes=yes, by=by)
+    decided = await reviews.decide(tx, row.id, row.asked_id, now, yes=yes, by=by, comment=comment)
     if decided is None:
         over = {"open": "expired", "expired": "expired", "closed": "was closed"}
         raise NotDecided(f"{row.name} {over.get(row.state, 'was already answered')}; this answer changes nothing.")
@@ -65,22 +75,37 @@ async def reply(tx: Connection, at: AddressRow, arrival: InboxRow, which: str, n
         rows = await reviews.list_open(tx, asked, now) if asked else []
         shown = [_line(row, now) for row in rows if at.private or row.address_id == at.id]
         return "\n".join([*shown, "", "Answer with /approve or /deny and the number."]) if shown else NONE
-    return "\n".join(
-        [await _answered(tx, asked, each, now, yes=yes, by=arrival.sender) for each in which.split()[:MOST_AT_ONCE]]
-    )
+    names, comment = _with_comment(which)
+    by = arrival.sender
+    return "\n".join([await _answered(tx, asked, each, now, yes=yes, by=by, comment=comment) for each in names])
 
 
-async def _answered(tx: Connection, asked: PrincipalId | None, which: str, now: datetime, *, yes: bool, by: str) -> str:
+def _with_comment(argument: str) -> tuple[Sequence[str], str]:
+    """The numbers at its beginning, and the words behind them, which a task gets with its answer."""
+    words = argument.split()
+    names = list(takewhile(lambda word: reviews.number(word) is not None, words))
+    if not names:
+        return words[:1], ""
+    return names[:MOST_AT_ONCE], argument.split(maxsplit=len(names))[len(names)] if len(words) > len(names) else ""
+
+
+async def _answered(
+    tx: Connection, asked: PrincipalId | None, which: str, now: datetime, *, yes: bool, by: str, comment: str
+) -> str:
     try:
-        row = await settle(tx, asked, which, now, yes=yes, by=by, in_chat=True)
+        row = await settle(tx, asked, which, now, yes=yes, by=by, in_chat=True, comment=comment)
     except NotDecided as refusal:
         return str(refusal)
+    if row.kind == "review":
+        return f"{row.name} is {'approved' if yes else 'denied'}; the task goes on with your answer."
     done = "approved; it runs now, and its result comes as a message." if yes else "denied; nothing was changed."
     return f"{row.name} is {done}"
 
 
 def why(row: ReviewRow) -> str:
     """Why a person is asked, in one line."""
+    if row.kind == "review":
+        return "A task in the background waits for your answer."
     if row.task_id is None:
         return "The gateway itself asks."
     if row.act is ToolClass.IRREVERSIBLE:

@@ -41,7 +41,7 @@ async def give(
 ) -> GrantRow:
     """Allow, in advance, the call that a question is about; only its person can. Raises `NotDecided`."""
     row = await question(tx, asked, which)
-    if row.task_id is None:
+    if row.task_id is None or row.kind == "review":
         raise NotDecided(f"{row.name} is asked once only; it can't be allowed in advance.")
     if in_chat and for_chat(row.preview)[1]:
         raise NotDecided(f"{row.name} is too long to show here. {where_whole(row)}")

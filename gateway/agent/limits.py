@@ -38,6 +38,10 @@ class Spent:
 UNSPENT = Spent()
 
 
+TREE_USD = "tree_usd"
+"""The limit of a tree of tasks."""
+
+
 class Repeats:
     """Counts calls with the same name and arguments, and among them those that gave the same result."""
 
@@ -105,6 +109,13 @@ class Limits:
         if times >= self.polls:
             return _stop("polls", f"I called {name} {times} times in the same way")
         return None
+
+
+def tree_stop(spent: float, limit: float | None) -> Stop | None:
+    """Why a tree may not spend more, or None."""
+    if not used_up(spent, limit):
+        return None
+    return Stop(TREE_USD, f"this tree of tasks has used {dollars(spent)} of {dollars(limit or 0.0)}")
 
 
 def used_up(spent: float, limit: float | None) -> bool:

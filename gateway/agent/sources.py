@@ -56,6 +56,32 @@ class ToolSource(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class NamedTools:
+    """Those of a source that an agent's file names, and no others."""
+
+    source: ToolSource
+    names: frozenset[str]
+
+    @property
+    def offers(self) -> Sequence[Offer]:
+        """As `ToolSource` says."""
+        return [offer for offer in self.source.offers if offer.tool.name in self.names]
+
+    @property
+    def more(self) -> bool:
+        """Nothing that isn't named is looked for."""
+        return False
+
+    async def refresh(self) -> None:
+        """As `ToolSource` says."""
+        await self.source.refresh()
+
+    async def discover(self) -> Sequence[str]:
+        """As `ToolSource` says."""
+        return await self.source.discover()
+
+
 def spec_of(tool: AnyTool) -> ToolSpec:
     """What the model is shown of it."""
     return ToolSpec(tool.name, tool.description, tool.parameters or parameters_of(tool.arguments))

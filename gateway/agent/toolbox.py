@@ -13,7 +13,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from gateway.agent.policy import Act, Decision, Policy, decide, values
-from gateway.agent.sources import FIND, ToolSource, shown, spec_of
+from gateway.agent.sources import FIND, NamedTools, ToolSource, shown, spec_of
 from gateway.domain.diff import written_out
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.model import ToolCall, ToolSpec
@@ -21,6 +21,7 @@ from gateway.domain.plans import TODO
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, ToolClass, ToolFailed, Wording
 from gateway.domain.transcript import Entry
+from gateway.domain.trees import TREE_TOOLS
 
 T = TypeVar("T")
 ANYBODY = Policy()
@@ -96,8 +97,18 @@ class Toolbox:
         """None: each of them reads what is private, or acts."""
         return self._with(())
 
-    def _with(self, tools: Sequence[AnyTool]) -> "Toolbox":
-        return Toolbox(tools, self._spill, self._policy, self.clean, watched=self._watched, planned=self._planned)
+    def only(self, names: frozenset[str] | None) -> "Toolbox":
+        """For a node of a task tree: the tools of these names, those of sources too; None: all but `TREE_TOOLS`."""
+        own = (
+            [tool for name, tool in self._tools.items() if name in names or name == TODO]
+            if names is not None
+            else [tool for name, tool in self._tools.items() if name not in TREE_TOOLS]
+        )
+        sources = self.sources if names is None else [NamedTools(source, names) for source in self.sources]
+        return self._with(own, sources)
+
+    def _with(self, tools: Sequence[AnyTool], sources: Sequence[ToolSource] = ()) -> "Toolbox":
+        return Toolbox(tools, self._spill, self._policy, self.clean, sources, self._watched, self._planned)
 
     async def refresh(self) -> None:
         """Look for what is new at the sources; a turn does when it opens."""

@@ -46,6 +46,11 @@ class Current:
         """The one that is asked for, before the others; None when none is, or it is no longer configured."""
         return self.model.with_primary(name) if name in self.model.describe().chain else None
 
+    def agent_model(self, name: str | None, temperature: float, max_tokens: int | None) -> ModelClient | None:
+        """Who answers for an agent of a task tree; None when no model is connected."""
+        found = self.model.with_primary(name)
+        return found.tuned(temperature, max_tokens) if found else None
+
     def hear(self) -> Hear | None:
         """Who writes down what is said in audio; None when no model for it is named."""
         name = self.config.models.transcription

@@ -71,6 +71,7 @@ from gateway.net.search.asking import Search
 from gateway.sandbox.remote.client import workshop
 from gateway.sandbox.workshop import Workshop
 from gateway.store.pool import Database
+from gateway.store.scheduling import schedule_runs
 from gateway.tools import Family
 from gateway.web.links import LoginLinks, SecretLinks
 from gateway.workspace.search import search
@@ -136,6 +137,8 @@ class Parts:
             exec_mode=lambda: self.current.config.tools.exec.mode,
             fetch=guarded(self.web.rules),
             tampered=self.notices.tampered,
+            tell_owner=self.notices.tell_owner,
+            task_usd=lambda: self.current.config.budgets.task_usd,
             keep=self._keep_files,
             find=partial(run_alone, search, seconds=SEARCH_SECONDS),
             sources=[self._mcp_servers, self._declared_tools],
@@ -357,9 +360,8 @@ class Parts:
         """Runs tasks."""
         lanes = [Lane.CHAT, Lane.FILES, Lane.AGENTS]
         tell_owner, works = self.notices.tell_owner, self._takes_messages
-        return Worker(
-            self.database, self.instance, self.runners, lanes, tell_owner, works, self.environments.drop_plans
-        )
+        tidy, abandoned = self.environments.drop_plans, schedule_runs.failed
+        return Worker(self.database, self.instance, self.runners, lanes, tell_owner, works, tidy, abandoned)
 
     @cached_property
     def runners(self) -> Mapping[str, Runner]:
@@ -394,6 +396,7 @@ class Parts:
             self.current.cheap_model,
             self.current.heartbeat_model,
             self.current.named_model,
+            self.current.agent_model,
             self.current.hear,
             self.schedules_changed,
         )

@@ -16,7 +16,6 @@ from gateway.flow.wakeup import Wakeup
 from gateway.store import sessions, tasks
 from gateway.store.failures import reaching
 from gateway.store.pool import Connection, Database
-from gateway.store.scheduling import schedule_runs
 from gateway.store.transcript import messages
 
 POLL_SECONDS = 2.0
@@ -43,6 +42,10 @@ async def _nobody(_: str) -> None:
     """The log alone is told."""
 
 
+async def _untouched(_tx: Connection, _task: TaskId, _error: str) -> None:
+    """Nothing else records how a task ended."""
+
+
 async def _nothing() -> None:
     """Nothing follows the end of a run."""
 
@@ -57,7 +60,8 @@ class Worker:
     """One per process; it claims in the lanes given, of the kinds it has runners for.
 
     The owner is told of a task that ended in silence. `works` says whether the database takes what others write: an
-    attempt that fails while it does not is none. `ended` is called after each run.
+    attempt that fails while it does not is none. `ended` is called after each run; `abandoned`, in the transaction that
+    ends a task in silence, records that where its origin keeps a history.
     """
 
     database: Database
@@ -67,6 +71,7 @@ class Worker:
     tell_owner: Callable[[str], Awaitable[None]] = _nobody
     works: Callable[[], Awaitable[bool]] = _always
     ended: Callable[[], Awaitable[None]] = _nothing
+    abandoned: Callable[[Connection, TaskId, str], Awaitable[None]] = _untouched
     _awake: Wakeup = field(default_factory=Wakeup, init=False)
     _draining: bool = field(default=False, init=False)
     _unsure: bool = field(default=False, init=False)
@@ -190,12 +195,19 @@ class Worker:
 
     async def _abandon(self, run: Claim) -> None:
         """Not even giving up works: the task ends, and what it should have answered is closed, so that others pass."""
-        closed = await self.database.run(lambda tx: _end(tx, run))
+        closed = await self.database.run(lambda tx: self._end(tx, run))
         log.error("run.abandoned", kind=run.kind, attempts=run.attempts, closed=closed)
         await self.tell_owner(
             f"A {run.kind} task failed {max(run.attempts - 1, run.alone)} times and was ended; messages left without "
             f"an answer: {closed}. The log says why, under task {run.id}. Write again to start fresh."
         )
+
+    async def _end(self, tx: Connection, run: Claim) -> int:
+        if run.session_id is not None:
+            await sessions.lock(tx, run.session_id)
+        await tasks.finish(tx, run, Status.FAILED, error=NOT_GIVEN_UP)
+        await self.abandoned(tx, run.id, NOT_GIVEN_UP)
+        return await messages.close(tx, run.session_id) if run.session_id is not None else 0
 
     async def _give_back(self, run: Claim, error: str) -> None:
         """Back to the queue, however long the database is away; with a delay, unless all that is left is to end it."""
@@ -242,14 +254,6 @@ class Worker:
     def _same(self, run: Claim) -> bool:
         known = self._running.get(run.id)
         return known is not None and known[0].token == run.token
-
-
-async def _end(tx: Connection, run: Claim) -> int:
-    if run.session_id is not None:
-        await sessions.lock(tx, run.session_id)
-    await tasks.finish(tx, run, Status.FAILED, error=NOT_GIVEN_UP)
-    await schedule_runs.failed(tx, run.id, NOT_GIVEN_UP)
-    return await messages.close(tx, run.session_id) if run.session_id is not None else 0
 
 
 async def _patiently(work: Callable[[], Awaitable[None]]) -> None:

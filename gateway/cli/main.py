@@ -66,6 +66,22 @@ COMMANDS: Mapping[str, str | Group] = {
             "remove": "work.schedules:remove",
         },
     ),
+    "tasks": Group(
+        "Start, follow and cancel trees of agents in the background.",
+        {
+            "list": "work.tasks:show_all",
+            "create": "work.tasks:create",
+            "show": "work.tasks:show",
+            "follow": "work.tasks:follow",
+            "cancel": "work.tasks:cancel",
+        },
+        default="list",
+    ),
+    "agents": Group(
+        "Show and check the agents that work in the background.",
+        {"list": "work.agents:show_all", "show": "work.agents:show", "test": "work.agents:check"},
+        default="list",
+    ),
     "reviews": Group(
         "Approve or deny the agent's requests.",
         {

@@ -21,10 +21,11 @@ from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
 from gateway.domain.vitals import Vitals
 from gateway.llm.client import Description
-from gateway.store import reviews, sessions, tasks
+from gateway.store import reviews, sessions
 from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
 from gateway.store.pool import Connection
+from gateway.store.tasks import cancel, create, live_chat
 from gateway.store.transcript import journals, messages
 from gateway.workspace.journal.summary import summarise
 
@@ -125,14 +126,14 @@ def closed_approvals(names: Sequence[str]) -> str:
 
 async def end_session(tx: Connection, session: SessionId) -> Ended:
     """Cancel its runs, close its messages, questions and journal, have it summarised; the caller has locked it."""
-    task = await tasks.live_chat(tx, session)
-    cancelled = await tasks.cancel(tx, task) if task else []
+    task = await live_chat(tx, session)
+    cancelled = await cancel(tx, task) if task else []
     closed = await messages.close(tx, session)
     asked, answered, said = await journals.outline(tx, session)
     await journals.close(tx, session, summarise(asked, answered, said))
     principal = await sessions.end_chat(tx, session)
     if said:
-        await tasks.create(tx, principal, "summarise", Lane.AGENTS, payload={"session": str(session)})
+        await create(tx, principal, "summarise", Lane.AGENTS, payload={"session": str(session)})
     return Ended(tuple(cancelled), closed, tuple(await reviews.close(tx, session)))
 
 

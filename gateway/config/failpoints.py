@@ -44,6 +44,8 @@ class Step(StrEnum):
     OUTBOX_SENDING = "outbox.sending", "`sending` is stored, the request is not sent"
     OUTBOX_REQUESTED = "outbox.requested", "the platform has accepted the message, its id is not stored"
     OUTBOX_SENT = "outbox.sent", "the platform's id is stored"
+    NODE_TURNED = "node.turned", "a node's turn has ended, what follows from it is not stored"
+    NODE_ACTED = "node.acted", "what a node asked of the engine is stored: its subtasks, its question, its hand-off"
     APPROVAL_STARTED = "approval.started", "a call that a person allowed is noted as begun, it has not run"
     APPROVAL_RAN = "approval.ran", "a call that a person allowed has run, its result is not stored"
     SCHEDULE_DUE = "schedule.due", "due schedules are read, nothing is stored"

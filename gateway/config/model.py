@@ -145,6 +145,9 @@ class Budgets(Section):
     """Limits on the cost of models, after which the agent stops and asks; null: no limit."""
 
     run_usd: Usd | None = Field(0.5, description="US dollars for one run; null: no limit.")
+    task_usd: Usd | None = Field(
+        1.0, description="US dollars for one tree of tasks, after which it asks for more; null: no limit."
+    )
     day_usd: Usd | None = Field(2.0, description="US dollars a day; null: no limit.")
     month_usd: Usd | None = Field(20.0, description="US dollars a month; null: no limit.")
 

@@ -21,7 +21,7 @@ class Assignment(BaseModel):
     name: str
     """Its name for people: the schedule's name, or the trigger's source."""
     origin: str
-    """`schedule` or `trigger`."""
+    """`schedule`, `trigger`, or `task` for a node of a tree."""
     label: Label = Label.OWNER
     deliver: bool = True
     address: AddressId | None = None
@@ -30,6 +30,15 @@ class Assignment(BaseModel):
     """Whether the run sees the conversation at `address`."""
     schedule: ScheduleId | None = None
     slot: datetime | None = None
+    private: bool = False
+    """Of a node: whether its tree was asked for by its person, so that it may use memory."""
+    call: int | None = None
+    """Of a subtask: the parent's tool call that made it."""
+
+    @property
+    def heading(self) -> str:
+        """From whom its result is said to be; a task is named after what may be anybody's words."""
+        return "a task in the background" if self.origin == "task" else self.name
 
 
 QUIET = "nothing to report"

@@ -1,7 +1,7 @@
 """The model as the rest of the gateway sees it: a chain of models behind one interface."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.domain.clock import Clock
 from gateway.domain.model import ModelEvent, Prompt
@@ -59,6 +59,13 @@ class ModelClient:
         chain = tuple(dict.fromkeys((model or self._chain[0], *self._chain)))
         connected = tuple(name for name in chain if name != GUIDE)
         return ModelClient(connected, self._why, self._services) if connected else None
+
+    def tuned(self, temperature: float, max_output_tokens: int | None) -> "ModelClient":
+        """The same chain with another temperature and, if given, another longest answer."""
+        params = self._services.params.model_copy(update={"temperature": temperature})
+        if max_output_tokens is not None:
+            params = params.model_copy(update={"max_output_tokens": max_output_tokens})
+        return ModelClient(self._chain, self._why, replace(self._services, params=params))
 
     async def transcribe(self, model: str, name: str, audio: bytes) -> str:
         """Transcribe an audio file with this model; the extension of `name` tells the format. Raises `ModelError`."""

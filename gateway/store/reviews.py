@@ -14,12 +14,17 @@ from gateway.domain.ids import AddressId, GrantId, PrincipalId, ReviewId, Sessio
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
+from gateway.domain.texts import storable
 from gateway.domain.tools import ToolClass
-from gateway.store import audit, tasks
+from gateway.store import audit, tasks, trees
 from gateway.store.audit import Event
 from gateway.store.pool import Connection
 
 LASTS = timedelta(minutes=15)
+REVIEW_LASTS = timedelta(days=7)
+"""How long a task waits for a person."""
+BUDGET = "task_budget"
+"""What a tree asks for whose budget is used up."""
 _NUMBER = re.compile(r"[Aa]?(\d{1,18})", re.ASCII)
 
 State = Literal["open", "approved", "done", "denied", "expired", "closed"]
@@ -46,6 +51,7 @@ class Question:
     lasts: timedelta | None = LASTS
     act: ToolClass = ToolClass.PERSIST
     grant: GrantId | None = None
+    kind: Literal["approval", "review"] = "approval"
 
     @property
     def digest(self) -> str:
@@ -80,6 +86,8 @@ class ReviewRow:
     created_at: datetime
     act: ToolClass
     grant_id: GrantId | None
+    response: JsonObject | None
+    """The answer to a `review`."""
 
     @classmethod
     def of(cls, row: Record) -> Self:
@@ -120,7 +128,7 @@ async def ask(conn: Connection, question: Question, now: datetime) -> ReviewRow:
     sql = """insert into reviews (kind, principal_id, asked_id, session_id, address_id, task_id, ordinal, tool,
                                   arguments, base, digest, preview, label, expires_at, act, grant_id, state, decided_by,
                                   decided_at, told_at)
-             values ('approval', $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18)
+             values ($19, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18)
              on conflict (task_id, ordinal) where task_id is not null do nothing returning *"""
     row = await conn.fetchrow(
         sql,
@@ -142,6 +150,7 @@ async def ask(conn: Connection, question: Question, now: datetime) -> ReviewRow:
         "open" if question.grant is None else "approved",
         None if question.grant is None else f"grant:G{question.grant}",
         None if question.grant is None else now,
+        question.kind,
     )
     if row is None:
         assert question.task is not None, "only a call is met again"
@@ -160,6 +169,13 @@ async def of_call(conn: Connection, task: TaskId, ordinal: int) -> ReviewRow | N
     """What this very call asked already: a resumed run makes it again."""
     row = await conn.fetchrow("select * from reviews where task_id = $1 and ordinal = $2", task, ordinal)
     return ReviewRow.of(row) if row else None
+
+
+async def lock(conn: Connection, review: ReviewId) -> ReviewRow:
+    """A question as it is now; nobody answers it until the transaction ends."""
+    row = await conn.fetchrow("select * from reviews where id = $1 for update", review)
+    assert row is not None, "questions are never deleted"
+    return ReviewRow.of(row)
 
 
 async def hold(conn: Connection, asked: PrincipalId) -> None:
@@ -209,13 +225,18 @@ async def mark_told(conn: Connection, review: ReviewId) -> bool:
 
 
 async def decide(
-    conn: Connection, review: ReviewId, asked: PrincipalId, now: datetime, *, yes: bool, by: str
+    conn: Connection, review: ReviewId, asked: PrincipalId, now: datetime, *, yes: bool, by: str, comment: str = ""
 ) -> ReviewRow | None:
-    """Take the answer of the person who was asked, once, and queue what follows from it; None if it comes too late."""
-    sql = """update reviews set state = case when $4 then 'approved' else 'denied' end, decided_by = $5, decided_at = $3
+    """Take the answer of the person who was asked, once, and queue what follows from it; None if it comes too late.
+
+    A `comment` is kept with the answer to a `review`.
+    """
+    sql = """update reviews set
+               state = case when $4 then 'approved' else 'denied' end, decided_by = $5, decided_at = $3,
+               response = case kind when 'review' then jsonb_build_object('approved', $4::bool, 'comment', $6::text) end
              where id = $1 and asked_id = $2 and state = 'open' and (expires_at is null or expires_at > $3)
              returning *"""
-    row = await conn.fetchrow(sql, review, asked, now, yes, by)
+    row = await conn.fetchrow(sql, review, asked, now, yes, by, storable(comment))
     return await _settled(conn, ReviewRow.of(row), Event.APPROVED if yes else Event.DENIED) if row else None
 
 
@@ -274,6 +295,10 @@ async def mark_done(conn: Connection, review: ReviewRow) -> None:
 
 
 async def _settled(conn: Connection, row: ReviewRow, event: Event) -> ReviewRow:
+    if row.kind == "review":
+        await _answered(conn, row)
+        await _noted(conn, event, row)
+        return row
     await tasks.create(
         conn,
         row.principal_id,
@@ -285,6 +310,35 @@ async def _settled(conn: Connection, row: ReviewRow, event: Event) -> ReviewRow:
     )
     await _noted(conn, event, row)
     return row
+
+
+async def _answered(conn: Connection, row: ReviewRow) -> None:
+    """The task that asked goes on; of its whole tree all that wait if it was the tree's budget that was asked for."""
+    assert row.task_id is not None, "a review is a task's question"
+    if row.tool != BUDGET:
+        await trees.resume(conn, [row.task_id])
+        return
+    master = (await trees.place(conn, row.task_id)).master
+    if row.state == "approved":
+        await trees.raise_budget(conn, master, float(str(row.arguments["usd"])))
+    await trees.resume(conn, await trees.waiting(conn, master))
+
+
+async def close_cancelled(conn: Connection, master: TaskId) -> None:
+    """Nobody needs to answer any more what the cancelled tasks of a tree asked."""
+    sql = """update reviews r set state = 'closed', decided_at = now() from tasks t
+             where t.id = r.task_id and t.master_id = $1 and t.status = 'cancelled' and r.state = 'open'
+             returning r.*"""
+    for row in await conn.fetch(sql, master):
+        await _noted(conn, Event.CLOSED, ReviewRow.of(row))
+
+
+async def of_tree(conn: Connection, master: TaskId, tool: str) -> ReviewRow | None:
+    """The latest question of this kind that a tree has asked; nobody answers it until the transaction ends."""
+    sql = """select r.* from reviews r join tasks t on t.id = r.task_id
+             where t.master_id = $1 and r.kind = 'review' and r.tool = $2 order by r.id desc limit 1 for update of r"""
+    row = await conn.fetchrow(sql, master, tool)
+    return ReviewRow.of(row) if row else None
 
 
 async def _noted(conn: Connection, event: Event, row: ReviewRow) -> None:

@@ -62,26 +62,45 @@ async def create(
     instance: InstanceId | None = None,
     priority: int = 0,
     session: SessionId | None = None,
+    id: TaskId | None = None,
+    agent: str = "default",
+    budget_usd: float | None = None,
 ) -> TaskId | None:
-    """Queue a task; None if a live one has the same `dedupe`. A child counts at its parent in the same transaction.
+    """Queue a task; None if a live one has the same `dedupe`, or there is one of this `id`.
 
-    It is left to `instance` for as long as that lives.
+    A child counts at its parent in the same transaction; None if the parent is over. It is left to `instance` for as
+    long as that lives. `budget_usd` is that of the tree which it begins.
     """
-    task = TaskId(uuid4())
+    task = id or TaskId(uuid4())
     sql = """with parent as (
-             select master_id, depth from tasks where id = $7
+             select master_id, depth from tasks
+             where id = $7 and status not in ('completed', 'failed', 'cancelled') for update
            ), child as (
              insert into tasks (id, master_id, parent_id, depth, kind, lane, principal_id, input, dedupe, max_attempts,
-                                instance_id, priority, session_id)
+                                instance_id, priority, session_id, agent, budget_usd)
              select $1, coalesce((select master_id from parent), $1), $7, coalesce((select depth + 1 from parent), 0),
-                    $3, $4, $2, $5, $6, $8, $9, $10, $11
+                    $3, $4, $2, $5, $6, $8, $9, $10, $11, $12, $13
+             where $7::uuid is null or exists (select from parent)
              on conflict do nothing returning id, parent_id
            ), counted as (
              update tasks set open_children = open_children + 1 where id = (select parent_id from child)
            )
            select id from child"""
     found = await conn.fetchval(
-        sql, task, principal, kind, lane.value, payload or {}, dedupe, parent, max_attempts, instance, priority, session
+        sql,
+        task,
+        principal,
+        kind,
+        lane.value,
+        payload or {},
+        dedupe,
+        parent,
+        max_attempts,
+        instance,
+        priority,
+        session,
+        agent,
+        budget_usd,
     )
     return TaskId(found) if found else None
 
@@ -135,12 +154,21 @@ async def step(database: Database, run: Claim, write: Callable[[Connection], Awa
 
 
 async def finish(
-    conn: Connection, run: Claim, status: Status, *, error: str | None = None, said: MessageId | None = None
+    conn: Connection,
+    run: Claim,
+    status: Status,
+    *,
+    error: str | None = None,
+    said: MessageId | None = None,
+    result: str | None = None,
 ) -> None:
-    """End the task and tell its parent; raises `RunLost`. What was `said` in a chat about it is found again by it."""
-    output = None if said is None else {"message": said}
+    """End the task and tell its parent; open children are cancelled. Raises `RunLost`.
+
+    What was `said` in a chat about it is found again by it; `result` is for its parent.
+    """
+    output = {**({} if said is None else {"message": said}), **({} if result is None else {"result": storable(result)})}
     why = error and storable(error)
-    await conn.execute("select finish($1, $2, $3, $4, $5)", run.id, run.token, status.value, output, why)
+    await conn.execute("select finish($1, $2, $3, $4, $5)", run.id, run.token, status.value, output or None, why)
 
 
 async def requeue(

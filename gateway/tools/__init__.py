@@ -12,6 +12,7 @@ from gateway.agent.processes import Processes
 from gateway.agent.scheduling.plans import Plans
 from gateway.agent.skills.library import Skills
 from gateway.agent.sources import ToolSource
+from gateway.agent.trees.starting import Trees
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId
@@ -133,6 +134,8 @@ class Services:
     keep: Keep | None = None
     find: Find | None = None
     sources: Sequence[ToolSource] = ()
+    trees: Trees | None = None
+    """None for all but the owner."""
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

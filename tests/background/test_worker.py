@@ -22,7 +22,7 @@ from gateway.domain.schedules import Definition
 from gateway.domain.tasks import SLOTS, Claim, Lane, Status
 from gateway.store import tasks
 from gateway.store.pool import Database
-from gateway.store.scheduling import schedules
+from gateway.store.scheduling import schedule_runs, schedules
 from tests.store.world import World, somebody
 
 
@@ -440,7 +440,9 @@ class TestPoison:
             assert row is not None
             order = Assignment(prompt="go", name="n", origin="schedule", schedule=row.id, slot=slot)
             await schedules.fire(tx, row, order)
-        async with working(Worker(database, somebody(), {"agent": poisoned}, [Lane.AGENTS], told.put)):
+        async with working(
+            Worker(database, somebody(), {"agent": poisoned}, [Lane.AGENTS], told.put, abandoned=schedule_runs.failed)
+        ):
             await told.get()
         assert await world.column("select error from schedule_runs") == ["giving up failed"]
 

@@ -148,6 +148,9 @@ class FakeCurrent(Current):
     def cheap_model(self) -> Any:
         return self.summaries
 
+    def agent_model(self, name: str | None, temperature: float, max_tokens: int | None) -> Any:
+        return self.model
+
     def hear(self) -> Hear | None:
         return self.listener
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.background.cpu import run_alone
 from gateway.app.backend import _toolbox
+from gateway.background.cpu import run_alone
 from gateway.commands import discover
 from gateway.config.clock import SystemClock
 from gateway.config.editing.editor import ConfigEditor

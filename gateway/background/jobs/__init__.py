@@ -59,6 +59,7 @@ class Services:
     cheap_model: Callable[[], SizedModel | None]
     heartbeat_model: Callable[[], SizedModel | None]
     named_model: Callable[[str | None], SizedModel | None]
+    agent_model: Callable[[str | None, float, int | None], SizedModel | None]
     hear: Callable[[], Hear | None]
     wake_scheduler: Callable[[], None]
 

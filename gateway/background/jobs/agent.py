@@ -1,8 +1,9 @@
-"""Agent: a prompt that nobody waits for, from a schedule or from another program."""
+"""Agent: a prompt that nobody waits for, from a schedule or another program, or as a node of a task tree."""
 
 from collections.abc import Sequence
 from itertools import takewhile
 
+from gateway.agent.trees.starting import TASK
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
 from gateway.domain.assignment import Assignment
@@ -10,12 +11,15 @@ from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import Notice
 from gateway.flow.people import NOT_LET_IN
+from gateway.flow.trees.node import NodeRuns
+from gateway.flow.trees.origin import TaskOrigin
 from gateway.flow.turn.open import OpenedTurn, open_unattended
 from gateway.flow.turn.runner import TurnResult
 from gateway.flow.unattended.finish import UnattendedFinisher
+from gateway.flow.unattended.origins import Origin, TriggerOrigin
+from gateway.flow.unattended.schedules import ScheduleOrigin
 from gateway.store import addresses, sessions, tasks
 from gateway.store.pool import Connection
-from gateway.store.scheduling import schedule_runs
 from gateway.store.transcript import attachments, journals, messages
 from gateway.store.transcript.messages import MessageRow
 
@@ -38,6 +42,22 @@ class AgentRun:
             services.finisher,
             services.clock,
         )
+        proactive = services.proactive
+        self._origins: dict[str, Origin] = {
+            "schedule": ScheduleOrigin(proactive, services.follow_up.follow, services.wake_scheduler),
+            "trigger": TriggerOrigin(proactive),
+            TASK: TaskOrigin(proactive),
+        }
+        self._nodes = NodeRuns(
+            services.database,
+            services.turn_runner,
+            services.environments.agents,
+            services.environments.skills,
+            services.agent_model,
+            services.questions,
+            services.clock,
+            services.failpoints,
+        )
 
     async def run(self, run: Claim) -> None:
         """Answer the prompt and deliver the answer; raises `RunLost` when the run was cancelled or taken over."""
@@ -46,6 +66,9 @@ class AgentRun:
         if opened is None:
             return
         self._failpoints.reach(Step.TURN_TAKEN)
+        if assignment.origin == TASK:
+            await self._node(run, assignment)
+            return
         result = await self._services.turn_runner.answer(run, opened)
         self._failpoints.reach(Step.ANSWER_READY)
         await self._finish(run, assignment, opened, result)
@@ -58,19 +81,22 @@ class AgentRun:
             result = TurnResult(Notice(text), status=Status.FAILED, error="out of attempts")
             await self._finish(run, assignment, opened, result)
 
+    async def _node(self, run: Claim, assignment: Assignment) -> None:
+        """One run of a node, which may end with a wait."""
+        if (ended := await self._nodes.run(run, assignment)) is not None:
+            opened, result = ended
+            self._failpoints.reach(Step.ANSWER_READY)
+            await self._finish(run, assignment, opened, result)
+
     async def _finish(self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult) -> None:
-        """The schedule's next slot may be due now, and what was said is followed until it is delivered."""
-        sent = await self._finisher.finish(run, assignment, opened, result)
-        if assignment.schedule is not None:
-            if sent is not None:
-                self._services.follow_up.follow(sent.id)
-            self._services.wake_scheduler()
+        origin = self._origins[assignment.origin]
+        origin.after(await self._finisher.finish(run, assignment, opened, result, origin))
 
     async def _open(self, tx: Connection, run: Claim) -> tuple[Assignment, OpenedTurn | None]:
         """Nothing is opened of what nobody wants any more, nor before its turn."""
         assignment = Assignment.model_validate(await tasks.payload(tx, run.id))
         if why := await self._unwanted(tx, run, assignment):
-            await _drop(tx, run, assignment, why)
+            await self._drop(tx, run, assignment, why)
             return assignment, None
         if ahead := await tasks.ahead(tx, run):
             await tasks.requeue(tx, run, delay=min(ahead * TURN_SECONDS, MOST_SECONDS), failed=False)
@@ -89,20 +115,19 @@ class AgentRun:
 
     async def _unwanted(self, tx: Connection, run: Claim, assignment: Assignment) -> str | None:
         """Why nobody wants it any more, if that is so."""
-        if assignment.schedule is not None and not await schedule_runs.known(tx, run.id):
-            return "its schedule was removed"
+        if why := await self._origins[assignment.origin].unwanted(tx, run):
+            return why
         return None if await self._services.people.lets_in(tx, run.principal_id) else NOT_LET_IN
 
-
-async def _drop(tx: Connection, run: Claim, assignment: Assignment, why: str) -> None:
-    """Nothing of it waits for anybody any more, whatever earlier attempts have left."""
-    assert run.session_id is not None, "it was queued with one"
-    await sessions.lock(tx, run.session_id)
-    await messages.close(tx, run.session_id)
-    if await sessions.end_unnamed(tx, run.session_id):
-        await journals.close(tx, run.session_id, assignment.name)
-    await tasks.finish(tx, run, Status.CANCELLED, error=why)
-    await schedule_runs.failed(tx, run.id, why)
+    async def _drop(self, tx: Connection, run: Claim, assignment: Assignment, why: str) -> None:
+        """Nothing of it waits for anybody any more, whatever earlier attempts have left."""
+        assert run.session_id is not None, "it was queued with one"
+        await sessions.lock(tx, run.session_id)
+        await messages.close(tx, run.session_id)
+        if await sessions.end_unnamed(tx, run.session_id):
+            await journals.close(tx, run.session_id, assignment.name)
+        await tasks.finish(tx, run, Status.CANCELLED, error=why)
+        await self._origins[assignment.origin].dropped(tx, run, why)
 
 
 async def _history(tx: Connection, run: Claim, assignment: Assignment) -> tuple[Label, Sequence[MessageRow]]:
@@ -118,9 +143,9 @@ async def _history(tx: Connection, run: Claim, assignment: Assignment) -> tuple[
 
 
 async def _private(tx: Connection, assignment: Assignment) -> bool:
-    """Whether its person asked, and not a program: by a trigger, or by a schedule from its chat."""
+    """Whether its person asked, and not a program: by a trigger, a task, or by a schedule from its chat."""
     if assignment.schedule is None:
-        return False
+        return assignment.private
     if assignment.address is None or assignment.label is Label.OWNER:
         return True
     return not (await addresses.get(tx, assignment.address)).address.by_token

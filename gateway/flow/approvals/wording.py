@@ -50,6 +50,7 @@ def rendered(reviews: Sequence[ReviewRow]) -> tuple[str, str, tuple[Button, ...]
 def _one(review: ReviewRow) -> tuple[str, str]:
     shown, left = for_chat(review.preview)
     whole = where_whole(review)
-    head = f"**{review.name}: may I make this change?** ({review.tool})\n{why(review)}\n"
+    asks = "may I make this change?" if review.kind == "approval" else "what do you say?"
+    head = f"**{review.name}: {asks}** ({review.tool})\n{why(review)}\n"
     more = f"\n{left} more lines not shown. {whole}" if left else ""
     return f"{head}{whole}", f"{head}```\n{shown}\n```{more}"

@@ -17,6 +17,8 @@ from gateway.agent.skills.sources import Fetch, no_fetch
 from gateway.agent.sources import ToolSource
 from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.toolbox import Spill, Toolbox
+from gateway.agent.trees.agents import Agents
+from gateway.agent.trees.starting import Trees
 from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import Embedders, no_embedder
@@ -28,6 +30,7 @@ from gateway.flow.labels import ContentLabels
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
+from gateway.flow.turn.open import AgentPart
 from gateway.llm.tokens import estimate_tool
 from gateway.net.rules import Rules
 from gateway.sandbox.workshop import Workshop
@@ -78,6 +81,11 @@ class AgentEnvironment:
         """The same without tools and USER.md: what a plain token asks reads nothing and does nothing here."""
         return replace(self, toolbox=self.toolbox.for_tokens(), tells_user=False, skills=None)
 
+    def for_agent(self, agent: AgentPart, *, private: bool) -> "AgentEnvironment":
+        """The same for a node of a task tree."""
+        toolbox = self.toolbox if private else self.toolbox.for_programs()
+        return replace(self, toolbox=toolbox.only(agent.tools), skills=self.skills if agent.all_skills else None)
+
     def persona(self) -> PersonaText:
         """The persona files as they are now; USER.md is the principal's own."""
         persona = self.personas.load(self.workspace)
@@ -101,6 +109,10 @@ class AgentEnvironment:
 
 
 async def _untold(_principal: PrincipalId, _paths: Sequence[str]) -> None:
+    """The log alone is told."""
+
+
+async def _log_alone(_text: str) -> None:
     """The log alone is told."""
 
 
@@ -138,6 +150,11 @@ class AgentEnvironments:
     tampered: Callable[[PrincipalId, Sequence[str]], Awaitable[None]] = _untold
     """Tells that locked text was changed by a tool, and put back. Never raises."""
 
+    tell_owner: Callable[[str], Awaitable[None]] = _log_alone
+    """Of a wrong agent file."""
+    task_usd: Callable[[], float | None] = lambda: None
+    """What a tree of tasks may cost if nothing is said of it."""
+
     keep: Keep | None = None
     """Makes a checkpoint of the owner's files; others have none."""
     find: Find | None = None
@@ -148,6 +165,7 @@ class AgentEnvironments:
         self._own_locks = self._locks(self.people.owner.id, self._workspace)
         self._personas = Persona(self._workspace)
         self.skills = Skills(self.database, self._workspace, self.clock, self.fetch)
+        self.agents = Agents(self._workspace, self.tell_owner)
         self.commands = self._commands(self.people.own_label(self.people.owner.id))
         self.processes = Processes(self.commands, self._own_locks) if self.commands else None
         self._planned = True
@@ -237,6 +255,7 @@ class AgentEnvironments:
             sources=[make(principal, owner, workspace) for make in self.sources],
             commands=self.commands if owner else None,
             processes=self.processes if owner else None,
+            trees=Trees(self.agents, self.task_usd) if owner else None,
         )
         tools = [tool for family in self.families for tool in family(services)]
         if owner and self.tool_files:

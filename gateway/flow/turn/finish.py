@@ -31,6 +31,8 @@ class Finished:
     status: Status | None
     error: str | None = None
     sent: MessageRow | None = None
+    result: str | None = None
+    """For the task above it."""
 
 
 Destination: TypeAlias = Callable[[Connection], Awaitable[AddressRow | None]]
@@ -91,4 +93,4 @@ async def _end(tx: Connection, run: Claim, finished: Finished) -> None:
         await tasks.renew(tx, run)
     else:
         said = finished.sent.id if finished.sent else None
-        await tasks.finish(tx, run, finished.status, error=finished.error, said=said)
+        await tasks.finish(tx, run, finished.status, error=finished.error, said=said, result=finished.result)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from gateway.agent.compaction import own_turn, turn_after
 from gateway.agent.files import LISTED
-from gateway.agent.limits import Spent
+from gateway.agent.limits import Purse, Spent
 from gateway.agent.memory.recall import Recalled
 from gateway.domain.attachments import Attached
 from gateway.domain.client import NOTHING, ClientOptions
@@ -30,6 +30,22 @@ class Reminder:
 
     standing: str = ""
     recalled: Recalled = field(default_factory=Recalled)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPart:
+    """What a node of a task tree adds to a turn: its agent's prompt, tools and money, and what else ends the turn.
+
+    `tools` are the only ones it has; None: all but those that start trees. Without `all_skills` the index of skills is
+    not shown. `usd` is what one run may cost, None as configured. `purse` is asked before each model call, beside that
+    of the day and the month.
+    """
+
+    prompt: str
+    tools: frozenset[str] | None
+    all_skills: bool
+    usd: float | None
+    purse: Purse
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +75,8 @@ class OpenedTurn:
     reminder: Reminder = field(default_factory=Reminder)
     client: ClientOptions = NOTHING
     """What the program that asks brought along."""
+    agent: AgentPart | None = None
+    """None where the agent is the one that people chat with."""
 
     @property
     def solo(self) -> bool:

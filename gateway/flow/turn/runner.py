@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from gateway.agent.limits import Limits
+from gateway.agent.limits import Limits, Stop
 from gateway.config.failpoints import Failpoints
 from gateway.domain.clock import Clock
 from gateway.domain.events import Answered, ModelReplied
@@ -20,7 +20,7 @@ from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.compact import Compactor
 from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
 from gateway.flow.turn.memory import TurnMemory
-from gateway.flow.turn.open import OpenedChat, OpenedTurn
+from gateway.flow.turn.open import AgentPart, OpenedChat, OpenedTurn
 from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
 from gateway.flow.turn.wiring import LoopWiring, SizedModel
 from gateway.flow.vouching import ask as ask_to_vouch
@@ -52,6 +52,8 @@ class TurnResult:
     """Of all that the run had read."""
     reminded: tuple[MemoryId, ...] = ()
     """The memories it was reminded of."""
+    limit: str | None = None
+    """Which limit ended it before the model would have."""
 
     async def store(
         self, tx: Connection, run: Claim, session: SessionId, *, label: Label, address: AddressId | None = None
@@ -105,12 +107,13 @@ class TurnRunner:
             return TurnResult(Notice(allowed.refusal), status=Status.FAILED, error="out of budget")
         await self.environments.refresh()
         budget, asked, environment = None, model or self.models(), self._environment(run, opened)
+        limits = allowed.limits if opened.agent is None else _narrowed(allowed.limits, opened.agent)
         persona = environment.persona()
         opened = await self._memory.reminded(run, await self._following(run, opened, environment, persona))
         stored = StepSink(self.database, run, opened.session, opened.label, self.failpoints)
         sinks = (stored, LiveSink(self.live, opened.session), self._budgets, *sinks)
         while True:
-            conversation = await self._prepared(run, opened, persona, asked, allowed.limits, budget)
+            conversation = await self._prepared(run, opened, persona, asked, limits, budget)
             stored.label = max(stored.label, conversation.opened.label)
             try:
                 result = await self._follow(conversation, sinks)
@@ -170,6 +173,8 @@ class TurnRunner:
 
     def _environment(self, run: Claim, opened: OpenedTurn) -> AgentEnvironment:
         environment = self.environments.of(run.principal_id)
+        if opened.agent is not None:
+            return environment.for_agent(opened.agent, private=opened.private)
         if opened.private:
             return environment
         return environment.for_tokens if isinstance(opened, OpenedChat) else environment.for_programs
@@ -184,8 +189,18 @@ class TurnRunner:
                 match event:
                     case ModelReplied(last, intents):
                         reply = None if intents else last
-                    case Answered(text):
-                        return TurnResult(AssistantText(text), reply)
+                    case Answered(text, limit):
+                        return TurnResult(AssistantText(text), reply, limit=limit)
                     case _:
                         pass
         raise RuntimeError("the loop ended without an answer")
+
+
+def _narrowed(limits: Limits, agent: AgentPart) -> Limits:
+    """The limits of a run, with those of its agent and its tree."""
+    known = limits.purse
+
+    def purse() -> Stop | None:
+        return (known() if known else None) or agent.purse()
+
+    return replace(limits, purse=purse, usd=agent.usd if agent.usd is not None else limits.usd)

@@ -68,12 +68,13 @@ class LoopWiring:
 
     def __post_init__(self) -> None:
         listed = index(self.opened.files, self.opened.all_files)
+        role = "" if self.opened.agent is None else self.opened.agent.prompt
         standing = system_prompt(
             self.persona,
             self.opened.principal,
             zone=self.environment.zone(),
             remembered=self.opened.reminder.standing,
-            sections=(self.skills, listed, JSON_ONLY if self.opened.client.answer_format else ""),
+            sections=(self.skills, listed, JSON_ONLY if self.opened.client.answer_format else "", role),
             heartbeat=self.opened.heartbeat,
         )
         self._system = SystemMessage(standing)

@@ -1,15 +1,14 @@
-"""The end of a run that nobody waits for: what its person is told, and what its schedule records."""
+"""The end of a run that nobody waits for: what its person is told; what follows from it is its origin's."""
 
 from dataclasses import dataclass
 
 import structlog
 
 from gateway.agent.loop import NO_ANSWER
-from gateway.agent.scheduling.alerts import schedule_failed, trigger_failed
-from gateway.domain.assignment import QUIET, Assignment, is_quiet
+from gateway.domain.assignment import Assignment
 from gateway.domain.clock import Clock
 from gateway.domain.marks import heading
-from gateway.domain.principals import Label, Role, label_of
+from gateway.domain.principals import Role, label_of
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.texts import one_line
 from gateway.domain.transcript import AssistantText
@@ -20,41 +19,22 @@ from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.turn.finish import Finished, RunFinisher
 from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.runner import TurnResult
-from gateway.flow.unattended.alerts import alert_failure, alert_recovery
+from gateway.flow.unattended.origins import Origin, UnattendedResult
 from gateway.store import sessions
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection, Database
-from gateway.store.scheduling import schedule_runs
-from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.store.transcript import journals
 from gateway.store.transcript.messages import MessageRow
 
 LONGEST_REASON = 500
-NO_CHAT = "no chat to deliver to"
 EMPTY = "the model gave an empty answer"
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class UnattendedResult:
-    """What a run came to; or, in one line for its person, the `reason` why it failed. `own` is that person's label."""
-
-    run: Claim
-    assignment: Assignment
-    result: TurnResult
-    reason: str | None
-    own: Label
-
-    @property
-    def tells(self) -> bool:
-        """Whether the agent has something to say."""
-        return self.assignment.deliver and self.reason is None and not is_quiet(self.result.entry.text, QUIET)
-
-
-@dataclass(frozen=True, slots=True)
 class UnattendedFinisher:
-    """Ends runs that nobody waits for: in their own session, in their person's chat, in their schedule's history."""
+    """Ends runs that nobody waits for: in their own session, in their person's chat, for their origin."""
 
     database: Database
     environments: AgentEnvironments
@@ -64,7 +44,7 @@ class UnattendedFinisher:
     clock: Clock
 
     async def finish(
-        self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult
+        self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult, origin: Origin
     ) -> MessageRow | None:
         """What its person was told; raises `RunLost`, then nothing is stored."""
         role = opened.principal.role
@@ -72,7 +52,7 @@ class UnattendedFinisher:
         sent = await self._abridged(ended) if ended.tells else Abridged(result.entry.text)
 
         async def store(tx: Connection, answer: MessageRow, at: AddressRow | None) -> Finished:
-            return await self._store(tx, ended, sent, answer, at)
+            return await self._store(tx, ended, sent, answer, at, origin)
 
         finished = await self.finisher.finish(
             run, opened.session, result, store, destination=lambda tx: self._destination(tx, ended)
@@ -94,24 +74,18 @@ class UnattendedFinisher:
         return await self.proactive.destination(tx, principal, address=asked.address, channel=asked.channel)
 
     async def _store(
-        self, tx: Connection, ended: UnattendedResult, sent: Abridged, answer: MessageRow, at: AddressRow | None
+        self,
+        tx: Connection,
+        ended: UnattendedResult,
+        sent: Abridged,
+        answer: MessageRow,
+        at: AddressRow | None,
+        origin: Origin,
     ) -> Finished:
-        """The end of its session, what its person is told, and how far the slot came."""
+        """The end of its session, and what that means to its origin."""
         if await sessions.end_unnamed(tx, answer.session_id):
             await journals.close(tx, answer.session_id, ended.assignment.name)
-        planned = ended.assignment.schedule
-        schedule = await schedule_runs.hold(tx, planned) if planned is not None else None
-        if planned is not None and schedule is None:  # removed meanwhile
-            return Finished(Status.CANCELLED)
-        if ended.reason is not None:
-            said = await self._fail(tx, ended, ended.reason, schedule, at)
-            return Finished(Status.FAILED, ended.reason, said)
-        await schedule_runs.executed(tx, ended.run.id)
-        if ended.tells:
-            said = await self._deliver(tx, ended, sent, answer, at)
-        else:  # that a schedule works again is said here only if no result is on its way
-            said = await alert_recovery(tx, self.proactive, schedule, at) if schedule else None
-        return Finished(Status.COMPLETED, sent=said)
+        return await origin.ended(tx, ended, at, lambda: self._deliver(tx, ended, sent, answer, at))
 
     async def _deliver(
         self, tx: Connection, ended: UnattendedResult, sent: Abridged, answer: MessageRow, at: AddressRow | None
@@ -119,10 +93,8 @@ class UnattendedFinisher:
         run = ended.run
         if at is None:
             log.warning("run.undeliverable")
-            await schedule_runs.produced(tx, run.id, None)
-            await schedule_runs.failed(tx, run.id, NO_CHAT)
             return None
-        said = await self.proactive.say(
+        return await self.proactive.say(
             tx,
             at,
             run.principal_id,
@@ -132,23 +104,8 @@ class UnattendedFinisher:
             task=run.id,
             sent=sent.text,
             files=await sent.keep(tx, run.principal_id, answer.label),
-            heading=heading(ended.assignment.name, answer.label, ended.own),
+            heading=heading(ended.assignment.heading, answer.label, ended.own),
         )
-        await schedule_runs.produced(tx, run.id, said.id)
-        return said
-
-    async def _fail(
-        self, tx: Connection, ended: UnattendedResult, reason: str, schedule: ScheduleRow | None, at: AddressRow | None
-    ) -> MessageRow | None:
-        run, asked = ended.run, ended.assignment
-        await schedule_runs.failed(tx, run.id, reason)
-        if schedule is not None and asked.slot is not None:
-            notice = schedule_failed(schedule.definition, asked.slot, reason)
-            return await alert_failure(tx, self.proactive, schedule, at, notice)
-        if at is None or await schedule_runs.failed_this_hour(tx, run.principal_id, asked.name, run.id):
-            return None
-        notice = trigger_failed(asked.name, reason)
-        return await self.proactive.say(tx, at, run.principal_id, notice, label=Label.OWNER, origin="gateway")
 
 
 def _reason(result: TurnResult, role: Role) -> str | None:

@@ -124,12 +124,3 @@ async def on_their_way(conn: Connection) -> set[MessageId]:
              where message_id is not null and delivered_at is null and error is null"""
     rows = await conn.fetch(sql)
     return {row["message_id"] for row in rows}
-
-
-async def failed_this_hour(conn: Connection, principal: PrincipalId, source: str, but: TaskId) -> bool:
-    """Whether another of the source's triggers has failed in this hour of the clock."""
-    sql = """select exists (
-               select from triggers g join tasks t on t.id = g.task_id
-               where g.principal_id = $1 and g.source = $2 and t.id <> $3 and t.status = 'failed'
-                 and g.created_at > now() - interval '1 day' and t.updated_at >= date_trunc('hour', now()))"""
-    return bool(await conn.fetchval(sql, principal, source, but))

@@ -86,3 +86,12 @@ async def registered(conn: Connection) -> list[SourceRow]:
              from api_tokens k where k.source is not null and k.revoked_at is null order by k.source"""
     rows = await conn.fetch(sql)
     return [SourceRow(**row) for row in rows]
+
+
+async def failed_this_hour(conn: Connection, principal: PrincipalId, source: str, but: TaskId) -> bool:
+    """Whether another of the source's triggers has failed in this hour of the clock."""
+    sql = """select exists (
+               select from triggers g join tasks t on t.id = g.task_id
+               where g.principal_id = $1 and g.source = $2 and t.id <> $3 and t.status = 'failed'
+                 and g.created_at > now() - interval '1 day' and t.updated_at >= date_trunc('hour', now()))"""
+    return bool(await conn.fetchval(sql, principal, source, but))

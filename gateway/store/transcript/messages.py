@@ -389,6 +389,17 @@ async def handed(conn: Connection, session: SessionId, call_id: str) -> MessageR
     return MessageRow.of(row) if row else None
 
 
+async def handed_open(conn: Connection, session: SessionId, task: TaskId) -> list[MessageRow]:
+    """The calls of a task that it handed on and that have no result yet, in order."""
+    sql = """select * from messages i where session_id = $1 and task_id = $2 and kind = 'tool_intent'
+               and origin = 'client' and not exists (
+                 select from messages r
+                 where r.task_id = i.task_id and r.ordinal = i.ordinal and r.kind = 'tool_result')
+             order by ordinal"""
+    rows = await conn.fetch(sql, session, task)
+    return [MessageRow.of(row) for row in rows]
+
+
 async def told_until(conn: Connection, session: SessionId, seq: int = 2**31 - 1) -> list[MessageRow]:
     """All that was said and called up to a place, whatever a summary hides of it."""
     sql = """select m.* from past($1) p join messages m on m.session_id = p.id and m.seq <= least(p.until, $2)

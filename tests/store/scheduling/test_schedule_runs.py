@@ -209,7 +209,7 @@ async def test_another_failure_of_a_source_counts_within_the_hour_of_the_clock(w
 
     async def failed() -> bool:
         async with world.database.connection() as conn:
-            return await schedule_runs.failed_this_hour(conn, world.principal, "ci", tasks[0])
+            return await triggers.failed_this_hour(conn, world.principal, "ci", tasks[0])
 
     await world.do("update tasks set status = 'failed' where id = any($1)", [tasks[0], tasks[2]])
     assert not await failed()

@@ -1,0 +1,1 @@
+"""Trees of tasks: their agents, and how people and the chat's agent start and follow them."""

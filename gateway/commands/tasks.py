@@ -1,0 +1,45 @@
+"""/tasks: work in the background, by trees of agents."""
+
+from gateway.agent.trees import starting
+from gateway.agent.trees.starting import NoSuchTask, line, summary
+from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.ids import TaskId
+from gateway.store import trees
+
+SHOWN, LINES = 10, 50
+USAGE = "Write /tasks to see the latest, or /tasks show, cancel or retry with an id."
+NONE = "There are no tasks in the background. Ask for something long, and say that it can run in the background."
+
+
+async def run(ctx: CommandContext) -> CommandReply:
+    """List the latest trees; `show`, `cancel` or `retry` acts on one."""
+    action, _, which = ctx.argument.partition(" ")
+    cancelled: list[TaskId] = []
+    try:
+        text = await _done(ctx, action.casefold(), which.strip(), cancelled)
+    except NoSuchTask as error:
+        text = str(error)
+    return CommandReply(text, tuple(cancelled))
+
+
+async def _done(ctx: CommandContext, action: str, which: str, cancelled: list[TaskId]) -> str:
+    whose = ctx.at.principal_id
+    match action:
+        case "" | "list" if not which:
+            rows = await trees.newest(ctx.tx, whose, SHOWN)
+            return "\n".join([*map(line, rows), "", USAGE]) if rows else NONE
+        case "show" if which:
+            nodes = await starting.show(ctx.tx, whose, which)
+            more = f"\nand {len(nodes) - LINES} more" if len(nodes) > LINES else ""
+            return "\n".join([summary(nodes), *map(line, nodes[:LINES])]) + more
+        case "cancel" if which:
+            task, running = await starting.cancel(ctx.tx, whose, which)
+            cancelled.extend(running)
+            return f"Cancelled: {str(task)[: starting.SHORT]} with all below it."
+        case "retry" if which:
+            return f"Started again: {str(await starting.retry(ctx.tx, whose, which))[: starting.SHORT]}"
+        case _:
+            return USAGE
+
+
+command = Command("tasks", "work in the background; show, cancel or retry ID", run, owner_only=True, tokens="as owner")

@@ -1,0 +1,58 @@
+"""Trees of tasks: the limits of a tree, and the tools by which a node acts on it."""
+
+from pydantic import Field, JsonValue
+
+from gateway.domain.tools import ToolArguments
+
+MOST_DEEP, MOST_WIDE, MOST_NODES, MOST_HAND_OFFS = 20, 100, 1_000, 10
+"""Levels of a tree, children of one call, tasks of a tree, and hand-offs of one task."""
+MAIN = "main"
+"""The agent that people chat with; as a node it is the persona with all of its tools."""
+TREE_TOOLS = frozenset({"start_task", "tasks"})
+"""Of the chat's agent alone: a node makes subtasks."""
+LONGEST_INPUT, LONGEST_RESULT, LONGEST_NAME = 50_000, 20_000, 80
+"""Characters."""
+
+
+class Subtask(ToolArguments):
+    """One piece of work for an agent."""
+
+    agent: str = Field(MAIN, description="Slug of the agent")
+    input: str = Field(min_length=1, max_length=LONGEST_INPUT, description="All it has to know: it sees nothing else")
+
+
+class CreateSubtask(ToolArguments):
+    """Arguments of create_subtask."""
+
+    tasks: tuple[Subtask, ...] = Field(min_length=1, max_length=MOST_WIDE)
+
+
+class Handoff(ToolArguments):
+    """Arguments of handoff."""
+
+    agent: str
+    reason: str | None = Field(None, max_length=1_000)
+
+
+class RequestHumanReview(ToolArguments):
+    """Arguments of request_human_review."""
+
+    question: str = Field(min_length=1, max_length=2_000)
+
+
+class SaveIntermediateData(ToolArguments):
+    """Arguments of save_intermediate_data."""
+
+    data: dict[str, JsonValue]
+
+
+class CompleteTask(ToolArguments):
+    """Arguments of complete_task."""
+
+    output: str = Field(min_length=1, max_length=LONGEST_INPUT)
+
+
+class LoadSkill(ToolArguments):
+    """Arguments of load_skill."""
+
+    name: str

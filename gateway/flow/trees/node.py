@@ -1,0 +1,211 @@
+"""A run of a node: turns of its agent, and between them what the agent asks of the engine."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from gateway.agent.limits import TREE_USD, dollars, used_up
+from gateway.agent.skills.library import Skills
+from gateway.agent.trees.agents import Agents
+from gateway.agent.trees.system_tools import SPECS, BadCall, parse
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.assignment import Assignment
+from gateway.domain.client import ClientOptions
+from gateway.domain.clock import Clock
+from gateway.domain.errors import SupaclawError
+from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
+from gateway.domain.tasks import Claim, Status
+from gateway.domain.tools import ToolClass
+from gateway.domain.transcript import AssistantText, Notice
+from gateway.domain.trees import MAIN, LoadSkill
+from gateway.flow.approvals.questions import Questions
+from gateway.flow.trees.acts import Acts, Completed, Next, Unanswered
+from gateway.flow.trees.purse import TreePurse
+from gateway.flow.turn.open import AgentPart, OpenedTurn, open_unattended
+from gateway.flow.turn.runner import TurnResult, TurnRunner
+from gateway.flow.turn.wiring import SizedModel
+from gateway.store import reviews, sessions, tasks, trees
+from gateway.store.pool import Connection, Database
+from gateway.store.reviews import BUDGET, REVIEW_LASTS, Question
+from gateway.store.transcript import messages
+from gateway.store.transcript.messages import MessageRow
+from gateway.workspace.agents import AgentFile
+from gateway.workspace.skills.folder import manifest
+from gateway.workspace.skills.parsing import skill_of
+
+NO_AGENT = "there is no agent {}, or its file is wrong or switched off"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRuns:
+    """Runs the turns of nodes; how a node ends is for the caller to store."""
+
+    database: Database
+    turn_runner: TurnRunner
+    agents: Agents
+    skills: Skills
+    model: Callable[[str | None, float, int | None], SizedModel | None]
+    questions: Questions
+    clock: Clock
+    failpoints: Failpoints
+
+    async def run(self, run: Claim, assignment: Assignment) -> tuple[OpenedTurn, TurnResult] | None:
+        """How the node ended; None if it waits, is to be run again, or has ended already. Raises `RunLost`."""
+        while True:
+            agent = await self.agents.get(run.agent)
+            purse = TreePurse(self.database, run, await self.database.run(lambda tx: trees.place(tx, run.id)))
+            part, label = await self._part(agent, purse), await self.agents.label(agent)
+            opened = await self.database.run(partial(self.open, run=run, assignment=assignment, part=part, label=label))
+            if opened is None:
+                return None
+            if agent is None:
+                return opened, _failed(NO_AGENT.format(run.agent))
+            result = await self._turn(run, opened, agent, purse)
+            self.failpoints.reach(Step.NODE_TURNED)
+            match await self._follow_up(run, assignment, opened, result):
+                case Next.GO_ON:
+                    continue
+                case Next.ASK:
+                    await self.questions.look()
+                    return None
+                case Next.WAIT:
+                    return None
+                case ended:
+                    return opened, ended
+
+    async def open(
+        self,
+        tx: Connection,
+        run: Claim,
+        assignment: Assignment,
+        part: AgentPart | None = None,
+        label: Label = Label.OWNER,
+    ) -> OpenedTurn | None:
+        """The node's turn, with the agent's part, whose file has that label; None if there is nothing left to do."""
+        label = max(assignment.label, label)
+        opened = await open_unattended(
+            tx, run, assignment.prompt, label=label, origin=assignment.origin, private=assignment.private
+        )
+        if opened is None or part is None:
+            return opened
+
+        async def again(tx: Connection) -> OpenedTurn | None:
+            return await self.open(tx, run, assignment, part, label)
+
+        return replace(opened, client=ClientOptions(tools=SPECS), agent=part, again=again)
+
+    async def _part(self, agent: AgentFile | None, purse: TreePurse) -> AgentPart | None:
+        if agent is None:
+            return None
+        tools = None if agent.head.tools is None else frozenset(agent.head.tools)
+        others = [each for each in await self.agents.usable() if each.slug != agent.slug]
+        return AgentPart(_prompt(agent, others), tools, agent.skills is None, agent.head.budget, purse.stop)
+
+    async def _turn(self, run: Claim, opened: OpenedTurn, agent: AgentFile, purse: TreePurse) -> TurnResult | None:
+        """What the agent said; None if a call of before is to be carried out first."""
+        pending = opened.pending(run)
+        if pending and all(intent.handed for intent in pending):
+            return None
+        head = agent.head
+        tuned = agent.slug != MAIN
+        model = self.model(agent.model, head.temperature, head.max_tokens) if tuned else None
+        return await self.turn_runner.answer(run, opened, (purse,), model)
+
+    async def _follow_up(
+        self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult | None
+    ) -> Next | TurnResult:
+        """What the calls come to; without any the turn was the node's last."""
+        async with self.database.connection() as conn:
+            calls = await messages.handed_open(conn, opened.session, run.id)
+        if result is not None and result.limit == TREE_USD:
+            return await self.database.run(lambda tx: self._out_of_budget(tx, run, assignment, opened))
+        if not calls:
+            return Next.GO_ON if result is None else _ended(result)
+        skills = {call.ordinal or 0: await self._skill(run, call) for call in calls if call.tool == "load_skill"}
+        usable = {each.slug for each in await self.agents.usable()}
+        label = opened.label if result is None else result.label
+
+        async def act(tx: Connection) -> Next | Completed | Unanswered:
+            known = await sessions.lock_for(tx, opened.session, run)
+            await tasks.progress(tx, run)
+            acts = Acts(tx, run, assignment, known, usable, skills, self.clock.now())
+            return await acts.carry_out(calls)
+
+        done = await self.database.run(act)
+        self.failpoints.reach(Step.NODE_ACTED)
+        match done:
+            case Completed(output):
+                known = result or TurnResult(AssistantText(output), label=label)
+                return replace(known, entry=AssistantText(output))
+            case Unanswered(name):
+                return _failed(f"nobody answered {name} in time")
+            case after:
+                return after
+
+    async def _skill(self, run: Claim, call: MessageRow) -> JsonObject:
+        """The text of a skill that the node asks for."""
+        agent = await self.agents.get(run.agent)
+        try:
+            wanted = parse("load_skill", call.text)
+            assert isinstance(wanted, LoadSkill), "parsed as that"
+            if agent is None or (agent.skills is not None and wanted.name not in agent.skills):
+                return {"error": "not_found", "message": "That is none of this agent's skills."}
+            files = await self.skills.confirmed(wanted.name)
+        except (BadCall, SupaclawError) as error:
+            return {"error": "refused", "message": str(error)}
+        others = [path for path in sorted(files) if path != manifest(files)]
+        return {"name": wanted.name, "instructions": skill_of(files).body, "files": others}
+
+    async def _out_of_budget(
+        self, tx: Connection, run: Claim, assignment: Assignment, opened: OpenedTurn
+    ) -> Next | TurnResult:
+        """The tree's budget is used up: one question for the whole tree, which all of its runs wait for."""
+        await sessions.lock_for(tx, opened.session, run)
+        place = await trees.place(tx, run.id)
+        await trees.size(tx, place.master)  # one run of the tree at a time
+        asked, limit = await reviews.of_tree(tx, place.master, BUDGET), place.budget_usd or 0.0
+        if not used_up(place.spent_usd, place.budget_usd):  # raised meanwhile
+            return Next.GO_ON
+        if asked is not None and asked.state in ("denied", "expired", "closed"):
+            return _failed(f"the task's budget of {dollars(limit)} is used up, and no more was allowed")
+        await tasks.suspend(tx, run, Status.NEEDS_HUMAN_REVIEW)
+        if asked is None or asked.state != "open":
+            spent = f"{dollars(place.spent_usd)} of {dollars(limit)}"
+            text = f"The task {assignment.name!r} has used {spent}. Allow another {dollars(limit)}?"
+            question = Question(
+                run.principal_id,
+                run.principal_id,
+                BUDGET,
+                {"usd": limit},
+                text,
+                opened.label,
+                session=run.session_id,
+                address=assignment.address,
+                task=run.id,
+                lasts=REVIEW_LASTS,
+                act=ToolClass.ACT,
+                kind="review",
+            )
+            await reviews.ask(tx, question, self.clock.now())
+        return Next.ASK
+
+
+def _prompt(agent: AgentFile, others: Sequence[AgentFile]) -> str:
+    """What the node's prompt has of its agent, its skills and the agents it may give work to."""
+    own = f"=== You are the agent {agent.slug} ===\n{agent.prompt}" if agent.prompt else ""
+    skills = f"Your skills, for load_skill: {', '.join(agent.skills)}." if agent.skills else ""
+    known = "\n".join(f"- {each.slug}: {each.head.description}" for each in others)
+    rest = f"Agents for create_subtask and handoff:\n{known}" if known else ""
+    return "\n\n".join(part for part in (own, skills, rest) if part)
+
+
+def _ended(result: TurnResult) -> TurnResult:
+    """A turn that a limit ended has no result."""
+    if result.limit is None:
+        return result
+    return replace(_failed(result.entry.text), reply=result.reply, label=result.label)
+
+
+def _failed(why: str) -> TurnResult:
+    return TurnResult(Notice(why), status=Status.FAILED, error=why)

@@ -1,0 +1,157 @@
+"""Trees of tasks: nodes with their children, what they came to and what they cost."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from gateway.domain.ids import PrincipalId, SessionId, TaskId
+from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
+from gateway.domain.tasks import Claim, Status
+from gateway.store.pool import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One task of a tree, with what its own model calls took; `waits_for` is a question to a person."""
+
+    id: TaskId
+    parent_id: TaskId | None
+    depth: int
+    name: str
+    agent: str
+    status: Status
+    error: str | None
+    result: str | None
+    intermediate_data: JsonObject | None
+    session_id: SessionId
+    cost_usd: float
+    tokens: int
+    budget_usd: float | None
+    created_at: datetime
+    updated_at: datetime
+    waits_for: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRow:
+    """What a parent is told of a child: its result, or why there is none; `label` is that of all it had read."""
+
+    name: str
+    agent: str
+    status: Status
+    result: str | None
+    error: str | None
+    label: Label
+
+
+_DIGITS = re.compile(r"[0-9a-f]{4,32}", re.ASCII)
+_NODE = """
+select t.id, t.parent_id, t.depth, coalesce(t.input ->> 'name', t.kind) as name, t.agent, t.status, t.error,
+       t.output ->> 'result' as result, t.intermediate_data, t.session_id, t.budget_usd, t.created_at, t.updated_at,
+       s.cost_usd, s.tokens,
+       (select 'A' || r.id from reviews r where r.task_id = t.id and r.kind = 'review' and r.state = 'open'
+        order by r.id limit 1) as waits_for
+from tasks t cross join lateral (
+  select coalesce(sum(cost_usd), 0) as cost_usd, coalesce(sum(tokens_in + tokens_out), 0)::bigint as tokens
+  from task_steps where task_id = t.id) s
+"""
+
+
+async def nodes(conn: Connection, master: TaskId) -> list[NodeRow]:
+    """A whole tree, parents before their children, in the order they were made; empty if there is none."""
+    rows = await conn.fetch(f"{_NODE} where t.master_id = $1 and t.session_id is not null order by depth, seq", master)
+    return [NodeRow(**{**row, "status": Status(row["status"])}) for row in rows]
+
+
+async def newest(conn: Connection, principal: PrincipalId, most: int) -> list[NodeRow]:
+    """The first tasks of a person's latest trees, the newest first."""
+    sql = f"""{_NODE} where t.principal_id = $1 and t.parent_id is null and t.kind = 'agent'
+                and t.input ->> 'origin' = 'task' order by t.seq desc limit $2"""
+    rows = await conn.fetch(sql, principal, most)
+    return [NodeRow(**{**row, "status": Status(row["status"])}) for row in rows]
+
+
+async def matching(conn: Connection, principal: PrincipalId, beginning: str) -> list[TaskId]:
+    """The person's tasks of trees whose id begins so, two at most; none if it's no beginning of an id."""
+    digits = beginning.replace("-", "")
+    if not _DIGITS.fullmatch(digits):
+        return []
+    sql = """select id from tasks where id between $2 and $3
+               and principal_id = $1 and kind = 'agent' and input ->> 'origin' = 'task' limit 2"""
+    first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+    return [TaskId(row["id"]) for row in await conn.fetch(sql, principal, first, last)]
+
+
+async def children(conn: Connection, parent: TaskId, call: int) -> list[ChildRow]:
+    """What one call created, in its order."""
+    sql = """select t.input ->> 'name' as name, t.agent, t.status, t.output ->> 'result' as result, t.error, s.label
+             from tasks t join sessions s on s.id = t.session_id
+             where t.parent_id = $1 and (t.input ->> 'call')::int = $2 order by t.seq"""
+    rows = await conn.fetch(sql, parent, call)
+    return [ChildRow(**{**row, "status": Status(row["status"]), "label": Label(row["label"])}) for row in rows]
+
+
+async def size(conn: Connection, master: TaskId) -> int:
+    """How many tasks a tree has; no other run adds one until the transaction ends."""
+    await conn.execute("select pg_advisory_xact_lock(hashtextextended('supaclaw.tree ' || $1::uuid::text, 0))", master)
+    return int(await conn.fetchval("select count(*) from tasks where master_id = $1", master))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a task is in its tree, and what that may cost and has cost."""
+
+    master: TaskId
+    depth: int
+    budget_usd: float | None
+    spent_usd: float
+
+
+async def place(conn: Connection, task: TaskId) -> Place:
+    """Of a task that exists."""
+    sql = """select t.master_id as master, t.depth, m.budget_usd,
+                    (select coalesce(sum(s.cost_usd), 0) from tasks n join task_steps s on s.task_id = n.id
+                     where n.master_id = t.master_id) as spent_usd
+             from tasks t join tasks m on m.id = t.master_id where t.id = $1"""
+    row = await conn.fetchrow(sql, task)
+    assert row is not None, "the task exists"
+    return Place(**row)
+
+
+async def raise_budget(conn: Connection, master: TaskId, usd: float) -> None:
+    """Allow the tree so much more."""
+    await conn.execute("update tasks set budget_usd = budget_usd + $2 where id = $1", master, usd)
+
+
+async def save(conn: Connection, run: Claim, data: JsonObject) -> None:
+    """Keep what a run wants to find again; the caller holds its task. Fields of before stay."""
+    sql = "update tasks set intermediate_data = coalesce(intermediate_data, '{}') || $2 where id = $1"
+    await conn.execute(sql, run.id, data)
+
+
+async def hand_off(conn: Connection, run: Claim, agent: str) -> None:
+    """Another agent goes on with the task, and the trace says so; the caller holds it."""
+    await conn.execute("update tasks set agent = $2 where id = $1", run.id, agent)
+    sql = "insert into task_steps (task_id, principal_id, kind, name) values ($1, $2, 'hand-off', $3)"
+    await conn.execute(sql, run.id, run.principal_id, agent)
+
+
+async def hand_offs(conn: Connection, task: TaskId) -> int:
+    """How often the task has changed hands."""
+    return int(await conn.fetchval("select count(*) from task_steps where task_id = $1 and kind = 'hand-off'", task))
+
+
+async def resume(conn: Connection, waiting: Sequence[TaskId]) -> None:
+    """These go on, with all attempts, if they wait for a person."""
+    sql = """update tasks set status = 'pending', run_at = now(), attempts = 0, updated_at = now()
+             where id = any($1) and status = 'needs_human_review'"""
+    await conn.execute(sql, list(waiting))
+
+
+async def waiting(conn: Connection, master: TaskId) -> list[TaskId]:
+    """The tasks of a tree that wait for a person."""
+    sql = "select id from tasks where master_id = $1 and status = 'needs_human_review' order by depth, id for update"
+    return [TaskId(row["id"]) for row in await conn.fetch(sql, master)]

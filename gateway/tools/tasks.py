@@ -1,0 +1,125 @@
+"""Trees of tasks, as the chat's agent starts and follows them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from gateway.agent.trees import starting
+from gateway.agent.trees.starting import NoSuchAgent, NoSuchTask, TreeRequest, Trees, line, summary
+from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
+from gateway.domain.tools import (
+    AnyTool,
+    Caller,
+    Effect,
+    Labelled,
+    Tool,
+    ToolArguments,
+    ToolClass,
+    ToolFailed,
+    Wording,
+)
+from gateway.domain.trees import LONGEST_INPUT, MAIN
+from gateway.store import sessions, trees
+from gateway.store.pool import Connection
+from gateway.tools import PrincipalContext, Services
+
+SHOWN = 10
+LONGEST = 2_000
+"""Characters of a result."""
+
+
+class StartArguments(ToolArguments):
+    """Arguments of start_task."""
+
+    input: str = Field(min_length=1, max_length=LONGEST_INPUT, description="All it has to know: it sees nothing else")
+    agent: str = Field(MAIN, description="An agent of /tasks agents; main works as you do")
+    budget: float | None = Field(None, gt=0, description="US dollars")
+
+
+class TasksArguments(ToolArguments):
+    """Arguments of tasks."""
+
+    action: Literal["list", "show", "cancel"] = "list"
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    trees: Trees
+    context: PrincipalContext
+
+    async def start(self, arguments: StartArguments, caller: Caller) -> JsonObject:
+        try:
+            await self.trees.check(arguments.agent)
+        except NoSuchAgent as error:
+            raise ToolFailed("unknown_agent", str(error)) from error
+        request = TreeRequest(
+            arguments.agent,
+            arguments.input,
+            caller.label,
+            self.trees.within(arguments.budget),
+            private=True,
+            key=f"{caller.task}/{caller.ordinal}",
+            address=caller.address,
+        )
+        task = await self.context.transact(lambda tx: starting.start(tx, self.context.principal, request))
+        message = "It has begun; its result will come to this chat as a message. Don't wait for it."
+        return {"task": str(task)[: starting.SHORT], "message": message}
+
+    async def tasks(self, arguments: TasksArguments, _caller: Caller) -> Labelled:
+        if arguments.action == "list":
+            return await self.context.transact(self._list)
+        if arguments.id is None:
+            raise ToolFailed("invalid_arguments", f"{arguments.action} needs id.")
+        which, act = arguments.id, self._show if arguments.action == "show" else self._cancel
+        try:
+            return await self.context.transact(lambda tx: act(tx, which))
+        except NoSuchTask as error:
+            raise ToolFailed("not_found", str(error)) from error
+
+    async def _list(self, tx: Connection) -> Labelled:
+        rows = await trees.newest(tx, self.context.principal, SHOWN)
+        label = max([await sessions.label(tx, row.session_id) for row in rows], default=Label.OWNER)
+        return Labelled({"tasks": [line(row) for row in rows]}, label)
+
+    async def _show(self, tx: Connection, which: str) -> Labelled:
+        rows = await starting.show(tx, self.context.principal, which)
+        label = max([await sessions.label(tx, row.session_id) for row in rows])
+        result = {"result": rows[0].result[:LONGEST]} if rows[0].result else {}
+        return Labelled({"summary": summary(rows), "tasks": [line(row) for row in rows[:100]], **result}, label)
+
+    async def _cancel(self, tx: Connection, which: str) -> Labelled:
+        task, running = await starting.cancel(tx, self.context.principal, which)
+        return Labelled({"cancelled": str(task)[: starting.SHORT], "were_running": len(running)}, Label.OWNER)
+
+
+def tools(services: Services) -> tuple[AnyTool, ...]:
+    """The owner's trees; nobody else starts any."""
+    if services.trees is None or services.context is None:
+        return ()
+    own = _Tool(services.trees, services.context)
+    return (
+        Tool(
+            "start_task",
+            "Start long or many-sided work in the background, by agents that may split it among others. This chat goes "
+            "on meanwhile and gets the result.",
+            StartArguments,
+            own.start,
+            Effect.IDEMPOTENT,
+            kind=ToolClass.WRITE,
+            private=True,
+            wording=Wording("Starting a task", "Started a task"),
+        ),
+        Tool(
+            "tasks",
+            "Background tasks: list them, show how far one is, cancel one.",
+            TasksArguments,
+            own.tasks,
+            Effect.IDEMPOTENT,
+            kind=ToolClass.WRITE,
+            private=True,
+            wording=Wording("Tasks: {action}", "Tasks: {action}"),
+        ),
+    )

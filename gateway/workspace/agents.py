@@ -1,0 +1,131 @@
+"""Agent files: `.agents/agents/<slug>.md`, a head in YAML and the agent's prompt below it."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from gateway.domain.trees import MAIN
+from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.skills.folder import BadSkill
+from gateway.workspace.skills.parsing import MAX_NAME, front_matter, is_name
+from gateway.workspace.tree import Workspace
+
+FOLDER = ".agents/agents"
+MAX_BYTES, MAX_FILES = 64 * 1024, 100
+
+
+class BadAgent(Exception):
+    """A file that describes no agent; the text says why, in one line."""
+
+
+class AgentSkill(BaseModel):
+    """A skill of an agent; those of higher priority are named first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    priority: int = Field(5, ge=0, le=10)
+
+
+def _named(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class AgentHead(BaseModel):
+    """The head of an agent file; without `tools` or `skills` the agent has all of its person's."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(min_length=1, max_length=MAX_NAME)
+    description: str = Field(min_length=1, max_length=1_024)
+    provider: str | None = None
+    model: str | None = None
+    temperature: float = Field(0.7, ge=0, le=2)
+    max_tokens: int | None = Field(None, ge=1)
+    tools: tuple[str, ...] | None = None
+    skills: tuple[Annotated[AgentSkill, BeforeValidator(_named)], ...] | None = None
+    budget: float | None = Field(None, gt=0, description="US dollars for one run")
+    is_active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFile:
+    """An agent as its file says it; `sha256` is of the file's bytes."""
+
+    slug: str
+    head: AgentHead
+    prompt: str
+    sha256: str = ""
+
+    @property
+    def path(self) -> str:
+        """In the workspace."""
+        return f"{FOLDER}/{self.slug}.md"
+
+    @property
+    def model(self) -> str | None:
+        """The name of its model, with the provider's prefix; None: the configured one."""
+        head = self.head
+        if head.model is None or head.provider is None or head.model.startswith(f"{head.provider}/"):
+            return head.model
+        return f"{head.provider}/{head.model}"
+
+    @property
+    def skills(self) -> tuple[str, ...] | None:
+        """The names of its skills, the most important first; None: all."""
+        if self.head.skills is None:
+            return None
+        return tuple(skill.name for skill in sorted(self.head.skills, key=lambda skill: -skill.priority))
+
+
+MAIN_AGENT = AgentFile(MAIN, AgentHead(name="Main", description="The agent that you chat with"), "")
+
+
+def parse(slug: str, data: bytes) -> AgentFile:
+    """Raises `BadAgent`."""
+    if not is_name(slug):
+        raise BadAgent(f"Its file name must be a-z, 0-9 and single hyphens, at most {MAX_NAME} characters, then .md.")
+    if slug == MAIN:
+        raise BadAgent(f"{MAIN} is the agent that people chat with; AGENTS.md and SOUL.md say how it works.")
+    if len(data) > MAX_BYTES:
+        raise BadAgent(f"It is longer than {MAX_BYTES >> 10} kB.")
+    try:
+        fields, prompt = front_matter(data.decode(), f"{slug}.md")
+        head = AgentHead.model_validate(fields)
+    except UnicodeDecodeError as error:
+        raise BadAgent("It isn't UTF-8 text.") from error
+    except BadSkill as error:
+        raise BadAgent(str(error)) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise BadAgent(f"{'.'.join(map(str, first['loc']))[:80]}: {first['msg']}") from error
+    if head.provider is not None and head.model is None:
+        raise BadAgent("provider: name a model of it, too")
+    return AgentFile(slug, head, prompt, hashlib.sha256(data).hexdigest())
+
+
+async def read(workspace: Workspace, slug: str) -> AgentFile | None:
+    """None if there is no such file; raises `BadAgent`."""
+    try:
+        data = await workspace.content(f"{FOLDER}/{slug}.md", MAX_BYTES + 1)
+    except WorkspaceError as error:
+        raise BadAgent(f"It can't be read: {error}") from error
+    return None if data is None else parse(slug, data)
+
+
+def slugs(workspace: Workspace) -> Mapping[str, int]:
+    """The file names without .md, with the time of the last change in nanoseconds; the first `MAX_FILES` by name."""
+    try:
+        with os.scandir(workspace.root / FOLDER) as entries:
+            found = {
+                entry.name.removesuffix(".md"): entry.stat(follow_symlinks=False).st_mtime_ns
+                for entry in entries
+                if entry.name.endswith(".md") and entry.is_file(follow_symlinks=False)
+            }
+    except OSError:
+        return {}
+    return {slug: found[slug] for slug in sorted(found)[:MAX_FILES]}

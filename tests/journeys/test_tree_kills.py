@@ -1,0 +1,93 @@
+"""A chat starts a tree of two agents whose children run side by side; the process is killed in the middle of it."""
+
+import asyncio
+import random
+
+import pytest
+
+from gateway.config.failpoints import Step
+from tests.fakes.openai_server import Call, FakeModels, Rule
+from tests.fakes.telegram import FakeTelegram
+from tests.journeys.process import OWNER, GatewayProcess, until
+
+PARTS = 3
+
+
+def written(gateway: GatewayProcess) -> None:
+    folder = gateway.workspace / ".agents" / "agents"
+    folder.mkdir(parents=True, exist_ok=True)
+    for slug in ("boss", "worker"):
+        (folder / f"{slug}.md").write_text(f"---\nname: {slug}\ndescription: does {slug}\n---\nYou are {slug}.")
+
+
+def rules() -> list[Rule]:
+    parts = [{"agent": "worker", "input": f"part{n}x"} for n in range(PARTS)]
+    return [
+        Rule("please mk1x", tool_calls=(Call("start_task", {"agent": "boss", "input": "whole9x"}),)),
+        Rule("whole9x", tool_calls=(Call("create_subtask", {"tasks": parts}),)),
+    ]
+
+
+async def over(gateway: GatewayProcess) -> None:
+    async def done() -> bool:
+        [row] = await gateway.rows(
+            """select count(*) filter (where status = 'completed') as over, count(*) as tasks,
+                      (select count(*) from outbox where state in ('pending', 'sending')) as unsent
+               from tasks where kind = 'agent'"""
+        )
+        return (row["over"], row["tasks"], row["unsent"]) == (PARTS + 1, PARTS + 1, 0)
+
+    await until(done)
+
+
+async def told(gateway: GatewayProcess) -> int:
+    """How often the tree's result stands in the chat."""
+    [row] = await gateway.rows(
+        """select count(*) from messages m join tasks t on t.id = m.task_id
+           where t.kind = 'agent' and t.parent_id is null and m.origin = 'task' and m.kind = 'assistant'
+             and m.session_id <> t.session_id"""
+    )
+    return int(row["count"])
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        f"{Step.STEP_COMMITTED}:2",
+        Step.NODE_TURNED,
+        Step.NODE_ACTED,
+        f"{Step.NODE_TURNED}:3",
+        Step.ANSWER_READY,
+        f"{Step.ANSWER_COMMITTED}:4",
+    ],
+)
+async def test_the_result_arrives_once(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels, step: str
+) -> None:
+    models.rules = rules()
+    telegram.say("hello mk0x", OWNER)
+    await telegram.wait_for(lambda tg: len(tg.sent) == 1)
+    await gateway.terminate()
+    written(gateway)
+    await gateway.spawn(SUPACLAW_FAIL=step)
+    telegram.say("please mk1x", OWNER)
+    assert (await gateway.ended()).code == -9
+
+    await gateway.start()
+    await over(gateway)
+    assert await told(gateway) == 1
+
+
+async def test_kills_at_random_moments(gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels) -> None:
+    models.rules = rules()
+    telegram.say("hello mk0x", OWNER)
+    await telegram.wait_for(lambda tg: len(tg.sent) == 1)
+    written(gateway)
+    telegram.say("please mk1x", OWNER)
+    chance = random.Random(7)
+    for _ in range(3):
+        await asyncio.sleep(chance.uniform(0.05, 0.4))
+        await gateway.kill()
+        await gateway.start()
+    await over(gateway)
+    assert await told(gateway) == 1
