@@ -3,7 +3,6 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import pytest
 from playwright.async_api import Browser, expect
 
 from gateway.domain.principals import Label
@@ -11,7 +10,8 @@ from gateway.domain.tools import ToolClass
 from gateway.store import reviews
 from gateway.store.reviews import Question
 from tests.browser.conftest import opened
-from tests.browser.test_memory import LOOKS, accessible
+from tests.browser.looks import looks
+from tests.browser.test_memory import accessible
 from tests.web.conftest import Web
 
 CHANGE = "--- SOUL.md\n+++ SOUL.md\n@@ -1 +1 @@\n-Be kind.\n+Be evil, " + "and long " * 40
@@ -29,7 +29,7 @@ async def ask(web: Web) -> None:
         await web.path.database.run(lambda tx, each=question: reviews.ask(tx, each, datetime.now(UTC)))
 
 
-@pytest.mark.parametrize(("scheme", "phone"), LOOKS)
+@looks
 async def test_approvals(browser: Browser, web: Web, scheme: str, phone: bool) -> None:
     look = f"{'phone' if phone else 'desktop'}-{scheme}"
     async with opened(browser, web, scheme=scheme, phone=phone) as watched:

@@ -1,8 +1,8 @@
-import pytest
 from playwright.async_api import Browser, expect
 
 from gateway.domain.channel import Login
 from tests.browser.conftest import opened
+from tests.browser.looks import looks
 from tests.fakes.login import FakeLogin
 from tests.web.conftest import Running, Web
 from tests.web.test_people import ask
@@ -10,8 +10,7 @@ from tests.web.test_people import ask
 HOSTILE = "<b>Bo</b> \u202eevil\u200b " + "Wolfeschlegelsteinhausenbergerdorff" * 3
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
+@looks
 async def test_people_ask_are_let_in_and_sent_away(browser: Browser, web: Web, scheme: str, phone: bool):
     look = f"{'phone' if phone else 'desktop'}-{scheme}"
     async with opened(browser, web, scheme=scheme, phone=phone) as watched:
@@ -37,8 +36,7 @@ async def test_people_ask_are_let_in_and_sent_away(browser: Browser, web: Web, s
         await watched.assert_clean()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
+@looks
 async def test_a_messenger_is_connected(browser: Browser, running: Running, scheme: str, phone: bool):
     look = f"{'phone' if phone else 'desktop'}-{scheme}"
     login = FakeLogin(Login("waiting", qr="2@" + "Ab3" * 70))

@@ -4,7 +4,8 @@ from playwright.async_api import Browser, expect
 from gateway.domain.model import Attempt, ModelsExhausted, ToolCall, Waiting
 from gateway.llm.client import Description
 from tests.browser.conftest import opened
-from tests.browser.test_memory import LOOKS, accessible
+from tests.browser.looks import looks
+from tests.browser.test_memory import accessible
 from tests.web.conftest import Running, Web
 from tests.web.scripted import Wait
 
@@ -50,8 +51,7 @@ $$
 """
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
+@looks
 async def test_an_answer_with_everything_in_it(browser: Browser, web: Web, scheme: str, phone: bool):
     middle = Wait()
     half = len(REPORT) // 2
@@ -350,7 +350,7 @@ async def test_the_page_is_small(browser: Browser, web: Web):
         assert 0 < sum(sizes) <= 120 * 1024, sizes
 
 
-@pytest.mark.parametrize(("scheme", "phone"), LOOKS, ids=[f"{s}-{'phone' if p else 'desktop'}" for s, p in LOOKS])
+@looks
 async def test_a_message_is_edited_and_an_answer_retried(browser: Browser, web: Web, scheme: str, phone: bool):
     name = web.model.describe().chain[0]
     object.__setattr__(web.backend, "model", lambda: Description(name, "a test", (name, "acme/other"), ()))
@@ -424,7 +424,7 @@ async def test_nothing_branches_off_while_an_answer_is_written(browser: Browser,
         await watched.assert_clean()
 
 
-@pytest.mark.parametrize(("scheme", "phone"), LOOKS, ids=[f"{s}-{'phone' if p else 'desktop'}" for s, p in LOOKS])
+@looks
 async def test_a_plan_stands_above_the_answer_and_ticks_off(browser: Browser, web: Web, scheme: str, phone: bool):
     begun, checked = Wait(), Wait()
     steps = (

@@ -2,13 +2,13 @@
 
 import re
 
-import pytest
 from playwright.async_api import Browser, expect
 
 from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
 from tests.browser.conftest import Watched, opened
-from tests.browser.test_memory import LOOKS, accessible
+from tests.browser.looks import looks
+from tests.browser.test_memory import accessible
 from tests.web.conftest import Web
 from tests.web.test_conversations import HOSTILE, TELEGRAM, talk
 
@@ -34,7 +34,7 @@ async def look_at(watched: Watched, name: str, look: str) -> None:
     await watched.show(f"{name}-{look}")
 
 
-@pytest.mark.parametrize(("scheme", "phone"), LOOKS, ids=[f"{s}-{'phone' if p else 'desktop'}" for s, p in LOOKS])
+@looks
 async def test_a_conversation_is_found_opened_named_and_gone_on_with(
     browser: Browser, web: Web, scheme: str, phone: bool
 ):

@@ -1,9 +1,9 @@
 import asyncio
 
-import pytest
 from playwright.async_api import Browser, FilePayload, Route, expect
 
 from tests.browser.conftest import opened
+from tests.browser.looks import looks
 from tests.web.conftest import MOST, Web
 from tests.web.uploading import png
 
@@ -14,8 +14,7 @@ def file(name: str, content: bytes = b"words", mime: str = "text/plain") -> File
     return FilePayload(name=name, mimeType=mime, buffer=content)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
+@looks
 async def test_files_are_chosen_sent_and_shown(browser: Browser, web: Web, scheme: str, phone: bool):
     look = f"{'phone' if phone else 'desktop'}-{scheme}"
     async with opened(browser, web, scheme=scheme, phone=phone) as watched:

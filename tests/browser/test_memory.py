@@ -1,6 +1,5 @@
 import re
 
-import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
@@ -8,6 +7,7 @@ from gateway.domain.memory import Category
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
 from tests.browser.conftest import Watched, opened
+from tests.browser.looks import looks
 from tests.web.conftest import Web
 from tests.web.test_memory_page import keep, stored
 
@@ -45,10 +45,7 @@ async def to_memory(watched: Watched, *, phone: bool) -> None:
     await watched.page.get_by_role("link", name="Memory").click()
 
 
-LOOKS = [("light", False), ("dark", False), ("light", True), ("dark", True)]
-
-
-@pytest.mark.parametrize(("scheme", "phone"), LOOKS, ids=[f"{s}-{'phone' if p else 'desktop'}" for s, p in LOOKS])
+@looks
 async def test_memory_is_searched_corrected_merged_and_forgotten(browser: Browser, web: Web, scheme: str, phone: bool):
     look = f"{'phone' if phone else 'desktop'}-{scheme}"
     async with opened(browser, web, scheme=scheme, phone=phone) as watched:
@@ -117,7 +114,7 @@ async def test_memory_is_searched_corrected_merged_and_forgotten(browser: Browse
     assert (await stored(web, ids["old"])).superseded_by == ids["anna"]
 
 
-@pytest.mark.parametrize(("scheme", "phone"), LOOKS, ids=[f"{s}-{'phone' if p else 'desktop'}" for s, p in LOOKS])
+@looks
 async def test_an_answer_shows_what_it_remembered(browser: Browser, web: Web, scheme: str, phone: bool):
     look = f"{'phone' if phone else 'desktop'}-{scheme}"
     ids = await filled(web)

@@ -4,7 +4,6 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
 from playwright.async_api import Browser, Page, expect
 
 from gateway.agent.limits import Limits
@@ -12,7 +11,8 @@ from gateway.domain.findings import Finding, Level
 from gateway.store.people import tokens
 from gateway.web.screens import logs
 from tests.browser.conftest import Watched, opened
-from tests.browser.test_memory import LOOKS, accessible
+from tests.browser.looks import looks
+from tests.browser.test_memory import accessible
 from tests.web.conftest import Running, Web
 from tests.web.test_logs_page import ONE, write
 from tests.web.test_usage import used
@@ -26,9 +26,6 @@ FOUND = [
     ),
     ("channels", Finding(Level.FAIL, "channels.telegarm: unknown channel; did you mean telegram?", "fix config.json")),
 ]
-looks = pytest.mark.parametrize(
-    ("scheme", "phone"), LOOKS, ids=[f"{scheme}-{'phone' if phone else 'desktop'}" for scheme, phone in LOOKS]
-)
 
 
 async def to(watched: Watched, web: Web, path: str, *, phone: bool) -> Page:

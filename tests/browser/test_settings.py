@@ -1,15 +1,15 @@
-import pytest
 from playwright.async_api import Browser, expect
 
 from tests.browser.conftest import opened
-from tests.browser.test_memory import LOOKS, accessible
+from tests.browser.looks import looks
+from tests.browser.test_memory import accessible
 from tests.config.editing.conftest import KEY, WRITTEN, Desk, desk
 from tests.web.conftest import Running
 
 __all__ = ["desk"]
 
 
-@pytest.mark.parametrize(("scheme", "phone"), LOOKS, ids=[f"{s}-{'phone' if p else 'desktop'}" for s, p in LOOKS])
+@looks
 async def test_settings_are_found_reviewed_saved_and_reverted(
     browser: Browser, running: Running, desk: Desk, scheme: str, phone: bool
 ):
@@ -75,7 +75,7 @@ async def test_settings_are_found_reviewed_saved_and_reverted(
     await started.stop()
 
 
-@pytest.mark.parametrize(("scheme", "phone"), LOOKS, ids=[f"{s}-{'phone' if p else 'desktop'}" for s, p in LOOKS])
+@looks
 async def test_channels_are_tested_and_switched_off(
     browser: Browser, running: Running, desk: Desk, scheme: str, phone: bool
 ):

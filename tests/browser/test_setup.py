@@ -1,7 +1,6 @@
 import json
 from pathlib import Path
 
-import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
@@ -11,6 +10,7 @@ from gateway.config.load import load
 from gateway.flow.setup.saving import Setup
 from gateway.llm.client import Description
 from tests.browser.conftest import opened
+from tests.browser.looks import looks
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.web.conftest import Running
 
@@ -23,8 +23,7 @@ async def accessible(page: Page) -> None:
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
+@looks
 async def test_a_model_and_a_bot_are_connected(
     browser: Browser, running: Running, tmp_path: Path, scheme: str, phone: bool
 ):

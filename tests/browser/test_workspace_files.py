@@ -1,8 +1,8 @@
-import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, expect
 
 from tests.browser.conftest import opened
+from tests.browser.looks import looks
 from tests.web.conftest import Web
 from tests.web.test_files_page import LOCKED, put
 from tests.web.uploading import png
@@ -10,8 +10,7 @@ from tests.web.uploading import png
 TRIP = "# Tejo in May\n\n- train at **9:14**\n- [x] book the hut\n\n| Day | Way |\n|---|---|\n| Fri | 12 km |\n"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
+@looks
 async def test_files_are_found_read_edited_and_brought_back(browser: Browser, web: Web, scheme: str, phone: bool):
     look = f"{'phone' if phone else 'desktop'}-{scheme}"
     put(web, "AGENTS.md", LOCKED)
