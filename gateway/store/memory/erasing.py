@@ -37,7 +37,9 @@ CONTENT: Mapping[str, tuple[str, ...]] = {
 _BESIDES = {
     "messages": ", tokens = null",
     "inbox": ", handled_at = coalesce(handled_at, now())",
-    "reviews": ", state = case state when 'open' then 'expired' else state end",
+    # An approval is over. What a task waits for expires with the next look, which wakes the task.
+    "reviews": ", state = case when state = 'open' and kind = 'approval' then 'expired' else state end,"
+    " expires_at = case when state = 'open' and kind = 'review' then created_at else expires_at end",
     "grants": ", revoked_at = coalesce(revoked_at, now())",
 }
 _UNIQUE = {("sessions", "name"), ("schedules", "name")}

@@ -10,12 +10,15 @@ from uuid import UUID
 import pytest
 
 from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.erasing import Erasure
 from gateway.domain.ids import TaskId
 from gateway.domain.model import Prompt, Reply, SystemMessage, ToolMessage
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.trees import MOST_HAND_OFFS, MOST_WIDE
 from gateway.store import tasks
+from gateway.store.memory import erasing
+from gateway.store.memory.erasing import Origins
 from tests.flow.path import OWNER, FakeModel, MessagePath, call, restarted, results, said
 
 Script = Callable[[Prompt], Reply | Exception]
@@ -307,6 +310,16 @@ class TestReviews:
         await run_dry(path)
         assert await statuses(path) == ["failed"]
         assert any("nobody answered" in text for text in await told(path))
+
+    async def test_one_whose_text_is_erased_keeps_no_task_waiting(self, path: MessagePath) -> None:
+        await started(path, asks, "main")
+        await run_dry(path)
+        async with path.database.transaction() as tx:
+            await erasing.erase(tx, Erasure([], ["Ship it?"]), Origins({}, {}, frozenset()))
+        await path.questions.look()
+        await run_dry(path)
+        assert await statuses(path) == ["failed"]
+        assert await path.rows("select count(*) from reviews where preview like '%Ship it?%'") == [(0,)]
 
 
 class TestBudget:
