@@ -315,7 +315,7 @@ class TestReviews:
         await started(path, asks, "main")
         await run_dry(path)
         async with path.database.transaction() as tx:
-            await erasing.erase(tx, Erasure([], ["Ship it?"]), Origins({}, {}, frozenset()))
+            await erasing.erase(tx, Erasure(["Ship it?"], []), Origins({}, {}, frozenset()))
         await path.questions.look()
         await run_dry(path)
         assert await statuses(path) == ["failed"]
