@@ -38,7 +38,7 @@ def create(
     budget: Annotated[float | None, typer.Option(metavar="USD", help="No more than budgets.task_usd.")] = None,
     key: Annotated[str | None, typer.Option(metavar="KEY", help="The same key never starts a second one.")] = None,
 ) -> None:
-    """Start a task; the running gateway works on it, and its result comes to your chat."""
+    """Start a task; its result comes to your chat."""
     environment = Environment.read(os.environ)
     limit = load_early(environment, os.environ).budgets.task_usd
     known = Trees(Agents(Workspace(environment.workspace)), lambda: limit)
@@ -68,7 +68,7 @@ def show(which: Which, as_json: AsJson = False) -> None:
 
 
 def follow(which: Which, as_json: AsJson = False) -> None:
-    """Wait for the end of a task and print its result; exits with 1 if it failed or was cancelled."""
+    """Wait for a task and print its result; exits with 1 if there is none."""
     shown = ""
     while (top := (rows := _tree(which))[0]).status not in (Status.COMPLETED, Status.FAILED, Status.CANCELLED):
         if not as_json and (now := summary(rows)) != shown:

@@ -351,7 +351,7 @@ class TestInTheMiddleOfATask:
 
     async def test_the_summary_outlives_a_long_run_in_a_small_window(self, paths: Paths) -> None:
         rounds = [said("", call("look", text=f"{number} {words(700)}")) for number in range(6)]
-        model = FakeModel(in_turn(said("old"), *rounds, said("done")), budget=5_000)
+        model = FakeModel(in_turn(said("old"), *rounds, said("done")), budget=6_000)
         path = await paths.build(model, writer())
         async with path.working():
             await path.ask(words(400))
