@@ -53,6 +53,8 @@ _CALLS: Mapping[str, st.SearchStrategy[Mapping[str, Any]]] = {
     "move_file": st.fixed_dictionaries({"path": PATHS, "to": PATHS}),
     "delete_file": st.fixed_dictionaries({"path": PATHS}),
     "search_files": st.fixed_dictionaries({"pattern": st.just("e"), "path": PATHS}),
+    "start_task": st.fixed_dictionaries({"agent": st.sampled_from(["main", "evil"]), "input": WORDS}),
+    "tasks": st.sampled_from([{"action": "list"}, {"action": "cancel", "id": "0000"}]),
     "todo": st.fixed_dictionaries({"steps": st.lists(WORDS, max_size=3)}, optional={"trivial": WORDS}),
     "cron": st.fixed_dictionaries(
         {"action": st.sampled_from(["add", "update", "remove", "list"])},

@@ -60,8 +60,7 @@ class Ground:
         self.journal, self.rules = self.workspace / "sessions" / "today.md", self.workspace / "rules" / "locked.md"
         self.data.mkdir(parents=True, mode=0o700, exist_ok=True)
         self.lay()
-        status = self.persona.stat()
-        self.persona_was = status.st_mode & 0o7777, status.st_mtime_ns
+        self.was = {path: (path.read_bytes(), path.stat()) for path in (self.persona, self.rules)}
         self.unix = self.data / "db"
         for family, kind, name in (
             (socket.AF_UNIX, socket.SOCK_STREAM, str(self.unix)),
