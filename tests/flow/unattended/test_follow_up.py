@@ -39,9 +39,12 @@ async def runs(path: MessagePath, row: ScheduleRow, *faults: Exception, days: in
 
 async def sent(path: MessagePath) -> None:
     """Let everything go out."""
-    path.outbound.wake()
-    async with path.working():
-        await path.outbound.drain(10)
+    async with path.working(), asyncio.timeout(30):
+        while True:
+            path.outbound.wake()
+            await path.outbound.drain(10)
+            if not await path.rows("select from outbox where state = 'pending' and run_at <= now()"):
+                return
 
 
 @pytest.fixture

@@ -30,6 +30,9 @@ for each in /*; do
         *) mount --bind "$each" "/mnt$each"; mount -o remount,bind,ro "/mnt$each" ;;
     esac
 done
+case "$ROOT" in
+    /tmp/*) mkdir -p "/mnt$ROOT"; mount --bind "$ROOT" "/mnt$ROOT"; mount -o remount,bind,ro "/mnt$ROOT" ;;
+esac
 for name in workspace sockets; do
     mkdir -p "/mnt$BASE/$name"
     mount --bind "$BASE/$name" "/mnt$BASE/$name"
@@ -89,7 +92,13 @@ async def _keep(base: Path, user: int, *line: str) -> None:
             *("unshare", "--mount", "--pid", "--net", "--ipc", "--fork", "--kill-child", "sh", "-c", _ENTER, "enter"),
             *line,
             cwd="/",
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "BASE": str(base), "USER_ID": str(user)},
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": str(ROOT),
+                "ROOT": str(ROOT),
+                "BASE": str(base),
+                "USER_ID": str(user),
+            },
         )
         try:
             await process.wait()
