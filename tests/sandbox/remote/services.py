@@ -93,7 +93,7 @@ async def _keep(base: Path, user: int, *line: str) -> None:
             *line,
             cwd="/",
             env={
-                "PATH": os.environ["PATH"],
+                "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",  # chroot is there
                 "PYTHONPATH": str(ROOT),
                 "ROOT": str(ROOT),
                 "BASE": str(base),
