@@ -34,7 +34,7 @@ async def test_the_terminal_does_the_same(
     assert "Your account is linked." in done.output
     assert telegram.token not in done.output.replace(f"skip): {telegram.token}", ""), "but for the echo of typing"
     telegram.say("hello mk8x", OWNER)
-    await telegram.wait_for(lambda tg: any("fin8x" in sent.text for sent in tg.sent))
+    await telegram.wait_for(lambda tg: any("fin8x" in sent.text for sent in tg.sent), 180)
 
 
 async def _offered(process: GatewayProcess) -> bool:
