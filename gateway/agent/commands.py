@@ -4,12 +4,9 @@ import asyncio
 import hashlib
 import os
 import shlex
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from gateway.domain.principals import Label
@@ -121,14 +118,11 @@ class WorkspaceCommands:
         hosts: Sequence[str] = (),
     ) -> Running:
         """Start a program with an input, errors apart; words that name one of the files become its path."""
-        kept = await asyncio.to_thread(self._written, files)
-        try:
+        with ExitStack() as temporary:
+            kept = await asyncio.to_thread(self._written, files, temporary)
             paths = tuple(os.path.join(kept, word) if word.removeprefix("./") in files else word for word in words)
             running = await self._started(paths, ".", permit, limits, hosts, reads=(kept,), typed=True, apart=True)
-        except BaseException:
-            await asyncio.to_thread(shutil.rmtree, kept, ignore_errors=True)
-            raise
-        running.closing.append(partial(shutil.rmtree, kept, ignore_errors=True))
+            running.closing.append(temporary.pop_all().close)
         assert running.input is not None, "it was asked for"
         running.input.write(given)
         running.input.write_eof()
@@ -153,25 +147,25 @@ class WorkspaceCommands:
         locked = (await self.locks.files())[:MAX_LOCKED] if self.locks else ()
         locked = tuple(each for each in locked if each not in permit.hidden)
         landlocked = tier is Tier.LANDLOCK
-        command = Command(
-            words,
-            str(self.workspace.root),
-            tier,
-            self.workshop.landlock,
-            str(where),
-            read_only=locked if landlocked else (*closed, *locked),
-            hidden=(*permit.hidden, *(closed if landlocked else ())),
-            reads=reads,
-            scratch=await asyncio.to_thread(self._scratch) if landlocked else "",
-            limits=limits,
-        )
-        if len(command.packed()) > MAX_REQUEST_BYTES:
-            raise ToolFailed("too_long", "The command is too long; write it to a file and run that.")
-        with _explained():
-            running = await proxy.start(self.workshop, command, hosts, self.rules, typed=typed, apart=apart)
-        permit.running = running
-        if landlocked:
-            running.closing.append(partial(shutil.rmtree, command.scratch, ignore_errors=True))
+        with ExitStack() as temporary, _explained():
+            command = Command(
+                words,
+                str(self.workspace.root),
+                tier,
+                self.workshop.landlock,
+                str(where),
+                read_only=locked if landlocked else (*closed, *locked),
+                hidden=(*permit.hidden, *(closed if landlocked else ())),
+                reads=reads,
+                scratch=await asyncio.to_thread(self.workshop.folder, temporary) if landlocked else "",
+                limits=limits,
+            )
+            if len(command.packed()) > MAX_REQUEST_BYTES:
+                raise ToolFailed("too_long", "The command is too long; write it to a file and run that.")
+            permit.running = running = await proxy.start(
+                self.workshop, command, hosts, self.rules, typed=typed, apart=apart
+            )
+            running.closing.append(temporary.pop_all().close)
         return running
 
     async def reached(self, hosts: Sequence[str]) -> str:
@@ -257,19 +251,15 @@ class WorkspaceCommands:
             await self.workspace.labels.end_command(hashes.values())
         permit.changes = found
 
-    def _written(self, files: Mapping[str, bytes]) -> str:
+    def _written(self, files: Mapping[str, bytes], until: ExitStack) -> str:
         """A folder of exactly these; theirs may change before they are read."""
-        kept = self._scratch()
+        kept = self.workshop.folder(until)
         for name, data in files.items():
             path = Path(kept, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
             path.chmod(0o500)
         return kept
-
-    def _scratch(self) -> str:
-        self.workshop.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return tempfile.mkdtemp(dir=self.workshop.scratch)
 
 
 def _shell() -> str:
@@ -289,9 +279,7 @@ def _closed(root: str) -> tuple[str, ...]:
 def _explained() -> Iterator[None]:
     try:
         yield
-    except WorkspaceError as error:
-        raise ToolFailed(error.code, str(error)) from error
-    except NetError as error:
+    except (WorkspaceError, NetError) as error:
         raise ToolFailed(error.code, str(error)) from error
     except NoJail as error:
         raise ToolFailed("no_jail", f"Commands can't be confined on this machine, so none runs: {error}.") from error

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from gateway.domain.json import JsonObject
 
@@ -15,6 +15,15 @@ def parameters_of(arguments: type[BaseModel]) -> JsonObject:
     That no other fields are allowed is checked, not told: every prompt would pay for it.
     """
     return _made_once(arguments)
+
+
+def explained(tool: str, arguments: type[BaseModel], error: ValidationError) -> str:
+    """What is wrong with the arguments of a call, as the model is told."""
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    if details[0]["type"] == "json_invalid":
+        return f"The arguments are not valid JSON ({details[0]['msg']}); send one JSON object."
+    faults = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in details[:5])
+    return f"{faults}. {tool} takes: {', '.join(arguments.model_fields) or 'nothing'}."
 
 
 @cache

@@ -13,6 +13,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from gateway.agent.policy import Act, Decision, Policy, decide, values
+from gateway.agent.schema import explained
 from gateway.agent.sources import FIND, NamedTools, ToolSource, shown, spec_of
 from gateway.domain.diff import written_out
 from gateway.domain.json import Json, JsonObject
@@ -99,11 +100,8 @@ class Toolbox:
 
     def only(self, names: frozenset[str] | None) -> "Toolbox":
         """For a node of a task tree: the tools of these names, those of sources too; None: all but `TREE_TOOLS`."""
-        own = (
-            [tool for name, tool in self._tools.items() if name in names or name == TODO]
-            if names is not None
-            else [tool for name, tool in self._tools.items() if name not in TREE_TOOLS]
-        )
+        kept = {*self._tools} - TREE_TOOLS if names is None else {*names, TODO}
+        own = [tool for name, tool in self._tools.items() if name in kept]
         sources = self.sources if names is None else [NamedTools(source, names) for source in self.sources]
         return self._with(own, sources)
 
@@ -266,16 +264,8 @@ def _parse(tool: AnyTool, text: str) -> BaseModel:
     try:
         arguments: BaseModel = tool.arguments.model_validate_json(text.strip() or "{}")
     except ValidationError as error:
-        raise ToolFailed("invalid_arguments", _explanation(tool, error)) from error
+        raise ToolFailed("invalid_arguments", explained(tool.name, tool.arguments, error)) from error
     return arguments
-
-
-def _explanation(tool: AnyTool, error: ValidationError) -> str:
-    details = error.errors(include_url=False, include_context=False, include_input=False)
-    if details[0]["type"] == "json_invalid":
-        return f"The arguments are not valid JSON ({details[0]['msg']}); send one JSON object."
-    faults = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in details[:5])
-    return f"{faults}. {tool.name} takes: {', '.join(tool.arguments.model_fields) or 'nothing'}."
 
 
 def _told(outcome: ToolOutcome, restored: Sequence[str]) -> ToolOutcome:

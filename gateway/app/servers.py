@@ -15,7 +15,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.net.mcp.connections import Connections
 from gateway.net.rules import Rules
-from gateway.sandbox.workshop import Workshop
+from gateway.sandbox.remote.client import workshop
 from gateway.store.pool import Database
 from gateway.workspace.tree import Workspace
 
@@ -30,14 +30,13 @@ async def servers_apart(
     database: Database, environment: Environment, environ: Mapping[str, str], owner: PrincipalId
 ) -> AsyncIterator[McpServers]:
     """With connections of their own, which end with it."""
-    config, files = (
-        load(environment.config, environ, StoredSecrets(environment, environ)),
-        tool_files(database, environment),
-    )
+    config = load(environment.config, environ, StoredSecrets(environment, environ))
+    files = tool_files(database, environment)
     secrets = await look(database, environment, environ)
     assert secrets is not None, "there is an owner"
     await files.look()
-    connections, jail = Connections(lambda: Rules.of(config.net.private_allow)), Workshop(environment.data / "scratch")
+    connections = Connections(lambda: Rules.of(config.net.private_allow))
+    jail = workshop(environment.data / "scratch", environment.workshop)
     local = LocalServers(jail, environment.data, connections.rules)
     configured = {**files.servers, **config.tools.mcp}
     try:

@@ -35,6 +35,11 @@ class Status(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
+    @property
+    def final(self) -> bool:
+        """Whether the task is over."""
+        return self in (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:

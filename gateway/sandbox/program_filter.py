@@ -64,6 +64,12 @@ _MODES = {
     "mkdir 83 -": 1, "mkdirat 258 34": 2, "mknod 133 -": 1, "mknodat 259 33": 2,
 }  # fmt: skip
 """Which argument is the mode."""
+_STOP_SIGNALS = (19, 20, 21, 22)
+_SIGNALS = {
+    "kill 62 129, tkill 200 130, rt_sigqueueinfo 129 138, pidfd_send_signal 424 424": 1,
+    "tgkill 234 131, rt_tgsigqueueinfo 297 240": 2,
+}
+"""Which argument is the signal."""
 _OPENS = {"open 2 -": (1, 2), "openat 257 56": (2, 3)}
 """Which arguments are flags and mode."""
 _SET_ID_BITS, _CREATES = 0o6000, 0o100 | 0o20000000
@@ -75,14 +81,6 @@ _OWNERS_AND_PIPES = (8, 10, 15, 1026, 1031)
 """fcntl: who gets signals of a file, news of a folder, the size of a pipe."""
 _TYPING = (0x5412, 0x541C, 0x8901, 0x8902)
 """ioctl: input for a terminal, and who gets signals of a socket."""
-
-
-_STOP_SIGNALS = (19, 20, 21, 22)
-_SIGNALS = {
-    "kill 62 129, tkill 200 130, rt_sigqueueinfo 129 138, pidfd_send_signal 424 424": 1,
-    "tgkill 234 131, rt_tgsigqueueinfo 297 240": 2,
-}
-"""Which argument is the signal."""
 
 
 def restrict(*, own_files_only: bool, stops_none: bool = False, network: bool = False) -> None:

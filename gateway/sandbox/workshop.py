@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+import shutil
 import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,14 +108,19 @@ class Workshop:
     _zygote_flags: tuple[str, ...] = ()
 
     @property
-    def keeps_instructions(self) -> bool:
-        """Whether no command can change the agent's instructions, so that nobody has to compare them afterwards."""
+    def is_local(self) -> bool:
+        """Whether a command can have files apart from the workspace, and a network that leads to the gateway.
+
+        Nor can it change the agent's instructions then, which nobody has to compare afterwards.
+        """
         return True
 
-    @property
-    def is_local(self) -> bool:
-        """Whether a command can have files apart from the workspace, and a network that leads to the gateway."""
-        return True
+    def folder(self, until: ExitStack) -> str:
+        """A new private folder, which is deleted with `until`. Blocks."""
+        self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = tempfile.mkdtemp(dir=self.scratch)
+        until.callback(shutil.rmtree, path, ignore_errors=True)
+        return path
 
     def missing(self) -> str:
         """Why no tier can work here; "" if one may. Costs nothing."""

@@ -1,5 +1,6 @@
 """Sessions: one transcript each, from `/new` to `/new`."""
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from uuid import uuid4
@@ -81,6 +82,11 @@ async def taint(conn: Connection, session: SessionId, label: Label) -> None:
 async def label(conn: Connection, session: SessionId) -> Label:
     """The session's trust label."""
     return Label(await conn.fetchval("select label from sessions where id = $1", session))
+
+
+async def highest_label(conn: Connection, of: Sequence[SessionId]) -> Label:
+    """Of all of these; the owner's if there are none."""
+    return Label(await conn.fetchval("select coalesce(max(label), 0) from sessions where id = any($1)", of))
 
 
 async def agent(conn: Connection, session: SessionId) -> str:

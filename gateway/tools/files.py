@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import mimetypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed, Wording
 from gateway.tools import Services
-from gateway.workspace.names import PAGES
+from gateway.workspace.names import PAGES, mime_of
 from gateway.workspace.paths import WorkspaceError, WorkspacePath
 from gateway.workspace.search import Found, matches
 from gateway.workspace.tree import MAX_LISTED, MAX_WRITE_BYTES
@@ -139,7 +138,7 @@ class _Files:
         await self._keep("before a move")
         with _tool_errors():
             written = await self.services.workspace.move(
-                arguments.path, arguments.to, caller.label, _mime(arguments.to)
+                arguments.path, arguments.to, caller.label, mime_of(arguments.to)
             )
         return {"ok": True, "path": written.path}
 
@@ -209,7 +208,7 @@ class _Files:
         path = str(WorkspacePath.parse(arguments.path))
         read = await self.services.find_read(path)
         if read is None:
-            raise ToolFailed(failure.error, f"{failure.message} By its name it is {_mime(path)}.", failure.label)
+            raise ToolFailed(failure.error, f"{failure.message} By its name it is {mime_of(path)}.", failure.label)
         if not read.text_path:
             message = f"{path} is not a text file, and no text was found in it: {read.problem or 'it has none'}."
             raise ToolFailed("binary", message, Label.UNTRUSTED)
@@ -220,7 +219,7 @@ class _Files:
 
     async def write_file(self, arguments: WriteArguments, caller: Caller) -> JsonObject:
         with _tool_errors():
-            mime = arguments.mime_type or _mime(arguments.path)
+            mime = arguments.mime_type or mime_of(arguments.path)
             written = await self.services.workspace.write(arguments.path, arguments.content, caller.label, mime)
         return {"ok": True, "path": written.path}
 
@@ -233,7 +232,9 @@ class _Files:
             return edited
 
         with _tool_errors():
-            written = await self.services.workspace.update(arguments.path, change, caller.label, _mime(arguments.path))
+            written = await self.services.workspace.update(
+                arguments.path, change, caller.label, mime_of(arguments.path)
+            )
         return {"ok": True, "path": written.path, "replaced": counts}
 
     async def class_of_write(self, arguments: WriteArguments | EditArguments, _caller: Caller) -> ToolClass:
@@ -262,10 +263,6 @@ class _Files:
             return None
         preview = await asyncio.to_thread(difference, str(WorkspacePath.parse(path)), before, after)
         return Change(preview, "" if raw is None else hashlib.sha256(raw).hexdigest())
-
-
-def _mime(path: str) -> str:
-    return mimetypes.guess_type(path)[0] or "text/plain"
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, list[int]]:

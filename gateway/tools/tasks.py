@@ -34,7 +34,7 @@ class StartArguments(ToolArguments):
     """Arguments of start_task."""
 
     input: str = Field(min_length=1, max_length=LONGEST_INPUT, description="All it has to know: it sees nothing else")
-    agent: str = Field(MAIN, description="An agent of /tasks agents; main works as you do")
+    agent: str = Field(MAIN, description="Slug of an agent; main works as you do")
     budget: float | None = Field(None, gt=0, description="US dollars")
 
 
@@ -81,12 +81,12 @@ class _Tool:
 
     async def _list(self, tx: Connection) -> Labelled:
         rows = await trees.newest(tx, self.context.principal, SHOWN)
-        label = max([await sessions.label(tx, row.session_id) for row in rows], default=Label.OWNER)
+        label = await sessions.highest_label(tx, [row.session_id for row in rows])
         return Labelled({"tasks": [line(row) for row in rows]}, label)
 
     async def _show(self, tx: Connection, which: str) -> Labelled:
         rows = await starting.show(tx, self.context.principal, which)
-        label = max([await sessions.label(tx, row.session_id) for row in rows])
+        label = await sessions.highest_label(tx, [row.session_id for row in rows])
         result = {"result": rows[0].result[:LONGEST]} if rows[0].result else {}
         return Labelled({"summary": summary(rows), "tasks": [line(row) for row in rows[:100]], **result}, label)
 

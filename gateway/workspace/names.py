@@ -15,6 +15,11 @@ _SEPARATORS = re.compile(r"[/\\]")
 _UNSAFE = re.compile(r'[<>:"|?*\[\]`]')
 
 
+def mime_of(path: str) -> str:
+    """The type of a file of the workspace by its name; text where that tells none."""
+    return mimetypes.guess_type(path)[0] or "text/plain"
+
+
 def safe_name(name: str, mime: str = "") -> str:
     """The last part of a name, without invisible and special characters; never empty or hidden."""
     last = _SEPARATORS.split(unicodedata.normalize("NFC", name).rstrip("/\\"))[-1]

@@ -8,10 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gateway.workspace.atomic import TEMPORARY
 from gateway.workspace.descent import explained, open_file, open_folder
 from gateway.workspace.paths import MAX_LEVELS, WorkspaceError, WorkspacePath
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 MAX_FILES = 10_000
 MAX_BYTES = 1024**3
@@ -37,8 +41,8 @@ class _Sink(RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, data: object) -> int:
-        piece = memoryview(data)  # type: ignore[arg-type]  # zipfile writes bytes-like objects only
+    def write(self, data: "ReadableBuffer") -> int:
+        piece = memoryview(data)
         self._waiting += piece
         return len(piece)
 

@@ -74,3 +74,12 @@ async def opened(browser: Browser, web: Web, *, scheme: str = "light", phone: bo
     await page.wait_for_selector("#connection[data-state=on]")
     yield watched
     await context.close()
+
+
+async def go_to(watched: Watched, screen: str, *, phone: bool) -> Page:
+    """By the navigation; whatever the page asks is agreed to."""
+    watched.page.on("dialog", lambda dialog: dialog.accept())
+    if phone:
+        await watched.page.get_by_role("button", name="More").click()
+    await watched.page.get_by_role("link", name=screen, exact=True).click()
+    return watched.page

@@ -1,7 +1,7 @@
 from playwright.async_api import Browser, expect
 
 from gateway.domain.channel import Login
-from tests.browser.conftest import opened
+from tests.browser.conftest import go_to, opened
 from tests.browser.looks import looks
 from tests.fakes.login import FakeLogin
 from tests.web.conftest import Running, Web
@@ -14,11 +14,7 @@ HOSTILE = "<b>Bo</b> \u202eevil\u200b " + "Wolfeschlegelsteinhausenbergerdorff" 
 async def test_people_ask_are_let_in_and_sent_away(browser: Browser, web: Web, scheme: str, phone: bool):
     look = f"{'phone' if phone else 'desktop'}-{scheme}"
     async with opened(browser, web, scheme=scheme, phone=phone) as watched:
-        page = watched.page
-        page.on("dialog", lambda dialog: dialog.accept())
-        if phone:
-            await page.get_by_role("button", name="More").click()
-        await page.click("text=People")
+        page = await go_to(watched, "People", phone=phone)
         await expect(page.locator("#nobody h2")).to_have_text("No access requests")
         await watched.show(f"people-empty-{look}")
         await ask(web, "Grace Hopper", "ABCDEFGH", "1234567")
@@ -43,11 +39,7 @@ async def test_a_messenger_is_connected(browser: Browser, running: Running, sche
     channels: dict[str, str] = {}
     started = await running.start(channels=lambda: channels, logins=lambda: {"whatsapp": login})
     async with opened(browser, started.web, scheme=scheme, phone=phone) as watched:
-        page = watched.page
-        page.on("dialog", lambda dialog: dialog.accept())
-        if phone:
-            await page.get_by_role("button", name="More").click()
-        await page.click("text=Channels")
+        page = await go_to(watched, "Channels", phone=phone)
         await expect(page.locator("#empty h2")).to_have_text("No messenger is connected")
         await watched.show(f"channels-empty-{look}")
         channels |= {

@@ -1,7 +1,7 @@
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, expect
 
-from tests.browser.conftest import opened
+from tests.browser.conftest import go_to, opened
 from tests.browser.looks import looks
 from tests.web.conftest import Web
 from tests.web.test_files_page import LOCKED, put
@@ -18,13 +18,9 @@ async def test_files_are_found_read_edited_and_brought_back(browser: Browser, we
     put(web, "notes/list.txt", "milk\nbread\n")
     put(web, "uploads/2026-05-01/map.png", png())
     async with opened(browser, web, scheme=scheme, phone=phone) as watched:
-        page = watched.page
         if not phone:
-            await page.set_viewport_size({"width": 1440, "height": 900})
-        page.on("dialog", lambda dialog: dialog.accept())
-        if phone:
-            await page.get_by_role("button", name="More").click()
-        await page.get_by_role("link", name="Files", exact=True).click()
+            await watched.page.set_viewport_size({"width": 1440, "height": 900})
+        page = await go_to(watched, "Files", phone=phone)
         await expect(page.locator(".tree .badge")).to_have_text("locked")
         await watched.show(f"files-{look}")
         assert (await Axe().run(page)).violations_count == 0

@@ -1,6 +1,5 @@
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,21 +15,11 @@ from tests.fakes.mcp_server import FakeMcp
 @pytest.fixture
 def fake() -> Iterator[FakeMcp]:
     """In a thread: the commands have event loops of their own."""
-    fake, ready, over = FakeMcp(token="right"), threading.Event(), threading.Event()
+    fake = FakeMcp(token="right")
     fake.add("weather", "Tells the \u202eweather.")
     fake.add("remove", "Removes a city.")
-
-    async def serve() -> None:
-        async with fake.running():
-            ready.set()
-            await asyncio.to_thread(over.wait)
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    assert ready.wait(30)
-    yield fake
-    over.set()
-    thread.join()
+    with fake.in_a_thread():
+        yield fake
 
 
 @pytest.fixture

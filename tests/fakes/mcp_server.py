@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +70,23 @@ class FakeMcp:
     def _manager(self) -> StreamableHTTPSessionManager:
         server: Server[Any] = Server("fake", version="1", on_list_tools=self._list, on_call_tool=self._call)
         return StreamableHTTPSessionManager(server)
+
+    @contextlib.contextmanager
+    def in_a_thread(self) -> Iterator[None]:
+        """For what has an event loop of its own."""
+        ready, over = threading.Event(), threading.Event()
+
+        async def serve() -> None:
+            async with self.running():
+                ready.set()
+                await asyncio.to_thread(over.wait)
+
+        thread = threading.Thread(target=asyncio.run, args=(serve(),))
+        thread.start()
+        assert ready.wait(30)
+        yield
+        over.set()
+        thread.join()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["FakeMcp"]:

@@ -2,9 +2,8 @@
 
 import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,22 +62,18 @@ class LocalServers:
                 "no_jail", f"Servers can't be confined on this machine, so none is started: {error}."
             ) from error
         assert server.command is not None, "it was asked for where there is one"
-        self.workshop.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = tempfile.mkdtemp(dir=self.workshop.scratch)
-        command = Command(
-            (server.command, *server.args),
-            folder,
-            tier,
-            self.workshop.landlock,
-            environment=variables,
-            reads=reads,
-            scratch=folder if tier is Tier.LANDLOCK else "",
-            limits=LIMITS,
-        )
-        try:
+        with ExitStack() as temporary:
+            folder = self.workshop.folder(temporary)
+            command = Command(
+                (server.command, *server.args),
+                folder,
+                tier,
+                self.workshop.landlock,
+                environment=variables,
+                reads=reads,
+                scratch=folder if tier is Tier.LANDLOCK else "",
+                limits=LIMITS,
+            )
             running = await start(self.workshop, command, server.hosts, self.rules, typed=True, apart=True)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        running.closing.append(partial(shutil.rmtree, folder, ignore_errors=True))
+            running.closing.append(temporary.pop_all().close)
         return running

@@ -14,7 +14,7 @@ from gateway.workspace.tree import Workspace
 log = structlog.get_logger(__name__)
 
 
-async def _untold(_text: str) -> None:
+async def untold(_text: str) -> None:
     """The log alone is told."""
 
 
@@ -32,7 +32,7 @@ class Agents:
     """Those of one workspace; `tell` hears of a bad file once for each version of it."""
 
     workspace: Workspace
-    tell: Callable[[str], Awaitable[None]] = _untold
+    tell: Callable[[str], Awaitable[None]] = untold
     _good: dict[str, AgentFile] = field(default_factory=dict, init=False)
     _problems: dict[str, str] = field(default_factory=dict, init=False)
     _told: set[tuple[str, int]] = field(default_factory=set, init=False)

@@ -149,7 +149,7 @@ def line(row: NodeRow) -> str:
 
 def summary(rows: Sequence[NodeRow]) -> str:
     """How many tasks of a tree are over, and what it has cost."""
-    over = sum(row.status in (Status.COMPLETED, Status.FAILED, Status.CANCELLED) for row in rows)
+    over = sum(row.status.final for row in rows)
     limit = rows[0].budget_usd
     of = "" if limit is None else f" of {dollars(limit)}"
     return f"{over} of {len(rows)} tasks are over; {dollars(sum(row.cost_usd for row in rows))}{of} used."

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from pydantic import ValidationError
 
-from gateway.agent.schema import parameters_of
+from gateway.agent.schema import explained, parameters_of
 from gateway.domain.model import ToolSpec
 from gateway.domain.tools import ToolArguments
 from gateway.domain.trees import (
@@ -45,8 +45,6 @@ def parse(tool: str, arguments: str) -> SystemCall:
     try:
         found = model.model_validate_json(arguments.strip() or "{}")
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False, include_input=False)[:5]
-        said = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}" for each in faults)
-        raise BadCall(f"{said}. {tool} takes: {', '.join(model.model_fields)}.") from error
+        raise BadCall(explained(tool, model, error)) from error
     assert isinstance(found, SystemCall), "the table says so"
     return found

@@ -1,7 +1,6 @@
 """`supaclaw files tree`, `put` and `edit`: the workspace as its owner works on it, locked text included."""
 
 import asyncio
-import mimetypes
 import os
 import shlex
 import subprocess
@@ -14,16 +13,15 @@ from typing import Annotated
 import typer
 
 from gateway.cli.console import echo
-from gateway.cli.database import require_owner, with_database
+from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows
-from gateway.cli.storage.workspace import owners_workspace
+from gateway.cli.storage.workspace import labelled_workspace, owners_workspace
 from gateway.domain.diff import difference
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.locks import locked_parts
 from gateway.domain.principals import Label
-from gateway.flow.labels import ContentLabels
 from gateway.store.pool import Database
-from gateway.workspace.template import template_hashes
+from gateway.workspace.names import mime_of
 from gateway.workspace.tree import MAX_WRITE_BYTES, Listed
 
 Where = Annotated[str, typer.Argument(metavar="PATH", help="From the workspace root, like notes/ideas.md.")]
@@ -110,8 +108,5 @@ async def _write_over(database: Database, path: str, before: bytes | None, data:
 
 
 async def _write(database: Database, path: str, data: bytes) -> None:
-    async with database.connection() as conn:
-        owner = await require_owner(conn)
-    workspace = owners_workspace(ContentLabels(database, owner.id, Label.OWNER, template_hashes()))
-    mime = mimetypes.guess_type(path)[0] or "text/plain"
-    await workspace.write(path, data, Label.OWNER, mime, unlocked=True)
+    workspace = await labelled_workspace(database)
+    await workspace.write(path, data, Label.OWNER, mime_of(path), unlocked=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli.console import echo
-from gateway.cli.database import with_database
+from gateway.cli.database import require_owner, with_database
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
@@ -55,6 +55,13 @@ def owners_workspace(labels: Labels | None = None) -> Workspace:
     workspace = Workspace(environment.workspace, labels)
     workspace.before_edit = OwnerEdits(environment.data).note
     return workspace
+
+
+async def labelled_workspace(database: Database) -> Workspace:
+    """The same; what is written or moved there is the owner's from the first byte on."""
+    async with database.connection() as conn:
+        owner = await require_owner(conn)
+    return owners_workspace(ContentLabels(database, owner.id, Label.OWNER, template_hashes()))
 
 
 def _edited() -> tuple[Workspace, dict[str, Renewal]]:

@@ -1,7 +1,6 @@
 """`supaclaw files search`, `move`, `delete` and `zip`: what the page's screen does with files, without a gateway."""
 
 import asyncio
-import mimetypes
 import os
 import sys
 import tempfile
@@ -13,19 +12,18 @@ from pydantic import TypeAdapter
 
 from gateway.background.cpu import run_alone
 from gateway.cli.console import echo
-from gateway.cli.database import require_owner, with_database
+from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows, save_copy
 from gateway.cli.questions import confirm
 from gateway.cli.storage.checkpoints import make_checkpoint
-from gateway.cli.storage.workspace import owners_workspace
+from gateway.cli.storage.workspace import labelled_workspace, owners_workspace
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
-from gateway.flow.labels import ContentLabels
 from gateway.store.pool import Database
+from gateway.workspace.names import mime_of
 from gateway.workspace.paths import WorkspacePath
 from gateway.workspace.search import Found, search
-from gateway.workspace.template import template_hashes
 from gateway.workspace.zipping import members, zipped
 
 SEARCH_SECONDS = 60.0
@@ -59,11 +57,8 @@ def move(
 
 
 async def _move(path: str, to: str, database: Database) -> None:
-    async with database.connection() as conn:
-        owner = await require_owner(conn)
-    workspace = owners_workspace(ContentLabels(database, owner.id, Label.OWNER, template_hashes()))
-    mime = mimetypes.guess_type(to)[0] or "text/plain"
-    await workspace.move(path, to, Label.OWNER, mime, unlocked=True)
+    workspace = await labelled_workspace(database)
+    await workspace.move(path, to, Label.OWNER, mime_of(to), unlocked=True)
 
 
 def delete(

@@ -70,7 +70,7 @@ def show(which: Which, as_json: AsJson = False) -> None:
 def follow(which: Which, as_json: AsJson = False) -> None:
     """Wait for a task and print its result; exits with 1 if there is none."""
     shown = ""
-    while (top := (rows := _tree(which))[0]).status not in (Status.COMPLETED, Status.FAILED, Status.CANCELLED):
+    while not (top := (rows := _tree(which))[0]).status.final:
         if not as_json and (now := summary(rows)) != shown:
             echo(shown := now)
         time.sleep(POLL_SECONDS)

@@ -37,8 +37,6 @@ from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trees import ChildRow
 
-OVER = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
-
 
 class Next(Enum):
     """What becomes of the run."""
@@ -136,7 +134,7 @@ class Acts:
                 return
             for each in wanted.tasks:
                 await self._create(call.ordinal, each.agent, each.input)
-        elif all(child.status in OVER for child in made):
+        elif all(child.status.final for child in made):
             label = max(child.label for child in made)
             await self._conclude(call, {"results": [_told(child) for child in made]}, label)
             return

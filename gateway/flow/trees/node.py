@@ -53,9 +53,10 @@ class NodeRuns:
     async def run(self, run: Claim, assignment: Assignment) -> tuple[OpenedTurn, TurnResult] | None:
         """How the node ended; None if it waits, is to be run again, or has ended already. Raises `RunLost`."""
         while True:
-            agent = await self.agents.get(run.agent)
+            usable = {each.slug: each for each in await self.agents.usable()}
+            agent = usable.pop(run.agent, None)
             purse = TreePurse(self.database, run, await self.database.run(lambda tx: trees.place(tx, run.id)))
-            part, label = await self._part(agent, purse), await self.agents.label(agent)
+            part, label = _part(agent, [*usable.values()], purse), await self.agents.label(agent)
             opened = await self.database.run(partial(self.open, run=run, assignment=assignment, part=part, label=label))
             if opened is None:
                 return None
@@ -94,13 +95,6 @@ class NodeRuns:
             return await self.open(tx, run, assignment, part, label)
 
         return replace(opened, client=ClientOptions(tools=SPECS), agent=part, again=again)
-
-    async def _part(self, agent: AgentFile | None, purse: TreePurse) -> AgentPart | None:
-        if agent is None:
-            return None
-        tools = None if agent.head.tools is None else frozenset(agent.head.tools)
-        others = [each for each in await self.agents.usable() if each.slug != agent.slug]
-        return AgentPart(_prompt(agent, others), tools, agent.skills is None, agent.head.budget, purse.stop)
 
     async def _turn(self, run: Claim, opened: OpenedTurn, agent: AgentFile, purse: TreePurse) -> TurnResult | None:
         """What the agent said; None if a call of before is to be carried out first."""
@@ -189,6 +183,13 @@ class NodeRuns:
             )
             await reviews.ask(tx, question, self.clock.now())
         return Next.ASK
+
+
+def _part(agent: AgentFile | None, others: Sequence[AgentFile], purse: TreePurse) -> AgentPart | None:
+    if agent is None:
+        return None
+    tools = None if agent.head.tools is None else frozenset(agent.head.tools)
+    return AgentPart(_prompt(agent, others), tools, agent.skills is None, agent.head.budget, purse.stop)
 
 
 def _prompt(agent: AgentFile, others: Sequence[AgentFile]) -> str:

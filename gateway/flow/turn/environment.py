@@ -17,7 +17,7 @@ from gateway.agent.skills.sources import Fetch, no_fetch
 from gateway.agent.sources import ToolSource
 from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.toolbox import Spill, Toolbox
-from gateway.agent.trees.agents import Agents
+from gateway.agent.trees.agents import Agents, untold
 from gateway.agent.trees.starting import Trees
 from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
@@ -112,10 +112,6 @@ async def _untold(_principal: PrincipalId, _paths: Sequence[str]) -> None:
     """The log alone is told."""
 
 
-async def _log_alone(_text: str) -> None:
-    """The log alone is told."""
-
-
 @dataclass
 class AgentEnvironments:
     """Builds each environment once. The owner's files are the workspace; a member's lie outside it, under their id."""
@@ -150,7 +146,7 @@ class AgentEnvironments:
     tampered: Callable[[PrincipalId, Sequence[str]], Awaitable[None]] = _untold
     """Tells that locked text was changed by a tool, and put back. Never raises."""
 
-    tell_owner: Callable[[str], Awaitable[None]] = _log_alone
+    tell_owner: Callable[[str], Awaitable[None]] = untold
     """Of a wrong agent file."""
     task_usd: Callable[[], float | None] = lambda: None
     """What a tree of tasks may cost if nothing is said of it."""
@@ -270,7 +266,7 @@ class AgentEnvironments:
 
     def _locks(self, principal: PrincipalId, workspace: Workspace) -> LockWatch:
         data = self.others.parent
-        compared = self.workshop is not None and not self.workshop.keeps_instructions
+        compared = self.workshop is not None and not self.workshop.is_local
         keeper = Keeper(workspace.root, data / REPLACED / str(principal), OwnerEdits(data), whole=compared)
         return LockWatch(workspace, keeper, partial(self.tampered, principal))
 

@@ -36,13 +36,8 @@ class RemoteWorkshop(Workshop):
     admits: Admits = from_elsewhere
 
     @property
-    def keeps_instructions(self) -> bool:
-        """False: that depends on the other kernel's way, so they are compared after each run."""
-        return False
-
-    @property
     def is_local(self) -> bool:
-        """False: the service sees no file but the workspace, and no socket of its own comes from there."""
+        """False: the service sees no file but the workspace, and how it keeps instructions depends on its kernel."""
         return False
 
     def missing(self) -> str:

@@ -1,7 +1,6 @@
 """Files: the workspace as a tree, each file shown, edited, moved and deleted, and its earlier versions."""
 
 import asyncio
-import mimetypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +31,7 @@ from gateway.web.files import MAX_UPLOAD, OCTETS, SANDBOX, saved_as, serve, too_
 from gateway.web.multipart import uploaded_file
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
+from gateway.workspace.names import mime_of
 from gateway.workspace.paths import MAX_PATH_BYTES, WorkspaceError, WorkspacePath
 from gateway.workspace.zipping import members, zipped
 
@@ -111,7 +111,7 @@ async def save(site: AtSite, path: Named, content: Annotated[str, Form()] = "", 
     if len(content.encode("utf-8", "replace")) > 2 * MAX_SHOWN:
         raise Refused(413, "too_large", "The text is too long for this form; use an editor or `supaclaw files edit`.")
     with _told():
-        where, workspace, mime = _own(path), site.backend.workspace, _mime(path)
+        where, workspace, mime = _own(path), site.backend.workspace, mime_of(path)
 
         def edited(text: str) -> str:
             if hash_of(text.encode()).hexdigest() != sha256:
@@ -134,7 +134,7 @@ async def upload(request: Request, site: AtSite, path: Asked = "") -> None:
         name = WorkspacePath.parse(file.name.replace("\\", "/").rpartition("/")[2])
         where = _own("/".join((*WorkspacePath.parse(path).parts, *name.parts)))
         try:
-            await site.backend.uploads.place(site.backend.owner.id, str(where), _mime(where.name), file.pieces)
+            await site.backend.uploads.place(site.backend.owner.id, str(where), mime_of(where.name), file.pieces)
         except UploadRefused as refused:
             raise too_large(refused) from None
 
@@ -145,7 +145,7 @@ async def move(site: AtSite, path: Named, to: Named) -> None:
     with _told():
         where, target = _own(path), _own(to)
         await _keep(site, "before a move")
-        await site.backend.workspace.move(str(where), str(target), Label.OWNER, _mime(to), unlocked=True)
+        await site.backend.workspace.move(str(where), str(target), Label.OWNER, mime_of(to), unlocked=True)
 
 
 @router.post(f"{HERE}/delete", status_code=204, dependencies=OWNER)
@@ -192,10 +192,6 @@ async def _keep(site: Site, reason: str) -> None:
     async with site.backend.database.connection() as conn:
         last = await messages.last_id(conn)
     await site.backend.checkpoints.create(reason, last)
-
-
-def _mime(path: str) -> str:
-    return mimetypes.guess_type(path)[0] or "text/plain"
 
 
 @contextmanager

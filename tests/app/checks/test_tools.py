@@ -22,23 +22,11 @@ from tests.workspace.tool_files.writing import put, tool_md
 @pytest.fixture
 def fake() -> Iterator[FakeMcp]:
     """In a thread: the check has an event loop of its own."""
-    import threading
-
-    fake, ready, over = FakeMcp(), threading.Event(), threading.Event()
+    fake = FakeMcp()
     fake.add("weather", "Tells the weather.")
     fake.add("remove", "Removes a city.")
-
-    async def serve() -> None:
-        async with fake.running():
-            ready.set()
-            await asyncio.to_thread(over.wait)
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    assert ready.wait(30)
-    yield fake
-    over.set()
-    thread.join()
+    with fake.in_a_thread():
+        yield fake
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ async def test_it_starts_when_it_is_needed_stays_and_goes_with_its_connection(lo
     assert await local.do("hello") == "echo hello"
     seconds = str(100_000 + os.getpid())
     await local.do(f"leave {seconds}")
-    assert asleep(seconds) == 1
+    await eventually(lambda: asleep(seconds) == 1)  # a program shows its arguments a moment after it was started
     await local.connections.close()
     await eventually(lambda: asleep(seconds) == 0)
     assert not list(local.servers.workshop.scratch.iterdir())
@@ -125,7 +125,11 @@ async def test_it_reaches_the_hosts_of_its_entry_alone(local: Local) -> None:
     assert reaching.tools["do"].url.startswith("stdio-net://w/b.example:1/")
     assert reaching.tools["do"].sha256 != alone.tools["do"].sha256
     pinned = PinnedTool(State.ON, reaching.tools["do"], Use.READ)
-    calls = McpCalls(pinned, local.connections.get, page)  # type: ignore[arg-type]
+
+    async def not_called(*_: object) -> Any:
+        raise AssertionError("nothing is asked of the server")
+
+    calls = McpCalls(pinned, not_called, not_called)
     assert await calls.kind(AnyArguments(what="x"), CALLER) is ToolClass.SEND
     assert (await calls.change(AnyArguments(what="x"), CALLER)).preview.startswith(
         "Call a tool of w, which reaches b.example:1."
