@@ -56,6 +56,8 @@ class StatusReport:
     """What cannot be delivered at the moment, by channel, in words."""
     embedding: str = ""
     """How far the vectors of memory are, or why there are none."""
+    machines: Mapping[str, str] = field(default_factory=dict)
+    """The instances on the database, and what each holds, in words."""
     database_problem: str | None = None
     """Why the database does not let it work; queue and costs are then not known."""
 
