@@ -38,7 +38,7 @@ class Capabilities:
     max_file: int = 0
     """The largest file that can be sent, in bytes; 0: none."""
     portable: bool = True
-    """Another machine can open it without files of this one."""
+    """It keeps nothing in files, so another machine can open it at any moment."""
     silence: float | None = None
     """The longest time in seconds that a healthy connection can be silent; None: silence says nothing."""
 

@@ -30,12 +30,15 @@ class ChannelLeases:
         """Whether it is ours."""
         return lease_of(channel) in self.held
 
-    async def take(self, channel: str, *, portable: bool) -> str:
-        """Take it if it is free; else why we have to wait. A channel that isn't `portable` stays with its machine."""
+    async def take(self, channel: str, *, stays: float | None = 0.0) -> str:
+        """Take it if it is free; else why we have to wait.
+
+        It `stays` with its machine until that has been away for so many seconds, or (None) is forgotten.
+        """
         if self.has(channel):
             return ""
         try:
-            waits = await self.database.run(lambda tx: self._take(tx, channel, portable=portable))
+            waits = await self.database.run(lambda tx: self._take(tx, channel, stays))
         except TryAgainLater as exc:
             return f"waits for the database: {exc}"
         if not waits:
@@ -50,11 +53,11 @@ class ChannelLeases:
                 async with self.database.connection() as conn:
                     await leases.drop(conn, lease_of(channel), self.instance)
 
-    async def _take(self, tx: Connection, channel: str, *, portable: bool) -> str:
-        if not portable and (machine := await instances.settle(tx, channel, self.instance)):
+    async def _take(self, tx: Connection, channel: str, stays: float | None) -> str:
+        if stays != 0.0 and (machine := await instances.settle(tx, channel, self.instance, gone=stays)):
             return (
-                f"waits for its machine {machine}, whose files have its login; if that machine is gone for good, "
-                f"`supaclaw machines forget {machine}` lets this one connect anew"
+                f"waits for its machine {machine}, in whose files it keeps what it needs; if that machine is gone for "
+                f"good, `supaclaw machines forget {machine}` lets this one connect anew"
             )
         if await leases.take(tx, lease_of(channel), self.instance, LEASE_SECONDS):
             return ""

@@ -26,6 +26,7 @@ from gateway.flow.outbound.sender import Outbound
 CLOSE_SECONDS = 10.0
 OPEN_SECONDS = 120.0
 """No platform is asked anything while a channel is opened; one that takes longer will never be open."""
+FACTS_SECONDS = 600.0
 STEADY_SECONDS = 60.0
 """What breaks after that long is not counted together with what broke before."""
 _MOST_PATIENT = 3
@@ -187,7 +188,7 @@ class ChannelManager:
 
     async def _hold(self, name: str, channel: Channel) -> None:
         """Wait until no other gateway has it."""
-        while why := await self._leases.take(name, portable=channel.capabilities.portable):
+        while why := await self._leases.take(name, stays=_stays(channel)):
             if self._states[name] != why:
                 log.info("channel.waits", channel=name, why=why)
             self._states[name] = why
@@ -256,6 +257,13 @@ class ChannelManager:
     def _heard_ago(self, name: str) -> float | None:
         heard_at = self._open[name].channel.heard_at
         return None if heard_at is None else round(max(0.0, self._monotonic() - heard_at), 1)
+
+
+def _stays(channel: Channel) -> float | None:
+    """For how long it waits for its machine: a login is not given up unasked, short facts are worth a while."""
+    if channel.capabilities.portable:
+        return 0.0
+    return None if isinstance(channel, LoginChannel) else FACTS_SECONDS
 
 
 def _unheard(channel: Channel, silences: int) -> str:
