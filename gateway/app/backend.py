@@ -69,6 +69,7 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         wordings=lambda: parts.environments.of(parts.people.owner.id).toolbox.wordings,
         allowed_hosts=lambda: parts.current.config.web.allowed_hosts,
         beat=parts.heartbeat.beat,
+        lets_in=parts.people.lets_in,
         triggers=_triggers(parts),
         channels=partial(_states, parts),
         probes=ChannelProbes(partial(_spec, parts), parts.clock),

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +36,12 @@ async def make(tmp_path: Path, dsn: str, telegram: FakeTelegram, models: FakeMod
     yield machine
     for process in made:
         await process.close()
+
+
+async def until(true: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(60):
+        while not await true():
+            await asyncio.sleep(0.1)  # noqa: ASYNC110
 
 
 async def states(process: GatewayProcess) -> str:
@@ -138,17 +144,13 @@ async def test_a_worker_runs_what_needs_no_files_and_with_the_workspace_all_else
         [row] = await first.rows("select attempts + (status <> 'pending')::int as n from tasks where kind = $1", kind)
         return int(row["n"])
 
-    async with asyncio.timeout(60):
-        while not await attempts("summarise"):
-            await asyncio.sleep(0.1)
+    await until(lambda: attempts("summarise"))
     assert not await attempts("agent")
 
     beside = replace(first, told=[], subcommand="worker")
     try:
         await beside.start()
-        async with asyncio.timeout(60):
-            while not await attempts("agent"):
-                await asyncio.sleep(0.1)
+        await until(lambda: attempts("agent"))
         kinds = await first.rows("select kind from instances order by kind")
         assert [row["kind"] for row in kinds] == ["gateway", "worker", "worker"]
         assert (await beside.terminate()).code == 0
