@@ -20,6 +20,7 @@ from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.config.instance import hold_instance, instance_id, known_instance
 from gateway.config.load import load, load_early
+from gateway.config.model import Database as DatabaseSettings
 from gateway.config.starts import Starts
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.flow.people import People
@@ -47,12 +48,12 @@ def work(environment: Environment) -> int:
 
     faulthandler.enable()
     allow_descriptors()
-    url = load_early(environment, os.environ).database.url
-    if url is None:
+    settings = load_early(environment, os.environ).database
+    if settings.url is None:
         raise OwnerMustAct(EMBEDDED)
     mask = SecretMask()
     with _own_folder(environment) as own, logging_to(own.state / "logs", mask):
-        uvloop.run(_serve(own, url.get_secret_value(), mask))
+        uvloop.run(_serve(own, settings, settings.url.get_secret_value(), mask))
     return 0
 
 
@@ -72,7 +73,7 @@ def _own_folder(environment: Environment) -> Iterator[Environment]:
     raise OwnerMustAct(f"{MOST_WORKERS} workers share {environment.data}; give the next one another SUPACLAW_DATA")
 
 
-async def _serve(environment: Environment, dsn: str, mask: SecretMask) -> None:
+async def _serve(environment: Environment, settings: DatabaseSettings, dsn: str, mask: SecretMask) -> None:
     """Start, run, stop. It waits for its database, for a gateway's first start and for the end of an upgrade."""
     stop, clock, instance = stop_signal(), SystemClock(), instance_id(environment.state)
     async with AsyncExitStack() as stack:
@@ -86,9 +87,8 @@ async def _serve(environment: Environment, dsn: str, mask: SecretMask) -> None:
 
         async def start() -> Callable[[], Awaitable[None]]:
             database, people = await waiting.retry(stack, join)
-            secrets = LiveSecrets(
-                Vault(database, environment.data, os.environ), people.owner.id, os.environ, mask.stored
-            )
+            vault = Vault(database, environment.data, os.environ, supabase=settings.secrets == "supabase_vault")
+            secrets = LiveSecrets(vault, people.owner.id, os.environ, mask.stored)
             await waiting.retry(stack, lambda _: open_secrets(secrets))
             config = load(environment.config, os.environ, secrets.lookup)
             current = Current(config, await build_client(config.models, os.environ, clock))

@@ -15,7 +15,7 @@ LOCAL = "local"
 PROGRAMS = frozenset({"api", "terminal"})
 """The channels that are reached with API tokens."""
 OWN_CHANNELS = PROGRAMS | {"web"}
-"""Reached only with a credential of ours, whose person reads the transcript itself: the owner, unless it is a member's."""
+"""Reached only with a credential of ours, whose person reads the transcript itself: the owner's, else a member's."""
 MEMBER = "member:"
 """What the id of a sender on these channels begins with whose credential is a member's."""
 
@@ -114,7 +114,7 @@ class Inbound:
 
     @property
     def member(self) -> PrincipalId | None:
-        """Whose credential it came with, if that is a member's; where there are none, the sender's id says who it is."""
+        """Whose credential it came with, if that is a member's; None where a platform says who it is."""
         theirs = self.address.channel in OWN_CHANNELS and self.sender.id.startswith(MEMBER)
         return PrincipalId(UUID(self.sender.id.removeprefix(MEMBER))) if theirs else None
 

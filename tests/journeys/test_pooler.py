@@ -29,7 +29,8 @@ def settings_for(folder: Path, dsn: str, port: int, upstream: int, members: str)
     parts, users = urlsplit(dsn), folder / "users.txt"
     (folder / "pgbouncer.ini").write_text(
         f"[databases]\n* = host=127.0.0.1 port={upstream}\n[pgbouncer]\npool_mode = transaction\n"
-        f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = scram-sha-256\nauth_file = {users}\n"
+        f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+        f"auth_type = scram-sha-256\nauth_file = {users}\n"
         "default_pool_size = 5\nignore_startup_parameters = extra_float_digits\n"
     )
     users.write_text(f'"{parts.username}" "{unquote(str(parts.password))}"\n"supaclaw_member" "{members}"\n')
