@@ -55,11 +55,13 @@ async def pooled(dsn: str, server: Server) -> AsyncIterator[str]:
                 while b"listening on" not in (line := await asyncio.wait_for(process.stderr.readline(), 30)):
                     assert line, "pgbouncer ended"
                 reading = asyncio.create_task(process.stderr.read())
-                address = dsn.partition("@")[0] + f"@127.0.0.1:{port}{urlsplit(dsn).path}"
+                address = f"{dsn.partition('@')[0]}@127.0.0.1:{port}{urlsplit(dsn).path}"
                 yield f"{address}?pool_mode=transaction&member_password={server.member_password}"
-                reading.cancel()
-            finally:
                 process.terminate()
+                await reading
+            finally:
+                if process.returncode is None:
+                    process.kill()
                 await process.wait()
 
 
