@@ -106,7 +106,7 @@ async def _serve(
             in_vault = config.database.secrets == "supabase_vault"
             vault = Vault(database, environment.data, os.environ, supabase=in_vault)
             secrets = LiveSecrets(vault, people.owner.id, os.environ, mask.stored)
-            await waiting.retry(stack, lambda _: open_secrets(secrets))
+            await waiting.retry(stack, lambda _: _open_secrets(secrets))
             resolved = load(environment.config, os.environ, secrets.lookup)
             current = Current(resolved, await build_client(resolved.models, os.environ, clock))
             await preloaded
@@ -136,8 +136,7 @@ async def _serve(
             await run()
 
 
-async def open_secrets(secrets: LiveSecrets) -> None:
-    """Know the stored secrets."""
+async def _open_secrets(secrets: LiveSecrets) -> None:
     await import_key_files(secrets.vault, secrets.owner)
     await secrets.look()
 

@@ -10,7 +10,7 @@ from functools import partial
 from gateway.app.current import Current
 from gateway.app.descriptors import allow_descriptors
 from gateway.app.gateway import TOLD, Gateway
-from gateway.app.start import open_secrets, stop_signal
+from gateway.app.start import stop_signal
 from gateway.app.waiting import Waiting
 from gateway.app.wiring import Parts
 from gateway.background.watch.health import joined
@@ -89,7 +89,7 @@ async def _serve(environment: Environment, settings: DatabaseSettings, dsn: str,
             database, people = await waiting.retry(stack, join)
             vault = Vault(database, environment.data, os.environ, supabase=settings.secrets == "supabase_vault")
             secrets = LiveSecrets(vault, people.owner.id, os.environ, mask.stored)
-            await waiting.retry(stack, lambda _: open_secrets(secrets))
+            await waiting.retry(stack, lambda _: secrets.look())
             config = load(environment.config, os.environ, secrets.lookup)
             current = Current(config, await build_client(config.models, os.environ, clock))
             home = known_instance(environment.data) or instance

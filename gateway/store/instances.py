@@ -40,8 +40,19 @@ class Instance:
         return f"{self.kind}, {self.state}{': ' if holds or tasks else ''}{', '.join([*holds, *tasks])}"
 
 
+_TIDY = """
+with over as (select name, holder from leases where name like 'instance %'
+    and expires_at < now() - interval '1 day' * case when exists (
+      select from instances where id = holder and kind = 'gateway') then 30 else 1 end),
+  gone as (delete from instances i using over where i.id = over.holder
+    and not exists (select from homes where instance_id = i.id) returning i.id)
+delete from leases l using over left join gone on gone.id = over.holder
+where l.name = over.name and (gone.id is not null or not exists (select from instances where id = over.holder))"""
+
+
 async def enter(conn: Connection, instance: InstanceId, name: str, kind: Kind) -> None:
-    """It has started."""
+    """It has started; those without anything in their files that died long ago are forgotten."""
+    await conn.execute(_TIDY)
     sql = """insert into instances (id, name, kind) values ($1, $2, $3)
              on conflict (id) do update set name = $2, kind = $3, started_at = now(), stopped_at = null"""
     await conn.execute(sql, instance, name, kind)
