@@ -20,14 +20,14 @@ router = APIRouter()
 Headers = Annotated[Named, Depends()]
 
 
-@router.get("/v1/models", dependencies=[Depends(needs(Scope.CHAT))])
+@router.get("/v1/models", dependencies=[Depends(needs(Scope.CHAT, members=True))])
 async def models(site: AtSite) -> Response:
     """The agents that can be asked."""
     created = int(site.backend.clock.now().timestamp())
     return JSONResponse({"object": "list", "data": [wire.model(name, created) for name in site.backend.models()]})
 
 
-@router.get("/v1/models/{name}", dependencies=[Depends(needs(Scope.CHAT))])
+@router.get("/v1/models/{name}", dependencies=[Depends(needs(Scope.CHAT, members=True))])
 async def model(site: AtSite, name: str) -> Response:
     """One of them."""
     if name not in site.backend.models():
