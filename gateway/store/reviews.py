@@ -16,7 +16,7 @@ from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.texts import storable
 from gateway.domain.tools import ToolClass
-from gateway.store import audit, tasks, trees
+from gateway.store import audit, steps, tasks, trees
 from gateway.store.audit import Event
 from gateway.store.pool import Connection
 
@@ -88,6 +88,7 @@ class ReviewRow:
     grant_id: GrantId | None
     response: JsonObject | None
     """The answer to a `review`."""
+    reminded_at: datetime | None
 
     @classmethod
     def of(cls, row: Record) -> Self:
@@ -159,6 +160,8 @@ async def ask(conn: Connection, question: Question, now: datetime) -> ReviewRow:
         assert before is not None, "the insert met it"
         return before
     review = ReviewRow.of(row)
+    if review.kind == "review" and review.task_id is not None:
+        await steps.note(conn, review.task_id, review.principal_id, "review", review.name)
     await _noted(conn, Event.ASKED, review)
     if question.grant is not None:
         await _settled(conn, review, Event.APPROVED)
@@ -315,6 +318,7 @@ async def _settled(conn: Connection, row: ReviewRow, event: Event) -> ReviewRow:
 async def _answered(conn: Connection, row: ReviewRow) -> None:
     """The task that asked goes on; of its whole tree all that wait if it was the tree's budget that was asked for."""
     assert row.task_id is not None, "a review is a task's question"
+    await steps.note(conn, row.task_id, row.principal_id, "review", row.name, ok=row.state == "approved")
     if row.tool != BUDGET:
         await trees.resume(conn, [row.task_id])
         return

@@ -30,7 +30,7 @@ from gateway.domain.trees import (
     RequestHumanReview,
     SaveIntermediateData,
 )
-from gateway.store import reviews, sessions, tasks, trees
+from gateway.store import reviews, sessions, steps, tasks, trees
 from gateway.store.pool import Connection
 from gateway.store.reviews import REVIEW_LASTS, Question, ReviewRow
 from gateway.store.transcript import messages
@@ -209,7 +209,9 @@ class Acts:
         self.label = max(self.label, label)
         await sessions.taint(self.tx, call.session_id, self.label)
         text = ToolResult(intent.call.id, json.dumps(result, ensure_ascii=False))
-        await messages.conclude(self.tx, call.session_id, run.principal_id, run.id, intent, text, self.label)
+        id = await messages.conclude(self.tx, call.session_id, run.principal_id, run.id, intent, text, self.label)
+        name, ok = intent.call.name, "error" not in result
+        await steps.tool_ran(self.tx, run.id, run.principal_id, name, 0, ok=ok, message=id)
 
 
 def _parsed(call: MessageRow) -> SystemCall | BadCall:

@@ -73,7 +73,7 @@ class TurnResult:
             remembered=self.reminded,
         )
         if self.reply is not None:
-            await steps.model_called(tx, run.id, run.principal_id, self.reply)
+            await steps.model_called(tx, run.id, run.principal_id, self.reply, answer.id)
         return answer
 
 
