@@ -70,6 +70,8 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         allowed_hosts=lambda: parts.current.config.web.allowed_hosts,
         beat=parts.heartbeat.beat,
         triggers=_triggers(parts),
+        trees=parts.tree_control,
+        traces=parts.traces,
         channels=partial(_states, parts),
         probes=ChannelProbes(partial(_spec, parts), parts.clock),
         skills=parts.environments.skills,

@@ -5,6 +5,9 @@ from datetime import timedelta
 from gateway.domain.ids import InstanceId
 from gateway.store.pool import Connection
 
+FOLLOWED = "supaclaw:"
+"""What the names begin with that are channels on which somebody is told of steps."""
+
 
 async def take(conn: Connection, name: str, holder: InstanceId, seconds: float) -> bool:
     """Take or renew a lease; False while somebody else holds it."""

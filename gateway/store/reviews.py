@@ -21,8 +21,6 @@ from gateway.store.audit import Event
 from gateway.store.pool import Connection
 
 LASTS = timedelta(minutes=15)
-REVIEW_LASTS = timedelta(days=7)
-"""How long a task waits for a person."""
 BUDGET = "task_budget"
 """What a tree asks for whose budget is used up."""
 _NUMBER = re.compile(r"[Aa]?(\d{1,18})", re.ASCII)
@@ -218,6 +216,16 @@ async def list_untold(conn: Connection, most: int) -> list[ReviewRow]:
              order by id"""
     rows = await conn.fetch(sql, most)
     return [ReviewRow.of(row) for row in rows]
+
+
+async def remind(conn: Connection, told_before: datetime) -> ReviewRow | None:
+    """A task's question that its person was last shown before then; it counts as shown now."""
+    sql = """update reviews set reminded_at = now() where id = (
+               select id from reviews where state = 'open' and kind = 'review'
+                 and coalesce(reminded_at, told_at) < $1 order by id limit 1 for update skip locked)
+             returning *"""
+    row = await conn.fetchrow(sql, told_before)
+    return ReviewRow.of(row) if row else None
 
 
 async def mark_told(conn: Connection, review: ReviewId) -> bool:

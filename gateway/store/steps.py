@@ -116,14 +116,20 @@ async def of_task(conn: Connection, task: TaskId, since: datetime) -> list[StepR
     return [_row(row) for row in rows]
 
 
+_OF_TASK = """
+select * from task_steps
+where task_id = $1 and id > $2 and ($3::bigint is null or id <= $3) order by id limit $4"""
+_OF_TREE = """
+select s.* from tasks t join task_steps s on s.task_id = t.id
+where t.master_id = $1 and s.id > $2 and ($3::bigint is null or s.id <= $3) order by s.id limit $4"""
+
+
 async def trace(
     conn: Connection, task: TaskId, *, tree: bool = False, since: int = 0, until: int | None = None, most: int = MOST
 ) -> list[StepRow]:
     """The steps of a task, or of the whole tree that it is the first of, behind the step `since`, in order."""
-    whose = "t.master_id" if tree else "t.id"
-    sql = f"""select s.* from tasks t join task_steps s on s.task_id = t.id
-              where {whose} = $1 and s.id > $2 and s.id <= coalesce($3, s.id) order by s.id limit $4"""
-    return [_row(row) for row in await conn.fetch(sql, task, since, until, most)]
+    rows = await conn.fetch(_OF_TREE if tree else _OF_TASK, task, since, until, most)
+    return [_row(row) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

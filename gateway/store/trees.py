@@ -113,7 +113,8 @@ async def listing(conn: Connection, principal: PrincipalId, wanted: TreeFilter, 
     sql = """select t.id, coalesce(t.input ->> 'name', t.kind) as name, t.agent, t.status, t.budget_usd, t.created_at,
                     (t.input ->> 'forked_from')::uuid as fork_of, n.counts, n.updated_at, s.cost_usd, s.tokens,
                     array(select 'A' || r.id from reviews r join tasks w on w.id = r.task_id
-                          where w.master_id = t.id and r.kind = 'review' and r.state = 'open' order by r.id) as waits_for
+                          where w.master_id = t.id and r.kind = 'review' and r.state = 'open'
+                          order by r.id) as waits_for
              from tasks t cross join lateral (
                select jsonb_object_agg(status, tasks) as counts, max(updated_at) as updated_at from (
                  select status, count(*) as tasks, max(updated_at) as updated_at
@@ -155,6 +156,13 @@ async def children(conn: Connection, parent: TaskId, call: int) -> list[ChildRow
              where t.parent_id = $1 and (t.input ->> 'call')::int = $2 order by t.seq"""
     rows = await conn.fetch(sql, parent, call)
     return [ChildRow(**{**row, "status": Status(row["status"]), "label": Label(row["label"])}) for row in rows]
+
+
+async def counts(conn: Connection, task: TaskId, *, tree: bool) -> dict[Status, int]:
+    """How many tasks are in each status: of a tree by its first task, or the task alone."""
+    sql = """select status, count(*)::int as tasks from tasks
+             where (id = $1 and not $2) or (master_id = $1 and $2) group by status"""
+    return {Status(row["status"]): row["tasks"] for row in await conn.fetch(sql, task, tree)}
 
 
 async def size(conn: Connection, master: TaskId) -> int:

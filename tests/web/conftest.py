@@ -177,6 +177,8 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         pairing=Pairing(path.database),
         beat=no_beat,
         triggers=Triggers(path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.worker.wake),
+        trees=path.tree_control,
+        traces=path.traces,
         settings=settings_of(path.workspace.parent),
         probes=ChannelProbes(no_spec, clock),
         skills=path.environments.skills,

@@ -174,6 +174,8 @@ class TurnRunner:
     def _environment(self, run: Claim, opened: OpenedTurn) -> AgentEnvironment:
         environment = self.environments.of(run.principal_id)
         if opened.agent is not None:
+            if opened.agent.fork is not None:
+                environment = self.environments.of_fork(run.principal_id, opened.agent.fork)
             return environment.for_agent(opened.agent, private=opened.private)
         if opened.private:
             return environment
