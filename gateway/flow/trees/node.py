@@ -194,6 +194,13 @@ class NodeRuns:
         return Next.ASK
 
 
+def chat_part(agent: AgentFile) -> AgentPart:
+    """What an agent adds to a chat's turn that is put to it."""
+    own = replace(agent, head=agent.head.model_copy(update={"skills": None}))
+    tools = None if agent.head.tools is None else frozenset(agent.head.tools)
+    return AgentPart(_prompt(own, ()), tools, agent.skills is None, agent.head.budget, lambda: None)
+
+
 def _part(
     agent: AgentFile | None, others: Sequence[AgentFile], purse: TreePurse, fork: TaskId | None
 ) -> AgentPart | None:

@@ -176,6 +176,8 @@ class TurnRunner:
         if opened.agent is not None:
             if opened.agent.fork is not None:
                 environment = self.environments.of_fork(run.principal_id, opened.agent.fork)
+            elif isinstance(opened, OpenedChat) and not opened.private:
+                environment = environment.for_tokens
             return environment.for_agent(opened.agent, private=opened.private)
         if opened.private:
             return environment

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -55,10 +56,34 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
+class Node:
+    """One task of a tree, with what its own calls took; `waits_for` is the name of a review."""
+
+    id: UUID
+    parent_id: UUID | None
+    depth: int
+    name: str
+    agent: str
+    status: Status
+    error: str | None
+    result: str | None
+    cost_usd: float
+    tokens: int
+    waits_for: str | None
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, row: NodeRow) -> Self:
+        """From its row."""
+        return cls(**{field.name: getattr(row, field.name) for field in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
 class TaskView(TaskReport):
     """A task with its whole tree, parents before their children; what all of that has cost."""
 
-    tree: tuple[NodeRow, ...]
+    tree: tuple[Node, ...]
     counts: Mapping[Status, int]
     cost_usd: float
     tokens: int
@@ -157,4 +182,4 @@ async def cancel(
 def _view(report: TaskReport, nodes: list[NodeRow], counts: Mapping[Status, int]) -> TaskView:
     known = {field.name: getattr(report, field.name) for field in fields(report)}
     cost, tokens = sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes)
-    return TaskView(**known, tree=tuple(nodes), counts=counts, cost_usd=cost, tokens=tokens)
+    return TaskView(**known, tree=tuple(map(Node.of, nodes)), counts=counts, cost_usd=cost, tokens=tokens)
