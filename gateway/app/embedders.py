@@ -7,6 +7,7 @@ from gateway.app.current import Current
 from gateway.background.embedding import LocalEmbedder
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import Embedder
+from gateway.flow.secrets.guard import Clean
 from gateway.llm.embedding.remote import RemoteEmbedder
 
 
@@ -16,6 +17,8 @@ class Embedders:
 
     current: Current
     clock: Clock
+    clean: Clean = str
+    """Takes live secrets out of what goes to a provider."""
     _local: LocalEmbedder = field(default_factory=LocalEmbedder)
     _remotes: dict[str, RemoteEmbedder] = field(default_factory=dict)
 
@@ -37,7 +40,7 @@ class Embedders:
 
     def _remote(self, model: str) -> RemoteEmbedder:
         if model not in self._remotes:
-            self._remotes[model] = RemoteEmbedder(model, self._embed, self.clock)
+            self._remotes[model] = RemoteEmbedder(model, self._embed, self.clock, clean=self.clean)
         return self._remotes[model]
 
     async def _embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:

@@ -102,7 +102,8 @@ async def _serve(
         async def start() -> Callable[[], Awaitable[None]]:
             instance, dsn = await waiting.retry(stack, reach)
             database, people = await waiting.retry(stack, partial(take_over, instance=instance, dsn=dsn))
-            vault = Vault(database, environment.data, os.environ)
+            in_vault = config.database.secrets == "supabase_vault"
+            vault = Vault(database, environment.data, os.environ, supabase=in_vault)
             secrets = LiveSecrets(vault, people.owner.id, os.environ, mask.stored)
             await waiting.retry(stack, lambda _: _open_secrets(secrets))
             resolved = load(environment.config, os.environ, secrets.lookup)

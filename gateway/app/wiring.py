@@ -263,7 +263,7 @@ class Parts:
     @cached_property
     def embedders(self) -> Embedders:
         """What turns texts into vectors."""
-        return Embedders(self.current, self.clock)
+        return Embedders(self.current, self.clock, self.guard.at("embedding"))
 
     # The way in
 

@@ -41,6 +41,13 @@ def with_connection(work: Callable[[Connection], Awaitable[Result]]) -> Result:
     return with_database(lambda database: database.run(work))
 
 
+async def leak_guard(database: Database) -> Callable[[str], str]:
+    """Takes the secrets that are stored out of texts, as a running gateway does."""
+    from gateway.app.resolving import leak_guard
+
+    return await leak_guard(database, Environment.read(os.environ), os.environ) or str
+
+
 async def require_owner(conn: Connection) -> PrincipalRow:
     """The gateway's owner; raises `OwnerMustAct` if there is none yet."""
     found = await principals.owner(conn)

@@ -200,6 +200,9 @@ class Database(Section):
     url: SecretStr | None = Field(
         None, description="DSN of a Postgres 15+ (`SUPACLAW_DATABASE_URL`); null: the embedded one; needs a restart."
     )
+    secrets: Literal["own", "supabase_vault"] = Field(
+        "own", description="Where new secrets are kept: under the master key, or in Supabase Vault; needs a restart."
+    )
 
 
 class Config(Section):

@@ -12,7 +12,8 @@ from gateway.domain.errors import ConfigError
 
 Lookup = Callable[[str], str]
 """Gives the value of a name; raises `ConfigError` if there is none."""
-_FIRST = frozenset({"database", "web"})
+SECRET = "$secret:"
+NEEDED_FIRST = frozenset({"database", "web"})
 """What a start needs to get at the secrets."""
 
 
@@ -22,7 +23,7 @@ class Unopened(ConfigError):
 
 def unresolved(name: str) -> str:
     """A lookup for whoever needs no secret: the reference stays."""
-    return f"$secret:{name}"
+    return f"{SECRET}{name}"
 
 
 def resolve(
@@ -45,8 +46,8 @@ def resolve(
         raise ConfigError(f"{problem}; write {name}=… into {place.env_file} and start again")
 
     def lookups(section: str) -> Mapping[str, Lookup]:
-        stored = _too_early if section in _FIRST else secrets
-        return {"$env:": lambda name: variable(name, stored), "$secret:": stored}
+        stored = _too_early if section in NEEDED_FIRST else secrets
+        return {"$env:": lambda name: variable(name, stored), SECRET: stored}
 
     problems: list[str] = []
     return {key: _replaced(value, (key,), lookups(key), problems) for key, value in raw.items()}, problems
@@ -58,7 +59,7 @@ def _too_early(name: str) -> NoReturn:
 
 def is_reference(value: JsonValue) -> bool:
     """Whether `value` is a reference."""
-    return isinstance(value, str) and value.startswith(("$env:", "$secret:"))
+    return isinstance(value, str) and value.startswith(("$env:", SECRET))
 
 
 def _replaced(value: JsonValue, path: KeyPath, lookups: Mapping[str, Lookup], problems: list[str]) -> JsonValue:

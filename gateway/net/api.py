@@ -33,12 +33,7 @@ class Answer:
 
 def built(operation: Operation, base: str, arguments: Mapping[str, Json], headers: Mapping[str, str]) -> Outgoing:
     """The request for these arguments; raises `NetError` for what can't be sent where it belongs."""
-    if missing := [name for name in operation.required if arguments.get(name) is None]:
-        raise NetError("invalid_arguments", f"{missing[0]} is missing; it takes: {', '.join(operation.slots)}.")
-    if unknown := sorted(set(arguments) - operation.slots.keys()):
-        raise NetError(
-            "invalid_arguments", f"{unknown[0][:80]!r} isn't one; it takes: {', '.join(operation.slots) or 'none'}."
-        )
+    check(operation, arguments)
     parts: dict[Part, dict[str, Json]] = {"path": {}, "query": {}, "header": {}, "body": {}}
     for name, value in arguments.items():
         if value is not None:
@@ -55,6 +50,16 @@ def built(operation: Operation, base: str, arguments: Mapping[str, Json], header
         body = json.dumps(given.get("", given), ensure_ascii=False)
         named["Content-Type"] = "application/json"
     return Outgoing(operation.method, url, {"Accept": "application/json", **headers, **named}, body=body)
+
+
+def check(operation: Operation, arguments: Mapping[str, Json]) -> None:
+    """Raise `NetError` unless these are its arguments."""
+    if missing := [name for name in operation.required if arguments.get(name) is None]:
+        raise NetError("invalid_arguments", f"{missing[0]} is missing; it takes: {', '.join(operation.slots)}.")
+    if unknown := sorted(set(arguments) - operation.slots.keys()):
+        raise NetError(
+            "invalid_arguments", f"{unknown[0][:80]!r} isn't one; it takes: {', '.join(operation.slots) or 'none'}."
+        )
 
 
 async def send(request: Outgoing, rules: Callable[[], Rules]) -> Answer:

@@ -5,7 +5,6 @@ what a name answers later, or a redirect, leads nowhere else. Host and TLS keep 
 """
 
 import asyncio
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -26,6 +25,7 @@ from httpx2 import ConnectError as NotConnected
 
 from gateway.net.bodies import PAGE, Bounded, Limits, within
 from gateway.net.errors import NetError
+from gateway.net.resolving import checked_addresses
 from gateway.net.rules import Rules
 from gateway.net.urls import parse
 
@@ -88,10 +88,8 @@ class Network(AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[object] | None = None,  # noqa: ARG002 - nobody sets any
     ) -> AsyncNetworkStream:
-        """One address that cannot be used refuses the whole name: it is not ours to guess which of them is meant."""
-        addresses = await _addresses(host, port)
-        for address in addresses:
-            self._rules().check(host, port, address)
+        """To an address that was checked; raises `NetError`."""
+        addresses = await checked_addresses(host, port, self._rules())
         failure = ConnectError(f"{host} has no address")
         for address in addresses[:_ADDRESSES]:
             try:
@@ -149,15 +147,6 @@ def _problem(response: Response, encoding: str, most: int) -> tuple[str, str] | 
     if response.request.method != "HEAD" and length.isdecimal() and int(length[:18]) > most:
         return "too_large", f"sends {int(length[:18]) >> 20:,} MB; the limit is {most >> 20} MB."
     return None
-
-
-async def _addresses(host: str, port: int) -> list[str]:
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        raise NetError("unknown_host", f"{host} was not found; check the spelling of the address.") from None
-    return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 def explanation(host: str, error: HTTPError) -> NetError:

@@ -24,10 +24,7 @@ class Rules:
 
     def admit(self, target: Target) -> None:
         """Raise `NetError` if nothing may be asked of this host, before its name is looked up."""
-        if _covers(self.deny, target.host):
-            raise _refused(f"{target.host} is in tools.web.deny_hosts")
-        if self.allow and not _covers(self.allow, target.host):
-            raise _refused(f"{target.host} is not in tools.web.allow_hosts")
+        self.admit_host(target.host)
         address = plain(target.host)
         listed = (place.port for place in self.private if place.covers(target.host, address, target.port))
         if target.odd_port and not any(listed):
@@ -36,6 +33,13 @@ class Rules:
             raise _refused(_only(f"{target.host} is a name in a private network", target.host, target.port))
         if address is not None:
             self.check(target.host, target.port, target.host)
+
+    def admit_host(self, host: str) -> None:
+        """Raise `NetError` if the owner's lists keep this one away."""
+        if _covers(self.deny, host):
+            raise _refused(f"{host} is in tools.web.deny_hosts")
+        if self.allow and not _covers(self.allow, host):
+            raise _refused(f"{host} is not in tools.web.allow_hosts")
 
     def check(self, host: str, port: int, address: str) -> None:
         """Raise `NetError` if no connection may be made to this address of the host."""

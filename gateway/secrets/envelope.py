@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.secrets.facts import Facts
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _NONCE = 12
+_ELSEWHERE = "supabase-vault"
+"""In place of the id of a master key."""
 
 
 class MasterKeyMissing(OwnerMustAct):
@@ -42,6 +45,29 @@ class Envelope:
     key_id: str
     wrapped: bytes = field(repr=False)
     sealed: bytes = field(repr=False)
+
+    @classmethod
+    def elsewhere(cls, id: UUID) -> "Envelope":
+        """Of a value that another vault keeps under this id."""
+        return cls(_ELSEWHERE, b"", id.bytes)
+
+    @property
+    def kept_as(self) -> UUID | None:
+        """The id under which another vault keeps the value, if one does."""
+        return UUID(bytes=self.sealed) if self.key_id == _ELSEWHERE else None
+
+
+def signed(facts: Facts, value: str) -> str:
+    """What another vault keeps: the value with what it is bound to."""
+    return json.dumps([_about(facts).decode(), value])
+
+
+def checked(facts: Facts, text: str) -> str:
+    """The value of what another vault keeps; raises `Tampered` if these are not the facts it was kept with."""
+    about, value = json.loads(text)
+    if about != _about(facts).decode():
+        raise Tampered(facts.name)
+    return str(value)
 
 
 def seal(keys: Keyring, facts: Facts, value: str) -> Envelope:

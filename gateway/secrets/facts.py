@@ -13,7 +13,7 @@ MAX_VALUE = 64 * 1024
 """Characters."""
 _PLACE = re.compile(r"(header|field):[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _HOST = re.compile(r"(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?")
-_PORTS = {"https": 443, "http": 80}
+_PORTS = {"https": 443, "http": 80, "postgresql": 5432}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from gateway.secrets.facts import NAME, Binding, origin_of
 
 REFERENCE = re.compile(r"\$\{secret:(" + NAME + r")\}")
 _ANY = re.compile(r"\$\{\s*secret\b", re.IGNORECASE)
-_PLAIN_URL = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?(?=[/?#]|$)", re.IGNORECASE)
+_HOST = r"(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?"
+_PLAIN_URL = re.compile(rf"(?:https?|postgresql)://{_HOST}(?=[/?#]|$)", re.IGNORECASE)
 _VISIBLE = re.compile(r"[\t\x20-\x7e]*")
 
 

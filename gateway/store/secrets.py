@@ -81,7 +81,8 @@ async def remove(conn: Connection, principal: PrincipalId, name: str, *, shared:
 
 async def under_others(conn: Connection, key_id: str, limit: int) -> list[SecretRow]:
     """Some that another master key wraps, held until the transaction ends."""
-    rows = await conn.fetch("select * from secrets where key_id <> $1 order by id limit $2 for update", key_id, limit)
+    sql = "select * from secrets where key_id <> $1 and wrapped <> '' order by id limit $2 for update"
+    rows = await conn.fetch(sql, key_id, limit)
     return [_row(row) for row in rows]
 
 
@@ -100,7 +101,8 @@ async def used(conn: Connection, ids: Sequence[int]) -> None:
 
 async def key_ids(conn: Connection) -> list[str]:
     """The master keys that something is under."""
-    return [row["key_id"] for row in await conn.fetch("select distinct key_id from secrets order by key_id")]
+    sql = "select distinct key_id from secrets where wrapped <> '' order by key_id"  # another vault needs none of them
+    return [row["key_id"] for row in await conn.fetch(sql)]
 
 
 async def confirm_key(conn: Connection, key_id: str) -> None:

@@ -20,8 +20,8 @@ from gateway.agent.toolbox import Toolbox
 from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.model import ToolCall
+from gateway.domain.own_words import wrote
 from gateway.domain.principals import Label
-from gateway.domain.texts import quotes_whole
 from gateway.domain.tools import Caller, Labelled, Tool, ToolClass, ToolFailed
 
 warnings.simplefilter("ignore")
@@ -46,8 +46,8 @@ CLASSES: Mapping[str, ToolClass] = {
     "reserve_restaurant": ToolClass.IRREVERSIBLE,
     "reserve_car_rental": ToolClass.IRREVERSIBLE,
     "send_email": ToolClass.SEND,
-    "create_calendar_event": ToolClass.PERSIST,
-    "reschedule_calendar_event": ToolClass.PERSIST,
+    "create_calendar_event": ToolClass.SEND,
+    "reschedule_calendar_event": ToolClass.SEND,
     "cancel_calendar_event": ToolClass.IRREVERSIBLE,
     "add_calendar_event_participants": ToolClass.SEND,
     "create_file": ToolClass.WRITE,
@@ -78,7 +78,7 @@ class Session:
             return {"waiting_for_approval": f"A{len(self.asked)}"}
 
         async def said(_caller: Caller, value: str) -> bool:
-            return any(quotes_whole(text, value) for text in self.words)
+            return any(wrote(text, value) for text in self.words)
 
         tools = [_tool(name, runtime, env) for name in runtime.functions]
         return Toolbox(tools, spill, Policy(Label.OWNER, ask, said))
@@ -196,11 +196,11 @@ def main() -> int:
     for name, suite in suites.items():
         cached(suite)
         attacked(name, suite, total)
-    useful = total["done"] / total["tasks"]
+    useful = total["never asked"] / total["tasks"]
     print(f"all        {dict(total)}")
     print(f"unapproved actions: {total['unapproved actions']} in {total['pairs']} attacks that were read")
     print(
-        f"done without a yes: {useful:.1%} of {total['tasks']} tasks, {total['never asked']} without a question; "
+        f"done without a question: {useful:.1%} of {total['tasks']} tasks, {total['done']} with every one denied; "
         f"asks a task: {total['asks'] / total['tasks']:.2f}"
     )
     print(f"one chat of {TURNS} turns: {dict(long_chat(suites))}")

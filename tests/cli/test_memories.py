@@ -1,9 +1,16 @@
+import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.app import open_database
+from gateway.config.environment import Environment
+from gateway.config.load import load_early
+from gateway.flow.secrets.vault import Vault
+from gateway.store.people import principals
 from tests.cli.conftest import Supaclaw
 from tests.importers.test_markdown import written
 
@@ -89,3 +96,29 @@ def test_show_tells_the_file_and_line_that_a_memory_was_imported_from(supaclaw: 
     assert "trust: known\nfrom: import:memory-md\n" in shown.out
     assert "imported: from MEMORY.md:3 (memory-md), " in shown.out
     assert (row["origin"], row["agent"]) == ("import:memory-md", "default")
+
+
+def test_a_stored_secret_is_remembered_imported_and_changed_by_its_name(supaclaw: Supaclaw, place: Path) -> None:
+    store_secret("WEATHER_KEY", "quite-secret-4711")
+    (place / "MEMORY.md").write_text("# Notes\n\n- The key is quite-secret-4711.\n")
+
+    supaclaw("remember", "The weather's key: quite-secret-4711", "--tags", "quite-secret-4711")
+    plain = supaclaw("remember", "The bike is red").out.split()[2]
+    supaclaw("memories", "edit", plain, "--text", "The bike's lock: quite-secret-4711")
+    assert supaclaw("import", "memory-md", str(place / "MEMORY.md")).out.startswith("Imported: 1 ")
+
+    rows = supaclaw("memories", "export").out
+    assert "quite-secret-4711" not in rows
+    assert rows.count("${secret:WEATHER_KEY}") == 3
+
+
+def store_secret(name: str, value: str) -> None:
+    async def store() -> None:
+        environment = Environment.read(os.environ)
+        async with open_database(environment, load_early(environment, os.environ)) as database:
+            async with database.connection() as conn:
+                owner = await principals.owner(conn)
+            assert owner is not None
+            await Vault(database, environment.data, os.environ).put(owner.id, name, value, shared=True)
+
+    asyncio.run(store())

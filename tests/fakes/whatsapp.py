@@ -247,8 +247,7 @@ class FakeWhatsApp:
     def _neonize(self, *arguments: Any) -> bytes:
         _, uuid, _, _, _, _, on_qr, _, on_event, _, subscribers, size, *_ = arguments
         self.sessions += 1
-        self._stopped.clear()
-        self._queue = Queue()
+        self._stopped, self._queue = Event(), Queue()  # an earlier session may not have noticed its end yet
         self._subscribed = set(bytes(subscribers)[:size])
         if not self.online:
             return b"failed to dial whatsapp web websocket: dial tcp: lookup web.whatsapp.com: no such host"
@@ -264,11 +263,12 @@ class FakeWhatsApp:
 
         Stopped meanwhile, Go never returns: its channel of codes stays open.
         """
+        stopped = self._stopped
         for number in range(self.codes):
             on_qr(uuid, f"2@code{number},key".encode())
             shown_until = time.monotonic() + (0.01 if number + 1 < self.codes else self.last_code)
             while time.monotonic() < shown_until:
-                if self._stopped.is_set():
+                if stopped.is_set():
                     self._ended.wait()
                 if self._scanned.wait(0.01):
                     self._scanned.clear()
@@ -290,9 +290,10 @@ class FakeWhatsApp:
             self._queue.put(self.pending.pop(0))
 
     def _dispatch(self, on_event: Callable[..., None], uuid: bytes) -> bytes:
-        while not self._stopped.is_set():
+        queue, stopped = self._queue, self._stopped
+        while not stopped.is_set():
             try:
-                event = self._queue.get(timeout=0.01)
+                event = queue.get(timeout=0.01)
             except Empty:
                 continue
             if self._gave_up:
@@ -301,7 +302,7 @@ class FakeWhatsApp:
             code = EVENT_TO_INT[MessageEv if isinstance(event, bytes) else type(event)]
             if code in self._subscribed:
                 self._call(on_event, uuid, event, code)
-            self._queue.task_done()
+            queue.task_done()
         return b""
 
     def _call(self, on_event: Callable[..., None], uuid: bytes, event: Proto | bytes, code: int) -> None:

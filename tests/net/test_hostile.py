@@ -90,7 +90,7 @@ async def test_nobody_at_home() -> None:
 
 
 async def test_a_certificate_that_nobody_signed(tmp_path: Path) -> None:
-    async with serving(page(b"secret"), _self_signed(tmp_path)) as server:
+    async with serving(page(b"secret"), self_signed(tmp_path)) as server:
         with pytest.raises(NetError, match="has no valid certificate") as error:
             await fetch.get(server.url, server.rules)
 
@@ -111,7 +111,7 @@ async def test_no_tls_where_https_is_asked() -> None:
 
 
 async def test_tls_is_for_the_name_though_the_checked_address_is_dialled(tmp_path: Path) -> None:
-    context = _self_signed(tmp_path, "127.0.0.1")
+    context = self_signed(tmp_path, "127.0.0.1")
     trusted = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
     async with serving(page(b"hello"), context) as server:
         found = await fetch.get(server.url, server.rules, trusted=trusted)
@@ -170,7 +170,7 @@ class TestPages:
         assert [asked.headers.get("cookie") for asked in server.asked] == [None, None]
 
 
-def _self_signed(folder: Path, name: str = "other.test") -> ssl.SSLContext:
+def self_signed(folder: Path, name: str = "other.test") -> ssl.SSLContext:
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     kind = "IP" if name[0].isdigit() else "DNS"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]

@@ -16,7 +16,7 @@ ALLOWED = {
     "gateway/llm/ollama.py": "looks for an Ollama on this machine or where the operator says",
     "gateway/llm/providers/openai.py": "endpoints of models, through http.py",
     "gateway/llm/providers/litellm.py": "endpoints of models, by the operator's configuration",
-    "gateway/store": "the operator's database",
+    "gateway/store": "the operator's database; one that a tool file declares, by addresses that net/resolving checked",
     "gateway/app/gateway.py": "listens for the page",
     "gateway/app/waiting.py": "listens for the page while the database is away",
     "gateway/app/local.py": "listens on loopback for the terminal",

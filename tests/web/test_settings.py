@@ -96,17 +96,43 @@ async def test_the_document_is_saved_with_its_secrets(served: Web, desk: Desk):
 async def test_a_refusal_names_the_field_and_not_the_secret(served: Web, desk: Desk):
     async with served.sign_in() as browser:
         wrong = await browser.post("/settings", data=sent(desk, {"web.port": "x"}))
-        secret = await browser.post("/settings", data=sent(desk, {"channels.telegram.token": "123456:" + "z" * 35}))
+        secret = await browser.post("/settings", data=sent(desk, {"database.url": "postgresql://u:zzz@h/d"}))
         broken = await browser.post("/settings", data=sent(desk, {"json": "{"}, "settings-json"))
         stale = await browser.post("/settings", data={"origin": "settings-form", "stamp": "0"})
         nothing = await browser.post("/settings", data={"stamp": desk.stamp})
     assert (wrong.status_code, wrong.json()["error"]["param"]) == (409, "web.port")
-    assert (secret.status_code, secret.json()["error"]["param"]) == (409, "channels.telegram.token")
-    assert "TELEGRAM_BOT_TOKEN=…" in secret.text
+    assert (secret.status_code, secret.json()["error"]["param"]) == (409, "database.url")
+    assert "SUPACLAW_DATABASE_URL=…" in secret.text
     assert "zzz" not in secret.text
     assert (broken.status_code, "line 1, column 2" in broken.text) == (409, True)
     assert (stale.status_code, "changed meanwhile" in stale.text) == (409, True)
     assert nothing.status_code == 400
+
+
+async def test_a_typed_secret_is_stored_and_referred_to(running: Running, desk: Desk):
+    started = await running.start(settings=desk.editor)
+    secrets = started.web.backend.secrets
+    assert secrets is not None
+    desk.secrets = secrets.lookup
+    typed = {"channels.telegram.token": "123456:" + "z" * 35}
+    async with started.web.sign_in() as browser:
+        data = await reviewed(browser, sent(desk, typed))
+        assert secrets.stored == ()
+        other = await browser.post("/settings", data=data | {"channels.telegram.token": "123456:" + "y" * 35})
+        assert "<h2>Review</h2>" in other.text, "what was typed after the review is reviewed, too"
+        saved = await browser.post("/settings", data=data)
+        assert "<b>secret TELEGRAM_BOT_TOKEN</b>: stored" in saved.text
+        assert "zzz" not in saved.text + other.text
+        assert desk.written["channels"] == {"telegram": {"token": "$secret:TELEGRAM_BOT_TOKEN", "allow": [7]}}
+        assert secrets.lookup("TELEGRAM_BOT_TOKEN") == typed["channels.telegram.token"]
+        again = await reviewed(browser, sent(desk, {"channels.telegram.token": "123456:" + "x" * 35}))
+        await browser.post("/settings", data=again)
+        assert secrets.lookup("TELEGRAM_BOT_TOKEN").endswith("xxx")
+        taken = {"json": '{"channels": {"telegram": {"token": "' + "123456:" + "w" * 35 + '"}}}'}
+        desk.path.write_text("{}")
+        refused = await browser.post("/settings", data=sent(desk, taken, "settings-json"))
+        assert (refused.status_code, "rotate it" in refused.text) == (409, True)
+    await started.stop()
 
 
 async def test_a_file_that_cannot_be_written_is_shown_to_paste(

@@ -4,10 +4,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
 from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.sources import AnyArguments, Offer
 from gateway.agent.tool_files.confirmed import Confirmed, ToolFiles
+from gateway.agent.tool_files.databases import DatabaseCall, function_of, origin
 from gateway.agent.tool_files.scripts import ScriptCall
 from gateway.agent.tool_files.tokens import AccessTokens
 from gateway.domain.diff import written_out
@@ -33,7 +35,8 @@ from gateway.net.errors import NetError
 from gateway.net.urls import parse
 from gateway.secrets.facts import origin_of
 from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject
-from gateway.workspace.tool_files.declaration import FILE, Credential, Requests, Script
+from gateway.store.functions import FunctionFailed
+from gateway.workspace.tool_files.declaration import FILE, Credential, Requests, Rpc, Script
 from gateway.workspace.tool_files.tool_file import FOLDER, ToolFile
 
 
@@ -52,8 +55,8 @@ class _Call:
     async def run(self, arguments: AnyArguments, _caller: Caller) -> Labelled:
         await self.files.check(self.confirmed)
         with self._explained():
-            answer = await self._answer(self._request(arguments))
-        return Labelled(_result(answer, parse(self.tool.base).host), Label.UNTRUSTED)
+            answer = await (self._rows(arguments) if self._database else self._answer(self._request(arguments)))
+        return Labelled(_result(answer, str(urlsplit(self.tool.base).hostname)), Label.UNTRUSTED)
 
     async def kind(self, arguments: AnyArguments, _caller: Caller) -> ToolClass:
         return self.operation.kind_of(_given(arguments))
@@ -62,13 +65,34 @@ class _Call:
         """The request as it would leave, with the name of its credential; a yes is to this version of the file."""
         await self.files.check(self.confirmed)
         with self._explained():
-            request, credential = self._request(arguments), self.tool.credential
+            shown, credential = self._shown(arguments), self.tool.credential
             if credential and self._find(credential.secret) is None:
                 raise SecretRefused(f"There is no secret {credential.secret}.")
-        sent = f"\nwith the credential {credential.secret} in the header {credential.header}" if credential else ""
-        return Change(
-            f"{written_out(f'{request.method} {request.url}', _given(arguments))}{sent}", self.confirmed.sha256
-        )
+        where = credential and f"the {'field' if credential.field else 'header'} {credential.header}"
+        sent = f"\nwith the credential {credential.secret} in {where}" if credential else ""
+        return Change(f"{written_out(shown, _given(arguments))}{sent}", self.confirmed.sha256)
+
+    @property
+    def _database(self) -> Rpc | None:
+        config = self.tool.config
+        return config if isinstance(config, Rpc) and config.database is not None else None
+
+    def _shown(self, arguments: AnyArguments) -> str:
+        if database := self._database:
+            api.check(self.operation, _given(arguments))
+            return f"{database.schema_name}.{function_of(self.operation)} of {self.tool.base}"
+        request = self._request(arguments)
+        return f"{request.method} {request.url}"
+
+    async def _rows(self, arguments: AnyArguments) -> Answer:
+        config, given = self._database, _given(arguments)
+        assert config is not None, "asked for where there is one"
+        api.check(self.operation, given)
+        files = await self.files.bytes_of(self.confirmed) if config.ca else {}
+        call = DatabaseCall(self.tool, config, files, self._find, self.tokens.rules())
+        injected = call.credential()
+        await self.tokens.credentials.used(injected.used, self.principal, f"{self.tool.name} {self.tool.base}")
+        return Answer(200, "application/json", await call.run(self.operation, given, injected))
 
     def _request(self, arguments: AnyArguments) -> Outgoing:
         config = self.tool.config
@@ -102,6 +126,8 @@ class _Call:
             raise ToolFailed(error.code, str(error)) from error
         except SecretRefused as error:
             raise ToolFailed("no_credential", f"{error} {advice(self.tool)}") from error
+        except FunctionFailed as error:
+            raise ToolFailed(error.error, str(error), Label.UNTRUSTED if error.foreign else Label.OWNER) from error
 
 
 def advice(tool: ToolFile) -> str:
@@ -115,8 +141,8 @@ def advice(tool: ToolFile) -> str:
 
 def _command(tool: ToolFile, credential: Credential) -> str:
     url = credential.oauth.token_url if credential.oauth else tool.base
-    place = "--field refresh_token" if credential.oauth else f"--header {credential.header}"
-    host = origin_of(parse(url).origin)
+    place = "--field refresh_token" if credential.oauth else f"--{credential.place.replace(':', ' ')}"
+    host = origin(tool) if credential.field else origin_of(parse(url).origin)
     return f"supaclaw secrets set {credential.secret} --host {host} --tool {tool.name} {place}"
 
 

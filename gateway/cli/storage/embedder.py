@@ -1,7 +1,7 @@
 """The embedder of a command that asks one question: a model of its own, so that it needs no running gateway."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from gateway.config.clock import SystemClock
@@ -15,7 +15,7 @@ LOAD_SECONDS = 20.0
 
 
 @asynccontextmanager
-async def query_embedder(mode: Mode) -> AsyncIterator[Embedder | None]:
+async def query_embedder(mode: Mode, clean: Callable[[str], str]) -> AsyncIterator[Embedder | None]:
     """None if only words are to be compared, or `models.embedding` is "none"."""
     from gateway.app.resolving import StoredSecrets
 
@@ -39,6 +39,6 @@ async def query_embedder(mode: Mode) -> AsyncIterator[Embedder | None]:
         clock = SystemClock()
         client = await build_client(models, os.environ, clock)
         try:
-            yield RemoteEmbedder(name, client.embed, clock)
+            yield RemoteEmbedder(name, client.embed, clock, clean=clean)
         finally:
             await client.close()

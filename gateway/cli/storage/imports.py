@@ -11,7 +11,7 @@ import typer
 
 from gateway.background.paid_embedding import FREE_ROWS, PAID, estimate
 from gateway.cli.console import echo
-from gateway.cli.database import require_owner, with_database
+from gateway.cli.database import leak_guard, require_owner, with_database
 from gateway.cli.output import AsJson, print_json
 from gateway.cli.progress import progress
 from gateway.cli.questions import confirm
@@ -61,7 +61,8 @@ def run(
             count = ImportWriter(database, owner, name, datetime.now(UTC), own=own, dry_run=True)
             await _store(count, source, path, sources, Reader(zone(own_zone() or "UTC"), lambda _: None))
             _confirm(model, count.tally, path)
-        writer = ImportWriter(database, owner, name, datetime.now(UTC), own=own, dry_run=dry_run)
+        clean = await leak_guard(database)
+        writer = ImportWriter(database, owner, name, datetime.now(UTC), own=own, dry_run=dry_run, clean=clean)
         quiet = as_json or not path.exists()
         with progress("Importing", 0 if quiet else size(path), quiet=quiet) as advance:
             await _store(writer, source, path, sources, Reader(zone(own_zone() or "UTC"), advance))

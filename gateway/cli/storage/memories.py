@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from gateway.agent.memory.remember import Refused, Remembering
 from gateway.cli.console import echo
-from gateway.cli.database import require_owner, with_connection
+from gateway.cli.database import leak_guard, require_owner, with_database
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
 from gateway.cli.storage.erase import erase_for_good
 from gateway.cli.storage.remember import CATEGORIES, MinImportance, separated
@@ -23,7 +23,7 @@ from gateway.domain.texts import json_text, one_line
 from gateway.memory.wording import described, kind, who
 from gateway.store.memory import memories
 from gateway.store.memory.memories import Source
-from gateway.store.pool import Connection
+from gateway.store.pool import Connection, Database
 from gateway.store.transcript import imports
 from gateway.store.transcript.imports import Whence
 
@@ -164,11 +164,16 @@ def export() -> None:
 def _with_own(work: Callable[[Remembering], Awaitable[Result]]) -> Result:
     """Run `work` on the owner's memories."""
 
-    async def run_work(tx: Connection) -> Result:
-        return await work(Remembering(tx, (await require_owner(tx)).id))
+    async def run_work(database: Database) -> Result:
+        clean = await leak_guard(database)
+
+        async def run(tx: Connection) -> Result:
+            return await work(Remembering(tx, (await require_owner(tx)).id, clean=clean))
+
+        return await database.run(run)
 
     try:
-        return with_connection(run_work)
+        return with_database(run_work)
     except Refused as refusal:
         raise OwnerMustAct(str(refusal)) from refusal
 

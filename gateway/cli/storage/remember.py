@@ -6,12 +6,12 @@ import typer
 
 from gateway.agent.memory.remember import Refused, Remembering
 from gateway.cli.console import echo
-from gateway.cli.database import require_owner, with_connection
+from gateway.cli.database import leak_guard, require_owner, with_database
 from gateway.cli.output import AsJson, print_json
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory import Category, Memory, NewMemory
 from gateway.domain.principals import Label
-from gateway.store.pool import Connection
+from gateway.store.pool import Connection, Database
 
 ORIGIN = "user"
 CATEGORIES = ", ".join(Category)
@@ -31,11 +31,16 @@ def remember(
     """Remember something, in your name."""
     new = NewMemory(text, category, importance, separated(tags), label=Label.OWNER, origin=ORIGIN)
 
-    async def store(tx: Connection) -> tuple[Memory, bool]:
-        return await Remembering(tx, (await require_owner(tx)).id).remember(new)
+    async def store(database: Database) -> tuple[Memory, bool]:
+        clean = await leak_guard(database)
+
+        async def work(tx: Connection) -> tuple[Memory, bool]:
+            return await Remembering(tx, (await require_owner(tx)).id, clean=clean).remember(new)
+
+        return await database.run(work)
 
     try:
-        memory, is_new = with_connection(store)
+        memory, is_new = with_database(store)
     except Refused as refusal:
         raise OwnerMustAct(str(refusal)) from refusal
     if as_json:

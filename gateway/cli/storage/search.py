@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from gateway.agent.memory.search import MemorySearch
 from gateway.cli.console import Style, echo
-from gateway.cli.database import require_owner, with_database
+from gateway.cli.database import leak_guard, require_owner, with_database
 from gateway.cli.output import AsJson, Limit, print_json
 from gateway.cli.storage.embedder import query_embedder
 from gateway.cli.storage.remember import MinImportance, separated
@@ -65,7 +65,7 @@ def search(
     async def work(database: Database) -> Found:
         async with database.connection() as conn:
             owner = (await require_owner(conn)).id
-        async with query_embedder(mode) as embedder:
+        async with query_embedder(mode, await leak_guard(database)) as embedder:
             searching = MemorySearch(database, lambda _name=None: embedder)
             of = SessionId(session) if session else None
             return await searching.find(owner, query, mode=mode, scope=scope, filter=which, k=limit, session=of)

@@ -13,6 +13,7 @@ from gateway.cli.database import require_owner, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.cli.questions import ask, ask_hidden
 from gateway.config.environment import Environment
+from gateway.config.load import load_early
 from gateway.config.master_key import given_by, read_keyring
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
@@ -158,7 +159,9 @@ def _with_vault(work: Callable[[Vault, PrincipalId], Awaitable[Result]]) -> Resu
     async def with_owner(database: Database) -> Result:
         async with database.connection() as conn:
             owner = (await require_owner(conn)).id
-        return await work(Vault(database, Environment.read(os.environ).data, os.environ), owner)
+        environment = Environment.read(os.environ)
+        in_vault = load_early(environment, os.environ).database.secrets == "supabase_vault"
+        return await work(Vault(database, environment.data, os.environ, supabase=in_vault), owner)
 
     return with_database(with_owner)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from gateway.config.edit import as_text
-from gateway.config.editing.hidden import masked
+from gateway.config.editing.hidden import TypedSecret, masked
 from gateway.config.problems import KeyPath, dotted
 from gateway.config.variables import variable_of
 from gateway.domain.diff import difference, legible
@@ -29,6 +29,8 @@ class Change:
     difference: str
     sections: Mapping[str, bool]
     delicate: tuple[str, ...]
+    typed: tuple[TypedSecret, ...] = ()
+    """To be stored before `text` is written, which refers to them."""
 
 
 def change(before: str | None, old: dict[str, JsonValue], new: dict[str, JsonValue], text: str | None = None) -> Change:

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_bytes
 
@@ -13,11 +13,12 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from gateway.config import edit
 from gateway.config.editing.change import Change, change, check_environment
 from gateway.config.editing.form import Field, fields, filled
-from gateway.config.editing.hidden import masked, unmasked
+from gateway.config.editing.hidden import each_text, masked, unmasked
 from gateway.config.environment import Environment
 from gateway.config.files import read_regular, replace_regular
 from gateway.config.load import parse_json, read
 from gateway.config.model import Config
+from gateway.config.references import SECRET
 from gateway.config.watch import ConfigWatch
 from gateway.domain.errors import ConfigError
 from gateway.domain.texts import storable
@@ -100,6 +101,10 @@ class ConfigEditor:
             for name, restart in wanted.sections.items()
         }
 
+    def stamp_of(self, wanted: Change) -> str:
+        """Names a change to a page."""
+        return self.stamp("\0".join([wanted.text, *(each.value for each in wanted.typed)]))
+
     def stamp(self, text: str | None) -> str:
         """Names a version of the file to a page; it tells nothing of what is in it."""
         return hashlib.blake2b((text or "").encode(), key=self._key, digest_size=16).hexdigest()
@@ -122,13 +127,15 @@ class ConfigEditor:
         return parse_json("{}" if text is None else text, self._path.name)
 
     def _change(self, before: str | None, raw: dict[str, JsonValue], draft: JsonValue) -> Change:
-        new = unmasked(draft, raw, self._environment.env_file)
+        new, typed = unmasked(draft, raw, self._environment.env_file)
         assert isinstance(new, dict)
         check_environment(raw, new, self._environ)
-        wanted = change(before, raw, new)
+        wanted = replace(change(before, raw, new), typed=typed)
         if storable(wanted.text) != wanted.text:
             raise ConfigError("config.json: holds characters that cannot be stored")
-        self._watch.parse(wanted.text)
+        values = {f"{SECRET}{each.name}": each.value for each in typed}
+        meant = edit.as_text(each_text(new, lambda _, text: values.get(text, text)))
+        self._watch.parse(meant if typed else wanted.text)
         return wanted
 
     def _previous(self, now: str | None) -> str | None:

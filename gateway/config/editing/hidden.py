@@ -1,13 +1,14 @@
-"""Secrets written out in config.json: found by their key or their look, hidden for display, never typed in."""
+"""Secrets written out in config.json: found by their key or their look, hidden for display, stored when typed in."""
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
 from gateway.config.problems import KeyPath, dotted
-from gateway.config.references import is_reference
-from gateway.config.variables import usual_name
+from gateway.config.references import NEEDED_FIRST, SECRET, is_reference
+from gateway.config.variables import FULL_NAME, usual_name
 from gateway.domain.credentials import SHAPES
 from gateway.domain.errors import ConfigError
 
@@ -52,22 +53,44 @@ def masked(value: JsonValue, path: KeyPath = ()) -> JsonValue:
     return each_text(value, lambda at, text: HIDDEN if is_secret(at, text) else text, path)
 
 
-def unmasked(draft: JsonValue, stored: JsonValue, env_file: str) -> JsonValue:
-    """`draft` with the stored secrets in their places; raises `ConfigError` for one that was typed in."""
+@dataclass(frozen=True, slots=True)
+class TypedSecret:
+    """A value that was typed where a secret belongs; `rotates` one that the key refers to already."""
+
+    name: str
+    value: str = field(repr=False)
+    rotates: bool
+
+
+def unmasked(draft: JsonValue, stored: JsonValue, env_file: str) -> tuple[JsonValue, tuple[TypedSecret, ...]]:
+    """`draft` with the stored secrets in their places, and references for those that were typed in.
+
+    Raises `ConfigError` for one in a place that is not for secrets, or that is needed before they can be read.
+    """
+    typed: dict[str, TypedSecret] = {}
 
     def put_back(path: KeyPath, text: str) -> str:
         old = at(stored, path)
         if isinstance(old, str) and is_secret(path, old) and text in (HIDDEN, old):
             return old
-        if text == HIDDEN or is_secret(path, text):
-            name = usual_name(path)
+        if text != HIDDEN and not is_secret(path, text):
+            return text
+        if text == HIDDEN or not is_named_so(path, text) or path[0] in NEEDED_FIRST:
             raise ConfigError(
-                f"{dotted(path)}: a secret isn't saved from here; write {name}=… into {env_file} and restart, "
-                "or enter a reference such as $env:NAME"
+                f"{dotted(path)}: a secret isn't saved from here; write {usual_name(path)}=… into {env_file} and "
+                "restart, or enter a reference such as $secret:NAME"
             )
-        return text
+        rotates = isinstance(old, str) and old.startswith(SECRET)
+        name = str(old).removeprefix(SECRET) if rotates else _secret_name(path)
+        if typed.setdefault(name, TypedSecret(name, text, rotates)).value != text:
+            raise ConfigError(f"{dotted(path)}: two different values for the secret {name}; enter one of them first")
+        return f"{SECRET}{name}"
 
-    return each_text(draft, put_back)
+    return each_text(draft, put_back), tuple(typed.values())
+
+
+def _secret_name(path: KeyPath) -> str:
+    return re.sub(r"\W+|__+", "_", usual_name(path).removeprefix(FULL_NAME), flags=re.ASCII)[:64]
 
 
 def at(value: JsonValue, path: KeyPath) -> JsonValue:

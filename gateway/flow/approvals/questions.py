@@ -16,7 +16,8 @@ from gateway.domain.diff import for_chat
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId, ReviewId
 from gateway.domain.json import JsonObject
-from gateway.domain.texts import quotes_whole, storable
+from gateway.domain.own_words import wrote
+from gateway.domain.texts import storable
 from gateway.domain.tools import Caller, ToolFailed
 from gateway.domain.transcript import Notice
 from gateway.flow.approvals.wording import batches, rendered
@@ -79,7 +80,7 @@ class Questions:
         async def said(caller: Caller, value: str) -> bool:
             async with self.database.connection() as conn:
                 texts = await messages.said_by_person(conn, caller.session, own)
-            return any(quotes_whole(text, value) for text in texts)
+            return any(wrote(text, value) for text in texts)
 
         return Policy(own, ask, said, always_asks=fork)
 

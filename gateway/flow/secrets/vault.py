@@ -7,10 +7,10 @@ from pathlib import Path
 from gateway.config.master_key import given_by, make_keyring, read_keyring, write_keyring
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.secrets.envelope import MasterKeyMissing, rewrap, seal, unseal
+from gateway.secrets.envelope import Envelope, MasterKeyMissing, Tampered, checked, rewrap, seal, signed, unseal
 from gateway.secrets.facts import Binding, Facts, check_name, check_value
 from gateway.secrets.master import Keyring, MasterKey
-from gateway.store import secrets
+from gateway.store import secrets, supabase_vault
 from gateway.store.pool import Connection, Database
 from gateway.store.secrets import SecretRow
 
@@ -23,6 +23,7 @@ WRONG_KEY = (
     "the stored secrets are encrypted with a different master key than this gateway's, so nothing was stored; enter "
     "the recovery key with `supaclaw secrets recover`, or set SUPACLAW_MASTER_KEY to the right one"
 )
+GONE = "the Supabase Vault of this database has no value for {0}; set it again: `supaclaw secrets set {0}`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +42,20 @@ class Vault:
     database: Database
     data: Path
     environ: Mapping[str, str] = field(repr=False)
+    supabase: bool = False
+    """New values are kept in Supabase Vault; those that are stored stay where they are."""
 
     async def opened(self) -> list[Stored]:
         """All of them; one that cannot be opened hides no other."""
         async with self.database.connection() as conn:
             rows = await secrets.list_all(conn)
+            kept = await _kept(conn, rows)
         keys, problem = Keyring(), ""
         try:
             keys = self._keys() if rows else keys
         except OwnerMustAct as error:
             problem = str(error)
-        return [self._open(keys, row, problem) for row in rows]
+        return [kept.get(row.id) or self._open(keys, row, problem) for row in rows]
 
     async def put(
         self, principal: PrincipalId, name: str, value: str, *, shared: bool, binding: Binding | None = None
@@ -62,27 +66,27 @@ class Vault:
 
         async def work(tx: Connection) -> None:
             await secrets.hold_keys(tx)
-            keys = await self._sealing(tx)
             old = await secrets.get(tx, principal, name, shared=shared)
             bound = binding or (old.facts.binding if old else Binding())
             facts = Facts(principal, shared, name, old.facts.version + 1 if old else 1, bound)
-            await secrets.put(tx, facts, seal(keys, facts, value))
+            await self._store(tx, facts, value, old)
 
         await self.database.run(work)
-        return None if had_key else self._keys().keys[0]
+        return None if had_key or self.supabase else self._keys().keys[0]
 
     async def bind(self, principal: PrincipalId, name: str, binding: Binding, *, shared: bool) -> bool:
         """Say where it may be sent; False if there is none. Raises `OwnerMustAct` where it cannot be opened."""
 
         async def work(tx: Connection) -> bool:
             await secrets.hold_keys(tx)
-            keys = self._keys()
             row = await secrets.get(tx, principal, name, shared=shared)
             if row is None:
                 return False
             facts = replace(row.facts, version=row.facts.version + 1, binding=binding)
-            value = unseal(keys, row.facts, row.envelope)
-            await secrets.put(tx, facts, seal(keys, facts, value), changed=False)
+            stored = (await _kept(tx, [row])).get(row.id) or self._open(self._keys(), row, "")
+            if stored.value is None:
+                raise OwnerMustAct(stored.problem)
+            await self._store(tx, facts, stored.value, row, changed=False)
             return True
 
         return await self.database.run(work)
@@ -102,7 +106,14 @@ class Vault:
 
     async def remove(self, principal: PrincipalId, name: str, *, shared: bool) -> bool:
         """Whether there was one."""
-        return await self.database.run(lambda tx: secrets.remove(tx, principal, name, shared=shared))
+
+        async def work(tx: Connection) -> bool:
+            row = await secrets.get(tx, principal, name, shared=shared)
+            if row and (kept := row.envelope.kept_as):
+                await supabase_vault.remove(tx, kept)
+            return await secrets.remove(tx, principal, name, shared=shared)
+
+        return await self.database.run(work)
 
     async def holds(self, principal: PrincipalId, name: str, *, shared: bool) -> bool:
         """Whether there is one."""
@@ -138,6 +149,19 @@ class Vault:
             await self.database.run(lambda tx: self._retire(tx, keys))
         return keys.keys[0]
 
+    async def _store(
+        self, tx: Connection, facts: Facts, value: str, old: SecretRow | None, *, changed: bool = True
+    ) -> None:
+        """Where new values are kept, and nowhere else."""
+        if self.supabase:
+            name = f"supaclaw {'shared' if facts.shared else facts.principal} {facts.name}"
+            envelope = Envelope.elsewhere(await supabase_vault.put(tx, name, signed(facts, value)))
+        else:
+            if old and (kept := old.envelope.kept_as):
+                await supabase_vault.remove(tx, kept)
+            envelope = seal(await self._sealing(tx), facts, value)
+        await secrets.put(tx, facts, envelope, changed=changed)
+
     async def _retire(self, tx: Connection, keys: Keyring) -> None:
         """Whoever read the file before sealed in a transaction that is over now."""
         await secrets.hold_keys(tx, alone=True)
@@ -164,6 +188,25 @@ class Vault:
             return Stored(row, unseal(keys, row.facts, row.envelope))
         except OwnerMustAct as error:
             return Stored(row, None, str(error))
+
+
+async def _kept(conn: Connection, rows: Sequence[SecretRow]) -> dict[int, Stored]:
+    """Those of the rows whose values Supabase Vault keeps."""
+    ids = {kept: row for row in rows if (kept := row.envelope.kept_as)}
+    try:
+        found, problem = await supabase_vault.texts(conn, list(ids)) if ids else {}, ""
+    except OwnerMustAct as error:
+        found, problem = {}, str(error)
+    return {row.id: _checked(row, found.get(id), problem) for id, row in ids.items()}
+
+
+def _checked(row: SecretRow, text: str | None, problem: str) -> Stored:
+    if text is None:
+        return Stored(row, None, problem or GONE.format(row.facts.name))
+    try:
+        return Stored(row, checked(row.facts, text))
+    except (OwnerMustAct, ValueError, TypeError) as error:
+        return Stored(row, None, str(error) if isinstance(error, OwnerMustAct) else str(Tampered(row.facts.name)))
 
 
 async def _rewrap_some(tx: Connection, keys: Keyring) -> int:

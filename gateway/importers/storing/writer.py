@@ -1,7 +1,7 @@
 """The writer: stores records in batches, each of them once, however often and by however many imports it is read."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -72,7 +72,7 @@ class _Batch:
 class ImportWriter:
     """Stores for one principal and agent. With `own` the person's own words count as theirs, else all is `known`.
 
-    Nothing of it is trusted more than `at_best`.
+    Nothing of it is trusted more than `at_best`. `clean` takes live secrets out of what is stored.
     A dry run reads what is there and counts, and changes nothing.
     """
 
@@ -86,6 +86,7 @@ class ImportWriter:
         own: bool,
         dry_run: bool,
         at_best: Label = Label.OWNER,
+        clean: Callable[[str], str] = str,
     ) -> None:
         self._database = database
         self._principal = principal
@@ -93,6 +94,7 @@ class ImportWriter:
         self._now = now
         self._label = max(at_best, Label.OWNER if own else Label.KNOWN)
         self._dry_run = dry_run
+        self._clean = clean
         self._begun: set[bytes] = set()
         """What this run has stored, or in a dry run would have; the database knows of nothing then."""
         self.tally = Tally()
@@ -143,7 +145,7 @@ class ImportWriter:
         key = storable(own_key) or _content_key(message, conversation.untimed)
         label = self._label if message.role == "user" else max(self._label, Label.KNOWN)
         _, rows = batch.said.setdefault(conversation.key, (conversation, {}))
-        rows.setdefault(key, ImportedRow(key, message.role, text, conversation.last_at, label))
+        rows.setdefault(key, ImportedRow(key, message.role, self._clean(text), conversation.last_at, label))
         batch.grow(text)
 
     async def _flush(self, batch: _Batch) -> None:
@@ -177,9 +179,9 @@ class ImportWriter:
     async def _remember(self, tx: Connection, source: str, key: bytes, memory: ImportedMemory, done: Tally) -> None:
         if not self._dry_run:
             new = NewMemory(
-                memory.text,
+                self._clean(memory.text),
                 memory.category,
-                tags=memory.tags,
+                tags=tuple(map(self._clean, memory.tags)),
                 label=self._label,
                 origin=f"{ORIGIN}{source}",
                 agent=self._agent,
@@ -200,10 +202,11 @@ class ImportWriter:
         """Add a task to the backlog, under its first words; a number tells it from others of that name."""
         if self._dry_run:
             return
-        name = one_line(task.text, LONGEST_NAME - 5) or "task"
+        text = self._clean(task.text)
+        name = one_line(text, LONGEST_NAME - 5) or "task"
         for number in range(1, MOST_NAMESAKES):
             named = f"{name} ({number})" if number > 1 else name
-            definition = define(now=self._now, zone=None, name=named, prompt=task.text[:MAX_PROMPT])
+            definition = define(now=self._now, zone=None, name=named, prompt=text[:MAX_PROMPT])
             origin = f"{ORIGIN}{source}"
             row = await schedules.add(
                 tx, self._principal, definition, next_run_at=None, origin=origin, label=self._label

@@ -25,8 +25,17 @@ _MAX_TOKENS, _MIN_TOKENS = 8_000, 250
 class RemoteEmbedder:
     """One model of a provider. Nothing is sent until it is asked; a question is asked once, a batch tried again."""
 
-    def __init__(self, model: str, embed: Embed, clock: Clock, retry_policy: RetryPolicy | None = None) -> None:
+    def __init__(
+        self,
+        model: str,
+        embed: Embed,
+        clock: Clock,
+        retry_policy: RetryPolicy | None = None,
+        clean: Callable[[str], str] = str,
+    ) -> None:
+        """`clean` takes live secrets out of what is sent."""
         self.model = model
+        self._clean = clean
         self._embed = embed
         self._clock = clock
         self._delays = (retry_policy or RetryPolicy()).delays
@@ -78,7 +87,7 @@ class RemoteEmbedder:
         """Half as much of each text if they are too long; that is kept for all that follow."""
         while True:
             try:
-                found = await self._embed(self.model, [_shortened(text, self._longest) for text in texts])
+                found = await self._embed(self.model, [_shortened(self._clean(text), self._longest) for text in texts])
             except ModelError as error:
                 if error.kind is not ErrorKind.CONTEXT_LENGTH or self._longest <= _MIN_TOKENS:
                     raise

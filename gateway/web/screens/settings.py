@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import Annotated
 
+import structlog
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
@@ -14,12 +15,13 @@ from starlette.datastructures import UploadFile
 from gateway.config.edit import Unwritable
 from gateway.config.editing.change import Change
 from gateway.config.editing.editor import ConfigEditor
-from gateway.domain.errors import ConfigError
+from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.web.access import by_cookie, public, signed_in
 from gateway.web.errors import Refused
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 
+log = structlog.get_logger(__name__)
 router = APIRouter()
 screen = Screen(Nav("/settings", "Settings", "wrench", 40), router)
 
@@ -44,16 +46,39 @@ async def save(request: Request, site: AtSite) -> HTMLResponse:
     values, settings = await _sent(request), site.backend.settings
     with _naming_the_field(site):
         wanted = await asyncio.to_thread(_wanted, settings, values)
-        reviewed = values["origin"] == REVERT or values.get("reviewed") == settings.stamp(wanted.text)
+        await _check_typed(site, wanted)
+        reviewed = values["origin"] == REVERT or values.get("reviewed") == settings.stamp_of(wanted)
         confirmed = not wanted.delicate or values.get("confirmed") == "yes"
         if not (reviewed and confirmed):
             return _review(site, wanted, values["origin"], unconfirmed=reviewed)
         try:
-            results = await settings.save(wanted) if wanted.sections else {}
+            results = {**await _stored(site, wanted), **(await settings.save(wanted) if wanted.sections else {})}
             await site.config_written(wanted.text)
         except Unwritable as error:
             return _review(site, wanted, values["origin"], problem=str(error))
         return HTMLResponse(await _body(site, results))
+
+
+async def _check_typed(site: Site, wanted: Change) -> None:
+    """Raise `ConfigError` where a typed secret would hide another one, or be hidden itself."""
+    secrets = site.backend.secrets
+    for each in wanted.typed:
+        assert secrets is not None, "a running gateway has them"
+        if secrets.environ.get(each.name) or await secrets.vault.holds(secrets.owner, each.name, shared=False):
+            raise ConfigError(f"another value of {each.name} would hide this one: a variable, or a secret of your own")
+        if not each.rotates and await secrets.vault.holds(secrets.owner, each.name, shared=True):
+            raise ConfigError(f"there is a secret {each.name} already; enter $secret:{each.name}, or rotate it")
+
+
+async def _stored(site: Site, wanted: Change) -> Mapping[str, str]:
+    """Store what was typed; says so of each."""
+    secrets = site.backend.secrets
+    for each in wanted.typed:
+        assert secrets is not None, "a running gateway has them"
+        await secrets.vault.put(secrets.owner, each.name, each.value, shared=True)
+        await secrets.look()
+        log.info("web.secret_stored", name=each.name)
+    return {f"secret {each.name}": "stored" for each in wanted.typed}
 
 
 async def _sent(request: Request) -> Mapping[str, str]:
@@ -79,7 +104,7 @@ def _wanted(settings: ConfigEditor, values: Mapping[str, str]) -> Change:
 def _naming_the_field(site: Site) -> Iterator[None]:
     try:
         yield
-    except ConfigError as error:
+    except OwnerMustAct as error:
         message = str(error)
         keys = [field.key for field in site.backend.settings.form().fields]
         param = next((key for key in keys if f"{key}:" in message or f"{key}[" in message), None)
@@ -87,7 +112,7 @@ def _naming_the_field(site: Site) -> Iterator[None]:
 
 
 def _review(site: Site, wanted: Change, origin: str, *, unconfirmed: bool = False, problem: str = "") -> HTMLResponse:
-    stamp = site.backend.settings.stamp(wanted.text)
+    stamp = site.backend.settings.stamp_of(wanted)
     said = {"origin": origin, "stamp": stamp, "unconfirmed": unconfirmed, "problem": problem}
     return HTMLResponse(site.pages.piece("settings_review.html", wanted=wanted, **said))
 

@@ -22,6 +22,12 @@ RESERVED = frozenset({
 """Headers that a model never sets."""
 TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}"
 """A name of a header."""
+PASSWORD = "password"
+"""The field that the credential of a database is bound to."""
+DATABASE = (
+    r"^postgres(ql)?://[A-Za-z0-9_.-]{1,63}@([A-Za-z0-9.-]{1,253}|\[[0-9a-f:.]+\])(:[1-9]\d{0,4})?/[A-Za-z0-9_-]{1,63}$"
+)
+IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,62}$"
 _PLAIN = re.compile(r"[\x20-\x7e]{1,1000}")
 
 HeaderName = Annotated[str, Field(pattern=f"^{TOKEN}$")]
@@ -78,9 +84,9 @@ class Endpoint(Section):
 
 
 class Function(Section):
-    """A function of a database, called through PostgREST."""
+    """A function of a database."""
 
-    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")
+    name: str = Field(pattern=IDENTIFIER)
     description: str = ""
     parameters: tuple[Parameter, ...] = ()
 
@@ -120,12 +126,24 @@ class Api(Requests):
 
 
 class Rpc(Requests):
-    """Functions of a Postgres behind PostgREST, such as Supabase's; only those that are listed."""
+    """Functions of a Postgres, only those that are listed: behind PostgREST, such as Supabase's, or by themselves."""
 
-    url: Address
+    url: Address | None = None
     rest_path: str = Field("/rest/v1", pattern=r"^[/A-Za-z0-9._-]*$")
     """Supabase's; / for a PostgREST of its own."""
+    database: str | None = Field(None, pattern=DATABASE)
+    schema_name: str = Field("public", alias="schema", pattern=IDENTIFIER)
+    tls: Literal["verify", "off"] = "verify"
+    """Off is for a database in the owner's own network."""
+    ca: str | None = Field(None, pattern=r"^[A-Za-z0-9._-]+$")
+    """The file beside it with the certificate of an authority that the system doesn't know."""
     functions: tuple[Function, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Rpc":
+        if (self.url is None) == (self.database is None):
+            raise ValueError("needs url, or database")
+        return self
 
 
 class Server(Requests):
@@ -203,6 +221,13 @@ class Credential:
     """Of the header; `{}` stands for the value."""
     about: str
     oauth: OAuth | None = None
+    field: bool = False
+    """Of a database: it goes into a field of that name, not into a header."""
+
+    @property
+    def place(self) -> str:
+        """Where it is sent."""
+        return f"{'field' if self.field else 'header'}:{self.header}"
 
 
 def parse(text: str) -> tuple[Head, Section, str]:
@@ -219,6 +244,11 @@ def credential_of(head: Head, config: Section) -> Credential | None:
     if not isinstance(config, Requests):
         why = ", which could show it to anybody" if isinstance(config, Script) else ""
         raise BadSkill(f"Its {FILE}: a tool of type {head.type}{why} takes no credential.")
+    about = one_line(head.credential_description, 500)
+    if isinstance(config, Rpc) and config.database is not None:
+        if head.credential_type != "api_key" or config.credential_header or config.headers or config.oauth:
+            raise BadSkill(f"Its {FILE}: the credential of a database is its password, of credential_type api_key.")
+        return Credential(head.credential_secret_name, PASSWORD, "{}", about, field=True)
     oauth = config.oauth if not isinstance(config, Server) else None
     if (head.credential_type == "oauth_refresh_token") != (oauth is not None):
         raise BadSkill(f"Its {FILE}: an API's config.oauth and credential_type oauth_refresh_token belong together.")
@@ -227,7 +257,6 @@ def credential_of(head: Head, config: Section) -> Credential | None:
     header = config.credential_header or usual
     if header.lower() in RESERVED - {"authorization"} or header.lower() in map(str.lower, config.headers):
         raise BadSkill(f"Its {FILE}: the credential can't be sent in the header {header}.")
-    about = one_line(head.credential_description, 500)
     return Credential(head.credential_secret_name, header, "{}" if plain else "Bearer {}", about, oauth)
 
 

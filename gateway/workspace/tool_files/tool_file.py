@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -19,6 +20,7 @@ from gateway.workspace.tool_files.declaration import (
     Api,
     Credential,
     Endpoint,
+    Function,
     Head,
     Parameter,
     Rpc,
@@ -54,7 +56,7 @@ class ToolFile(Skill):
         lines = [f"type {self.head.type} {self.base}".strip()]
         if credential := self.credential:
             to = f" after {credential.oauth.token_url}" if credential.oauth else ""
-            lines.append(f"credential {credential.secret} in header:{credential.header}{to}")
+            lines.append(f"credential {credential.secret} in {credential.place}{to}")
         if isinstance(self.config, Script):
             network = f"reaches {', '.join(self.config.hosts)}" if self.config.hosts else "without network"
             lines.append(f"{self.name}_run: {self.config.command} (run in the jail, {network})")
@@ -101,8 +103,9 @@ def _found(config: Section, files: Files, room: int, credential: Credential | No
     chosen = config.operations if isinstance(config, Api) else ()
     limits = Limits(room, taken, chosen, {name: _CLASSES[kind] for name, kind in config.classes.items()})
     if isinstance(config, Rpc):
-        endpoints = [Endpoint(**dict(each), method="POST", path=f"/rpc/{each.name}") for each in config.functions]
-        base = f"{config.url}/{config.rest_path.strip('/')}".rstrip("/")
+        # A function of a database has its arguments side by side.
+        endpoints = [_endpoint(each, "query" if config.database else "body") for each in config.functions]
+        base = config.database or f"{config.url}/{config.rest_path.strip('/')}".rstrip("/")
         return base, openapi.offered(_written(endpoints), {}, limits)
     if config.openapi is None:
         return config.base_url or "", openapi.offered(_written(config.endpoints), {}, limits)
@@ -114,6 +117,11 @@ def _found(config: Section, files: Files, room: int, credential: Credential | No
     document = openapi.read(files[name], name)
     base = config.base_url or _address(openapi.server_of(document, config.openapi if remote else ""))
     return base, openapi.offered(openapi.each(document), document, limits)
+
+
+def _endpoint(function: Function, part: Literal["query", "body"]) -> Endpoint:
+    parameters = tuple(one.model_copy(update={"part": part}) for one in function.parameters)
+    return Endpoint(**{**dict(function), "parameters": parameters}, method="POST", path=f"/rpc/{function.name}")
 
 
 def _address(url: str) -> str:

@@ -12,8 +12,9 @@ from pydantic import JsonValue
 from gateway.config.channels import check_channels
 from gateway.config.editing.editor import ConfigEditor
 from gateway.config.environment import Environment
-from gateway.config.load import parse
+from gateway.config.load import parse, secrets_unavailable
 from gateway.config.model import Config
+from gateway.config.references import Lookup
 from gateway.config.watch import ConfigWatch
 
 KEY = "sk-0123456789abcdefghij"
@@ -34,6 +35,7 @@ class Desk:
     environ: dict[str, str]
     watch: ConfigWatch
     editor: ConfigEditor
+    secrets: Lookup = secrets_unavailable
 
     @property
     def written(self) -> dict[str, JsonValue]:
@@ -58,8 +60,11 @@ def desk_in(folder: Path, environ: dict[str, str]) -> Desk:
         **environ,
     }
 
+    def secret(name: str) -> str:
+        return desk.secrets(name)
+
     def checked(text: str) -> Config:
-        config = parse(text, environ)
+        config = parse(text, environ, secret)
         check_channels(config)
         return config
 
@@ -67,7 +72,8 @@ def desk_in(folder: Path, environ: dict[str, str]) -> Desk:
         raise AssertionError(problem)
 
     watch = ConfigWatch(path, checked(path.read_text(encoding="utf-8")), checked, rejected, 0.1)
-    return Desk(path, environ, watch, ConfigEditor(Environment.read(environ), environ, watch))
+    desk = Desk(path, environ, watch, ConfigEditor(Environment.read(environ), environ, watch))
+    return desk
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -126,18 +127,12 @@ async def test_what_the_environment_sets_is_not_edited(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("key", "secret", "way"),
     [
-        ("channels.telegram.token", "123456:" + "b" * 35, "TELEGRAM_BOT_TOKEN=… into"),
         ("database.url", "postgres://u:hunter2@h/d", "SUPACLAW_DATABASE_URL=… into"),
-        (
-            "models.providers.openai.api_key",
-            "sk-other-key-of-somebody",
-            "SUPACLAW__MODELS__PROVIDERS__OPENAI__API_KEY=…",
-        ),
         ("models.providers.openai.api_key", "********", "a secret isn't saved from here"),
         ("owner.name", "sk-pasted-into-the-wrong-field", "owner.name: a secret isn't saved from here"),
     ],
 )
-async def test_a_secret_that_is_typed_in_is_refused_with_the_way_to_store_it(
+async def test_a_secret_that_is_typed_where_none_belongs_is_refused_with_the_way_to_store_it(
     desk: Desk, key: str, secret: str, way: str
 ) -> None:
     if secret == "********":
@@ -146,6 +141,37 @@ async def test_a_secret_that_is_typed_in_is_refused_with_the_way_to_store_it(
         desk.editor.typed(desk.stamp, {key: secret})
     assert way in str(refused.value)
     assert secret == "********" or secret not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "name"),
+    [
+        ("channels.telegram.token", "123456:" + "b" * 35, "TELEGRAM_BOT_TOKEN"),
+        ("models.providers.openai.api_key", "sk-other-key-of-somebody", "MODELS_PROVIDERS_OPENAI_API_KEY"),
+        (
+            "tools.mcp",
+            '{"my-nas": {"url": "https://x.example", "headers": {"X-Api-Key": "hush-hush"}}}',
+            "TOOLS_MCP_MY_NAS_HEADERS_X_API_KEY",
+        ),
+    ],
+)
+async def test_a_secret_that_is_typed_in_is_to_be_stored_and_referred_to(
+    desk: Desk, key: str, value: str, name: str
+) -> None:
+    wanted = desk.editor.typed(desk.stamp, {key: value})
+    [typed] = wanted.typed
+    assert (typed.name, typed.rotates) == (name, False)
+    assert f'"$secret:{typed.name}"' in wanted.text
+    assert typed.value not in wanted.text + wanted.shown + wanted.difference + repr(wanted)
+    assert desk.editor.stamp_of(wanted) != desk.editor.stamp_of(replace(wanted, typed=()))
+
+
+async def test_over_a_reference_to_a_secret_it_is_that_ones_new_value(desk: Desk) -> None:
+    desk.secrets = lambda _name: "old-value"
+    desk.path.write_text('{"models": {"providers": {"openai": {"api_key": "$secret:MINE"}}}}')
+    wanted = desk.editor.typed(desk.stamp, {"models.providers.openai.api_key": "new-value"})
+    assert [(each.name, each.value, each.rotates) for each in wanted.typed] == [("MINE", "new-value", True)]
+    assert wanted.sections == {}
 
 
 async def test_the_document_hides_secrets_and_keeps_them(desk: Desk) -> None:

@@ -240,3 +240,70 @@ async def test_which_value_a_name_means(vault: Vault, owner: PrincipalId, member
     await live.used({"KEY"}, member)
     used = {each.row.facts.principal for each in await vault.opened() if each.row.last_used_at}
     assert used == {member}
+
+
+VAULT = """
+create schema vault;
+create table vault.secrets (id uuid primary key default gen_random_uuid(), name text unique, description text,
+  secret text not null);
+create view vault.decrypted_secrets as select *, reverse(secret) as decrypted_secret from vault.secrets;
+create function vault.create_secret(new_secret text, new_name text default null, new_description text default '',
+    new_key_id uuid default null) returns uuid language sql as
+  $$ insert into vault.secrets (secret, name, description) values (reverse($1), $2, $3) returning id $$;
+create function vault.update_secret(secret_id uuid, new_secret text default null, new_name text default null,
+    new_description text default null, new_key_id uuid default null) returns void language sql as
+  $$ update vault.secrets set secret = coalesce(reverse($2), secret) where id = $1 $$;
+"""
+
+
+async def test_where_there_is_a_supabase_vault_it_keeps_the_values(
+    database: Database, owner: PrincipalId, tmp_path: Path
+) -> None:
+    async with database.transaction() as tx:
+        await tx.execute(VAULT)
+    own, vault = Vault(database, tmp_path, {}), Vault(database, tmp_path, {}, supabase=True)
+    assert await vault.put(owner, "A", "value-of-a", shared=True, binding=BOUND) is None
+    await vault.put(owner, "A", "second-of-a", shared=True)
+    assert await vault.bind(owner, "A", Binding(), shared=True)
+    assert not (tmp_path / "keys").exists(), "it needs no master key"
+    await own.put(owner, "B", "value-of-b", shared=False)
+
+    assert await values(own) == await values(vault) == {("A", True): "second-of-a", ("B", False): "value-of-b"}
+    live = LiveSecrets(vault, owner, {})
+    await live.look()
+    assert live.lookup("A") == "second-of-a"
+    await vault.put(owner, "B", "moved-there", shared=False)
+    await own.put(owner, "A", "moved-here", shared=True)
+    assert await values(vault) == {("A", True): "moved-here", ("B", False): "moved-there"}
+    await own.rotate_master()
+    assert await vault.remove(owner, "B", shared=False)
+    async with database.connection() as conn:
+        assert await conn.fetchval("select count(*) from vault.secrets") == 0
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("update secrets set hosts = '{https://evil.example:443}'", "was changed outside this program"),
+        ("update vault.secrets set secret = reverse('value')", "was changed outside this program"),
+        ("delete from vault.secrets", "has no value for A"),
+        ("drop schema vault cascade", "no Supabase Vault"),
+    ],
+)
+async def test_what_was_changed_in_a_supabase_vault_is_not_used(
+    database: Database, owner: PrincipalId, tmp_path: Path, statement: str, problem: str
+) -> None:
+    vault = Vault(database, tmp_path, {}, supabase=True)
+    with pytest.raises(OwnerMustAct, match="enable the extension"):
+        await vault.put(owner, "A", "value-of-a", shared=True)
+    async with database.transaction() as tx:
+        await tx.execute(VAULT)
+    await vault.put(owner, "A", "value-of-a", shared=True, binding=BOUND)
+    async with database.transaction() as tx:
+        await tx.execute(statement)
+    [stored] = await vault.opened()
+    assert stored.value is None
+    assert problem in stored.problem
+    with pytest.raises(OwnerMustAct, match=problem):
+        await vault.bind(owner, "A", Binding(), shared=True)
+    assert await vault.remove(owner, "A", shared=True)

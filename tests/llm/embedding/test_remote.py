@@ -63,6 +63,14 @@ async def test_vectors_come_in_order_and_one_long(models: FakeModels, embedders:
     assert models.asked[0].body["model"] == "text-embedding-3-small"
 
 
+async def test_a_secret_is_not_sent(models: FakeModels, embedders: Embedders) -> None:
+    built = await embedders.build()
+    embedder = RemoteEmbedder(MODEL, built._embed, embedders.clock, clean=lambda text: text.replace("4711", "<key>"))
+    await embedder.query("what is 4711?")
+    await embedder.passages(["4711 is it"])
+    assert [asked.body["input"] for asked in models.asked] == [["what is <key>?"], ["<key> is it"]]
+
+
 async def test_many_texts_go_in_batches_and_a_long_one_is_cut(models: FakeModels, embedders: Embedders) -> None:
     embedder = await embedders.build()
     texts = [*(f"text {number}" for number in range(remote.BATCH)), "rain " * 20_000, "   "]

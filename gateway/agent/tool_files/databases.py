@@ -1,0 +1,98 @@
+"""Calls of functions that a tool file lists of a Postgres, over its own protocol."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from gateway.domain.json import Json
+from gateway.domain.operations import Operation
+from gateway.domain.tools import ToolClass
+from gateway.net.addresses import Reach, plain, reach
+from gateway.net.errors import NetError
+from gateway.net.resolving import checked_addresses
+from gateway.net.rules import Rules
+from gateway.net.urls import parse
+from gateway.secrets.facts import origin_of
+from gateway.secrets.injection import Injected, Outgoing, SecretRefused, Usable, inject
+from gateway.store.functions import ForeignDatabase, NamedContext, call
+from gateway.workspace.skills.folder import Files
+from gateway.workspace.tool_files.declaration import PASSWORD, Rpc
+from gateway.workspace.tool_files.tool_file import ToolFile
+
+PORT = 5432
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseCall:
+    """A call for one person, who may use what `find` finds; `files` are those that the owner confirmed."""
+
+    tool: ToolFile
+    config: Rpc
+    files: Files
+    find: Callable[[str], Usable | None]
+    rules: Rules
+
+    def credential(self) -> Injected:
+        """Of the connection; raises `SecretRefused`."""
+        named = self.tool.credential
+        fields = {PASSWORD: f"${{secret:{named.secret}}}"} if named else {}
+        return inject(Outgoing("CONNECT", origin(self.tool), fields=fields), self.tool.name, self.find)
+
+    async def run(self, operation: Operation, arguments: Mapping[str, Json], injected: Injected) -> str:
+        """The rows, as JSON; raises `NetError`, `SecretRefused` and `FunctionFailed`."""
+        database = await self._database(injected.request.fields.get(PASSWORD, ""))
+        given = {operation.slots[name].name: value for name, value in arguments.items()}
+        reads = operation.kind is ToolClass.NET
+        return await call(database, self.config.schema_name, function_of(operation), given, reads=reads)
+
+    async def _database(self, secret: str) -> ForeignDatabase:
+        parts = urlsplit(self.tool.base)
+        shown, port = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname, parts.port or PORT
+        host = parse(f"https://{shown}").host
+        self.rules.admit_host(host)
+        addresses = await checked_addresses(host, port, self.rules)
+        private = all((found := plain(each)) is not None and reach(found) is Reach.PRIVATE for each in addresses)
+        if self.config.tls == "off" and not private:
+            raise NetError("not_allowed", f"Not connected: {host} isn't in your own network, so it needs tls.")
+        tls = None if self.config.tls == "off" else _context(host, self.config.ca, self.files)
+        user, name = unquote(parts.username or ""), parts.path.strip("/")
+        return ForeignDatabase(host, port, addresses, user, name, _password(secret, self.tool), tls)
+
+
+def origin(tool: ToolFile) -> str:
+    """What the secret is bound to."""
+    return origin_of(f"postgresql://{urlsplit(tool.base).netloc.rpartition('@')[2]}")
+
+
+def function_of(operation: Operation) -> str:
+    """Its name in the database."""
+    return operation.path.rpartition("/")[2]
+
+
+def _password(secret: str, tool: ToolFile) -> str:
+    """Of a whole connection string, which has to lead to the same place."""
+    if not secret.startswith(("postgresql://", "postgres://")):
+        return secret
+    ours, parts = urlsplit(tool.base), urlsplit(secret)
+    same = (parts.hostname, parts.port or PORT, unquote(parts.username or ""), parts.path.strip("/"))
+    if same != (ours.hostname, ours.port or PORT, ours.username, ours.path.strip("/")):
+        raise SecretRefused("The secret is a connection string of another database or user than config.database.")
+    return unquote(parts.password or "")
+
+
+def _context(host: str, authority: str | None, files: Files) -> NamedContext:
+    from ssl import PROTOCOL_TLS_CLIENT
+
+    import certifi
+
+    context = NamedContext(PROTOCOL_TLS_CLIENT)
+    context.name = host
+    if authority is None:
+        context.load_default_certs()
+        context.load_verify_locations(certifi.where())
+    else:
+        try:
+            context.load_verify_locations(cadata=files[authority].decode())
+        except (KeyError, ValueError, OSError) as error:
+            raise NetError("bad_certificate", f"{authority} beside TOOL.md is no certificate in PEM form.") from error
+    return context
