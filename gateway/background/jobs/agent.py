@@ -112,6 +112,7 @@ class AgentRun:
             origin=assignment.origin,
             history=history,
             private=await _private(tx, assignment),
+            asked=assignment.asked,
         )
         return assignment, opened
 
