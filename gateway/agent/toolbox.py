@@ -177,9 +177,10 @@ class Toolbox:
     async def judged(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> Act | None:
         """What a person has to allow before the call runs; None if it may run. Raises `ToolFailed` if it never may."""
         kind, given = await _class(tool, arguments, caller), arguments.model_dump(mode="json", exclude_unset=True)
-        tainted = caller.label > self._policy.own
+        label = Label.UNTRUSTED if self._policy.always_asks else caller.label
+        tainted = label > self._policy.own and not self._policy.always_asks
         own_words = kind is ToolClass.SEND and tainted and bool(given) and await _all_said(given, caller)
-        match decide(kind, caller.label, self._policy.own, own_words=own_words):
+        match decide(kind, label, self._policy.own, own_words=own_words):
             case Decision.ALLOW:
                 return None
             case Decision.REFUSE:
