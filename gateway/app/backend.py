@@ -71,6 +71,8 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         beat=parts.heartbeat.beat,
         lets_in=parts.people.lets_in,
         triggers=_triggers(parts),
+        trees=parts.tree_control,
+        traces=parts.traces,
         channels=partial(_states, parts),
         probes=ChannelProbes(partial(_spec, parts), parts.clock),
         skills=parts.environments.skills,

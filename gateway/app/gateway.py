@@ -58,6 +58,8 @@ class Gateway:
 
     def heard(self, channel: str, payload: str) -> None:
         """Another process told us something."""
+        if self._parts.traces.heard(channel):
+            return
         if channel == TASK_CANCELLED:
             self._parts.worker.cancel([TaskId(UUID(payload))])
         elif channel == PEOPLE_CHANGED:

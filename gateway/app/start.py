@@ -130,7 +130,9 @@ async def _serve(
             gateway = Gateway(parts, token)
             await waiting.retry(stack, lambda _: gateway.put_back())
             doors = await waiting.retry(stack, lambda _: gateway.prepare())
-            return partial(gateway.run, doors, Listener(dsn, TOLD, gateway.heard, gateway.listening), socket)
+            followed = parts.traces.subscriptions
+            listener = Listener(dsn, TOLD, gateway.heard, gateway.listening, subscriptions=followed)
+            return partial(gateway.run, doors, listener, socket)
 
         if run := await waiting.run_until(stop, start()):
             await run()

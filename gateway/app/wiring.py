@@ -15,6 +15,7 @@ from gateway.agent.tool_files.calls import DeclaredTools
 from gateway.agent.tool_files.confirmed import FORM as TOOL_FILES
 from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.tool_files.tokens import AccessTokens
+from gateway.agent.trees.starting import Trees
 from gateway.app.condition import LOG_PRUNING, Condition
 from gateway.app.current import Current
 from gateway.app.embedders import Embedders
@@ -58,6 +59,8 @@ from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import LeakGuard
 from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.trees.control import TreeControl
+from gateway.flow.trees.following import TraceFollowers
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.compact import Compactor
 from gateway.flow.turn.environment import AgentEnvironments
@@ -112,6 +115,17 @@ class Parts:
     def live(self) -> Live:
         """What is happening, for those who look on."""
         return Live()
+
+    @cached_property
+    def traces(self) -> TraceFollowers:
+        """What tasks do, for those who follow one, in whichever process it runs."""
+        return TraceFollowers(self.database, self.instance)
+
+    @cached_property
+    def tree_control(self) -> TreeControl:
+        """What programs and screens do with the owner's trees."""
+        known = Trees(self.environments.agents, lambda: self.current.config.budgets.task_usd)
+        return TreeControl(self.database, self.people.owner.id, known, self.worker.wake, self.worker.cancel)
 
     @cached_property
     def guard(self) -> LeakGuard:
@@ -205,7 +219,15 @@ class Parts:
     @cached_property
     def questions(self) -> Questions:
         """Asks people before anything lasts."""
-        return Questions(self.database, self.people, self.proactive, self.clock, self._wake_worker)
+        return Questions(
+            self.database,
+            self.people,
+            self.proactive,
+            self.clock,
+            self._wake_worker,
+            lasts=lambda: self.current.config.reviews.expire,
+            remind=lambda: self.current.config.reviews.remind,
+        )
 
     def _wake_worker(self) -> None:
         self.worker.wake()  # which asks for what is built here

@@ -79,6 +79,9 @@ COMMANDS: Mapping[str, str | Group] = {
             "create": "work.tasks:create",
             "show": "work.tasks:show",
             "follow": "work.tasks:follow",
+            "trace": "work.tasks:trace",
+            "fork": "work.tasks:fork",
+            "compare": "work.tasks:compare",
             "cancel": "work.tasks:cancel",
         },
         default="list",
@@ -95,6 +98,7 @@ COMMANDS: Mapping[str, str | Group] = {
             "show": "work.reviews:show",
             "approve": "work.reviews:approve",
             "deny": "work.reviews:deny",
+            "reject": "work.reviews:deny",
         },
     ),
     "skills": Group(

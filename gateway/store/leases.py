@@ -6,6 +6,9 @@ from datetime import timedelta
 from gateway.domain.ids import InstanceId
 from gateway.store.pool import Connection
 
+FOLLOWED = "supaclaw:"
+"""What the names begin with that are channels on which somebody is told of steps."""
+
 
 def life(instance: InstanceId) -> str:
     """The lease by which an instance shows that it lives."""

@@ -26,6 +26,8 @@ from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.live import Live
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.setup.saving import Setup
+from gateway.flow.trees.control import TreeControl
+from gateway.flow.trees.following import TraceFollowers
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.triggers import Triggers
 from gateway.flow.zone import ZoneOffers
@@ -108,6 +110,8 @@ class Backend:
     pairing: Pairing
     beat: Callable[[], Awaitable[Beat]]
     triggers: Triggers
+    trees: TreeControl
+    traces: TraceFollowers
     settings: ConfigEditor
     probes: ChannelProbes
     skills: Skills

@@ -178,6 +178,8 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         beat=no_beat,
         lets_in=path.people.lets_in,
         triggers=Triggers(path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.worker.wake),
+        trees=path.tree_control,
+        traces=path.traces,
         settings=settings_of(path.workspace.parent),
         probes=ChannelProbes(no_spec, clock),
         skills=path.environments.skills,

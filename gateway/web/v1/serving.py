@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, TypeAlias
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
@@ -41,6 +41,9 @@ from gateway.web.v1.wire import Completion
 CHANNEL = "api"
 MAX_INLINE = 24 * 1024 * 1024
 """Bytes of a request, which is held in memory as a whole, with the files in it."""
+
+OWN = ("default",)
+"""What the agent is called that people chat with."""
 
 Shape: TypeAlias = Completion | ResponseObject
 """How one API tells an answer: in one piece, or as a stream of frames."""
@@ -172,7 +175,8 @@ async def _last(pieces: AsyncGenerator[str | Spoken, None]) -> Spoken:
 
 
 def _brought(asked: Asked) -> Brought | None:
-    options = None if asked.options == NOTHING else asked.options.to_json()
+    wanted = asked.options if asked.model in OWN else replace(asked.options, agent=asked.model)
+    options = None if wanted == NOTHING else wanted.to_json()
     return Brought(options, asked.results) if options or asked.results else None
 
 
