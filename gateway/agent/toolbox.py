@@ -16,6 +16,7 @@ from gateway.agent.policy import Act, Decision, Policy, decide, values
 from gateway.agent.schema import explained
 from gateway.agent.sources import FIND, NamedTools, ToolSource, shown, spec_of
 from gateway.domain.diff import written_out
+from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.model import ToolCall, ToolSpec
 from gateway.domain.plans import TODO
@@ -247,7 +248,9 @@ async def _guarded(tool: AnyTool, work: Awaitable[T]) -> T:
     if isinstance(result, ToolFailed):
         raise result
     if isinstance(result, BaseException):
-        raise ToolFailed(type(result).__name__, _words(result)) from result
+        # Whoever raised an error that isn't ours may quote what it was reading.
+        label = Label.OWNER if isinstance(result, SupaclawError) else Label.UNTRUSTED
+        raise ToolFailed(type(result).__name__, _words(result), label) from result
     return result
 
 

@@ -23,6 +23,12 @@ class Group:
 COMMANDS: Mapping[str, str | Group] = {
     "init": "process.init:init",
     "up": "process.up:up",
+    "worker": "process.worker:worker",
+    "machines": Group(
+        "List the machines on this database, forget one that is gone.",
+        {"list": "process.machines:show", "forget": "process.machines:forget"},
+        default="list",
+    ),
     "chat": "conversation.chat:chat",
     "down": "process.down:down",
     "status": "process.status:status",

@@ -176,6 +176,7 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         checkpoints=Checkpoints(path.workspace, path.workspace.parent / "data", partial(run_alone, seconds=60.0)),
         pairing=Pairing(path.database),
         beat=no_beat,
+        lets_in=path.people.lets_in,
         triggers=Triggers(path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.worker.wake),
         trees=path.tree_control,
         traces=path.traces,
