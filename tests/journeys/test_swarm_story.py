@@ -63,6 +63,7 @@ def script() -> list[Rule]:
         Rule("please mk1x", tool_calls=(Call("start_task", {"agent": "planner", "input": "whole9x"}),)),
         Rule("whole9x", tool_calls=(Call("load_skill", {"name": "rounding"}),), times=1),
         then(Call("handoff", {"agent": "reporter"})),
+        then(Call("todo", {"trivial": "one question"})),
         then(Call("mcp_w_weather", {"city": "Ghent"})),
         then(Call("request_human_review", {"question": "Shall I report 21 degrees?"})),
         then(Call("complete_task", {"output": "It is 21 degrees in Ghent."})),
@@ -132,13 +133,14 @@ async def test_the_story(
         ("tool", "load_skill", True),
         ("hand-off", "planner > reporter", None),
         ("tool", "handoff", True),
+        ("tool", "todo", True),
         ("tool", "mcp_w_weather", True),
         ("review", "A1", None),
         ("review", "A1", True),
         ("tool", "request_human_review", True),
         ("tool", "complete_task", True),
     ]
-    assert sum(step[0] == "model" for step in steps) == 5
+    assert sum(step[0] == "model" for step in steps) == 6
     assert seen[-1]["type"] == "end"
 
     telegram.say("please mk2x", OWNER)
