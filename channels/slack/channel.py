@@ -42,6 +42,7 @@ class Slack:
         reactions=True,
         buttons=True,
         max_file=1_000_000_000,
+        portable=False,
         silence=90.0,
     )
 

@@ -31,7 +31,7 @@ class WhatsApp:
     """One linked device. `open` comes first; without an account it waits for a login."""
 
     name = "whatsapp"
-    capabilities = Capabilities(max_text=MAX_TEXT, typing=True, max_file=MAX_FILE, silence=SILENCE)
+    capabilities = Capabilities(max_text=MAX_TEXT, typing=True, max_file=MAX_FILE, portable=False, silence=SILENCE)
 
     def __init__(self, *, store: Store, log: Logger, patience: Patience | None = None) -> None:
         self._store = store

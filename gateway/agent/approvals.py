@@ -1,12 +1,13 @@
 """What people answer to the agent's questions: the rules that hold on every way, command, page and terminal."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import takewhile
 
 from gateway.domain.diff import for_chat
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
+from gateway.domain.principals import Label
 from gateway.domain.tools import ToolClass
 from gateway.store import reviews
 from gateway.store.addresses import AddressRow
@@ -108,6 +109,8 @@ def why(row: ReviewRow) -> str:
         return "A task in the background waits for your answer."
     if row.task_id is None:
         return "The gateway itself asks."
+    if row.label is Label.OWNER and row.act is not ToolClass.IRREVERSIBLE:
+        return "It is a fork, which asks before every act."
     if row.act is ToolClass.IRREVERSIBLE:
         return "It can't be undone, so it always needs your approval."
     return f"It would {_WOULD[row.act]}, and this conversation contains other people's text."
@@ -119,8 +122,12 @@ def where_whole(row: ReviewRow) -> str:
 
 
 def _line(row: ReviewRow, now: datetime) -> str:
-    left = "" if row.expires_at is None else f"; {max(1, round((row.expires_at - now).total_seconds() / 60))} min left"
-    return f"{row.name}: {row.tool}{left}"
+    return f"{row.name}: {row.tool}{'' if row.expires_at is None else _left(row.expires_at - now)}"
+
+
+def _left(time: timedelta) -> str:
+    minutes = max(1, round(time.total_seconds() / 60))
+    return f"; {minutes} min left" if minutes < 120 else f"; {round(minutes / 60)} h left"
 
 
 async def speaker(tx: Connection, at: AddressRow, arrival: InboxRow) -> PrincipalId | None:

@@ -45,6 +45,8 @@ class Policy:
     own: Label = Label.OWNER
     ask: Ask = nobody
     said: Said = nothing_said
+    always_asks: bool = False
+    """Whether every act is asked about, whatever the run has read and whoever said it."""
 
 
 class Decision(Enum):

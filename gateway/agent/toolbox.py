@@ -16,6 +16,7 @@ from gateway.agent.policy import Act, Decision, Policy, decide, values
 from gateway.agent.schema import explained
 from gateway.agent.sources import FIND, NamedTools, ToolSource, shown, spec_of
 from gateway.domain.diff import written_out
+from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.model import ToolCall, ToolSpec
 from gateway.domain.plans import TODO
@@ -176,9 +177,10 @@ class Toolbox:
     async def judged(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> Act | None:
         """What a person has to allow before the call runs; None if it may run. Raises `ToolFailed` if it never may."""
         kind, given = await _class(tool, arguments, caller), arguments.model_dump(mode="json", exclude_unset=True)
-        tainted = caller.label > self._policy.own
+        label = Label.UNTRUSTED if self._policy.always_asks else caller.label
+        tainted = label > self._policy.own and not self._policy.always_asks
         own_words = kind is ToolClass.SEND and tainted and bool(given) and await _all_said(given, caller)
-        match decide(kind, caller.label, self._policy.own, own_words=own_words):
+        match decide(kind, label, self._policy.own, own_words=own_words):
             case Decision.ALLOW:
                 return None
             case Decision.REFUSE:
@@ -246,7 +248,9 @@ async def _guarded(tool: AnyTool, work: Awaitable[T]) -> T:
     if isinstance(result, ToolFailed):
         raise result
     if isinstance(result, BaseException):
-        raise ToolFailed(type(result).__name__, _words(result)) from result
+        # Whoever raised an error that isn't ours may quote what it was reading.
+        label = Label.OWNER if isinstance(result, SupaclawError) else Label.UNTRUSTED
+        raise ToolFailed(type(result).__name__, _words(result), label) from result
     return result
 
 

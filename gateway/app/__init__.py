@@ -2,5 +2,6 @@
 
 from gateway.app.database import open_database
 from gateway.app.start import run
+from gateway.app.working import work
 
-__all__ = ["open_database", "run"]
+__all__ = ["open_database", "run", "work"]

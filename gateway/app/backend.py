@@ -25,7 +25,7 @@ from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.setup.saving import Setup
 from gateway.flow.unattended.triggers import Triggers
-from gateway.store import outbox, steps, tasks
+from gateway.store import instances, outbox, steps, tasks
 from gateway.store.memory import vectors
 from gateway.store.migrate import outdated
 from gateway.store.steps import Spent
@@ -69,7 +69,10 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         wordings=lambda: parts.environments.of(parts.people.owner.id).toolbox.wordings,
         allowed_hosts=lambda: parts.current.config.web.allowed_hosts,
         beat=parts.heartbeat.beat,
+        lets_in=parts.people.lets_in,
         triggers=_triggers(parts),
+        trees=parts.tree_control,
+        traces=parts.traces,
         channels=partial(_states, parts),
         probes=ChannelProbes(partial(_spec, parts), parts.clock),
         skills=parts.environments.skills,
@@ -152,6 +155,7 @@ async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) 
 
     now, problem = parts.clock.now(), parts.condition.health.database_problem
     older, embedding, queue, today, undelivered = "", "", dict[Status, int](), Spent(), dict[str, str]()
+    machines = dict[str, str]()
     try:
         async with parts.database.connection() as conn:
             older = await outdated(conn)
@@ -159,6 +163,7 @@ async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) 
             today = await steps.spent_since(conn, now.replace(hour=0, minute=0, second=0, microsecond=0))
             undelivered = await outbox.waiting(conn)
             embedding = await vectors.state(conn)
+            machines = {f"{each.name} {str(each.id)[:8]}": each.told for each in await instances.every(conn)}
     except DatabaseDown as exc:
         problem = str(exc)
     return StatusReport(
@@ -173,5 +178,6 @@ async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) 
         unsettled=unsettled,
         undelivered=undelivered,
         embedding=embedding,
+        machines=machines,
         database_problem=problem or None,
     )

@@ -31,6 +31,7 @@ from gateway.logs import prune
 from gateway.store.pool import Database
 
 DAY = timedelta(days=1)
+LOG_PRUNING = "log pruning"
 FIRST_CHECKPOINT = 30.0
 """Seconds: a start has more urgent things to do."""
 
@@ -56,7 +57,8 @@ class Condition:
 
     def __post_init__(self) -> None:
         data, stuck = self._environment.data, self._channel_manager.stuck
-        self.health = Health(self._database, self._instance, data / "health", stuck, self._stop, self._clock)
+        file = self._environment.state / "health"
+        self.health = Health(self._database, self._instance, file, stuck, self._stop, self._clock)
         self._lag = LagMonitor(awake=self.health.awake)
         self.shed: list[Callable[[], None]] = [tokens.forget]
         self._memory = MemoryCeiling(
@@ -68,7 +70,7 @@ class Condition:
     def watches(self) -> Work:
         """What begins with the gateway. All of it goes by the monotonic clock: a clock that is set kills nothing."""
         periodic = (
-            Periodic("lease and health file", EVERY_SECONDS, self.health.look),
+            Periodic("leases and health file", EVERY_SECONDS, self.health.look),
             Periodic("leases of runs", BEAT_SECONDS, self._worker.beat),
             Periodic("channels", 5.0, self._channel_manager.look),
             Periodic("memory", 10.0, self._memory.look),
@@ -87,7 +89,7 @@ class Condition:
         checkpoints = Interval(lambda: self._config().checkpoints.every, self.checkpoints.run, self._clock, first)
         return {
             "checkpoints": checkpoints.look,
-            "log pruning": Interval(lambda: DAY, self._prune_logs, self._clock).look,
+            LOG_PRUNING: Interval(lambda: DAY, self._prune_logs, self._clock).look,
         }
 
     def vitals(self) -> Vitals:
@@ -107,10 +109,10 @@ class Condition:
             log.error("gateway.crash_loop", ends=count)
         if text := self._starts.notice(now):
             await self._notices.tell_owner(text)
-            await asyncio.to_thread(record_told, self._environment.data, self._clock)
+            await asyncio.to_thread(record_told, self._environment.state, self._clock)
 
     async def _prune_logs(self) -> None:
         today = self._clock.now().date()
-        folder, keep = self._environment.data / "logs", self._config().logs.keep
+        folder, keep = self._environment.state / "logs", self._config().logs.keep
         if gone := await asyncio.to_thread(prune, folder, keep, today):
             log.info("logs.pruned", files=gone)

@@ -19,6 +19,11 @@ class Current:
     config: Config
     model: ModelClient
 
+    @property
+    def synced(self) -> bool:
+        """Whether every machine has the workspace; not before there is a place that all of them reach."""
+        return False
+
     def limits(self) -> Limits:
         """What a run, a day and a month may cost."""
         budgets = self.config.budgets

@@ -15,7 +15,7 @@ from uuid import UUID
 from gateway.app.archive.place import check_finished
 from gateway.app.archive.record import recorded
 from gateway.app.database import reach
-from gateway.background.watch.health import being_the_gateway
+from gateway.background.watch.health import alone
 from gateway.config import erasures
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints, Step
@@ -25,7 +25,6 @@ from gateway.config.model import Config
 from gateway.domain.erasing import SHORTEST, Erasure, letters
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId, PrincipalId
-from gateway.store import leases
 from gateway.store.memory import erasing
 from gateway.store.memory.erasing import Origins
 from gateway.store.migrate import check_schema
@@ -97,10 +96,7 @@ async def _alone(environment: Environment, config: Config) -> AsyncIterator[Data
         check_finished(data)
         async with reach(environment, config, mine=True) as database:
             await check_schema(database)
-            async with being_the_gateway(database, me := instance_id(data)):
-                async with database.connection() as conn:
-                    if await leases.work_elsewhere(conn, me):
-                        raise OwnerMustAct("a worker uses this database; stop it, or wait 30 seconds if it has died")
+            async with alone(database, instance_id(data)):
                 yield database
 
 

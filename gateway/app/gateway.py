@@ -18,9 +18,10 @@ import structlog
 from gateway.app.backend import build_backend
 from gateway.app.local import announce, is_secret, url
 from gateway.app.wiring import SECRETS, Parts
-from gateway.background.upkeep import kept_up
+from gateway.background.upkeep import Periodic, kept_up
 from gateway.background.watch.footprint import trim
 from gateway.background.watch.systemd import notify
+from gateway.background.workplace import EVERY_SECONDS as LOOK_FOR_WORKSPACE
 from gateway.config.channels import check_channels, check_owner
 from gateway.config.keys import read_keys
 from gateway.config.load import parse
@@ -36,7 +37,7 @@ from gateway.store.listener import Listener
 
 DRAIN_SECONDS = 10.0
 CATCH_UP_SECONDS = 5.0
-LOST = "another gateway took over this database while this one was unresponsive; stop one of them"
+LOST = "another gateway took over this database, or a channel, while this one was unresponsive; start it again"
 TASK_READY = "supaclaw_task"
 TASK_CANCELLED = "supaclaw_cancel"
 PEOPLE_CHANGED = "supaclaw_people"
@@ -57,6 +58,8 @@ class Gateway:
 
     def heard(self, channel: str, payload: str) -> None:
         """Another process told us something."""
+        if self._parts.traces.heard(channel):
+            return
         if channel == TASK_CANCELLED:
             self._parts.worker.cancel([TaskId(UUID(payload))])
         elif channel == PEOPLE_CHANGED:
@@ -78,7 +81,9 @@ class Gateway:
     async def prepare(self) -> Mapping[str, ChannelSpec]:
         """Know who may come in, take up what a crash left; returns the channels to open. Raises `TryAgainLater`."""
         opened = await self._admit(self._parts.current.config)
-        await self._resume()
+        await self._parts.workplace.look()
+        if self._parts.workplace.kind == "gateway":
+            await self._resume()
         return opened
 
     async def run(self, opened: Mapping[str, ChannelSpec], listener: Listener, socket: socket.socket) -> None:
@@ -101,6 +106,26 @@ class Gateway:
             await self._catch_up()
             for task in running:
                 task.cancel()
+        await self._close()
+
+    async def work(self, listener: Listener) -> None:
+        """Run tasks until told to stop, without channels and web; raises `OwnerMustAct` once it was taken for dead."""
+        self._stay_awake()
+        async with asyncio.TaskGroup() as group:
+            work = {"config": self._watch(group).run, "models": self._warm, "jobs": self._parts.job_table.run}
+            running = self._spawn(group, {**self._tasks(listener), **work})
+            await notify(self._parts.environment.notify_socket, "READY=1")
+            sys.stdout.write("ready\n")
+            sys.stdout.flush()
+            await self._parts.stop.wait()
+            log.info("gateway.stopping")
+            await self._parts.worker.drain(0.0 if self._parts.condition.health.lost else DRAIN_SECONDS)
+            for task in running:
+                task.cancel()
+        await self._close()
+
+    async def _close(self) -> None:
+        """Let go of what runs beside this process."""
         await self._parts.mcp_connections.close()
         await self._parts.embedders.close()
         await self._parts.cpu.close()
@@ -110,7 +135,7 @@ class Gateway:
         await self._parts.jail.close()
         await self._parts.current.model.close()
         log.info("gateway.stopped")
-        if lost:
+        if self._parts.condition.health.lost:
             raise OwnerMustAct(LOST)
 
     def _stay_awake(self) -> None:
@@ -140,7 +165,7 @@ class Gateway:
 
     def _start(self, group: asyncio.TaskGroup, listener: Listener) -> list[asyncio.Task[None]]:
         work = {
-            "worker": self._parts.worker.run,
+            **self._tasks(listener),
             "outbound": self._parts.outbound.run,
             "gate": self._parts.gate.run,
             "commands": self._parts.command_runner.retry,
@@ -148,9 +173,22 @@ class Gateway:
             "outages": self._parts.outages.run,
             "follow-up": self._parts.follow_up.run,
             "journal": self._parts.journal.run,
+        }
+        return self._spawn(group, work)
+
+    def _tasks(self, listener: Listener) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        """What every instance does, with a web or without."""
+        workplace = Periodic("workspace", LOOK_FOR_WORKSPACE, self._parts.workplace.look)
+        return {
+            "worker": self._parts.worker.run,
             "listener": listener.run,
+            workplace.name: workplace.run,
             **self._parts.condition.watches,
         }
+
+    def _spawn(
+        self, group: asyncio.TaskGroup, work: Mapping[str, Callable[[], Awaitable[None]]]
+    ) -> list[asyncio.Task[None]]:
         return [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
 
     async def _after_ready(self, group: asyncio.TaskGroup, socket: socket.socket) -> list[asyncio.Task[None]]:
@@ -165,7 +203,7 @@ class Gateway:
             "older files": self._list_older,
             "jobs": self._parts.job_table.run,
         }
-        started = [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
+        started = self._spawn(group, work)
         announce(
             self._parts.current.config.web.public_url or url(socket),
             self._parts.environment.sign_in,
@@ -213,7 +251,9 @@ class Gateway:
             group.create_task(self._retire(self._parts.current.model), name="retired models")
             self._parts.current.model = await build_client(config.models, os.environ, self._parts.clock)
         self._parts.current.config = config
-        await self._parts.channel_manager.apply(await self._admitted(config), self._parts.gate.receive, group)
+        opened = await self._admitted(config)
+        if self._parts.workplace.kind == "gateway":
+            await self._parts.channel_manager.apply(opened, self._parts.gate.receive, group)
         self._parts.follow_up.look_again()
 
     async def _retire(self, model: ModelClient) -> None:

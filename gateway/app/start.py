@@ -22,6 +22,7 @@ from gateway.app.upgrade import taken_over
 from gateway.app.waiting import Waiting
 from gateway.app.wiring import Parts
 from gateway.background.upkeep import Periodic, kept_up
+from gateway.background.workplace import Workplace
 from gateway.config.channels import enabled_channels
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
@@ -78,7 +79,7 @@ async def _serve(
     environment: Environment, config: Config, failpoints: Failpoints, mask: SecretMask, starts: Starts, hold: Hold
 ) -> None:
     """Start, run, stop. What is slow to import is imported in a thread while Postgres starts."""
-    stop, clock = _stop_signal(), SystemClock()
+    stop, clock = stop_signal(), SystemClock()
     async with AsyncExitStack() as stack:
         socket = stack.enter_context(listening(config.web.host, config.web.port))
         stack.enter_context(reserved(socket))
@@ -109,15 +110,29 @@ async def _serve(
             resolved = load(environment.config, os.environ, secrets.lookup)
             current = Current(resolved, await build_client(resolved.models, os.environ, clock))
             await preloaded
+            workplace = Workplace(database, "gateway", instance, lambda: current.synced)
             parts = Parts(
-                environment, current, database, people, instance, failpoints, starts, stop, clock, secrets, mask
+                environment,
+                current,
+                database,
+                people,
+                instance,
+                failpoints,
+                starts,
+                stop,
+                clock,
+                secrets,
+                mask,
+                workplace,
             )
             restorer = Periodic("restorer", EVERY_SECONDS, Restorer(environment, hold, parts.notices.tell_owner).look)
             stack.callback(asyncio.create_task(kept_up(restorer.name, restorer.run), name=restorer.name).cancel)
             gateway = Gateway(parts, token)
             await waiting.retry(stack, lambda _: gateway.put_back())
             doors = await waiting.retry(stack, lambda _: gateway.prepare())
-            return partial(gateway.run, doors, Listener(dsn, TOLD, gateway.heard, gateway.listening), socket)
+            followed = parts.traces.subscriptions
+            listener = Listener(dsn, TOLD, gateway.heard, gateway.listening, subscriptions=followed)
+            return partial(gateway.run, doors, listener, socket)
 
         if run := await waiting.run_until(stop, start()):
             await run()
@@ -134,7 +149,8 @@ def _look_for_another(config: Path) -> None:
         log.warning("config.another", unused=str(older), hint=f"{config} is in use; move your settings there")
 
 
-def _stop_signal() -> asyncio.Event:
+def stop_signal() -> asyncio.Event:
+    """Set by SIGTERM and SIGINT."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

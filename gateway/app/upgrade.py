@@ -10,7 +10,7 @@ import structlog
 
 from gateway.app.archive.backup import back_up
 from gateway.app.archive.manifest import CHANNELS, KEYS, PRINCIPALS
-from gateway.background.watch.health import EVERY_SECONDS, GATEWAY, LEASE_SECONDS, being_the_gateway
+from gateway.background.watch.health import ALONE_SECONDS, EVERY_SECONDS, GATEWAY, alone, joined
 from gateway.config.environment import Environment
 from gateway.config.model import Config
 from gateway.domain.errors import DiskFull, OwnerMustAct, TryAgainLater
@@ -34,28 +34,24 @@ log = structlog.get_logger("gateway")
 async def taken_over(
     environment: Environment, config: Config, database: Database, instance: InstanceId
 ) -> AsyncIterator[None]:
-    """Be the gateway of this database, which then has this program's schema; raises `OwnerMustAct` if it cannot be.
+    """Be a gateway of this database, which then has this program's schema; raises `OwnerMustAct` if it cannot be.
 
-    The lease comes before the first migration, so that no schema changes beneath a gateway.
+    Whoever migrates is alone, so that no schema changes beneath a gateway.
     """
     if not (await schema_of(database)).number:
         await migrate(database)
-    async with being_the_gateway(database, instance):
-        if (schema := await schema_of(database)).missing:
-            async with asyncio.TaskGroup() as group:
-                renewing = group.create_task(_renew(database, instance), name="upgrade")
-                await _upgrade(environment, config, database, instance, schema)
-                renewing.cancel()
+    if (schema := await schema_of(database)).missing:
+        async with alone(database, instance), asyncio.TaskGroup() as group:
+            renewing = group.create_task(_renew(database, instance), name="upgrade")
+            await _upgrade(environment, config, database, schema)
+            renewing.cancel()
+    async with joined(database, instance, "gateway"):
         yield
 
 
-async def _upgrade(
-    environment: Environment, config: Config, database: Database, instance: InstanceId, schema: Schema
-) -> None:
+async def _upgrade(environment: Environment, config: Config, database: Database, schema: Schema) -> None:
     """Back up what is there, then migrate."""
     async with database.connection() as conn:
-        if await leases.work_elsewhere(conn, instance):
-            raise OwnerMustAct("a worker runs tasks of this database; stop it, or wait 30 seconds if it has just died")
         used = await principals.has_owner(conn)
     if used:
         await _save(environment, config, database, schema)
@@ -90,5 +86,5 @@ async def _renew(database: Database, instance: InstanceId) -> None:
         log.info("upgrade.goes_on")
         with suppress(TryAgainLater):
             async with database.connection() as conn:
-                if not await leases.take(conn, GATEWAY, instance, LEASE_SECONDS):
+                if not await leases.take(conn, GATEWAY, instance, ALONE_SECONDS):
                     raise OwnerMustAct("another gateway took this database over during the upgrade; stop one of them")

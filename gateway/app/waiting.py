@@ -33,7 +33,7 @@ log = structlog.get_logger("gateway")
 class Waiting:
     """What a start does until it works: `why` is what it waits for, in one line."""
 
-    listening: socket.socket
+    listening: socket.socket | None
     data: Path
     local_token: str = field(repr=False)
     clock: Clock
@@ -79,6 +79,8 @@ class Waiting:
 
     async def _answer_all(self) -> None:
         """Until cancelled: take over the socket, if the start takes longer than a moment."""
+        if self.listening is None:
+            return
         await asyncio.sleep(OPEN_AFTER)
         server = await asyncio.start_server(self._answer, sock=self.listening.dup(), backlog=512)
         await server.serve_forever()  # closes it when cancelled

@@ -15,7 +15,8 @@ from gateway.agent.tool_files.calls import DeclaredTools
 from gateway.agent.tool_files.confirmed import FORM as TOOL_FILES
 from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.tool_files.tokens import AccessTokens
-from gateway.app.condition import Condition
+from gateway.agent.trees.starting import Trees
+from gateway.app.condition import LOG_PRUNING, Condition
 from gateway.app.current import Current
 from gateway.app.embedders import Embedders
 from gateway.background import jobs
@@ -31,6 +32,7 @@ from gateway.background.scheduling.table import Interval, JobTable
 from gateway.background.virtual_shells import VirtualShells
 from gateway.background.web_pages import WebPages
 from gateway.background.worker import Runner, Worker
+from gateway.background.workplace import Workplace
 from gateway.commands import Command
 from gateway.config.channels import enabled_channels
 from gateway.config.environment import Environment
@@ -43,6 +45,7 @@ from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
 from gateway.flow.approvals.questions import Questions
+from gateway.flow.channels.leasing import ChannelLeases
 from gateway.flow.channels.manager import ChannelManager
 from gateway.flow.inbound.accept import InboundFlow
 from gateway.flow.inbound.commands import CommandRunner
@@ -57,6 +60,8 @@ from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import LeakGuard
 from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.trees.control import TreeControl
+from gateway.flow.trees.following import TraceFollowers
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.compact import Compactor
 from gateway.flow.turn.environment import AgentEnvironments
@@ -81,6 +86,7 @@ from gateway.workspace.tree import Workspace
 
 SEARCH_SECONDS = 20.0
 SCHEDULES, SECRETS = "schedules", "secrets"
+WORKERS_JOBS = (SECRETS, "embed", LOG_PRUNING)
 LOOK_FOR_SECRETS = timedelta(minutes=1)
 """A changed one is also told of at once, unless a notification got lost."""
 
@@ -103,6 +109,7 @@ class Parts:
     clock: Clock
     secrets: LiveSecrets
     mask: SecretMask
+    workplace: Workplace
 
     # What every part may use
 
@@ -110,6 +117,17 @@ class Parts:
     def live(self) -> Live:
         """What is happening, for those who look on."""
         return Live()
+
+    @cached_property
+    def traces(self) -> TraceFollowers:
+        """What tasks do, for those who follow one, in whichever process it runs."""
+        return TraceFollowers(self.database, self.instance)
+
+    @cached_property
+    def tree_control(self) -> TreeControl:
+        """What programs and screens do with the owner's trees."""
+        known = Trees(self.environments.agents, lambda: self.current.config.budgets.task_usd)
+        return TreeControl(self.database, self.people.owner.id, known, self.worker.wake, self.worker.cancel)
 
     @cached_property
     def guard(self) -> LeakGuard:
@@ -204,7 +222,15 @@ class Parts:
     @cached_property
     def questions(self) -> Questions:
         """Asks people before anything lasts."""
-        return Questions(self.database, self.people, self.proactive, self.clock, self._wake_worker)
+        return Questions(
+            self.database,
+            self.people,
+            self.proactive,
+            self.clock,
+            self._wake_worker,
+            lasts=lambda: self.current.config.reviews.expire,
+            remind=lambda: self.current.config.reviews.remind,
+        )
 
     def _wake_worker(self) -> None:
         self.worker.wake()  # which asks for what is built here
@@ -223,7 +249,8 @@ class Parts:
     def journal(self) -> Journal:
         """The readable copy of every conversation."""
         journal = Journal(self.database, self.people, self.environment.workspace, self.environment.data, self.clock)
-        self.live.listen(journal.changed)
+        if self.workplace.kind == "gateway":  # two that write one file would spoil it for each other
+            self.live.listen(journal.changed)
         return journal
 
     @cached_property
@@ -239,7 +266,7 @@ class Parts:
     @cached_property
     def jail(self) -> Workshop:
         """Where programs run."""
-        return workshop(self.environment.data / "scratch", self.environment.workshop)
+        return workshop(self.environment.state / "scratch", self.environment.workshop)
 
     @cached_property
     def shells(self) -> VirtualShells:
@@ -368,7 +395,17 @@ class Parts:
     @cached_property
     def channel_manager(self) -> ChannelManager:
         """The channels that are open."""
-        return ChannelManager(self.outbound, self.notices.tell_owner)
+        return ChannelManager(self.outbound, self.notices.tell_owner, self.channel_leases, self._channel_taken_over)
+
+    @cached_property
+    def channel_leases(self) -> ChannelLeases:
+        """Which channels are ours."""
+        return ChannelLeases(self.database, self.instance)
+
+    def _channel_taken_over(self) -> None:
+        self.command_runner.look_again()
+        self.follow_up.look_again()
+        self.worker.wake()
 
     # The work
 
@@ -377,8 +414,8 @@ class Parts:
         """Runs tasks."""
         lanes = [Lane.CHAT, Lane.FILES, Lane.AGENTS]
         tell_owner, works = self.notices.tell_owner, self._takes_messages
-        tidy, abandoned = self.environments.drop_plans, schedule_runs.failed
-        return Worker(self.database, self.instance, self.runners, lanes, tell_owner, works, tidy, abandoned)
+        tidy, abandoned, able = self.environments.drop_plans, schedule_runs.failed, self.workplace.able
+        return Worker(self.database, self.instance, self.runners, lanes, tell_owner, works, tidy, abandoned, able)
 
     @cached_property
     def runners(self) -> Mapping[str, Runner]:
@@ -465,14 +502,29 @@ class Parts:
         """What is done when."""
         looks = {
             SCHEDULES: self.scheduler.look,
-            "heartbeat": self.heartbeat.look,
+            "heartbeat": self._look_whether_to_beat,
             "approvals": self.questions.look,
             SECRETS: self._look_for_secrets,
             "embed": self.indexing.look,
             "consolidation": Interval(lambda: LOOK_EVERY, self.consolidation.look, self.clock).look,
             **self.condition.jobs,
         }
-        return JobTable(looks, self.clock)
+        kept = looks if self.workplace.kind == "gateway" else WORKERS_JOBS
+        return JobTable({name: looks[name] for name in kept}, self.clock)
+
+    async def _look_whether_to_beat(self) -> datetime | None:
+        return await self.heartbeat.look() if self.workplace.here else None
+
+    async def _look_for_files(self) -> None:
+        if self.workplace.here:
+            await self._file_passages.look()
+
+    @cached_property
+    def _file_passages(self) -> FilePassages:
+        def workspace(whose: PrincipalId) -> Workspace:
+            return self.environments.of(whose).workspace
+
+        return FilePassages(self.database, workspace, self.clock, self.guard.at("files"))
 
     async def _look_for_secrets(self) -> datetime:
         await self.secrets.look()
@@ -481,13 +533,10 @@ class Parts:
     @cached_property
     def indexing(self) -> Indexing:
         """Brings into memory what is new."""
-        files = FilePassages(
-            self.database, lambda whose: self.environments.of(whose).workspace, self.clock, self.guard.at("files")
-        )
         return Indexing(
             self.database,
             self.embedders.embedder,
-            files.look,
+            self._look_for_files,
             PaidEmbedding(self.database, lambda: self.people.owner.id, self.clock).allowed,
             self.clock,
             self.failpoints,
@@ -534,6 +583,7 @@ class Parts:
             self.stop,
             self.clock,
         )
+        condition.health.held = lambda: self.channel_leases.held
         condition.shed.extend([self.inbound.forget, self.environments.forget])
         return condition
 

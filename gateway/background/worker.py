@@ -60,8 +60,9 @@ class Worker:
     """One per process; it claims in the lanes given, of the kinds it has runners for.
 
     The owner is told of a task that ended in silence. `works` says whether the database takes what others write: an
-    attempt that fails while it does not is none. `ended` is called after each run; `abandoned`, in the transaction that
-    ends a task in silence, records that where its origin keeps a history.
+    attempt that fails while it does not is none. `able` says which kinds can run here at the moment. `ended` is called
+    after each run; `abandoned`, in the transaction that ends a task in silence, records that where its origin keeps a
+    history.
     """
 
     database: Database
@@ -72,6 +73,7 @@ class Worker:
     works: Callable[[], Awaitable[bool]] = _always
     ended: Callable[[], Awaitable[None]] = _nothing
     abandoned: Callable[[Connection, TaskId, str], Awaitable[None]] = _untouched
+    able: Callable[[str], bool] = bool
     _awake: Wakeup = field(default_factory=Wakeup, init=False)
     _draining: bool = field(default=False, init=False)
     _unsure: bool = field(default=False, init=False)
@@ -135,7 +137,7 @@ class Worker:
         self._unsure = True
         if free := self._free():
             async with self.database.connection() as conn:
-                claimed = await tasks.claim(conn, self.instance, free, self.runners.keys())
+                claimed = await tasks.claim(conn, self.instance, free, list(filter(self.able, self.runners)))
             for run in claimed:
                 self._running[run.id] = (run, group.create_task(self._run(run), name=f"{run.kind} {run.id}"))
         self._unsure = False

@@ -23,6 +23,12 @@ class Group:
 COMMANDS: Mapping[str, str | Group] = {
     "init": "process.init:init",
     "up": "process.up:up",
+    "worker": "process.worker:worker",
+    "machines": Group(
+        "List the machines on this database, forget one that is gone.",
+        {"list": "process.machines:show", "forget": "process.machines:forget"},
+        default="list",
+    ),
     "chat": "conversation.chat:chat",
     "down": "process.down:down",
     "status": "process.status:status",
@@ -73,6 +79,9 @@ COMMANDS: Mapping[str, str | Group] = {
             "create": "work.tasks:create",
             "show": "work.tasks:show",
             "follow": "work.tasks:follow",
+            "trace": "work.tasks:trace",
+            "fork": "work.tasks:fork",
+            "compare": "work.tasks:compare",
             "cancel": "work.tasks:cancel",
         },
         default="list",
@@ -89,6 +98,7 @@ COMMANDS: Mapping[str, str | Group] = {
             "show": "work.reviews:show",
             "approve": "work.reviews:approve",
             "deny": "work.reviews:deny",
+            "reject": "work.reviews:deny",
         },
     ),
     "skills": Group(

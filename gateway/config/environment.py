@@ -21,6 +21,8 @@ class Environment:
     notify_socket: str | None = None
     workshop: Path | None = None
     """The socket of the service that runs commands, where there is one."""
+    own: Path | None = None
+    """Where a worker keeps what no other process may share; None: in `data`, which then is this process's alone."""
 
     @classmethod
     def read(cls, environ: Mapping[str, str], *, starting: bool = False) -> "Environment":
@@ -39,6 +41,11 @@ class Environment:
             workshop=Path(environ["SUPACLAW_WORKSHOP"]).absolute() if environ.get("SUPACLAW_WORKSHOP") else None,
             notify_socket=environ.get("NOTIFY_SOCKET") or None,
         )
+
+    @property
+    def state(self) -> Path:
+        """The folder of this process: its lock, its id, its health file, its logs."""
+        return self.own or self.data
 
     @property
     def place(self) -> Place:

@@ -86,12 +86,18 @@ def address(data: Path) -> str | None:
 
 def instance_id(data: Path) -> InstanceId:
     """The id of this data directory's gateway, stable across restarts; the caller holds the lock."""
-    path = data / "instance"
-    with suppress(OSError, ValueError):
-        return InstanceId(UUID(read_regular(path, 100).decode().strip()))
+    if (known := known_instance(data)) is not None:
+        return known
     identity = InstanceId(uuid4())
-    make_once(path, f"{identity}\n".encode(), anew=True)
+    make_once(data / "instance", f"{identity}\n".encode(), anew=True)
     return identity
+
+
+def known_instance(data: Path) -> InstanceId | None:
+    """The same if there has been one."""
+    with suppress(OSError, ValueError):
+        return InstanceId(UUID(read_regular(data / "instance", 100).decode().strip()))
+    return None
 
 
 def _lock(data: Path) -> Path:

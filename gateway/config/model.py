@@ -161,6 +161,15 @@ class Budgets(Section):
     month_usd: Usd | None = Field(20.0, description="US dollars a month; null: no limit.")
 
 
+class Reviews(Section):
+    """Questions that tasks in the background ask a person."""
+
+    expire: Duration = Field(timedelta(days=7), description="How long one waits for an answer; then its task fails.")
+    remind: Duration | None = Field(
+        timedelta(days=1), description="How long until you are shown it again, and after that again; null: never."
+    )
+
+
 class Limits(Section):
     """Limits on the resources of the process."""
 
@@ -219,6 +228,7 @@ class Config(Section):
     tools: Tools = Field(Tools(), description="What the agent may use.")
     net: Net = Field(Net(), description="What may be reached in private networks.")
     budgets: Budgets = Field(Budgets(), description="Limits on the cost of models.")
+    reviews: Reviews = Field(Reviews(), description="Questions that tasks ask a person.")
     limits: Limits = Field(Limits(), description="Limits on the resources of the process.")
     logs: Logs = Field(Logs(), description="The log files.")
     web: Web = Field(Web(), description="Where the page and the APIs listen.")

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
-from gateway.domain.ids import AddressId, ScheduleId
+from gateway.domain.ids import AddressId, MessageId, ScheduleId, TaskId
 from gateway.domain.principals import Label
 
 
@@ -34,6 +34,15 @@ class Assignment(BaseModel):
     """Of a node: whether its tree was asked for by its person, so that it may use memory."""
     call: int | None = None
     """Of a subtask: the parent's tool call that made it."""
+
+    fork: TaskId | None = None
+    """Of a fork and of all below it: the fork, which asks before every act and has a copy of the files."""
+    forked_from: TaskId | None = None
+    """Of a fork: the task whose conversation it goes on with."""
+    asked: MessageId | None = None
+    """Of a fork: its prompt, in that conversation."""
+    model: str | None = None
+    """Of a fork: which model is asked instead of its agent's."""
 
     @property
     def heading(self) -> str:

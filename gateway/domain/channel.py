@@ -37,6 +37,8 @@ class Capabilities:
     buttons: bool = False
     max_file: int = 0
     """The largest file that can be sent, in bytes; 0: none."""
+    portable: bool = True
+    """It keeps nothing in files, so another machine can open it at any moment."""
     silence: float | None = None
     """The longest time in seconds that a healthy connection can be silent; None: silence says nothing."""
 

@@ -21,6 +21,8 @@ class ClientOptions:
     tools: tuple[ToolSpec, ...] = ()
     must_call: str | None = None
     answer_format: JsonObject | None = None
+    agent: str = ""
+    """Slug of the agent that is asked; "" for the one that people chat with."""
 
     def to_json(self) -> str:
         """As it is stored."""
@@ -32,7 +34,8 @@ class ClientOptions:
         if stored is None:
             return cls()
         fields = json.loads(stored)
-        return cls(tuple(ToolSpec(**tool) for tool in fields["tools"]), fields["must_call"], fields["answer_format"])
+        tools = tuple(ToolSpec(**tool) for tool in fields.pop("tools"))
+        return cls(tools, **fields)
 
 
 NOTHING = ClientOptions()

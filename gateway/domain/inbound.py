@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
+from uuid import UUID
 
 from gateway.domain import digest
 from gateway.domain.client import Brought
-from gateway.domain.ids import EntryId
+from gateway.domain.ids import EntryId, PrincipalId
 from gateway.domain.model import ToolCall
 
 LOCAL = "local"
@@ -14,7 +15,9 @@ LOCAL = "local"
 PROGRAMS = frozenset({"api", "terminal"})
 """The channels that are reached with API tokens."""
 OWN_CHANNELS = PROGRAMS | {"web"}
-"""Reached only with a credential of the owner's: whoever writes there is the owner, and reads the transcript itself."""
+"""Reached only with a credential of ours, whose person reads the transcript itself: the owner's, else a member's."""
+MEMBER = "member:"
+"""What the id of a sender on these channels begins with whose credential is a member's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,12 @@ class Inbound:
     fork: str | None = None
     client: Brought | None = None
     zone: str = ""
+
+    @property
+    def member(self) -> PrincipalId | None:
+        """Whose credential it came with, if that is a member's; None where a platform says who it is."""
+        theirs = self.address.channel in OWN_CHANNELS and self.sender.id.startswith(MEMBER)
+        return PrincipalId(UUID(self.sender.id.removeprefix(MEMBER))) if theirs else None
 
 
 @dataclass(frozen=True, slots=True)

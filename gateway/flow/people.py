@@ -43,10 +43,14 @@ class People:
 
     def role(self, inbound: Inbound) -> Role:
         """What the sender is to the owner, as far as this process knows."""
-        return Role.OWNER if inbound.address.channel in OWN_CHANNELS else role_of(inbound, self._known, self._access)
+        if inbound.address.channel in OWN_CHANNELS:  # who has a credential was let in when it was looked at
+            return Role.OWNER if inbound.member is None else Role.MEMBER
+        return role_of(inbound, self._known, self._access)
 
     async def principal(self, tx: Connection, inbound: Inbound, role: Role) -> PrincipalId:
         """Whose data a new conversation at this address is; a group is a principal of its own."""
+        if inbound.member is not None:
+            return inbound.member
         if role is Role.OWNER and inbound.private:
             return self._owner.id
         identity = identity_of(inbound) if inbound.private else group_identity_of(inbound)
@@ -55,6 +59,8 @@ class People:
 
     async def holds(self, tx: Connection, principal: PrincipalId, inbound: Inbound, role: Role) -> bool:
         """Whether a private chat of this principal's is still its sender's."""
+        if inbound.member is not None:
+            return principal == inbound.member
         if role is Role.OWNER or self.is_owner(principal):
             return role is Role.OWNER and self.is_owner(principal)
         return identity_of(inbound) in await principals.identities(tx, principal)

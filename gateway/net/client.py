@@ -142,7 +142,7 @@ def _problem(response: Response, encoding: str, most: int) -> tuple[str, str] | 
     if len(response.headers.raw) > MAX_HEADERS:
         return "bad_answer", f"sends more than {MAX_HEADERS} headers; its response wasn't read."
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        return "bad_encoding", f"uses a compression that wasn't requested ({encoding[:20]})."
+        return "bad_encoding", "uses a compression that wasn't requested."
     length = response.headers.get("Content-Length", "0")
     if response.request.method != "HEAD" and length.isdecimal() and int(length[:18]) > most:
         return "too_large", f"sends {int(length[:18]) >> 20:,} MB; the limit is {most >> 20} MB."

@@ -74,10 +74,14 @@ def redirection(response: "Response") -> str | None:
 
 
 async def _followed(http: "AsyncClient", target: Target, headers: Mapping[str, str]) -> Page:
-    for _ in range(MAX_REDIRECTS + 1):
-        async with http.stream("GET", target.url, headers=headers, follow_redirects=False) as response:
-            if (location := redirection(response)) is None:
-                return await _read(target, response)
+    for hop in range(MAX_REDIRECTS + 1):
+        try:
+            async with http.stream("GET", target.url, headers=headers, follow_redirects=False) as response:
+                if (location := redirection(response)) is None:
+                    return await _read(target, response)
+        except NetError as error:
+            error.foreign = hop > 0
+            raise
         following = join(target, location)
         headers = headers if following.origin == target.origin else {}
         target = following

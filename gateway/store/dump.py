@@ -11,7 +11,7 @@ from asyncpg.exceptions import InsufficientPrivilegeError, UndefinedTableError
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.pool import Connection, Database, take_long
 
-NOT_KEPT = ("migrations", "leases", "member_keys")
+NOT_KEPT = ("migrations", "leases", "member_keys", "instances", "homes")
 """Known by its number; held by who is not there; a key of one database.
 
 Nor is what can be made again from other rows: such a table says so in its comment, which begins with `derived:`.

@@ -1,22 +1,43 @@
-"""Leases on names: who may be the gateway of this database, by the database's own clock."""
+"""Leases on names, by the database's own clock: who lives, and who has what only one may have at a time."""
 
+from collections.abc import Collection
 from datetime import timedelta
 
 from gateway.domain.ids import InstanceId
 from gateway.store.pool import Connection
 
+FOLLOWED = "supaclaw:"
+"""What the names begin with that are channels on which somebody is told of steps."""
+
+
+def life(instance: InstanceId) -> str:
+    """The lease by which an instance shows that it lives."""
+    return f"instance {instance}"
+
+
+async def take_all(conn: Connection, names: Collection[str], holder: InstanceId, seconds: float) -> set[str]:
+    """Take or renew leases; returns those that nobody else holds."""
+    sql = """insert into leases (name, holder, expires_at)
+             select name, $2, now() + $3 from unnest($1::text[]) name order by name
+             on conflict (name) do update set holder = excluded.holder, expires_at = excluded.expires_at
+             where leases.holder = excluded.holder or leases.expires_at < now() returning name"""
+    return {row["name"] for row in await conn.fetch(sql, list(names), holder, timedelta(seconds=seconds))}
+
 
 async def take(conn: Connection, name: str, holder: InstanceId, seconds: float) -> bool:
     """Take or renew a lease; False while somebody else holds it."""
-    sql = """insert into leases (name, holder, expires_at) values ($1, $2, now() + $3)
-             on conflict (name) do update set holder = excluded.holder, expires_at = excluded.expires_at
-             where leases.holder = excluded.holder or leases.expires_at < now() returning true"""
-    return bool(await conn.fetchval(sql, name, holder, timedelta(seconds=seconds)))
+    return bool(await take_all(conn, [name], holder, seconds))
 
 
 async def drop(conn: Connection, name: str, holder: InstanceId) -> None:
     """Let a lease go."""
     await conn.execute("delete from leases where name = $1 and holder = $2", name, holder)
+
+
+async def taken(conn: Connection, name: str, me: InstanceId) -> bool:
+    """Whether somebody else holds a lease."""
+    sql = "select exists (select from leases where name = $1 and holder <> $2 and expires_at > now())"
+    return bool(await conn.fetchval(sql, name, me))
 
 
 async def work_elsewhere(conn: Connection, me: InstanceId) -> bool:

@@ -17,6 +17,24 @@ _LONGEST_DELAY = 10.0
 _FOREIGN = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
+class Subscriptions:
+    """Channels that are heard for a while, beside a listener's fixed ones."""
+
+    def __init__(self) -> None:
+        self.channels: set[str] = set()
+        self.changed = asyncio.Event()
+
+    def add(self, channel: str) -> None:
+        """Hear it, from a moment later on."""
+        self.channels.add(channel)
+        self.changed.set()
+
+    def discard(self, channel: str) -> None:
+        """Hear it no more."""
+        self.channels.discard(channel)
+        self.changed.set()
+
+
 class Listener:
     """LISTENs on a connection of its own: `heard(channel, payload)` for each notification.
 
@@ -32,12 +50,14 @@ class Listener:
         heard: Callable[[str, str], None],
         connected: Callable[[], None],
         *,
+        subscriptions: Subscriptions | None = None,
         patience: float = 20.0,
     ) -> None:
         self._dsn = parse_dsn(dsn)
         self._channels = channels
         self._heard = heard
         self._connected = connected
+        self._subscriptions = subscriptions or Subscriptions()
         self._patience = patience
 
     async def run(self) -> None:
@@ -62,23 +82,40 @@ class Listener:
         )
 
     async def _until_lost(self, connection: asyncpg.Connection) -> NoReturn:
-        lost = asyncio.Event()
-        connection.add_termination_listener(lambda _: lost.set())
+        lost, heard = asyncio.Event(), set[str]()
+
+        def on_lost(_connection: object) -> None:
+            lost.set()
+            self._subscriptions.changed.set()
+
+        connection.add_termination_listener(on_lost)
         try:
             for channel in self._channels:
                 await connection.add_listener(channel, self._on_notification)
             self._connected()
             while not lost.is_set():
-                await self._probe(connection, lost)
+                heard = await self._follow(connection, heard)
+                await self._probe(connection)
             raise ConnectionError("the server closed the connection")
         finally:
             connection.terminate()
 
-    async def _probe(self, connection: asyncpg.Connection, lost: asyncio.Event) -> None:
-        """A connection can die without a word: ask it something now and then."""
+    async def _follow(self, connection: asyncpg.Connection, heard: set[str]) -> set[str]:
+        """Listen to what is subscribed to now; answers what that is."""
+        self._subscriptions.changed.clear()
+        wanted = set(self._subscriptions.channels)
+        for channel in wanted - heard:
+            await connection.add_listener(channel, self._on_notification)
+            self._heard(channel, "")  # of what was told before
+        for channel in heard - wanted:
+            await connection.remove_listener(channel, self._on_notification)
+        return wanted
+
+    async def _probe(self, connection: asyncpg.Connection) -> None:
+        """Until it is lost or the subscriptions change; it can die without a word: ask it something now and then."""
         try:
             async with asyncio.timeout(self._patience):
-                await lost.wait()
+                await self._subscriptions.changed.wait()
         except TimeoutError:
             await connection.execute("select 1")
 

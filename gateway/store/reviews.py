@@ -16,13 +16,11 @@ from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.texts import storable
 from gateway.domain.tools import ToolClass
-from gateway.store import audit, tasks, trees
+from gateway.store import audit, steps, tasks, trees
 from gateway.store.audit import Event
 from gateway.store.pool import Connection
 
 LASTS = timedelta(minutes=15)
-REVIEW_LASTS = timedelta(days=7)
-"""How long a task waits for a person."""
 BUDGET = "task_budget"
 """What a tree asks for whose budget is used up."""
 _NUMBER = re.compile(r"[Aa]?(\d{1,18})", re.ASCII)
@@ -88,6 +86,7 @@ class ReviewRow:
     grant_id: GrantId | None
     response: JsonObject | None
     """The answer to a `review`."""
+    reminded_at: datetime | None
 
     @classmethod
     def of(cls, row: Record) -> Self:
@@ -159,6 +158,8 @@ async def ask(conn: Connection, question: Question, now: datetime) -> ReviewRow:
         assert before is not None, "the insert met it"
         return before
     review = ReviewRow.of(row)
+    if review.kind == "review" and review.task_id is not None:
+        await steps.note(conn, review.task_id, review.principal_id, "review", review.name)
     await _noted(conn, Event.ASKED, review)
     if question.grant is not None:
         await _settled(conn, review, Event.APPROVED)
@@ -215,6 +216,16 @@ async def list_untold(conn: Connection, most: int) -> list[ReviewRow]:
              order by id"""
     rows = await conn.fetch(sql, most)
     return [ReviewRow.of(row) for row in rows]
+
+
+async def remind(conn: Connection, told_before: datetime) -> ReviewRow | None:
+    """A task's question that its person was last shown before then; it counts as shown now."""
+    sql = """update reviews set reminded_at = now() where id = (
+               select id from reviews where state = 'open' and kind = 'review'
+                 and coalesce(reminded_at, told_at) < $1 order by id limit 1 for update skip locked)
+             returning *"""
+    row = await conn.fetchrow(sql, told_before)
+    return ReviewRow.of(row) if row else None
 
 
 async def mark_told(conn: Connection, review: ReviewId) -> bool:
@@ -315,6 +326,7 @@ async def _settled(conn: Connection, row: ReviewRow, event: Event) -> ReviewRow:
 async def _answered(conn: Connection, row: ReviewRow) -> None:
     """The task that asked goes on; of its whole tree all that wait if it was the tree's budget that was asked for."""
     assert row.task_id is not None, "a review is a task's question"
+    await steps.note(conn, row.task_id, row.principal_id, "review", row.name, ok=row.state == "approved")
     if row.tool != BUDGET:
         await trees.resume(conn, [row.task_id])
         return

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from asyncpg import Record
+
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Status
+from gateway.store import steps
 from gateway.store.pool import Connection
 
 
@@ -74,6 +77,67 @@ async def newest(conn: Connection, principal: PrincipalId, most: int) -> list[No
     return [NodeRow(**{**row, "status": Status(row["status"])}) for row in rows]
 
 
+@dataclass(frozen=True, slots=True)
+class TreeFilter:
+    """Which trees a list shows; None: all. `before` is the last one of the page before, `text` is in its name."""
+
+    status: Status | None = None
+    agent: str | None = None
+    text: str | None = None
+    before: TaskId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRow:
+    """A tree as a list shows it: its first task, and what all of its tasks came to.
+
+    `counts` has how many of them are in each status, `waits_for` the open questions of all, such as A17.
+    """
+
+    id: TaskId
+    name: str
+    agent: str
+    status: Status
+    counts: dict[Status, int]
+    cost_usd: float
+    tokens: int
+    budget_usd: float | None
+    fork_of: TaskId | None
+    waits_for: tuple[str, ...]
+    created_at: datetime
+    updated_at: datetime
+
+
+async def listing(conn: Connection, principal: PrincipalId, wanted: TreeFilter, most: int) -> list[TreeRow]:
+    """A page of a person's trees, the newest first."""
+    sql = """select t.id, coalesce(t.input ->> 'name', t.kind) as name, t.agent, t.status, t.budget_usd, t.created_at,
+                    (t.input ->> 'forked_from')::uuid as fork_of, n.counts, n.updated_at, s.cost_usd, s.tokens,
+                    array(select 'A' || r.id from reviews r join tasks w on w.id = r.task_id
+                          where w.master_id = t.id and r.kind = 'review' and r.state = 'open'
+                          order by r.id) as waits_for
+             from tasks t cross join lateral (
+               select jsonb_object_agg(status, tasks) as counts, max(updated_at) as updated_at from (
+                 select status, count(*) as tasks, max(updated_at) as updated_at
+                 from tasks where master_id = t.id group by status) each) n
+             cross join lateral (
+               select coalesce(sum(s.cost_usd), 0) as cost_usd,
+                      coalesce(sum(s.tokens_in + s.tokens_out), 0)::bigint as tokens
+               from tasks w join task_steps s on s.task_id = w.id where w.master_id = t.id) s
+             where t.principal_id = $1 and t.parent_id is null and t.kind = 'agent' and t.input ->> 'origin' = 'task'
+               and ($2::text is null or t.status = $2) and ($3::text is null or t.agent = $3)
+               and ($4::text is null or strpos(lower(t.input ->> 'name'), lower($4)) > 0)
+               and ($5::uuid is null or t.seq < (select seq from tasks where id = $5))
+             order by t.seq desc limit $6"""
+    values = (wanted.status, wanted.agent, wanted.text, wanted.before)
+    rows = await conn.fetch(sql, principal, *values, most)
+    return [_tree(row) for row in rows]
+
+
+def _tree(row: Record) -> TreeRow:
+    counts = {Status(status): number for status, number in row["counts"].items()}
+    return TreeRow(**{**row, "status": Status(row["status"]), "counts": counts, "waits_for": tuple(row["waits_for"])})
+
+
 async def matching(conn: Connection, principal: PrincipalId, beginning: str) -> list[TaskId]:
     """The person's tasks of trees whose id begins so, two at most; none if it's no beginning of an id."""
     digits = beginning.replace("-", "")
@@ -94,10 +158,23 @@ async def children(conn: Connection, parent: TaskId, call: int) -> list[ChildRow
     return [ChildRow(**{**row, "status": Status(row["status"]), "label": Label(row["label"])}) for row in rows]
 
 
+async def counts(conn: Connection, task: TaskId, *, tree: bool) -> dict[Status, int]:
+    """How many tasks are in each status: of a tree by its first task, or the task alone."""
+    sql = """select status, count(*)::int as tasks from tasks
+             where (id = $1 and not $2) or (master_id = $1 and $2) group by status"""
+    return {Status(row["status"]): row["tasks"] for row in await conn.fetch(sql, task, tree)}
+
+
 async def size(conn: Connection, master: TaskId) -> int:
     """How many tasks a tree has; no other run adds one until the transaction ends."""
     await conn.execute("select pg_advisory_xact_lock(hashtextextended('supaclaw.tree ' || $1::uuid::text, 0))", master)
     return int(await conn.fetchval("select count(*) from tasks where master_id = $1", master))
+
+
+async def fork_of(conn: Connection, task: TaskId) -> TaskId | None:
+    """The fork that the task belongs to, if it belongs to one."""
+    found = await conn.fetchval("select (input ->> 'fork')::uuid from tasks where id = $1", task)
+    return TaskId(found) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +212,7 @@ async def save(conn: Connection, run: Claim, data: JsonObject) -> None:
 async def hand_off(conn: Connection, run: Claim, agent: str) -> None:
     """Another agent goes on with the task, and the trace says so; the caller holds it."""
     await conn.execute("update tasks set agent = $2 where id = $1", run.id, agent)
-    sql = "insert into task_steps (task_id, principal_id, kind, name) values ($1, $2, 'hand-off', $3)"
-    await conn.execute(sql, run.id, run.principal_id, agent)
+    await steps.note(conn, run.id, run.principal_id, "hand-off", f"{run.agent} > {agent}")
 
 
 async def hand_offs(conn: Connection, task: TaskId) -> int:

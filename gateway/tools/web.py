@@ -178,7 +178,7 @@ def _tool_errors() -> Iterator[None]:
     try:
         yield
     except NetError as error:
-        label = Label.UNTRUSTED if error.code == "unreadable" else Label.OWNER
+        label = Label.UNTRUSTED if error.foreign or error.code == "unreadable" else Label.OWNER
         raise ToolFailed(error.code, str(error), label) from error
 
 

@@ -7,10 +7,12 @@ from typing import Literal
 
 from fastapi import Request
 
-from gateway.domain.inbound import LOCAL, Sender
+from gateway.domain.ids import PrincipalId
+from gateway.domain.inbound import LOCAL, MEMBER, Sender
 from gateway.domain.memory import EVERYTHING, Reach
+from gateway.domain.principals import Principal
 from gateway.domain.scopes import Scope, permits
-from gateway.store.people import tokens
+from gateway.store.people import principals, tokens
 from gateway.store.people.tokens import LiveToken
 from gateway.web.backend import Backend
 from gateway.web.errors import Refused
@@ -35,6 +37,8 @@ class Caller:
     account: str
     scopes: frozenset[Scope]
     session: LiveToken | None = None
+    member: Principal | None = None
+    """Whose credential it is; None for the owner's."""
 
     @property
     def source(self) -> str | None:
@@ -92,8 +96,8 @@ signed_in = Requirement(_browser, "cookie", MESSAGE_BODY)
 """For a route that requires a browser session."""
 
 
-def needs(*scopes: Scope, body: int = SMALL_BODY) -> Requirement:
-    """For a route that requires a bearer token with one of these scopes."""
+def needs(*scopes: Scope, body: int = SMALL_BODY, members: bool = False) -> Requirement:
+    """For a route that requires a bearer token with one of these scopes; a member's only if it serves `members`."""
 
     async def identify(request: Request) -> Caller:
         caller = await by_bearer(request)
@@ -104,6 +108,8 @@ def needs(*scopes: Scope, body: int = SMALL_BODY) -> Requirement:
         if not any(permits(caller.scopes, scope) for scope in scopes):
             message = f"This token lacks the scope {' or '.join(scopes)}."
             raise Refused(403, "missing_scope", message, type="permission_error")
+        if caller.member is not None and not members:
+            raise Refused(403, "owner_only", "This is for tokens of the owner.", type="permission_error")
         return caller
 
     return Requirement(identify, "bearer", body)
@@ -123,7 +129,8 @@ async def by_bearer(request: Request) -> Caller | None:
 async def by_cookie(request: Request) -> Caller | None:
     """The caller named by the session cookie; None if it is absent, invalid or expired, or this is not `at_page`."""
     plain = _cookie(request)
-    return await _by_token(site_of(request), plain, "cookie") if plain else None
+    caller = await _by_token(site_of(request), plain, "cookie") if plain else None
+    return None if caller is None or caller.member is not None else caller  # the page is the owner's
 
 
 def at_page(request: Request) -> bool:
@@ -135,6 +142,18 @@ def at_page(request: Request) -> bool:
 def owner_as_sender(backend: Backend) -> Sender:
     """The sender of web messages; how far they are trusted is the credential's, see `Caller.as_owner`."""
     return Sender("owner", backend.owner.name)
+
+
+def sender_of(backend: Backend, caller: Caller) -> Sender:
+    """The same where members have tokens, too."""
+    if caller.member is None:
+        return owner_as_sender(backend)
+    return Sender(f"{MEMBER}{caller.member.id}", caller.member.name)
+
+
+def principal_of(backend: Backend, caller: Caller) -> PrincipalId:
+    """Whose data a request may reach."""
+    return backend.owner.id if caller.member is None else caller.member.id
 
 
 def client_of(request: Request) -> str:
@@ -156,8 +175,14 @@ async def _by_token(site: Site, plain: str, kind: str) -> Caller | None:
     now = site.backend.clock.now()
     if row is None or row.kind != kind or not row.valid(now):
         return None
+    member = None
+    if row.principal_id != site.backend.owner.id:
+        async with site.backend.database.connection() as conn:
+            if not await site.backend.lets_in(conn, row.principal_id):
+                return None
+            member = await principals.get(conn, row.principal_id)
     await tokens.touch(site.backend.database, row, now)
-    return Caller(str(row.id), frozenset(row.scopes), row)
+    return Caller(str(row.id), frozenset(row.scopes), row, member)
 
 
 def _counted(request: Request, plain: str | None, refused: Refused) -> Refused:

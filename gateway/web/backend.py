@@ -14,6 +14,7 @@ from gateway.domain.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import Embedders, no_embedder
 from gateway.domain.findings import Finding
+from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Principal
 from gateway.domain.tools import Wording
 from gateway.domain.vitals import Beat, Vitals
@@ -25,16 +26,22 @@ from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.live import Live
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.setup.saving import Setup
+from gateway.flow.trees.control import TreeControl
+from gateway.flow.trees.following import TraceFollowers
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.triggers import Triggers
 from gateway.flow.zone import ZoneOffers
 from gateway.llm.client import Description
 from gateway.logs import SecretMask
-from gateway.store.pool import Database
+from gateway.store.pool import Connection, Database
 from gateway.store.steps import Spent
 from gateway.web.links import LoginLinks, SecretLinks
 from gateway.web.origin import page_url
 from gateway.workspace.tree import Workspace
+
+
+async def _nobody(_conn: Connection, _principal: PrincipalId) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,8 @@ class StatusReport:
     """What cannot be delivered at the moment, by channel, in words."""
     embedding: str = ""
     """How far the vectors of memory are, or why there are none."""
+    machines: Mapping[str, str] = field(default_factory=dict)
+    """The instances on the database, and what each holds, in words."""
     database_problem: str | None = None
     """Why the database does not let it work; queue and costs are then not known."""
 
@@ -66,7 +75,8 @@ class Backend:
 
     `local_token` is the admin credential for programs on this machine; `page_name` is the page's host name on it.
     `public_url` is the address of a reverse proxy in front, as browsers see it. `models` are agent names; `commands`
-    maps a slash command to its summary. `on_shed` registers a callback that frees caches when memory runs low,
+    maps a slash command to its summary. `lets_in` says whether a member still has access.
+    `on_shed` registers a callback that frees caches when memory runs low,
     `on_people_changed` one for when somebody's rights change.
     `files` is the owner's file root, `workspace` gives access to it, `checkpoints` has its earlier versions.
     `channels` describes the state of each configured channel in words; `logins` are those to log in to.
@@ -100,6 +110,8 @@ class Backend:
     pairing: Pairing
     beat: Callable[[], Awaitable[Beat]]
     triggers: Triggers
+    trees: TreeControl
+    traces: TraceFollowers
     settings: ConfigEditor
     probes: ChannelProbes
     skills: Skills
@@ -112,6 +124,7 @@ class Backend:
     wordings: Callable[[], Mapping[str, Wording]] = dict
     allowed_hosts: Callable[[], Collection[str]] = tuple
     models: Callable[[], Sequence[str]] = lambda: ("default",)
+    lets_in: Callable[[Connection, PrincipalId], Awaitable[bool]] = _nobody
     commands: Mapping[str, str] = field(default_factory=dict)
     public_url: str | None = None
     on_shed: Callable[[Callable[[], None]], None] = lambda _drop: None

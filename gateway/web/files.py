@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from gateway.domain.ids import FileId
+from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.inbound import Attachment
 from gateway.flow.turn.uploads import UploadRefused
 from gateway.store.transcript import files
@@ -40,11 +40,10 @@ OCTETS = "application/octet-stream"
 SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
 
-async def keep(site: Site, file: UploadedFile, origin: str) -> FileRow:
-    """Store one of the owner's files; raises `Refused`."""
-    owner = site.backend.owner.id
+async def keep(site: Site, whose: PrincipalId, file: UploadedFile, origin: str) -> FileRow:
+    """Store somebody's file; raises `Refused`."""
     try:
-        return await site.backend.uploads.keep(owner, file.name, _type(file.mime), file.pieces, origin=origin)
+        return await site.backend.uploads.keep(whose, file.name, _type(file.mime), file.pieces, origin=origin)
     except UploadRefused as refused:
         raise too_large(refused) from None
 
@@ -67,7 +66,7 @@ def add_routes(router: APIRouter, path: str, origin: str, *, sends: Requirement,
             site.backend.uploads.check(int(length) - _ENVELOPE if length.isdecimal() else None)
         except UploadRefused as refused:
             raise too_large(refused) from None
-        row = await keep(site, await uploaded_file(request), origin)
+        row = await keep(site, site.backend.owner.id, await uploaded_file(request), origin)
         body = {"id": str(row.id), "name": row.name, "mime": row.mime, "size": row.size, "path": row.path}
         return JSONResponse(body, 201)
 

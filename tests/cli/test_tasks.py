@@ -36,7 +36,7 @@ def test_one_is_started_once_a_key_shown_and_cancelled(supaclaw: Supaclaw) -> No
     assert "0 of 1 tasks are over" in supaclaw("tasks", "show", id[:8]).out
     assert supaclaw("tasks", "cancel", id[:8]).out == f"Cancelled: {id}\n"
     followed = supaclaw("tasks", "follow", id[:8])
-    assert (followed.code, followed.out) == (1, "cancelled\n")
+    assert (followed.code, followed.out) == (1, "1 of 1 tasks are over; $0.00 of $1.00 used.\ncancelled\n")
 
 
 def test_what_is_not_there_is_refused(supaclaw: Supaclaw) -> None:

@@ -21,6 +21,7 @@ from gateway.background.extraction import Hear
 from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.chat import ChatTurns
 from gateway.background.jobs.ingest import Ingest
+from gateway.background.workplace import Workplace
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
@@ -264,19 +265,22 @@ async def build(
     config = Config.model_validate({"compaction": {"at_tokens": at_tokens}, "models": {"embedding": "none"}})
     current = FakeCurrent(config, model, summaries, limits or Limits(), most, hear)
     environment = Environment(workspace.parent / "config.json", workspace.parent, workspace)
-    mask = SecretMask()
+    mask, me = SecretMask(), instance or InstanceId(uuid4())
+    workplace = Workplace(database, "gateway", me)
+    workplace.elsewhere = ""
     path = MessagePath(
         environment,
         current,
         database,
         people,
-        instance or InstanceId(uuid4()),
+        me,
         failpoints or Failpoints(None),
         Starts(),
         asyncio.Event(),
         SystemClock(),
         LiveSecrets(Vault(database, workspace.parent, {}), people.owner.id, {}, mask.stored),
         mask,
+        workplace,
         model,
         channel or FakeChannel(),
         Workshop(),

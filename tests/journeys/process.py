@@ -59,6 +59,7 @@ class GatewayProcess:
     dsn: str | None = None
     environ: dict[str, str] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
+    subcommand: str = "up"
     under: tuple[str, ...] = ()
     """The program that starts it, with its arguments: `prlimit`."""
     fresh: bool = os.environ.get("SUPACLAW_CHAOS") == "full"
@@ -101,7 +102,7 @@ class GatewayProcess:
         self.home.mkdir(exist_ok=True)
         self.told.clear()
         self.__dict__.pop("url", None)
-        self._process = await self.run("up", **environ)
+        self._process = await self.run(self.subcommand, **environ)
         self._readers = [
             asyncio.create_task(self._read(stream)) for stream in (self._process.stdout, self._process.stderr) if stream
         ]

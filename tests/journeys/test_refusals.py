@@ -20,11 +20,13 @@ async def test_a_second_gateway_on_the_same_data(process: GatewayProcess) -> Non
     assert in_one_line(second, "already runs", str(process.running.pid), "supaclaw down"), second
 
 
-async def test_a_second_gateway_on_the_same_database(process: GatewayProcess) -> None:
-    await process.start()
-    second = await replace(process, home=process.home / "other", told=[]).refused()
+async def test_a_worker_of_an_embedded_database(embedded: GatewayProcess) -> None:
+    ended = await embedded.run("worker")
+    out, err = await ended.communicate()
 
-    assert in_one_line(second, "another gateway is running on this database"), second
+    assert ended.returncode
+    assert b"database.url" in err
+    assert (out, err.count(b"\n")) == (b"", 1)
 
 
 async def test_a_port_in_use(process: GatewayProcess) -> None:

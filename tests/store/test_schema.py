@@ -108,6 +108,8 @@ async def test_every_table_of_a_persons_data_says_whose_it_is(database: Database
     assert {row["tablename"] for row in without} == {
         "principals",
         "guesses",
+        "homes",
+        "instances",
         "leases",
         "member_keys",
         "memory_models",

@@ -15,7 +15,7 @@ from gateway.domain.marks import data_from
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed
 from gateway.net.errors import NetError
-from gateway.net.mcp.definition import Definition, visible
+from gateway.net.mcp.definition import Definition, visible, visible_json
 from gateway.net.mcp.endpoint import ALONE, REACHES, Answer, Blob, ServerError
 from gateway.workspace.paths import WorkspaceError
 
@@ -103,7 +103,7 @@ class McpCalls:
         note = data_from(self.shown.host)
         files = [await self._saved(blob) for blob in answer.blobs[:MAX_FILES]]
         more: JsonObject = {"files": files, "files_left_out": len(answer.blobs) - len(files)} if files else {}
-        structured: JsonObject = {} if answer.structured is None else {"structured": answer.structured}
+        structured: JsonObject = {} if answer.structured is None else {"structured": visible_json(answer.structured)}
         return {"note": note, "text": visible(answer.text)[:MAX_TEXT], **structured, **more}
 
     async def _saved(self, blob: Blob) -> JsonObject:

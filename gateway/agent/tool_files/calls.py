@@ -32,6 +32,7 @@ from gateway.domain.tools import (
 from gateway.net import api
 from gateway.net.api import Answer
 from gateway.net.errors import NetError
+from gateway.net.mcp.definition import visible_json
 from gateway.net.urls import parse
 from gateway.secrets.facts import origin_of
 from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject
@@ -220,7 +221,7 @@ def _result(answer: Answer, host: str) -> Mapping[str, Json]:
     failed: JsonObject = {}
     if answer.status >= 400:
         failed = {"error": f"http_{answer.status}", "message": f"{host} answered {answer.status}; body says why."}
-    return {**failed, "status": answer.status, "note": note, "body": _body(answer)}
+    return {**failed, "status": answer.status, "note": note, "body": visible_json(_body(answer))}
 
 
 def _body(answer: Answer) -> Json:

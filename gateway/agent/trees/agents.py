@@ -57,6 +57,10 @@ class Agents:
         """Those that may work now."""
         return [each.agent for each in await self.list_all() if each.agent and each.agent.head.is_active]
 
+    async def trusted(self) -> Sequence[AgentFile]:
+        """Those that may work now beside `main`, and whose files are the owner's words."""
+        return [agent for agent in await self.usable() if agent.sha256 and await self.label(agent) is Label.OWNER]
+
     async def label(self, agent: AgentFile | None) -> Label:
         """How far the words of its file are trusted."""
         if agent is None or not agent.sha256:

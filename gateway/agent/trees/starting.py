@@ -47,6 +47,7 @@ class TreeRequest:
     private: bool
     key: str | None = None
     address: AddressId | None = None
+    deliver: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,13 @@ class Trees:
 
 
 def node(
-    text: str, label: Label, *, private: bool, address: AddressId | None = None, call: int | None = None
+    text: str,
+    label: Label,
+    *,
+    private: bool,
+    address: AddressId | None = None,
+    call: int | None = None,
+    fork: TaskId | None = None,
 ) -> Assignment:
     """The work of one node; only the first one of a tree is told in a chat."""
     return Assignment(
@@ -81,6 +88,7 @@ def node(
         address=address,
         private=private,
         call=call,
+        fork=fork,
     )
 
 
@@ -88,6 +96,7 @@ async def start(tx: Connection, principal: PrincipalId, request: TreeRequest) ->
     """Queue the first task of a tree; one that was started with the same key is answered instead."""
     id = None if request.key is None else TaskId(uuid5(NAMESPACE_OID, f"supaclaw.tree {principal} {request.key}"))
     work = node(request.input, request.label, private=request.private, address=request.address)
+    work = work.model_copy(update={"deliver": request.deliver})
     if id is not None and await tasks.get(tx, id):
         return id
     session = await sessions.start(tx, principal, request.label, unattended=True)

@@ -83,6 +83,8 @@ class AgentRun:
 
     async def _node(self, run: Claim, assignment: Assignment) -> None:
         """One run of a node, which may end with a wait."""
+        if assignment.fork is not None:
+            await self._services.environments.copy_for(run.principal_id, assignment.fork)
         if (ended := await self._nodes.run(run, assignment)) is not None:
             opened, result = ended
             self._failpoints.reach(Step.ANSWER_READY)
@@ -110,6 +112,7 @@ class AgentRun:
             origin=assignment.origin,
             history=history,
             private=await _private(tx, assignment),
+            asked=assignment.asked,
         )
         return assignment, opened
 

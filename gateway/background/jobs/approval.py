@@ -14,7 +14,8 @@ from gateway.domain.tasks import Claim, Status
 from gateway.domain.tools import Caller
 from gateway.domain.transcript import AssistantText
 from gateway.flow.approvals.own_calls import OWN_CALLS
-from gateway.store import reviews, sessions, tasks
+from gateway.flow.turn.environment import AgentEnvironment
+from gateway.store import reviews, sessions, tasks, trees
 from gateway.store.pool import Connection
 from gateway.store.reviews import ReviewRow, digest_of
 from gateway.store.transcript import messages
@@ -62,7 +63,7 @@ class Approval:
         if again:
             return ToolOutcome(MAY_HAVE_RUN)
         await self._services.environments.refresh()
-        toolbox = self._services.environments.of(review.principal_id).toolbox
+        toolbox = (await self._environment(review)).toolbox
         await toolbox.refresh()
         caller = Caller(
             review.task_id or run.id,
@@ -73,6 +74,14 @@ class Approval:
         )
         call = ToolCall("", review.tool, json.dumps(review.arguments))
         return await toolbox.run(call, caller, yes=Yes(review.act, review.base))
+
+    async def _environment(self, review: ReviewRow) -> AgentEnvironment:
+        """What the call was asked for in: of a fork its own, with its files."""
+        environments, fork = self._services.environments, None
+        if review.task_id is not None:
+            async with self._database.connection() as conn:
+                fork = await trees.fork_of(conn, review.task_id)
+        return environments.of(review.principal_id) if fork is None else environments.of_fork(review.principal_id, fork)
 
     async def _finish(self, run: Claim, review: ReviewRow, outcome: ToolOutcome | None) -> None:
         said = await self._database.run(lambda tx: self._store(tx, run, review, outcome))

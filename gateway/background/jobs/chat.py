@@ -1,5 +1,8 @@
 """`chat`: from the messages a session has unread to the answer that is committed for them."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
 from gateway.domain import digest, marks
@@ -9,10 +12,12 @@ from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import AssistantText, Notice
 from gateway.flow.live import TurnEnded, TurnStarted
 from gateway.flow.outbound.long_answers import abridged
+from gateway.flow.trees.node import NO_AGENT, chat_part
 from gateway.flow.turn.finish import Finished
-from gateway.flow.turn.open import OpenedChat, open_turn
+from gateway.flow.turn.open import OpenedChat, OpenedTurn, open_turn
 from gateway.flow.turn.presence import drafts, seen_reaction, typing
 from gateway.flow.turn.runner import TurnResult
+from gateway.flow.turn.sinks import Sink
 from gateway.store import sessions
 from gateway.store.addresses import AddressRow
 from gateway.store.pool import Connection
@@ -58,10 +63,28 @@ class ChatTurns:
     async def _answer(self, run: Claim, opened: OpenedChat, channel: Channel | None) -> None:
         draft = opened.asked[-1].id
         async with typing(channel, opened.at), drafts(channel, opened.at, draft, self._services.clock) as sinks:
-            model = self._services.named_model(opened.asked[-1].model)
-            result = await self._services.turn_runner.answer(run, opened, sinks, model)
+            result = await self._turn(run, opened, sinks)
         self._failpoints.reach(Step.ANSWER_READY)
         await self._commit(run, opened, result)
+
+    async def _turn(self, run: Claim, opened: OpenedChat, sinks: Sequence[Sink]) -> TurnResult:
+        """By the agent that a program asked for, or the one that people chat with."""
+        wanted, services = opened.client.agent, self._services
+        if not wanted:
+            model = services.named_model(opened.asked[-1].model)
+            return await services.turn_runner.answer(run, opened, sinks, model)
+        found = {agent.slug: agent for agent in await services.environments.agents.trusted()}
+        if (agent := found.get(wanted)) is None:
+            return TurnResult(Notice(NO_AGENT.format(wanted)), status=Status.FAILED, error="no agent")
+        part = chat_part(agent)
+
+        async def again(tx: Connection) -> OpenedTurn | None:
+            now = await open_turn(tx, run)
+            return now and replace(now, agent=part, again=again)
+
+        head = agent.head
+        model = services.agent_model(agent.model, head.temperature, head.max_tokens)
+        return await services.turn_runner.answer(run, replace(opened, agent=part, again=again), sinks, model)
 
     async def _commit(self, run: Claim, opened: OpenedChat, result: TurnResult) -> None:
         channel, environment = self._outbound.channel(opened.at), self._services.environments.of(run.principal_id)

@@ -1,8 +1,9 @@
-"""Signs of life: a file that is fresh while the gateway works, and the lease that keeps a second one away."""
+"""Signs of life: a file that is fresh while an instance works, and the leases that keep others from what it holds."""
 
 import asyncio
+import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,28 +15,59 @@ from gateway.config.files import write_regular
 from gateway.domain.clock import Clock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
-from gateway.store import leases
+from gateway.store import instances, leases
+from gateway.store.instances import Kind
 from gateway.store.migrate import check_not_outdated
-from gateway.store.pool import Database
+from gateway.store.pool import Connection, Database
 
-EVERY_SECONDS = 10.0
-LEASE_SECONDS = 30.0
+EVERY_SECONDS = 3.0
+LEASE_SECONDS = 10.0
+"""With the pause of who waits for a channel, its holder's death is noticed within 15 seconds."""
+FILE_SECONDS = 9.0
+ALONE_SECONDS = 30.0
 FROZEN_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
 GATEWAY = "gateway"
+"""The lease of who works alone on a database. Gateways before 0.3 hold it all the time."""
 
 log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
-async def being_the_gateway(database: Database, instance: InstanceId) -> AsyncIterator[None]:
-    """Hold the lease on this database; raises `OwnerMustAct` while another gateway holds it."""
+async def joined(database: Database, instance: InstanceId, kind: Kind) -> AsyncIterator[None]:
+    """Be an instance on this database; raises `TryAgainLater` while somebody is to be alone on it.
+
+    Whoever wants to be alone takes that lease first and looks for instances then; here it is the other way round.
+    """
     async with database.connection() as conn:
-        if not await leases.take(conn, GATEWAY, instance, LEASE_SECONDS):
+        if not await leases.take(conn, leases.life(instance), instance, LEASE_SECONDS):
+            raise OwnerMustAct(f"another gateway is running on this database as {instance}; stop it first")
+    try:
+        async with database.connection() as conn:
+            await _not_beside_one_alone(conn, instance)
+        await database.run(lambda tx: instances.enter(tx, instance, socket.gethostname(), kind))
+        yield
+    finally:
+        with suppress(DatabaseDown, TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS), database.transaction() as conn:
+                await leases.drop(conn, leases.life(instance), instance)
+                await instances.leave(conn, instance)
+
+
+@asynccontextmanager
+async def alone(database: Database, instance: InstanceId) -> AsyncIterator[None]:
+    """Nobody else works on this database meanwhile; raises `OwnerMustAct` if somebody does."""
+    async with database.connection() as conn:
+        if not await leases.take(conn, GATEWAY, instance, ALONE_SECONDS):
             raise OwnerMustAct(
                 "another gateway is running on this database; stop it first, or wait 30 seconds if it has just died"
             )
     try:
+        async with database.connection() as conn:
+            if await leases.work_elsewhere(conn, instance):
+                raise OwnerMustAct(
+                    "another gateway or a worker runs on this database; stop it, or wait 30 seconds if it has just died"
+                )
         yield
     finally:
         with suppress(DatabaseDown, TimeoutError):
@@ -43,13 +75,18 @@ async def being_the_gateway(database: Database, instance: InstanceId) -> AsyncIt
                 await leases.drop(conn, GATEWAY, instance)
 
 
+async def _not_beside_one_alone(conn: Connection, me: InstanceId) -> None:
+    if await leases.taken(conn, GATEWAY, me):
+        raise TryAgainLater("the database is being upgraded, or an older gateway runs on it; stop that one")
+
+
 @dataclass(slots=True)
 class Health:
-    """Keeps the lease and the health file fresh; what watches from outside reads the file's age.
+    """Keeps the leases and the health file fresh; what watches from outside reads the file's age.
 
     `well` says whether the last look found everything working, `database_problem` why the database did not let it,
-    `lost` whether another gateway has the lease: then `stop` is set, and `leave` may end the process at once. `stuck`
-    says which channels cannot even try to work, and why.
+    `lost` whether another instance has one of the leases that are `held`: then `stop` is set, and `leave` may end the
+    process at once. `stuck` says which channels cannot even try to work, and why.
     """
 
     database: Database
@@ -59,11 +96,13 @@ class Health:
     stop: asyncio.Event
     clock: Clock
     leave: Callable[[], None] = lambda: None
+    held: Callable[[], Collection[str]] = tuple
     well: bool = field(default=True, init=False)
     lost: bool = field(default=False, init=False)
     database_problem: str = field(default="", init=False)
     _renewed_at: float = field(default_factory=always, init=False)
     _awake_at: float = field(default_factory=always, init=False)
+    _written_at: float | None = field(default=None, init=False)
 
     async def look(self) -> None:
         """Renew both; the file only while everything works."""
@@ -71,6 +110,8 @@ class Health:
             self.well = False
             await asyncio.sleep(1.0)
         self.well = held and self._channels_work() and await self._write()
+        if not self.well:
+            self._written_at = None
 
     def awake(self) -> None:
         """Said often, and before every statement. Who slept past the lease asks first whose it is by now.
@@ -121,13 +162,20 @@ class Health:
     async def _take(self, database: Database) -> bool:
         asked = always()
         async with database.connection() as conn:
-            if held := await leases.take(conn, GATEWAY, self.instance, LEASE_SECONDS):
+            names = self._names()
+            lost = names - await leases.take_all(conn, names, self.instance, LEASE_SECONDS)
+            for name in (given_up := names - self._names()):
+                await leases.drop(conn, name, self.instance)
+            if held := lost <= given_up:
                 self._renewed_at = asked
                 await check_not_outdated(conn)
         return held
 
+    def _names(self) -> set[str]:
+        return {leases.life(self.instance), *self.held()}
+
     def _lose(self) -> None:
-        log.error("health.lease_lost", problem="another gateway has taken over this database")
+        log.error("health.lease_lost", problem="another gateway has taken over what this one held")
         self.lost = True
         self.stop.set()
         self.leave()
@@ -139,10 +187,14 @@ class Health:
         return not stuck
 
     async def _write(self) -> bool:
+        now = self.clock.monotonic()
+        if self._written_at is not None and now - self._written_at < FILE_SECONDS:
+            return True
         stamp = f"{self.clock.now():%Y-%m-%dT%H:%M:%SZ}\n".encode()
         try:
             await asyncio.to_thread(write_regular, self.file, stamp)
         except OSError as exc:
             log.warning("health.file", error=str(exc))
             return False
+        self._written_at = now
         return True

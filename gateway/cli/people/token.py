@@ -9,8 +9,9 @@ from gateway.cli.database import require_owner, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.cli.questions import confirm
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import PrincipalId
 from gateway.domain.scopes import Scope, permits
-from gateway.store.people import tokens
+from gateway.store.people import principals, tokens
 from gateway.store.pool import Database
 
 Scopes = list[Scope]
@@ -19,31 +20,42 @@ WARNING = (
     "Anyone who has this token will be treated as you: what they send can change instructions and schedules unasked. "
     "Without --as-owner, a token can talk to the agent too, but lasting changes ask you first."
 )
+MEMBER_WARNING = (
+    "Anyone who has this token will be treated as this member. Without --as-owner, it can only talk, without tools."
+)
 Name = Annotated[str, typer.Argument(help="What the token is for; any name.")]
 
 
 def create(
     name: Name,
     scope: Annotated[Scopes, typer.Option(metavar="SCOPE", help=f"What it may do: {', '.join(Scope)}; repeatable.")],
-    as_owner: Annotated[bool, typer.Option(help="Treat what it sends as sent by you.")] = False,
+    as_owner: Annotated[bool, typer.Option(help="Treat what it sends as sent by you, or by its member.")] = False,
     agent: Annotated[
         str | None, typer.Option(help="The agent whose memory it uses, and no other; default: NAME's own.")
     ] = None,
     shared: Annotated[bool, typer.Option(help="It may also read your memory, but never change it.")] = False,
+    member: Annotated[
+        str | None,
+        typer.Option(metavar="CHANNEL:ID", help="The member whose token it is, such as telegram:123; default: yours."),
+    ] = None,
     yes: Annotated[bool, typer.Option(help="Skip the confirmation.")] = False,
 ) -> None:
     """Create a token and print it. It isn't stored and can't be shown again."""
+    if member is not None and (set(scope) != {Scope.CHAT} or agent is not None or shared):
+        raise OwnerMustAct("a member's token can only talk: --scope chat, without --agent and --shared")
     if as_owner:
         if not permits(set(scope), Scope.CHAT):
             raise OwnerMustAct("--as-owner is for tokens that talk: add --scope chat")
-        echo(WARNING, error=True)
+        echo(WARNING if member is None else MEMBER_WARNING, error=True)
         if not yes:
             confirm("Create it?")
     if (agent is not None or shared) and not permits(set(scope), Scope.MEMORY):
         raise OwnerMustAct("--agent and --shared are for tokens that use the memory: add --scope memory")
     echo(
         with_database(
-            lambda database: create_token(database, name, scope, as_owner=as_owner, agent=agent, shared=shared)
+            lambda database: create_token(
+                database, name, scope, as_owner=as_owner, agent=agent, shared=shared, member=member
+            )
         )
     )
 
@@ -57,12 +69,16 @@ async def create_token(
     as_owner: bool = False,
     agent: str | None = None,
     shared: bool = False,
+    member: str | None = None,
 ) -> str:
-    """Create a token for the owner, limited to `source` if given."""
+    """Create a token for the owner, or for the member with this identity, limited to `source` if given."""
     async with database.connection() as connection:
-        owner = (await require_owner(connection)).id
+        whose: PrincipalId | None = (await require_owner(connection)).id
+        if member is not None and (whose := await principals.find(connection, member)) is None:
+            raise OwnerMustAct(f"nobody is known as {member}; `supaclaw pairing list` and the page list who is")
+    assert whose is not None
     _, plain = await tokens.create(
-        database, owner, name, scopes, source=source, as_owner=as_owner, agent=agent, shared=shared
+        database, whose, name, scopes, source=source, as_owner=as_owner, agent=agent, shared=shared
     )
     return plain
 

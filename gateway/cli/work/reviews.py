@@ -11,12 +11,14 @@ from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, print_rows
 from gateway.domain.diff import legible
+from gateway.domain.json import JsonObject
 from gateway.store import reviews
 from gateway.store.pool import Connection
 from gateway.store.reviews import ReviewRow
 
 COLUMNS = ("name", "tool", "state", "asked_at", "expires_at")
 Number = Annotated[str, typer.Argument(metavar="NUMBER", help="Such as A17.")]
+Comment = Annotated[str, typer.Option(metavar="TEXT", help="What the task that asks is told.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,17 @@ class Row:
     asked_at: datetime
     expires_at: datetime | None
     change: str
+    kind: str
+    decided_by: str | None
+    response: JsonObject | None
 
     @classmethod
     def of(cls, row: ReviewRow) -> Self:
         """With its whole change, legible."""
-        return cls(row.name, row.tool, row.state, row.created_at, row.expires_at, legible(row.preview))
+        change, answer = legible(row.preview), row.response
+        return cls(
+            row.name, row.tool, row.state, row.created_at, row.expires_at, change, row.kind, row.decided_by, answer
+        )
 
 
 def show_all(as_json: AsJson = False) -> None:
@@ -58,20 +66,20 @@ def show(number: Number, as_json: AsJson = False) -> None:
     _print(with_connection(read), as_json, "{0.name}: {0.tool}, {0.state}\n\n{0.change}")
 
 
-def approve(number: Number, as_json: AsJson = False) -> None:
+def approve(number: Number, comment: Comment = "", as_json: AsJson = False) -> None:
     """Approve a change; the running gateway makes it."""
-    _answer(number, as_json, yes=True)
+    _answer(number, comment, as_json, yes=True)
 
 
-def deny(number: Number, as_json: AsJson = False) -> None:
+def deny(number: Number, comment: Comment = "", as_json: AsJson = False) -> None:
     """Deny a change."""
-    _answer(number, as_json, yes=False)
+    _answer(number, comment, as_json, yes=False)
 
 
-def _answer(number: str, as_json: bool, *, yes: bool) -> None:
+def _answer(number: str, comment: str, as_json: bool, *, yes: bool) -> None:
     async def store(conn: Connection) -> ReviewRow:
         owner = await require_owner(conn)
-        return await settle(conn, owner.id, number, datetime.now(UTC), yes=yes, by="terminal")
+        return await settle(conn, owner.id, number, datetime.now(UTC), yes=yes, by="terminal", comment=comment)
 
     _print(with_connection(store), as_json, "{0.name} is {0.state}")
 

@@ -1,17 +1,20 @@
 """`supaclaw tasks`: trees of agents in the background."""
 
+import asyncio
 import os
-import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from gateway.agent.trees import starting
+from gateway.agent.limits import dollars
+from gateway.agent.trees import comparing, forking, starting
 from gateway.agent.trees.agents import Agents
+from gateway.agent.trees.comparing import MOST, Comparison
 from gateway.agent.trees.starting import TreeRequest, Trees, line, summary
 from gateway.cli.console import echo
-from gateway.cli.database import require_owner, with_connection
+from gateway.cli.database import require_owner, with_connection, with_database
 from gateway.cli.output import AsJson, print_json, print_rows
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
@@ -19,14 +22,16 @@ from gateway.domain.ids import TaskId
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Status
 from gateway.domain.trees import MAIN
-from gateway.store import trees
-from gateway.store.pool import Connection
+from gateway.store import steps, trees
+from gateway.store.pool import Connection, Database
+from gateway.store.steps import Settled, StepRow
 from gateway.store.trees import NodeRow
 from gateway.workspace.tree import Workspace
 
-POLL_SECONDS = 1.0
+POLL_SECONDS = 0.5
 LISTED = 200
 COLUMNS = ("id", "name", "agent", "status", "cost_usd", "created_at")
+STEP_COLUMNS = ("id", "kind", "name", "ok", "latency_ms", "tokens_in", "tokens_out", "cost_usd", "message_id")
 NONE = "No tasks. `supaclaw tasks create TEXT` starts one."
 
 Which = Annotated[str, typer.Argument(metavar="ID", help="The beginning of its id.")]
@@ -68,18 +73,71 @@ def show(which: Which, as_json: AsJson = False) -> None:
 
 
 def follow(which: Which, as_json: AsJson = False) -> None:
-    """Wait for a task and print its result; exits with 1 if there is none."""
-    shown = ""
-    while not (top := (rows := _tree(which))[0]).status.final:
-        if not as_json and (now := summary(rows)) != shown:
-            echo(shown := now)
-        time.sleep(POLL_SECONDS)
+    """Show what a tree does while it does it, then print its result; exits with 1 if there is none."""
+
+    async def work(database: Database) -> Sequence[NodeRow]:
+        shown, since, settled = "", 0, Settled()
+        while True:
+            async with database.connection() as conn:
+                rows = await starting.show(conn, (await require_owner(conn)).id, which)
+                whole = await settled.look(conn)
+                new = await steps.trace(conn, rows[0].id, tree=True, since=since, until=settled.upto)
+            if not as_json:
+                for step in new:
+                    echo(step_line(step))
+                if (now := summary(rows)) != shown:
+                    echo(shown := now)
+            since = new[-1].id if new else since
+            if rows[0].status.final and whole and not new:
+                return rows
+            await asyncio.sleep(0 if new else POLL_SECONDS)
+
+    [top, *_] = with_database(work)
     if as_json:
         print_json({"id": str(top.id), "status": top.status.value, "result": top.result, "error": top.error})
     else:
         echo(top.result or top.error or top.status.value)
     if top.status is not Status.COMPLETED:
         raise typer.Exit(1)
+
+
+def trace(which: Which, as_json: AsJson = False) -> None:
+    """List the steps of a task: model calls, tools, hand-offs, questions."""
+
+    async def read(conn: Connection) -> list[StepRow]:
+        return await steps.trace(conn, await starting.find(conn, (await require_owner(conn)).id, which), most=MOST)
+
+    print_rows(with_connection(read), STEP_COLUMNS, as_json=as_json)
+
+
+def fork(
+    which: Which,
+    at: Annotated[int, typer.Option(metavar="STEP", help="A step, as `trace` shows it; it is done again.")],
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Another model (default: its agent's).")] = None,
+) -> None:
+    """Run a task again from one of its model calls; it asks before every act, on a copy of the files."""
+
+    async def work(conn: Connection) -> TaskId:
+        return await forking.fork(conn, (await require_owner(conn)).id, which, at, model)
+
+    echo(str(with_connection(work)))
+
+
+def compare(which: Which, other: Which, as_json: AsJson = False) -> None:
+    """Show two runs side by side: steps, costs, results."""
+
+    async def read(conn: Connection) -> Comparison:
+        return await comparing.compare(conn, (await require_owner(conn)).id, which, other)
+
+    found = with_connection(read)
+    if as_json:
+        print_json(asdict(found))
+        return
+    for one, two in found.rows:
+        echo(f"{step_line(one) if one else '':60.60} | {step_line(two) if two else ''}")
+    for name, run in (("A", found.a), ("B", found.b)):
+        cost = f"{run.tasks} tasks, {len(run.steps)} steps, {run.tokens} tokens, {dollars(run.cost_usd)}"
+        echo(f"\n{name}: {cost}, {run.model_ms} ms\n{run.node.result or run.node.error or run.node.status.value}")
 
 
 def cancel(which: Which) -> None:
@@ -89,6 +147,14 @@ def cancel(which: Which) -> None:
         return (await starting.cancel(conn, (await require_owner(conn)).id, which))[0]
 
     echo(f"Cancelled: {with_connection(work)}")
+
+
+def step_line(step: StepRow) -> str:
+    """One step, as a line."""
+    ended = "" if step.ok is None else " ok" if step.ok else " failed"
+    took = f" {step.latency_ms} ms" if step.latency_ms else ""
+    spent = f", {step.tokens_in} in, {step.tokens_out} out, {dollars(step.cost_usd)}" if step.kind == "model" else ""
+    return f"{step.id} {str(step.task_id)[: starting.SHORT]} {step.kind} {step.name}{ended}{took}{spent}"
 
 
 def _tree(which: str) -> Sequence[NodeRow]:

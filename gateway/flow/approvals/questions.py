@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
@@ -53,16 +53,20 @@ class Questions:
     clock: Clock
     wake: Callable[[], None] = lambda: None
     """Tells the worker that a call is queued."""
+    lasts: Callable[[], timedelta] = lambda: timedelta(days=7)
+    """How long a task's question waits."""
+    remind: Callable[[], timedelta | None] = lambda: None
+    """How long until its person is shown it again."""
 
-    def policy(self, principal: PrincipalId) -> Policy:
-        """For the tools that work for this principal."""
+    def policy(self, principal: PrincipalId, *, fork: bool = False) -> Policy:
+        """For the tools that work for this principal; a `fork` asks before every act, whatever was allowed before."""
 
         own = self.people.own_label(principal)
 
         async def ask(act: Act, caller: Caller) -> JsonObject:
             if "\\u0000" in (exact := json.dumps(act.arguments, ensure_ascii=False)) or storable(exact) != exact:
                 raise ToolFailed("binary", "The arguments have characters that cannot be shown; use plain text.")
-            review = await self.database.run(lambda tx: self._ask(tx, principal, act, caller))
+            review = await self.database.run(lambda tx: self._ask(tx, principal, act, caller, granted=not fork))
             if review.grant_id is not None:
                 self.wake()
                 return {"running_as": review.name, "message": GRANTED}
@@ -78,7 +82,7 @@ class Questions:
                 texts = await messages.said_by_person(conn, caller.session, own)
             return any(wrote(text, value) for text in texts)
 
-        return Policy(own, ask, said)
+        return Policy(own, ask, said, always_asks=fork)
 
     async def look(self) -> datetime | None:
         """Put what nobody has been shown, close what is too old; when the next one is."""
@@ -87,7 +91,15 @@ class Questions:
         for together in batches(untold):
             if row := await self.database.run(partial(self._put, ids=[review.id for review in together])):
                 self.proactive.committed(row)
+        while (after := self.remind()) and (row := await self.database.run(partial(self._again, after=after))):
+            self.proactive.committed(row)
         return await self.database.run(lambda tx: reviews.expire(tx, self.clock.now()))
+
+    async def _again(self, tx: Connection, after: timedelta) -> MessageRow | None:
+        """The oldest question to be shown again; None if there is none, or nowhere to show it."""
+        review = await reviews.remind(tx, self.clock.now() - after)
+        at = await self.place(tx, review) if review else None
+        return await self._say(tx, at, [review]) if review and at else None
 
     async def place(self, tx: Connection, review: ReviewRow) -> AddressRow | None:
         """The chat that the question belongs to, locked with its session; None if the person has none."""
@@ -98,7 +110,9 @@ class Questions:
                 return at
         return await self.proactive.destination(tx, review.asked_id)
 
-    async def _ask(self, tx: Connection, principal: PrincipalId, act: Act, caller: Caller) -> ReviewRow:
+    async def _ask(
+        self, tx: Connection, principal: PrincipalId, act: Act, caller: Caller, *, granted: bool
+    ) -> ReviewRow:
         asked, now = await self._person(tx, principal, caller), self.clock.now()
         question = Question(
             principal,
@@ -118,7 +132,7 @@ class Questions:
         if stored := await reviews.of_call(tx, caller.task, caller.ordinal):
             return stored
         call = Call(principal, asked, act.tool, act.kind, act.arguments, act.change.base)
-        if grant := await grants.take(tx, call, now):
+        if granted and (grant := await grants.take(tx, call, now)):
             return await reviews.ask(tx, replace(question, grant=grant), now)
         if before := await reviews.asked_before(tx, question, now):
             if before.state == "denied":
@@ -144,8 +158,9 @@ class Questions:
         together = [review for review in found if review is not None]
         at = await self.place(tx, together[0])
         together = [review for review in together if at is not None and await reviews.mark_told(tx, review.id)]
-        if at is None or not together:
-            return None
+        return await self._say(tx, at, together) if at is not None and together else None
+
+    async def _say(self, tx: Connection, at: AddressRow, together: Sequence[ReviewRow]) -> MessageRow:
         label = max(review.label for review in together)
         kept, sent, buttons = rendered(together)
         if await sessions.label(tx, at.session_id) >= label:

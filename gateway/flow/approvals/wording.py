@@ -1,6 +1,7 @@
 """Questions as a chat shows them: those of one task together, each whole or not to be approved there."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from itertools import groupby
 
 from gateway.agent.approvals import where_whole, why
@@ -39,7 +40,8 @@ def rendered(reviews: Sequence[ReviewRow]) -> tuple[str, str, tuple[Button, ...]
     every = " all" if len(reviews) > 1 else ""
     buttons = Button(f"Approve{every}", f"/approve {names}"), Button(f"Deny{every}", f"/deny {names}")
     expires = reviews[0].expires_at
-    until = "" if expires is None else f" It expires at {expires:%H:%M} UTC."
+    soon = expires is None or expires - reviews[0].created_at < timedelta(hours=12)
+    until = "" if expires is None else f" It expires at {expires:{'%H:%M' if soon else '%H:%M on %d %B'}} UTC."
     first = reviews[0].name
     answer = "" if cut else f"/approve {first} or /deny {first}."
     if every:

@@ -18,6 +18,7 @@ from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.tasks import backoff
 from gateway.domain.vitals import ChannelVitals
+from gateway.flow.channels.leasing import LOOK_SECONDS, ChannelLeases
 from gateway.flow.channels.reception import Reception, Silent
 from gateway.flow.channels.reports import OPEN, REFUSED, ChannelReports, TellOwner
 from gateway.flow.outbound.sender import Outbound
@@ -25,6 +26,7 @@ from gateway.flow.outbound.sender import Outbound
 CLOSE_SECONDS = 10.0
 OPEN_SECONDS = 120.0
 """No platform is asked anything while a channel is opened; one that takes longer will never be open."""
+FACTS_SECONDS = 600.0
 STEADY_SECONDS = 60.0
 """What breaks after that long is not counted together with what broke before."""
 _MOST_PATIENT = 3
@@ -81,12 +83,23 @@ class _OpenChannel:
 
 
 class ChannelManager:
-    """Opens, keeps and shuts channels, and tells the sender which there are."""
+    """Opens, keeps and shuts channels, and tells the sender which there are; `taken_over` is called for each new one.
+
+    A channel that another gateway on this database has waits until that one stops or dies.
+    """
 
     def __init__(
-        self, outbound: Outbound, tell_owner: TellOwner, monotonic: Callable[[], float] = time.monotonic
+        self,
+        outbound: Outbound,
+        tell_owner: TellOwner,
+        leases: ChannelLeases,
+        taken_over: Callable[[], None] = lambda: None,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._outbound = outbound
+        self._leases = leases
+        self._taken_over = taken_over
         self._reports = ChannelReports(tell_owner, monotonic)
         self._monotonic = monotonic
         self._open: dict[str, _OpenChannel] = {}
@@ -135,7 +148,7 @@ class ChannelManager:
         """Shut what is no longer wanted or has changed, open what is missing; the tasks belong to `group`."""
         for name, opened in list(self._open.items()):
             if name not in wanted or not opened.spec.same(wanted[name]):
-                await self._shut(name)
+                await self._shut(name, again=name in wanted)
         for name, spec in wanted.items():
             if name not in self._open:
                 channel = spec.make()
@@ -158,13 +171,28 @@ class ChannelManager:
         for name in list(self._open):
             await self._shut(name)
 
-    async def _shut(self, name: str) -> None:
+    async def _shut(self, name: str, *, again: bool = False) -> None:
         opened = self._open.pop(name)
         self._outbound.abandon(name)
         opened.task.cancel()
         await asyncio.wait([opened.task])
         self._receptions.pop(name, None)
         await _close(opened.channel)
+        if not again:
+            await self._give_up(name)
+
+    async def _give_up(self, name: str) -> None:
+        """Another gateway may open it from now on."""
+        self._outbound.part(name)
+        await self._leases.drop(name)
+
+    async def _hold(self, name: str, channel: Channel) -> None:
+        """Wait until no other gateway has it."""
+        while why := await self._leases.take(name, stays=_stays(channel)):
+            if self._states[name] != why:
+                log.info("channel.waits", channel=name, why=why)
+            self._states[name] = why
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _keep(self, name: str, channel: Channel, accept: Accept) -> None:
         """Receive for ever; a channel that breaks is opened again, one that only the owner can mend stays shut.
@@ -173,6 +201,7 @@ class ChannelManager:
         itself.
         """
         failures = silences = 0
+        await self._hold(name, channel)
         while True:
             began = self._opening[name] = self._monotonic()
             try:
@@ -181,6 +210,7 @@ class ChannelManager:
                 finally:
                     del self._opening[name]
                 await self._outbound.adopt(name, channel)
+                self._taken_over()
                 self._states[name] = _unheard(channel, silences)
                 patience = 2 ** min(silences, _MOST_PATIENT)
                 self._receptions[name] = Reception(channel, accept, patience, self._monotonic)
@@ -195,7 +225,7 @@ class ChannelManager:
                 self._outbound.abandon(name)
                 await self._report(name, exc)
                 if not isinstance(channel, LoginChannel):
-                    return
+                    return await self._give_up(name)
                 failures = self._failures(failures, began)
                 await _close(channel)
                 await asyncio.sleep(backoff(failures))
@@ -219,7 +249,7 @@ class ChannelManager:
             await self._reports.stopped(name, state)
 
     def _state(self, name: str) -> str:
-        if trouble := self._open[name].channel.trouble:
+        if self._leases.has(name) and (trouble := self._open[name].channel.trouble):
             return trouble
         reception = self._receptions.get(name)
         return OPEN if reception is not None and reception.hears else self._states[name]
@@ -227,6 +257,13 @@ class ChannelManager:
     def _heard_ago(self, name: str) -> float | None:
         heard_at = self._open[name].channel.heard_at
         return None if heard_at is None else round(max(0.0, self._monotonic() - heard_at), 1)
+
+
+def _stays(channel: Channel) -> float | None:
+    """For how long it waits for its machine: a login is not given up unasked, short facts are worth a while."""
+    if channel.capabilities.portable:
+        return 0.0
+    return None if isinstance(channel, LoginChannel) else FACTS_SECONDS
 
 
 def _unheard(channel: Channel, silences: int) -> str:

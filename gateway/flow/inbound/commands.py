@@ -89,8 +89,12 @@ class CommandRunner:
         for arrival in left:
             await self.run(arrival)
 
+    def look_again(self) -> None:
+        """There may be commands that another gateway left without an effect. Never blocks."""
+        self._unfinished.set()
+
     async def retry(self) -> None:
-        """Until cancelled: come back to commands that met a database outage."""
+        """Until cancelled: come back to commands that met a database outage, or whose gateway died."""
         while True:
             await self._unfinished.wait()
             self._unfinished.clear()

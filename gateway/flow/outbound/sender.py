@@ -90,7 +90,7 @@ class Outbound:
     async def adopt(self, name: str, channel: Channel) -> None:
         """Send through this channel, which is open, from now on.
 
-        The first time since the start, what a crash left on its way there is looked at.
+        The first time since it was another's, what a crash left on its way there is looked at.
         """
         if name not in self._met:
             async with self.database.connection() as conn:
@@ -105,6 +105,10 @@ class Outbound:
     def abandon(self, name: str) -> None:
         """The channel is shut; what is queued for it waits."""
         self._channels.pop(name, None)
+
+    def part(self, name: str) -> None:
+        """Another gateway may send through it now."""
+        self._met.discard(name)
 
     async def run(self) -> None:
         """Send until cancelled."""

@@ -6,7 +6,7 @@ A call stays without a result while the node waits for it, so a run that was kil
 import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import assert_never
 
@@ -30,9 +30,9 @@ from gateway.domain.trees import (
     RequestHumanReview,
     SaveIntermediateData,
 )
-from gateway.store import reviews, sessions, tasks, trees
+from gateway.store import reviews, sessions, steps, tasks, trees
 from gateway.store.pool import Connection
-from gateway.store.reviews import REVIEW_LASTS, Question, ReviewRow
+from gateway.store.reviews import Question, ReviewRow
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trees import ChildRow
@@ -63,7 +63,8 @@ class Unanswered:
 
 @dataclass(slots=True)
 class Acts:
-    """The calls of one transaction; the caller holds the session and the task. `skills` are texts that were read."""
+    """The calls of one transaction; the caller holds the session and the task. `skills` are texts that were read, and
+    `lasts` is how long a question waits."""
 
     tx: Connection
     run: Claim
@@ -72,6 +73,7 @@ class Acts:
     agents: Set[str]
     skills: Mapping[int, JsonObject]
     now: datetime
+    lasts: timedelta
     _waits: Set[str] = field(default_factory=set, init=False)
     _unanswered: str | None = field(default=None, init=False)
     _output: str | None = field(default=None, init=False)
@@ -151,7 +153,7 @@ class Acts:
         return None
 
     async def _create(self, call: int, agent: str, text: str) -> None:
-        work = node(text, self.label, private=self.assignment.private, call=call)
+        work = node(text, self.label, private=self.assignment.private, call=call, fork=self.assignment.fork)
         session = await sessions.start(self.tx, self.run.principal_id, self.label, unattended=True)
         await tasks.create(
             self.tx,
@@ -176,7 +178,7 @@ class Acts:
             address=self.assignment.address,
             task=self.run.id,
             ordinal=call.ordinal,
-            lasts=REVIEW_LASTS,
+            lasts=self.lasts,
             act=ToolClass.READ,
             kind="review",
         )
@@ -209,7 +211,9 @@ class Acts:
         self.label = max(self.label, label)
         await sessions.taint(self.tx, call.session_id, self.label)
         text = ToolResult(intent.call.id, json.dumps(result, ensure_ascii=False))
-        await messages.conclude(self.tx, call.session_id, run.principal_id, run.id, intent, text, self.label)
+        id = await messages.conclude(self.tx, call.session_id, run.principal_id, run.id, intent, text, self.label)
+        name, ok = intent.call.name, "error" not in result
+        await steps.tool_ran(self.tx, run.id, run.principal_id, name, 0, ok=ok, message=id)
 
 
 def _parsed(call: MessageRow) -> SystemCall | BadCall:

@@ -13,6 +13,7 @@ from gateway.domain.assignment import Assignment
 from gateway.domain.client import ClientOptions
 from gateway.domain.clock import Clock
 from gateway.domain.errors import SupaclawError
+from gateway.domain.ids import TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Status
@@ -27,7 +28,7 @@ from gateway.flow.turn.runner import TurnResult, TurnRunner
 from gateway.flow.turn.wiring import SizedModel
 from gateway.store import reviews, sessions, tasks, trees
 from gateway.store.pool import Connection, Database
-from gateway.store.reviews import BUDGET, REVIEW_LASTS, Question
+from gateway.store.reviews import BUDGET, Question
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
 from gateway.workspace.agents import AgentFile
@@ -56,13 +57,13 @@ class NodeRuns:
             usable = {each.slug: each for each in await self.agents.usable()}
             agent = usable.pop(run.agent, None)
             purse = TreePurse(self.database, run, await self.database.run(lambda tx: trees.place(tx, run.id)))
-            part, label = _part(agent, [*usable.values()], purse), await self.agents.label(agent)
+            part, label = _part(agent, [*usable.values()], purse, assignment.fork), await self.agents.label(agent)
             opened = await self.database.run(partial(self.open, run=run, assignment=assignment, part=part, label=label))
             if opened is None:
                 return None
             if agent is None:
                 return opened, _failed(NO_AGENT.format(run.agent))
-            result = await self._turn(run, opened, agent, purse)
+            result = await self._turn(run, opened, agent, purse, assignment.model)
             self.failpoints.reach(Step.NODE_TURNED)
             match await self._follow_up(run, assignment, opened, result):
                 case Next.GO_ON:
@@ -86,7 +87,13 @@ class NodeRuns:
         """The node's turn, with the agent's part, whose file has that label; None if there is nothing left to do."""
         label = max(assignment.label, label)
         opened = await open_unattended(
-            tx, run, assignment.prompt, label=label, origin=assignment.origin, private=assignment.private
+            tx,
+            run,
+            assignment.prompt,
+            label=label,
+            origin=assignment.origin,
+            private=assignment.private,
+            asked=assignment.asked,
         )
         if opened is None or part is None:
             return opened
@@ -96,14 +103,16 @@ class NodeRuns:
 
         return replace(opened, client=ClientOptions(tools=SPECS), agent=part, again=again)
 
-    async def _turn(self, run: Claim, opened: OpenedTurn, agent: AgentFile, purse: TreePurse) -> TurnResult | None:
+    async def _turn(
+        self, run: Claim, opened: OpenedTurn, agent: AgentFile, purse: TreePurse, other: str | None
+    ) -> TurnResult | None:
         """What the agent said; None if a call of before is to be carried out first."""
         pending = opened.pending(run)
         if pending and all(intent.handed for intent in pending):
             return None
         head = agent.head
-        tuned = agent.slug != MAIN
-        model = self.model(agent.model, head.temperature, head.max_tokens) if tuned else None
+        tuned = agent.slug != MAIN or other is not None
+        model = self.model(other or agent.model, head.temperature, head.max_tokens) if tuned else None
         return await self.turn_runner.answer(run, opened, (purse,), model)
 
     async def _follow_up(
@@ -123,7 +132,7 @@ class NodeRuns:
         async def act(tx: Connection) -> Next | Completed | Unanswered:
             known = await sessions.lock_for(tx, opened.session, run)
             await tasks.progress(tx, run)
-            acts = Acts(tx, run, assignment, known, usable, skills, self.clock.now())
+            acts = Acts(tx, run, assignment, known, usable, skills, self.clock.now(), self.questions.lasts())
             return await acts.carry_out(calls)
 
         done = await self.database.run(act)
@@ -177,7 +186,7 @@ class NodeRuns:
                 session=run.session_id,
                 address=assignment.address,
                 task=run.id,
-                lasts=REVIEW_LASTS,
+                lasts=self.questions.lasts(),
                 act=ToolClass.ACT,
                 kind="review",
             )
@@ -185,11 +194,20 @@ class NodeRuns:
         return Next.ASK
 
 
-def _part(agent: AgentFile | None, others: Sequence[AgentFile], purse: TreePurse) -> AgentPart | None:
+def chat_part(agent: AgentFile) -> AgentPart:
+    """What an agent adds to a chat's turn that is put to it."""
+    own = replace(agent, head=agent.head.model_copy(update={"skills": None}))
+    tools = None if agent.head.tools is None else frozenset(agent.head.tools)
+    return AgentPart(_prompt(own, ()), tools, agent.skills is None, agent.head.budget, lambda: None)
+
+
+def _part(
+    agent: AgentFile | None, others: Sequence[AgentFile], purse: TreePurse, fork: TaskId | None
+) -> AgentPart | None:
     if agent is None:
         return None
     tools = None if agent.head.tools is None else frozenset(agent.head.tools)
-    return AgentPart(_prompt(agent, others), tools, agent.skills is None, agent.head.budget, purse.stop)
+    return AgentPart(_prompt(agent, others), tools, agent.skills is None, agent.head.budget, purse.stop, fork)
 
 
 def _prompt(agent: AgentFile, others: Sequence[AgentFile]) -> str:

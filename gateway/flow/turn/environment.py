@@ -1,5 +1,6 @@
 """Agent environments: what the agent works with for one principal: files, persona, tools, time zone."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import Embedders, no_embedder
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.ids import PrincipalId
+from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.principals import Label, Role
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.labels import ContentLabels
@@ -39,6 +40,7 @@ from gateway.store.pool import Database
 from gateway.store.scheduling import plans
 from gateway.store.transcript import files
 from gateway.tools import Bash, Family, Find, FindRead, Keep, PrincipalContext, ReadFile, Services, Web, no_chats
+from gateway.workspace.copies import copied
 from gateway.workspace.journal.files import Place
 from gateway.workspace.locks.keeper import REPLACED, Keeper, OwnerEdits
 from gateway.workspace.locks.watch import LockWatch
@@ -166,9 +168,10 @@ class AgentEnvironments:
         self.commands = self._commands(self.people.own_label(self.people.owner.id))
         self.processes = Processes(self.commands, self._own_locks) if self.commands else None
         self._planned = True
+        self._forks = self.others.parent / "forks"
         self._version: tuple[str, ...] = ()
         self._quotas: dict[PrincipalId, Quota] = {}
-        self._built: OrderedDict[PrincipalId, AgentEnvironment] = OrderedDict()
+        self._built: OrderedDict[PrincipalId | TaskId, AgentEnvironment] = OrderedDict()
 
     async def refresh(self) -> None:
         """Look whether the owner's tool files are still the same; a turn, and a call that was approved, begin so."""
@@ -190,12 +193,23 @@ class AgentEnvironments:
 
     def of(self, principal: PrincipalId) -> AgentEnvironment:
         """The principal's environment; the least recently used are dropped and built again when needed."""
-        if principal not in self._built:
-            self._built[principal] = self._build(principal)
-        self._built.move_to_end(principal)
+        return self._known(principal, lambda: self._build(principal))
+
+    def of_fork(self, principal: PrincipalId, fork: TaskId) -> AgentEnvironment:
+        """The same for a fork of the principal's task: asked about before every act, on files of its own."""
+        return self._known(fork, lambda: self._build(principal, fork))
+
+    async def copy_for(self, principal: PrincipalId, fork: TaskId) -> None:
+        """Give a fork its files, as the principal's are now; once. Copies of a week ago are deleted."""
+        await asyncio.to_thread(copied, self.of(principal).workspace.root, self._forks, str(fork))
+
+    def _known(self, key: PrincipalId | TaskId, build: Callable[[], AgentEnvironment]) -> AgentEnvironment:
+        if key not in self._built:
+            self._built[key] = build()
+        self._built.move_to_end(key)
         if len(self._built) > KEPT:
             self._built.popitem(last=False)
-        return self._built[principal]
+        return self._built[key]
 
     def forget(self) -> None:
         """Drop all environments; each is built again when it is needed."""
@@ -223,20 +237,23 @@ class AgentEnvironments:
         own = self.people.own_label(principal)
         return ContentLabels(database, principal, own, self._harmless, lambda path: self.unverified(Place(root, path)))
 
-    def _build(self, principal: PrincipalId) -> AgentEnvironment:
+    def _build(self, principal: PrincipalId, fork: TaskId | None = None) -> AgentEnvironment:
+        """A fork has no commands: they would run on the files that it has a copy of."""
         owner = self.people.is_owner(principal)
         # Whoever is not the owner works on a store that holds nothing but their own.
         database = self.database if owner else self.database.bound(principal)
         workspace = self._workspace if owner else self._apart(principal, self._labels(database, principal))
+        if fork is not None:
+            workspace = Workspace(self._forks / str(fork), self._labels(self.database, principal))
         if not owner:
             workspace.quota = self._quotas.setdefault(principal, Quota(workspace.root, self.member_mb))
-        own = self.people.own_label(principal)
+        own, own_files = self.people.own_label(principal), owner and fork is None
         post = self.send_tool.bound(database).of(principal, workspace, own) if self.send_tool else no_chats
         zone = partial(self._zone, workspace, owner)
         role, search = Role.OWNER if owner else Role.MEMBER, MemorySearch(database, self.embedder)
         context = PrincipalContext(principal, role, database.run, self.clock, zone, search)
         skills = self.skills if owner else None
-        locks = self._own_locks if owner else self._locks(principal, workspace)
+        locks = self._own_locks if own_files else self._locks(principal, workspace)
         planned = Plans(database, principal, self.people.own_label(principal), workspace, self._noted)
         services = Services(
             workspace,
@@ -247,18 +264,18 @@ class AgentEnvironments:
             skills,
             locks=locks,
             plans=planned,
-            keep=self.keep if owner else None,
+            keep=self.keep if own_files else None,
             find=self.find,
             sources=[make(principal, owner, workspace) for make in self.sources],
-            commands=self.commands if owner else None,
-            processes=self.processes if owner else None,
+            commands=self.commands if own_files else None,
+            processes=self.processes if own_files else None,
             trees=Trees(self.agents, self.task_usd) if owner else None,
             bash=self.bash,
         )
         tools = [tool for family in self.families for tool in family(services)]
         if owner and self.tool_files:
             tools = self.tool_files.adjusted(tools)
-        policy = self.questions.policy(principal) if self.questions else Policy()
+        policy = self.questions.policy(principal, fork=fork is not None) if self.questions else Policy()
         toolbox = Toolbox(
             tools, _spill(workspace), policy, self.clean, services.sources, locks.running, planned.refusal
         )

@@ -1,7 +1,7 @@
 """Open a turn: take the unread messages, and learn from the rows where an interrupted one stopped."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from gateway.agent.compaction import own_turn, turn_after
@@ -10,7 +10,7 @@ from gateway.agent.limits import Purse, Spent
 from gateway.agent.memory.recall import Recalled
 from gateway.domain.attachments import Attached
 from gateway.domain.client import NOTHING, ClientOptions
-from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.ids import MessageId, SessionId, TaskId
 from gateway.domain.inbound import PROGRAMS
 from gateway.domain.principals import Label, Principal
 from gateway.domain.tasks import Claim, Status
@@ -46,6 +46,8 @@ class AgentPart:
     all_skills: bool
     usd: float | None
     purse: Purse
+    fork: TaskId | None = None
+    """The fork that it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,34 +160,49 @@ async def open_unattended(
     history: Sequence[MessageRow] = (),
     heartbeat: bool = False,
     private: bool = False,
+    asked: MessageId | None = None,
 ) -> OpenedTurn | None:
     """Store the prompt, once, in the session of an unattended run; raises `RunLost`.
 
-    None if the prompt has been answered or closed: the task ends. What an earlier task left open is closed.
+    A fork's prompt is there already, as `asked`, and waits for an answer again. None if the prompt has been answered
+    or closed: the task ends. What an earlier task left open is closed.
     """
     assert run.session_id is not None, "a task that asks a model has a session"
     await sessions.lock_for(tx, run.session_id, run)
     await sessions.taint(tx, run.session_id, label)
-    if not await messages.was_asked(tx, run.session_id, run.id):
+    if asked is None and not await messages.was_asked(tx, run.session_id, run.id):
         await messages.close(tx, run.session_id)
         said = UserText(prompt, datetime.now(UTC))
         await messages.say(tx, run.session_id, run.principal_id, said, label=label, origin=origin, task=run.id)
-    rows = await messages.transcript(tx, run.session_id)
+    rows = [_reopened(row, asked) for row in await messages.transcript(tx, run.session_id)]
     transcript, files, all_files = await attachments.of_turn(tx, run.session_id, rows, LISTED)
-    asked = [row for row in transcript if row.open]
-    if not asked:
+    waiting = [row for row in transcript if row.open]
+    if not waiting:
         await tasks.finish(tx, run, Status.COMPLETED)
         return None
+
+    async def again(tx: Connection) -> OpenedTurn | None:
+        return await open_unattended(
+            tx,
+            run,
+            prompt,
+            label=label,
+            origin=origin,
+            at=at,
+            history=history,
+            heartbeat=heartbeat,
+            private=private,
+            asked=asked,
+        )
+
     return OpenedTurn(
         session=run.session_id,
         principal=await principals.get(tx, run.principal_id),
         label=await sessions.label(tx, run.session_id),
         at=at,
         transcript=transcript,
-        asked=asked,
-        again=lambda tx: open_unattended(
-            tx, run, prompt, label=label, origin=origin, at=at, history=history, heartbeat=heartbeat, private=private
-        ),
+        asked=waiting,
+        again=again,
         spent=await _spent(tx, run, run.session_id, transcript),
         first_ordinal=await _first_ordinal(tx, run, transcript),
         files=files,
@@ -194,6 +211,10 @@ async def open_unattended(
         heartbeat=heartbeat,
         private=private,
     )
+
+
+def _reopened(row: MessageRow, asked: MessageId | None) -> MessageRow:
+    return replace(row, answered_by=None, closed_at=None) if row.id == asked else row
 
 
 async def _first_ordinal(tx: Connection, run: Claim, transcript: Sequence[MessageRow]) -> int:

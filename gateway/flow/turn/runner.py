@@ -73,7 +73,7 @@ class TurnResult:
             remembered=self.reminded,
         )
         if self.reply is not None:
-            await steps.model_called(tx, run.id, run.principal_id, self.reply)
+            await steps.model_called(tx, run.id, run.principal_id, self.reply, answer.id)
         return answer
 
 
@@ -174,6 +174,10 @@ class TurnRunner:
     def _environment(self, run: Claim, opened: OpenedTurn) -> AgentEnvironment:
         environment = self.environments.of(run.principal_id)
         if opened.agent is not None:
+            if opened.agent.fork is not None:
+                environment = self.environments.of_fork(run.principal_id, opened.agent.fork)
+            elif isinstance(opened, OpenedChat) and not opened.private:
+                environment = environment.for_tokens
             return environment.for_agent(opened.agent, private=opened.private)
         if opened.private:
             return environment

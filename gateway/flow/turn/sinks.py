@@ -67,22 +67,26 @@ class StepSink:
         await self.database.run(work)
 
     async def _store_step(self, tx: Connection, event: ModelReplied) -> None:
-        run = self.run
+        run, first = self.run, None
         if event.reply.text:
             interim = AssistantText(event.reply.text, final=False)
-            await messages.say(
+            said = await messages.say(
                 tx, self.session, run.principal_id, interim, label=self.label, origin="agent", task=run.id
             )
-        await messages.intend(tx, self.session, run.principal_id, run.id, event.intents, self.label)
-        await steps.model_called(tx, run.id, run.principal_id, event.reply)
+            first = said.id
+        calls = await messages.intend(tx, self.session, run.principal_id, run.id, event.intents, self.label)
+        await steps.model_called(tx, run.id, run.principal_id, event.reply, first or calls[0])
+        if run.kind == "agent":
+            await steps.intended(tx, run.id, run.principal_id, [each.call.name for each in event.intents], calls)
 
     async def _store_result(self, tx: Connection, event: ToolFinished) -> None:
         run = self.run
         label = max(self.label, event.label)
         if label > self.label:
             await sessions.taint(tx, self.session, label)
-        await messages.conclude(tx, self.session, run.principal_id, run.id, event.intent, event.result, label)
-        await steps.tool_ran(tx, run.id, run.principal_id, event.intent.call.name, event.duration_ms)
+        id = await messages.conclude(tx, self.session, run.principal_id, run.id, event.intent, event.result, label)
+        tool, ms = event.intent.call.name, event.duration_ms
+        await steps.tool_ran(tx, run.id, run.principal_id, tool, ms, ok=not event.failed, message=id)
 
 
 class LiveSink:

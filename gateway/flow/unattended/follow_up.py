@@ -1,6 +1,7 @@
 """Delivery follow-up: what becomes of the results of schedules after they were handed to the sender."""
 
 import asyncio
+from contextlib import suppress
 
 import structlog
 
@@ -24,6 +25,7 @@ from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
 
 RETRY_SECONDS = 5.0
+POLL_SECONDS = 30.0
 LONGEST_ERROR = 500
 IN_DOUBT = "may not have arrived"
 
@@ -33,7 +35,8 @@ log = structlog.get_logger(__name__)
 class DeliveryFollowUp:
     """Sends a refused result once more, to another chat; what may have arrived is never sent again.
 
-    Looks at every run at the start, and after that only when the sender has dealt with what one of them said.
+    Looks at every run at the start, after that when the sender has dealt with what one of them said, and now and then:
+    a worker may have run it.
     """
 
     def __init__(self, database: Database, people: People, proactive: ProactiveMessages) -> None:
@@ -67,7 +70,9 @@ class DeliveryFollowUp:
                 log.warning("follow_up.waits", error=str(exc))
                 await asyncio.sleep(RETRY_SECONDS)
             else:
-                await self._due.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_SECONDS):
+                        await self._due.wait()
 
     async def settle(self) -> None:
         """Record every delivery that has come to its end, and act on those that failed."""

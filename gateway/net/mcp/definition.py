@@ -79,6 +79,19 @@ def visible(text: str) -> str:
     return "".join(char for char in text if char in _SEEN or not _hidden(char))
 
 
+def visible_json(value: Json) -> Json:
+    """The same of all texts in it."""
+    match value:
+        case str():
+            return visible(value)
+        case Mapping():
+            return {visible(key): visible_json(item) for key, item in value.items()}
+        case list() | tuple():
+            return [visible_json(item) for item in value]
+        case _:
+            return value
+
+
 def _hidden(char: str) -> bool:
     if char.isascii():
         return not char.isprintable()

@@ -27,8 +27,10 @@ select m.* from past($1) p cross join lateral (
 order by m.seq desc limit 1"""
 
 
-async def start(tx: Connection, principal: PrincipalId, session: SessionId, seq: int, label: Label) -> SessionId | None:
-    """A branch that reads this person's session up to a place, which never changes.
+async def start(
+    tx: Connection, principal: PrincipalId, session: SessionId, seq: int, label: Label, *, unattended: bool = False
+) -> SessionId | None:
+    """A branch that reads this person's session up to a place, which never changes; `unattended` for a task.
 
     Its label is at least `label`, and that of all that it reads. None if there are too many branches of branches.
     """
@@ -36,10 +38,10 @@ async def start(tx: Connection, principal: PrincipalId, session: SessionId, seq:
         return None
     branch = SessionId(uuid4())
     # One of which nothing would be read is left out: versions of one message are siblings.
-    sql = """insert into sessions (id, principal_id, label, next_seq, parent_id, parent_seq)
-             select $1, $2, $5, $4 + 1, case when parent_seq = $4 then parent_id else id end, $4
+    sql = """insert into sessions (id, principal_id, label, next_seq, parent_id, parent_seq, unattended)
+             select $1, $2, $5, $4 + 1, case when parent_seq = $4 then parent_id else id end, $4, $6
              from sessions where id = $3 and principal_id = $2"""
-    await tx.execute(sql, branch, principal, session, seq, label)
+    await tx.execute(sql, branch, principal, session, seq, label, unattended)
     # Its own entries are all that memory has to look at.
     sql = "insert into memory_progress (session_id, principal_id, seq, place) values ($1, $2, $3, 0)"
     await tx.execute(sql, branch, principal, seq)

@@ -247,7 +247,7 @@ async def intend(
     task: TaskId | None,
     intents: Sequence[ToolIntent],
     label: Label,
-) -> None:
+) -> list[MessageId]:
     """Store calls before they run, in order; those without a task were made before the conversation reached us."""
     sql = """with place as (
                update sessions set next_seq = next_seq + cardinality($4::int[]) where id = $1
@@ -257,8 +257,9 @@ async def intend(
              select $1, $2, $3, place.first + i.place - 1, 'tool_intent', i.ordinal, i.call_id, i.tool, i.arguments, $8,
                     i.origin, i.tokens, (select id from journals where session_id = $1 and closed_at is null)
              from place, unnest($4::int[], $5::text[], $6::text[], $7::text[], $9::int[], $10::text[]) with ordinality
-               as i (ordinal, call_id, tool, arguments, tokens, origin, place)"""
-    await conn.execute(
+               as i (ordinal, call_id, tool, arguments, tokens, origin, place)
+             order by i.place returning id"""
+    rows = await conn.fetch(
         sql,
         session,
         principal,
@@ -271,6 +272,7 @@ async def intend(
         [estimate(intent.call.arguments) for intent in intents],
         [CLIENT if intent.handed else "agent" for intent in intents],
     )
+    return [MessageId(row["id"]) for row in rows]
 
 
 async def conclude(
@@ -281,8 +283,8 @@ async def conclude(
     intent: ToolIntent,
     result: ToolResult,
     label: Label,
-) -> None:
-    """Store the result of a call; one that has a result already keeps it."""
+) -> MessageId | None:
+    """Store the result of a call; one that has a result already keeps it, and None is answered."""
     text = storable(result.text)
     sql = """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
              insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
@@ -290,8 +292,8 @@ async def conclude(
              select $1, $2, $3, place.seq, 'tool_result', $4, $5, $6, $7, $8, $10, $9,
                     (select id from journals where session_id = $1 and closed_at is null)
              from place
-             on conflict (task_id, ordinal, kind) where ordinal is not null do nothing"""
-    await conn.execute(
+             on conflict (task_id, ordinal, kind) where ordinal is not null do nothing returning id"""
+    found: MessageId | None = await conn.fetchval(
         sql,
         session,
         principal,
@@ -304,6 +306,15 @@ async def conclude(
         estimate(text),
         CLIENT if intent.handed else "tool",
     )
+    return found
+
+
+async def prompt_of(conn: Connection, task: TaskId) -> MessageId | None:
+    """What an unattended run was asked."""
+    sql = """select m.id from tasks t join messages m on m.session_id = t.session_id and m.task_id = t.id
+             where t.id = $1 and m.kind = 'user' order by m.seq limit 1"""
+    found: MessageId | None = await conn.fetchval(sql, task)
+    return found
 
 
 async def next_ordinal(conn: Connection, task: TaskId) -> int:

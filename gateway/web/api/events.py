@@ -3,20 +3,23 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, assert_never
+from uuid import UUID
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Header
 from fastapi.responses import Response
 
 from gateway.domain.ids import MessageId
 from gateway.domain.inbound import Address
 from gateway.domain.json import Json
-from gateway.domain.scopes import Scope
+from gateway.domain.scopes import Scope, permits
 from gateway.flow import live
 from gateway.store.transcript import attachments, messages
 from gateway.store.transcript.messages import MessageRow
+from gateway.web import traces
 from gateway.web.access import Caller, needs
 from gateway.web.api.messages import Chat, address_of
 from gateway.web.attachments import as_json
+from gateway.web.errors import Refused
 from gateway.web.follow import Snapshot
 from gateway.web.site import AtSite, Site
 from gateway.web.sse import EventStream, Frame, to_json
@@ -26,10 +29,33 @@ PACE_SECONDS = 0.02
 router = APIRouter()
 
 
-@router.get("/api/events")
-async def events(site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.CHAT))], chat: Chat = "main") -> Response:
-    """Server-sent events, each a JSON object with a `type`; after a reconnect a snapshot comes first."""
-    return EventStream(_frames(site, address_of(caller, chat)), site.rights.hold(caller.session))
+Reader = Annotated[Caller, Depends(needs(Scope.CHAT, Scope.READ))]
+LastId = Annotated[int, Header(alias="Last-Event-ID", ge=0)]
+
+
+@router.get("/api/events", responses={204: {"description": "The tasks are over, and nothing is new."}, 404: {}})
+async def events(
+    site: AtSite,
+    caller: Reader,
+    chat: Chat = "main",
+    task: UUID | None = None,
+    master: UUID | None = None,
+    last: LastId = 0,
+) -> Response:
+    """Server-sent events, each a JSON object with a `type`: of a chat, of one task, or of the tree of a `master`.
+
+    A chat's begin with a snapshot after each reconnect. The steps of tasks go on behind `Last-Event-ID`.
+    """
+    followed = task or master
+    if not permits(caller.scopes, Scope.CHAT if followed is None else Scope.READ):
+        message = f"This token lacks the scope {'chat' if followed is None else 'read'}."
+        raise Refused(403, "missing_scope", message, type="permission_error")
+    if followed is None:
+        return EventStream(_frames(site, address_of(caller, chat)), site.rights.hold(caller.session))
+    found = await traces.find(site, followed)
+    if last and await traces.nothing_new(site, found, last, tree=task is None):
+        return Response(status_code=204)
+    return EventStream(traces.frames(site, found, last, tree=task is None), site.rights.hold(caller.session))
 
 
 async def _frames(site: Site, address: Address) -> AsyncGenerator[Frame, None]:

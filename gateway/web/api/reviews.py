@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Self
+from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query
+from pydantic import JsonValue, TypeAdapter
 
 from gateway.agent.approvals import why
 from gateway.domain.scopes import Scope
@@ -21,6 +23,8 @@ class Review:
     """A question to the owner; `change` is exactly what would be done."""
 
     name: str
+    kind: str
+    task_id: UUID | None
     tool: str
     state: State
     why: str
@@ -28,11 +32,27 @@ class Review:
     asked_at: datetime
     expires_at: datetime | None
     decided_at: datetime | None
+    decided_by: str | None
+    response: dict[str, JsonValue] | None
 
     @classmethod
     def of(cls, row: ReviewRow) -> Self:
         """From its row."""
-        return cls(row.name, row.tool, row.state, why(row), row.preview, row.created_at, row.expires_at, row.decided_at)
+        response = TypeAdapter(dict[str, JsonValue]).validate_python(row.response) if row.response else None
+        return cls(
+            row.name,
+            row.kind,
+            row.task_id,
+            row.tool,
+            row.state,
+            why(row),
+            row.preview,
+            row.created_at,
+            row.expires_at,
+            row.decided_at,
+            row.decided_by,
+            response,
+        )
 
 
 @router.get("/api/reviews")

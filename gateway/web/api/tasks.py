@@ -1,28 +1,149 @@
-"""The status of a task."""
+"""Tasks: trees of agents that programs start, list, look at and cancel; the status of any task."""
 
-from dataclasses import replace
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Annotated, Self
 from uuid import UUID
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Header, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
 
+from gateway.agent.trees.starting import NoSuchAgent, NoSuchTask
 from gateway.domain.ids import TaskId
+from gateway.domain.principals import Label
 from gateway.domain.scopes import Scope, permits
-from gateway.store import tasks
+from gateway.domain.tasks import Status
+from gateway.domain.trees import LONGEST_INPUT, MAIN
+from gateway.flow.trees.control import ProgramRequest
+from gateway.flow.unattended.triggers import KeyReused
+from gateway.store import tasks, trees
 from gateway.store.scheduling import triggers
 from gateway.store.tasks import TaskReport
+from gateway.store.trees import NodeRow, TreeFilter, TreeRow
+from gateway.web.accept import KEY
 from gateway.web.access import Caller, needs
+from gateway.web.bodies import validated
 from gateway.web.errors import Refused
 from gateway.web.site import AtSite
 
+MAX_BODY = 256 * 1024
+
 router = APIRouter()
+Reader = Annotated[Caller, Depends(needs(Scope.READ))]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=KEY)]
+
+
+class NewTask(BaseModel):
+    """A tree: which agent begins it, and all that it has to know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    agent: str = Field(MAIN, description="Slug of an agent.")
+    input: str = Field(min_length=1, max_length=LONGEST_INPUT)
+    budget: float | None = Field(None, gt=0, description="US dollars; no more than budgets.task_usd.")
+    idempotency_key: str | None = Field(None, min_length=1, max_length=200, pattern=KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The created task, and the paths of its status and its trace."""
+
+    id: UUID
+    status: Status
+    status_url: str
+    events_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One task of a tree, with what its own calls took; `waits_for` is the name of a review."""
+
+    id: UUID
+    parent_id: UUID | None
+    depth: int
+    name: str
+    agent: str
+    status: Status
+    error: str | None
+    result: str | None
+    cost_usd: float
+    tokens: int
+    waits_for: str | None
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, row: NodeRow) -> Self:
+        """From its row."""
+        return cls(**{field.name: getattr(row, field.name) for field in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView(TaskReport):
+    """A task with its whole tree, parents before their children; what all of that has cost."""
+
+    tree: tuple[Node, ...]
+    counts: Mapping[Status, int]
+    cost_usd: float
+    tokens: int
+
+
+_SHAPE = {"requestBody": {"required": True, "content": {"application/json": {"schema": NewTask.model_json_schema()}}}}
+
+
+@router.post("/api/tasks", status_code=202, openapi_extra=_SHAPE)
+async def create(
+    request: Request,
+    site: AtSite,
+    caller: Annotated[Caller, Depends(needs(Scope.TRIGGER, body=MAX_BODY))],
+    key: Key = None,
+) -> Made:
+    """Start a tree of agents; its result is read here and sent to no chat."""
+    site.rate_limiter.spend(caller.account)
+    if caller.source is not None:
+        message = f"This token only triggers for {caller.source}: POST /trigger."
+        raise Refused(403, "wrong_source", message, type="permission_error")
+    body = validated(NewTask, await request.body())
+    known = body.idempotency_key or key
+    wanted = ProgramRequest(body.agent, body.input, _label(caller), caller.account, body.budget, known)
+    try:
+        made = await site.backend.trees.start(wanted)
+    except NoSuchAgent as error:
+        raise Refused(400, "unknown_agent", str(error), param="agent") from None
+    except KeyReused as error:
+        raise Refused(409, "key_reused", str(error), param="idempotency_key") from None
+    return Made(made.task, made.status, f"/api/tasks/{made.task}", f"/api/events?master={made.task}")
+
+
+def _label(caller: Caller) -> Label:
+    """As of a trigger where the token may no more than trigger; else known, unless it speaks as the owner."""
+    if caller.as_owner:
+        return Label.OWNER
+    return Label.KNOWN if Scope.ADMIN in caller.scopes else Label.UNTRUSTED
+
+
+@router.get("/api/tasks")
+async def listed(
+    site: AtSite,
+    _caller: Reader,
+    status: Status | None = None,
+    agent: Annotated[str | None, Query(max_length=200)] = None,
+    text: Annotated[str | None, Query(max_length=200)] = None,
+    before: UUID | None = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> list[TreeRow]:
+    """The owner's trees, the newest first; the next page is `before` the last id of this one."""
+    wanted = TreeFilter(status, agent, text, TaskId(before) if before else None)
+    async with site.backend.database.connection() as conn:
+        return await trees.listing(conn, site.backend.owner.id, wanted, limit)
 
 
 @router.get("/api/tasks/{task_id}")
 async def task(
     site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.READ, Scope.TRIGGER))], task_id: UUID
-) -> TaskReport:
-    """The status of one task. With the trigger scope only: of its own triggers, without `result` and `error`.
+) -> TaskView | TaskReport:
+    """One task, with its tree. With the trigger scope only: the status of its own, without `result` and `error`.
 
     Otherwise a source could trigger a question about the owner's data and read the answer here.
     """
@@ -31,5 +152,34 @@ async def task(
         if reads or await triggers.sent_by(conn, TaskId(task_id), caller.account, caller.source):
             report = await tasks.report(conn, TaskId(task_id))
             if report is not None:
-                return report if reads else replace(report, result=None, error=None)
+                if not reads:
+                    return replace(report, result=None, error=None)
+                master = (await trees.place(conn, report.id)).master
+                return _view(report, await trees.nodes(conn, master), await trees.counts(conn, master, tree=True))
     raise Refused(404, "not_found", "There is no such task.")
+
+
+@router.post("/api/tasks/{task_id}/cancel")
+async def cancel(
+    site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.TRIGGER))], task_id: UUID
+) -> dict[str, Status]:
+    """End a task with all below it. With the trigger scope only: one that the token has started."""
+    missing = Refused(404, "not_found", "There is no such task.")
+    async with site.backend.database.connection() as conn:
+        own = Scope.ADMIN in caller.scopes or await triggers.sent_by(conn, TaskId(task_id), caller.account, None)
+    if not own:
+        raise missing
+    try:
+        await site.backend.trees.cancel(str(task_id))
+    except NoSuchTask:
+        raise missing from None
+    async with site.backend.database.connection() as conn:
+        found = await tasks.get(conn, TaskId(task_id))
+    assert found is not None, "tasks stay"
+    return {"status": found.status}
+
+
+def _view(report: TaskReport, nodes: list[NodeRow], counts: Mapping[Status, int]) -> TaskView:
+    known = {field.name: getattr(report, field.name) for field in fields(report)}
+    cost, tokens = sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes)
+    return TaskView(**known, tree=tuple(map(Node.of, nodes)), counts=counts, cost_usd=cost, tokens=tokens)

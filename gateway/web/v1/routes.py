@@ -1,15 +1,15 @@
 """The OpenAI-compatible routes: the last user message is a turn of the agent."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from gateway.domain.scopes import Scope
-from gateway.web.access import needs
+from gateway.web.access import Caller
 from gateway.web.bodies import parsed
 from gateway.web.errors import Refused
-from gateway.web.site import AtSite
+from gateway.web.site import AtSite, Site
 from gateway.web.v1 import history, responses, wire
 from gateway.web.v1.request import parse, parse_prompt
 from gateway.web.v1.response_wire import ResponseObject
@@ -20,17 +20,25 @@ router = APIRouter()
 Headers = Annotated[Named, Depends()]
 
 
-@router.get("/v1/models", dependencies=[Depends(needs(Scope.CHAT))])
-async def models(site: AtSite) -> Response:
+async def _names(site: Site, caller: Caller) -> Sequence[str]:
+    """The agents that may answer now, the one that people chat with first; the others are the owner's."""
+    if caller.member is not None:
+        return site.backend.models()
+    agents = site.backend.trees.trees.agents
+    return [*site.backend.models(), *[agent.slug for agent in await agents.trusted()]]
+
+
+@router.get("/v1/models")
+async def models(site: AtSite, caller: Chatter) -> Response:
     """The agents that can be asked."""
     created = int(site.backend.clock.now().timestamp())
-    return JSONResponse({"object": "list", "data": [wire.model(name, created) for name in site.backend.models()]})
+    return JSONResponse({"object": "list", "data": [wire.model(name, created) for name in await _names(site, caller)]})
 
 
-@router.get("/v1/models/{name}", dependencies=[Depends(needs(Scope.CHAT))])
-async def model(site: AtSite, name: str) -> Response:
+@router.get("/v1/models/{name}")
+async def model(site: AtSite, caller: Chatter, name: str) -> Response:
     """One of them."""
-    if name not in site.backend.models():
+    if name not in await _names(site, caller):
         raise Refused(404, "model_not_found", f"The model '{name}' does not exist.", param="model")
     return JSONResponse(wire.model(name, int(site.backend.clock.now().timestamp())))
 
@@ -38,7 +46,7 @@ async def model(site: AtSite, name: str) -> Response:
 @router.post("/v1/chat/completions", responses={404: {}, 424: {}})
 async def complete(request: Request, site: AtSite, caller: Chatter, named: Headers) -> Response:
     """Answer the last user message, in one piece or as it is written. The turn goes on when the client leaves."""
-    names, body = site.backend.models(), await request.body()
+    names, body = await _names(site, caller), await request.body()
     asked = await parsed(body, lambda body: parse(body, names))
     return await serve(
         site,
@@ -53,7 +61,7 @@ async def complete(request: Request, site: AtSite, caller: Chatter, named: Heade
 @router.post("/v1/completions", responses={404: {}, 424: {}})
 async def complete_text(request: Request, site: AtSite, caller: Chatter, named: Headers) -> Response:
     """Answer a prompt in the old form."""
-    names, body = site.backend.models(), await request.body()
+    names, body = await _names(site, caller), await request.body()
     asked = await parsed(body, lambda body: parse_prompt(body, names))
     return await serve(
         site, caller, named, body, asked, lambda id, at: TextCompletion(f"cmpl-{id or 0}", asked.model, at)
@@ -63,7 +71,7 @@ async def complete_text(request: Request, site: AtSite, caller: Chatter, named: 
 @router.post("/v1/responses", responses={404: {}, 424: {}})
 async def respond(request: Request, site: AtSite, caller: Chatter, named: Headers) -> Response:
     """The same in the form of the Responses API; it goes on from any response of the same token."""
-    names, body = site.backend.models(), await request.body()
+    names, body = await _names(site, caller), await request.body()
     sent = await parsed(body, lambda body: responses.parse(body, names))
     before = await history.until(site, caller, sent.previous) if sent.previous else ()
     asked = sent.resolved(before, await history.items(site, caller, sent.references))

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, TypeAlias
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
@@ -22,7 +22,7 @@ from gateway.flow.inbound.persist import Accepted
 from gateway.store import addresses, requests, sessions
 from gateway.store.transcript import messages
 from gateway.web.accept import accept
-from gateway.web.access import Caller, needs, owner_as_sender
+from gateway.web.access import Caller, needs, principal_of, sender_of
 from gateway.web.errors import Refused
 from gateway.web.files import keep
 from gateway.web.multipart import UploadedFile
@@ -42,11 +42,14 @@ CHANNEL = "api"
 MAX_INLINE = 24 * 1024 * 1024
 """Bytes of a request, which is held in memory as a whole, with the files in it."""
 
+OWN = ("default",)
+"""What the agent is called that people chat with."""
+
 Shape: TypeAlias = Completion | ResponseObject
 """How one API tells an answer: in one piece, or as a stream of frames."""
 Shaped: TypeAlias = Callable[[InboxId | None, int], Shape]
 """Makes the shape of the answer to one arrival at a Unix time."""
-Chatter = Annotated[Caller, Depends(needs(Scope.CHAT, body=MAX_INLINE))]
+Chatter = Annotated[Caller, Depends(needs(Scope.CHAT, body=MAX_INLINE, members=True))]
 Name = Annotated[str | None, Header(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 
 
@@ -79,10 +82,13 @@ async def serve(site: Site, caller: Caller, named: Named, body: bytes, asked: As
     key = named.idempotency_key or await _key(site, caller, body, again=named.x_stainless_retry_count > 0)
     address, fork = await _address(site, caller, named, asked, key)
     await _refuse_unknown_results(site, address, asked)
-    files = [await keep(site, UploadedFile(file.name, file.mime, file.pieces()), CHANNEL) for file in asked.files]
+    whose = principal_of(site.backend, caller)
+    files = [
+        await keep(site, whose, UploadedFile(file.name, file.mime, file.pieces()), CHANNEL) for file in asked.files
+    ]
     inbound = Inbound(
         address,
-        owner_as_sender(site.backend),
+        sender_of(site.backend, caller),
         asked.text,
         key,
         now,
@@ -169,7 +175,8 @@ async def _last(pieces: AsyncGenerator[str | Spoken, None]) -> Spoken:
 
 
 def _brought(asked: Asked) -> Brought | None:
-    options = None if asked.options == NOTHING else asked.options.to_json()
+    wanted = asked.options if asked.model in OWN else replace(asked.options, agent=asked.model)
+    options = None if wanted == NOTHING else wanted.to_json()
     return Brought(options, asked.results) if options or asked.results else None
 
 
@@ -199,7 +206,7 @@ async def _address(site: Site, caller: Caller, named: Named, asked: Asked, key: 
             if before is not None:
                 return before, None
         if told != digest.EMPTY:
-            same = await sessions.by_digest(conn, site.backend.owner.id, caller.account, told)
+            same = await sessions.by_digest(conn, principal_of(site.backend, caller), caller.account, told)
             if same is not None:
                 return same, fresh
     return Address(CHANNEL, caller.account, fresh), None

@@ -17,8 +17,10 @@ from gateway.agent.tool_files import databases
 from gateway.domain.principals import Label
 from gateway.net.rules import Rules
 from gateway.secrets.facts import Binding
+from gateway.workspace.skills.folder import BadSkill
 from tests.agent.tool_files.test_calls import Desk, desk
 from tests.net.test_hostile import self_signed
+from tests.workspace.tool_files.test_tool_file import parsed
 from tests.workspace.tool_files.writing import tool_md
 
 __all__ = ["desk"]
@@ -42,15 +44,19 @@ class Relay:
 
     socket: str
     tls: SSLContext
+    plain: bool = False
+    """It says that it has no TLS."""
     port: int = 0
     connections: int = 0
+    sent: bytes = b""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         with suppress(ConnectionError, asyncio.IncompleteReadError, OSError):
             first = await reader.readexactly(8)
             if first == bytes.fromhex("0000000804d2162f"):
-                writer.write(b"S")
+                writer.write(b"N" if self.plain else b"S")
+                self.sent += await reader.read() if self.plain else b""
                 await writer.start_tls(self.tls)
                 first = b""
             inside, out = await asyncio.open_unix_connection(self.socket)
@@ -174,6 +180,8 @@ async def test_the_secret_may_be_the_whole_connection_string_of_that_place(place
         ({"address": "postgresql://u@127.0.0.1:5432/x", "host": "postgresql://127.0.0.1:5432"}, "not_allowed"),
         ({"address": "postgresql://u@169.254.169.254/x", "host": "postgresql://169.254.169.254"}, "not_allowed"),
         ({"address": "postgresql://u@2130706433:5432/x", "host": "postgresql://2130706433"}, "invalid_url"),
+        ({"address": "postgresql://u@[::ffff:127.0.0.1]/x", "host": "postgresql://[::ffff:127.0.0.1]"}, "not_allowed"),
+        ({"address": "postgresql://u@0.0.0.0/x", "host": "postgresql://0.0.0.0"}, "not_allowed"),
         ({"tls": "tls: verify"}, "unreachable"),
         ({"tls": "ca: TOOL.md"}, "bad_certificate"),
         ({"secret": "wrong-password"}, "refused"),
@@ -197,3 +205,38 @@ async def test_without_tls_nothing_leaves_the_own_network(place: Place, monkeypa
 
     monkeypatch.setattr(databases, "checked_addresses", public)
     assert (await place.desk.call("find_notes", word="x"))["error"] == "not_allowed"
+
+
+async def test_a_server_that_claims_to_have_no_tls_gets_nothing(place: Place) -> None:
+    await place.declare()
+    place.relay.plain = True
+    assert (await place.desk.call("find_notes", word="x"))["error"] == "unreachable"
+    assert place.relay.sent == b""
+
+
+async def test_a_reference_in_an_argument_stays_one(place: Place) -> None:
+    await place.declare()
+    await place.desk.call("add_note", text="${secret:DB_KEY}", day="2026-11-25")
+    [note] = (await place.desk.call("find_notes", word="secret"))["body"]
+    assert note["text"] == "${secret:DB_KEY}"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://u:password@db.example/x",
+        "postgresql://u@db.example/x?host=/var/run/postgresql",
+        "postgresql://u@db.example/x?sslmode=disable",
+        "postgresql://u@db.example,127.0.0.1/x",
+        "postgresql://u@%2Fvar%2Frun/x",
+        "postgresql://u@db.example/x#y",
+        "postgresql:///x",
+        "http://u@db.example/x",
+        "postgresql://${secret:A}@db.example/x",
+        "postgresql://u@db.example/x\\n.evil",
+    ],
+)
+def test_an_address_has_a_user_a_host_and_a_name_only(address: str) -> None:
+    config = f'database: "{address}"\nfunctions: [{{name: f}}]\n'
+    with pytest.raises(BadSkill, match=r"config\.database"):
+        parsed(tool_md(config=config, type="rpc", more=KEY))

@@ -8,13 +8,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.background.watch import health as health_module
-from gateway.background.watch.health import GATEWAY, Health, being_the_gateway
+from gateway.background.watch.health import Health, alone, joined
 from gateway.config.clock import SystemClock
-from gateway.domain.errors import DatabaseDown, OwnerMustAct
+from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId, PrincipalId
-from gateway.store import leases
+from gateway.flow.channels.leasing import lease_of
+from gateway.store import instances, leases
 from gateway.store.pool import Database
 from tests.store.world import somebody
+
+CHANNEL = lease_of("telegram")
 
 
 class Noon(SystemClock):
@@ -24,7 +27,7 @@ class Noon(SystemClock):
 
 async def reach(database: Database, holder: InstanceId) -> bool:
     async with database.connection() as conn:
-        return await leases.take(conn, GATEWAY, holder, 60)
+        return await leases.take(conn, CHANNEL, holder, 60)
 
 
 @dataclass
@@ -38,7 +41,7 @@ class Watched:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self.health = Health(*self.parts)
+        self.health = Health(*self.parts, held=lambda: [CHANNEL])
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -76,11 +79,11 @@ async def test_one_that_nobody_took_meanwhile_is_taken_again(watched: Watched) -
 async def test_a_database_that_is_away_shows_and_is_no_reason_to_stop(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def take(*_: object) -> bool:
+    async def take_all(*_: object) -> set[str]:
         raise DatabaseDown("away")
 
     with monkeypatch.context() as outage:
-        outage.setattr(leases, "take", take)
+        outage.setattr(leases, "take_all", take_all)
         await watched.health.look()
     assert (watched.health.well, watched.health.lost, watched.stop.is_set()) == (False, False, False)
     assert watched.health.database_problem == "away"
@@ -131,7 +134,7 @@ class TestFreezes:
     async def left(self, clock: list[float], watched: Watched) -> list[bool]:
         """Whether it left, once it did."""
         left: list[bool] = []
-        watched.health = Health(*watched.parts, leave=lambda: left.append(True))
+        watched.health = Health(*watched.parts, leave=lambda: left.append(True), held=lambda: [CHANNEL])
         await watched.health.look()
         watched.health.awake()
         return left
@@ -175,7 +178,7 @@ class TestFreezes:
             pytest.fail("nothing is to be asked")
 
         monkeypatch.setattr(Database, "apart", apart)
-        clock[0] += 20
+        clock[0] += 8
         watched.health.awake()
         for _ in range(30):
             clock[0] += 1
@@ -204,16 +207,28 @@ class TestFreezes:
         assert (left, watched.health.lost) == ([True], True)
 
 
-async def test_one_gateway_at_a_time(database: Database) -> None:
+async def test_whoever_wants_to_be_alone_is_and_others_wait(database: Database) -> None:
     first, second = somebody(), somebody()
-    async with being_the_gateway(database, first):
+    async with alone(database, first):
         with pytest.raises(OwnerMustAct, match="another gateway is running"):
-            async with being_the_gateway(database, second):
+            async with alone(database, second):
                 pytest.fail("it may not come in")
-        async with being_the_gateway(database, first):
+        with pytest.raises(TryAgainLater, match="being upgraded"):
+            async with joined(database, second, "worker"):
+                pytest.fail("it may not come in")
+        async with joined(database, first, "gateway"):
             pass
-    async with being_the_gateway(database, second):
-        assert not await reach(database, first)
+    async with joined(database, second, "worker"):
+        with pytest.raises(OwnerMustAct, match="stop it"):
+            async with alone(database, first):
+                pytest.fail("it may not come in")
+        async with joined(database, first, "gateway"), database.connection() as conn:
+            assert {(each.id, each.kind, each.state) for each in await instances.every(conn)} == {
+                (first, "gateway", "running"),
+                (second, "worker", "running"),
+            }
+    async with database.connection() as conn:
+        assert await instances.every(conn) == []
 
 
 async def test_a_gateway_that_stops_without_its_database_just_stops(
@@ -223,7 +238,7 @@ async def test_a_gateway_that_stops_without_its_database_just_stops(
         raise DatabaseDown("away")
 
     monkeypatch.setattr(leases, "drop", drop)
-    async with being_the_gateway(database, me := somebody()):
+    async with joined(database, me := somebody(), "gateway"):
         pass
-    assert not await reach(database, somebody())
-    assert await reach(database, me)
+    async with database.connection() as conn:
+        assert not await leases.take(conn, leases.life(me), somebody(), 60)

@@ -95,7 +95,12 @@ async def house(path: MessagePath) -> AsyncIterator[House]:
         async def tell_owner(text: str) -> None:
             told.append(text)
 
-        house = House(path, ChannelManager(path.outbound, tell_owner, lambda: house.now), group, told)
+        house = House(
+            path,
+            ChannelManager(path.outbound, tell_owner, path.channel_leases, monotonic=lambda: house.now),
+            group,
+            told,
+        )
         house.open.set()
         yield house
         await house.channel_manager.shut()
@@ -360,7 +365,7 @@ async def test_a_stop_takes_nothing_more_in_and_still_sends(house: House) -> Non
 
 
 async def test_stopping_without_doors_is_easy(path: MessagePath) -> None:
-    channel_manager = ChannelManager(path.outbound, path.notices.tell_owner)
+    channel_manager = ChannelManager(path.outbound, path.notices.tell_owner, path.channel_leases)
     await channel_manager.stop_receiving()
     await channel_manager.shut()
     assert channel_manager.channels == {}

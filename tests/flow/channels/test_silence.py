@@ -84,7 +84,9 @@ class Watched:
 @asynccontextmanager
 async def watched(path: MessagePath, channel: Channel) -> AsyncIterator[Watched]:
     clock, gateway = Time(), Gateway()
-    channel_manager = ChannelManager(path.outbound, path.notices.tell_owner, clock.monotonic)
+    channel_manager = ChannelManager(
+        path.outbound, path.notices.tell_owner, path.channel_leases, monotonic=clock.monotonic
+    )
     async with asyncio.TaskGroup() as group:
         await channel_manager.apply(
             {"telegram": ChannelSpec(ChannelSettings(), lambda: channel)}, gateway.accept, group

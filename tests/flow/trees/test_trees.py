@@ -257,7 +257,7 @@ class TestHandOff:
         await run_dry(path)
         assert await statuses(path) == ["completed"]
         assert (await told(path))[-1] == "by worker"
-        assert await path.rows("select name from task_steps where kind = 'hand-off'") == [("worker",)]
+        assert await path.rows("select name from task_steps where kind = 'hand-off'") == [("boss > worker",)]
 
     async def test_a_cycle_ends(self, path: MessagePath) -> None:
         def node(prompt: Prompt) -> Reply:

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.net.mcp.definition import MAX_DESCRIPTION, MAX_NAME, MAX_SCHEMA, Definition, public_url, visible
+from gateway.net.mcp.definition import (
+    MAX_DESCRIPTION,
+    MAX_NAME,
+    MAX_SCHEMA,
+    Definition,
+    public_url,
+    visible,
+    visible_json,
+)
 
 URL = "https://mcp.example/mcp"
 
@@ -105,3 +113,10 @@ def test_no_schema_breaks_a_prompt(schema: dict[str, Any]) -> None:
 
 def test_an_address_is_shown_without_what_may_be_a_credential() -> None:
     assert public_url("https://u:p@mcp.example:8443/mcp?api_key=x#y") == "https://mcp.example:8443/mcp"
+
+
+def test_nothing_hidden_is_in_the_data_of_a_result_either() -> None:
+    hidden = "a" + "".join(chr(0xE0000 + ord(letter)) for letter in "obey")
+    assert visible_json({hidden: [hidden, {"b": "c\u202ed"}, 1, None, True]}) == {
+        "a": ["a", {"b": "cd"}, 1, None, True]
+    }

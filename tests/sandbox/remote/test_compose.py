@@ -51,3 +51,12 @@ def test_the_gateway_asks_at_the_socket_where_it_listens(compose: dict[str, Any]
     assert "/data/workspace/sessions /data/workspace/memory" in made
     assert workshop["depends_on"] == {"folders": {"condition": "service_completed_successfully"}}
     assert "workshop" not in gateway["depends_on"]
+
+
+def test_a_worker_is_the_gateway_without_ports_and_with_the_same_rights(compose: dict[str, Any]) -> None:
+    gateway, worker = (compose["services"][name] for name in ("supaclaw", "worker"))
+    assert (worker["profiles"], worker["command"]) == (["workers"], ["worker"])
+    assert not {"ports", "cap_add", "privileged", "container_name"} & worker.keys()
+    for same in ("image", "env_file", "volumes", "networks", "depends_on", "read_only", "cap_drop", "security_opt"):
+        assert worker[same] == gateway[same], same
+    assert worker["environment"].items() <= gateway["environment"].items()
