@@ -80,6 +80,14 @@ class Exec(Section):
     )
 
 
+class BashSettings(Section):
+    """The shell on virtual files."""
+
+    allow_urls: tuple[HttpUrl, ...] = Field(
+        (), description="Addresses that its curl may read, with what is below them; empty: none."
+    )
+
+
 class WebSearch(Section):
     """Where the agent searches the web."""
 
@@ -137,6 +145,7 @@ class Tools(Section):
     """What the agent may use."""
 
     exec: Exec = Field(Exec(), description="Shell commands.")
+    bash: BashSettings = Field(BashSettings(), description="The shell on virtual files.")
     web: WebAccess = Field(WebAccess(), description="Reading the web.")
     mcp: Mapping[McpName, McpServer] = Field({}, description="MCP servers by name.", repr=False)
 
