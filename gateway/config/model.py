@@ -190,6 +190,16 @@ class Logs(Section):
     keep: Duration | None = Field(None, description="How long to keep log files; null: forever.")
 
 
+class Retention(Section):
+    """How long what is over is kept. Messages, memories, files and the audit trail are never cleared away."""
+
+    keep: Duration | None = Field(
+        timedelta(days=90),
+        ge=timedelta(days=32),
+        description="How long to keep tasks that have ended, with their steps, triggers and deliveries; null: forever.",
+    )
+
+
 class Web(Section):
     """Where the page and the APIs listen; a change needs a restart."""
 
@@ -231,5 +241,6 @@ class Config(Section):
     reviews: Reviews = Field(Reviews(), description="Questions that tasks ask a person.")
     limits: Limits = Field(Limits(), description="Limits on the resources of the process.")
     logs: Logs = Field(Logs(), description="The log files.")
+    retention: Retention = Field(Retention(), description="How long what is over is kept.")
     web: Web = Field(Web(), description="Where the page and the APIs listen.")
     database: Database = Field(Database(), description="Where Postgres is.")
