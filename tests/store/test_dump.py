@@ -64,7 +64,8 @@ ROWS = {
                    select id, $1, '', '', '', '', $1, $2::uuid::text from principals""",
     "links": """insert into links (code, principal_id, address_id)
                 select $1 || $2::uuid::text, principal_id, id from addresses""",
-    "usage": """insert into usage (day, principal_id, kind, model, calls, tokens_in, tokens_out, tokens_cached, cost_usd)
+    "usage": """insert into usage (day, principal_id, kind, model, calls, tokens_in, tokens_out, tokens_cached,
+                                   cost_usd)
         select '2026-01-01', id, $1, $1 || $2::uuid::text, 1, 2, 3, 4, 0.1 from principals limit 1""",
     "table_sizes": "insert into table_sizes values ('2026-01-01', $1 || $2::uuid::text, 1)",
     "guesses": "insert into guesses (who) values ($1 || $2::uuid::text)",
