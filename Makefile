@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A virtual environment that happens to be active is not ours to fill.
 unexport VIRTUAL_ENV
 
-.PHONY: run dev test setup fmt check wheel bounds check-image bench attack chaos soak live clients mcp agentdojo
+.PHONY: run dev test setup fmt check wheel bounds check-image bench attack chaos soak live clients mcp agentdojo test-openclaw
 .DEFAULT_GOAL := run
 
 run: setup  ## Set up and start the gateway.
@@ -96,6 +96,9 @@ clients: setup  ## Drive real client libraries of the OpenAI API against the gat
 mcp: setup  ## The reference server of the Model Context Protocol, driven by our client; installs it in build/.
 	npm install --silent --no-audit --no-fund --prefix build/mcp @modelcontextprotocol/server-everything
 	$(BIN)/pytest -m live tests/live/test_mcp_everything.py
+
+test-openclaw: setup  ## Our memory inside the real OpenClaw, which npm installs in build/ (ONLY="use install uninstall").
+	$(BIN)/python -m tests.openclaw $(ONLY)
 
 agentdojo: setup  ## AgentDojo's worst case through our policy: every attack obeyed; installs it in build/.
 	@test -d build/agentdojo || $(UV) venv --quiet build/agentdojo

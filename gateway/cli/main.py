@@ -220,6 +220,17 @@ COMMANDS: Mapping[str, str | Group] = {
     ),
     "import": "storage.imports:run",
     "mcp-serve": "work.mcp_serve:mcp_serve",
+    "openclaw": Group(
+        "Make this the memory of an OpenClaw, or take it out again.",
+        {
+            "install": "openclaw.commands:install",
+            "uninstall": "openclaw.commands:uninstall",
+            "verify": "openclaw.commands:check",
+        },
+    ),
+    "install": "openclaw.commands:install",
+    "uninstall": "openclaw.commands:uninstall",
+    "test": "process.test:test",
     "backup": "storage.backup:backup",
     "restore": "storage.backup:restore",
     "version": "process.version:version",

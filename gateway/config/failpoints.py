@@ -58,6 +58,7 @@ class Step(StrEnum):
     ERASURE_CHECKPOINTS = "erasure.checkpoints", "the clean history is in force, the old one is still on disk"
     ERASURE_COMMITTED = "erasure.committed", "no row has it any more, pages of tables may"
     ERASURE_VACUUMED = "erasure.vacuumed", "nothing is left, the erasure is noted as unfinished"
+    OPENCLAW_STEP = "openclaw.step", "a step of an installation in OpenClaw begins, has written a file, or has ended"
     SCHEDULE_ENQUEUED = "schedule.enqueued", "due schedules are queued, and their next slots stored"
 
 

@@ -20,7 +20,7 @@ MEMORY = {Step.MEMORY_INDEXED, Step.MEMORY_COUNTED, Step.MEMORY_EMBEDDED, Step.M
 ERASURE = {step for step in Step if step.value.startswith("erasure.")}
 ELSEWHERE = {
     *(Step.INBOUND_SPOOLED, Step.SCHEDULE_DUE, Step.SCHEDULE_ENQUEUED, Step.APPROVAL_STARTED, Step.APPROVAL_RAN),
-    *(Step.NODE_TURNED, Step.NODE_ACTED),
+    *(Step.NODE_TURNED, Step.NODE_ACTED, Step.OPENCLAW_STEP),
     *MEMORY,
     *ERASURE,
 }

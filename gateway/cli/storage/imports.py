@@ -59,15 +59,15 @@ def run(
             owner = (await require_owner(conn)).id
         if not (dry_run or yes) and (model := _paid_model()):
             count = ImportWriter(database, owner, name, datetime.now(UTC), own=own, dry_run=True)
-            await _store(count, source, path, sources, Reader(zone(own_zone() or "UTC"), lambda _: None))
+            await store_parts(count, source, path, sources, Reader(zone(own_zone() or "UTC"), lambda _: None))
             _confirm(model, count.tally, path)
         clean = await leak_guard(database)
         writer = ImportWriter(database, owner, name, datetime.now(UTC), own=own, dry_run=dry_run, clean=clean)
         quiet = as_json or not path.exists()
         with progress("Importing", 0 if quiet else size(path), quiet=quiet) as advance:
-            await _store(writer, source, path, sources, Reader(zone(own_zone() or "UTC"), advance))
+            await store_parts(writer, source, path, sources, Reader(zone(own_zone() or "UTC"), advance))
             if writer.tally.messages and not dry_run:
-                await _make_findable(database)
+                await make_findable(database)
         return writer.tally
 
     tally = with_database(work)
@@ -90,12 +90,15 @@ def _confirm(model: str, found: Tally, path: Path) -> None:
         confirm(f"{estimate(model, rows, size(path))} will be embedded by {model}. Import them?")
 
 
-async def _store(writer: ImportWriter, source: str, path: Path, sources: dict[str, Source], reader: Reader) -> None:
+async def store_parts(
+    writer: ImportWriter, source: str, path: Path, sources: dict[str, Source], reader: Reader
+) -> None:
+    """Read a path by a source, and by those of the files in it."""
     for part in parts_of(source, path, sources):
         await writer.store(part.source, sources[part.source].read(part.path, reader))
 
 
-async def _make_findable(database: Database) -> None:
+async def make_findable(database: Database) -> None:
     """Index what was said, as a running gateway does."""
     while await database.run(lambda tx: turns.index_new(tx, None, INDEXED)):
         pass

@@ -1,0 +1,1 @@
+"""`supaclaw openclaw`: the memory of an OpenClaw installation, put in and taken out again."""

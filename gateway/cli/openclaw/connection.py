@@ -1,0 +1,153 @@
+"""How OpenClaw reaches the memory: an address and a token of its own, in a private file of OpenClaw's state folder."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from pydantic import BaseModel, JsonValue
+
+from gateway.cli.database import require_owner, with_database
+from gateway.cli.openclaw.backup import load_json
+from gateway.cli.openclaw.state import InstallState, Places, as_json
+from gateway.cli.people.token import create_token
+from gateway.cli.questions import ask, ask_secret
+from gateway.cli.running import gateway_address
+from gateway.config.durable import replace_private
+from gateway.config.environment import Environment
+from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.domain.scopes import Scope
+from gateway.domain.texts import one_line
+from gateway.store.people import tokens
+from gateway.store.pool import Database
+
+CREDENTIALS = ".supaclaw.json"
+FILE = "connection.json"
+SECONDS = 15.0
+OP_SECONDS = 60.0
+
+
+class _Row(BaseModel):
+    id: int | str
+
+
+class _Stored(BaseModel):
+    memory: _Row
+
+
+class _Found(BaseModel):
+    hits: list[_Stored]
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A gateway and a token of scope memory."""
+
+    url: str
+    token: str
+
+    def request(self, method: str, path: str, body: JsonValue = None) -> dict[str, JsonValue]:
+        """The answer; raises `OwnerMustAct` or `TryAgainLater`, with the reason."""
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            with urlopen(Request(self.url + path, data, headers, method=method), timeout=SECONDS) as answer:
+                found = json.loads(answer.read() or b"{}")
+        except HTTPError as error:
+            with error:
+                raise OwnerMustAct(
+                    f"{self.url} answers {error.code}; is its token valid and of scope memory?"
+                ) from error
+        except (OSError, ValueError) as error:
+            raise TryAgainLater(
+                f"no SupaClaw answers at {self.url} ({one_line(str(error), 80)}); `supaclaw up` starts it"
+            ) from error
+        return found if isinstance(found, dict) else {}
+
+    def round_trip(self) -> None:
+        """Keep a memory, find it, forget it."""
+        text = "OpenClaw keeps its memories in SupaClaw, as the check of its installation shows."
+        answer = self.request("POST", "/api/memory", {"text": text, "category": "fact", "importance": 0.1})
+        id = _Stored.model_validate(answer).memory.id
+        try:
+            found = self.request("POST", "/api/memory/search", {"query": text, "max_results": 20})
+        finally:
+            self.request("DELETE", f"/api/memory/{id}")
+        if id not in {hit.memory.id for hit in _Found.model_validate(found).hits}:
+            raise OwnerMustAct("a memory was stored and not found again; `supaclaw doctor` looks for the reason")
+
+
+def given(places: Places, *, interactive: bool) -> Connection | None:
+    """The gateway that `.supaclaw.json` or the user names; None for the one of this machine."""
+    found = load_json(places.workspace / CREDENTIALS)
+    if not found and (Environment.read(os.environ).data.exists() or not interactive or not sys.stdin.isatty()):
+        return None
+    url = found.get("url") or ask(
+        "The address of your SupaClaw gateway?", gateway_address(Environment.read(os.environ))
+    )
+    token = found.get("token") or ask_secret(
+        "A token of scope memory (`supaclaw token create openclaw --scope memory`)?"
+    )
+    return Connection(url.rstrip("/"), _revealed(token))
+
+
+def _revealed(token: str) -> str:
+    """What 1Password has, for a reference such as op://vault/item/field."""
+    if not token.startswith("op://"):
+        return token
+    try:
+        done = subprocess.run(["op", "read", token], capture_output=True, text=True, timeout=OP_SECONDS, check=True)  # noqa: S607
+    except (OSError, subprocess.SubprocessError) as error:
+        raise OwnerMustAct(
+            f"`op read {token}` fails; sign in to 1Password, or put the token into {CREDENTIALS}"
+        ) from error
+    return done.stdout.strip()
+
+
+def issue(places: Places, state: InstallState) -> Connection:
+    """A token for the agent, in place of one that an interrupted installation made, stored for the plugin."""
+
+    async def renew(database: Database) -> str:
+        await tokens.revoke(database, state.token)
+        return await create_token(
+            database, state.token, [Scope.MEMORY], agent=state.agentId, shared=state.config.shared
+        )
+
+    return store(places, Connection(gateway_address(Environment.read(os.environ)), with_database(renew)))
+
+
+def store(places: Places, connection: Connection) -> Connection:
+    """Write the plugin's file, 0600 in a folder 0700."""
+    places.connection.mkdir(mode=0o700, exist_ok=True)
+    replace_private(places.connection / FILE, as_json({"url": connection.url, "token": connection.token}))
+    return connection
+
+
+def stored(places: Places) -> Connection:
+    """The plugin's; raises `OwnerMustAct` if there is none."""
+    found = load_json(places.connection / FILE)
+    if not {"url", "token"} <= found.keys():
+        raise OwnerMustAct(
+            f"{places.connection / FILE} is missing or damaged; `supaclaw openclaw install --force` renews it"
+        )
+    return Connection(found["url"], found["token"])
+
+
+def revoke(state: InstallState) -> None:
+    """Nothing that was read from the file reaches the memory any more; fine if there is no such token."""
+    with_database(lambda database: tokens.revoke(database, state.token))
+
+
+def check_database(name: str, *, fresh: bool) -> None:
+    """Raises `OwnerMustAct` for a database without an owner, or, at a `fresh` start, one with a token of that name."""
+
+    async def work(database: Database) -> bool:
+        async with database.connection() as conn:
+            await require_owner(conn)
+        return any(token.name == name for token in await tokens.list_all(database))
+
+    if with_database(work) and fresh:
+        raise OwnerMustAct(f'a token "{name}" exists already; revoke it, or choose another name by --agent')

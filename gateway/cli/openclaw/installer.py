@@ -1,0 +1,259 @@
+"""The nine steps of an installation; each can be repeated, whatever a kill has left of it."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gateway.cli.console import echo
+from gateway.cli.database import require_owner, with_database
+from gateway.cli.openclaw import connection
+from gateway.cli.openclaw.backup import Backup
+from gateway.cli.openclaw.program import TESTED, OpenClaw
+from gateway.cli.openclaw.removal import Remover
+from gateway.cli.openclaw.settings import (
+    PLUGIN,
+    Edit,
+    all_edits,
+    discovers_hooks,
+    edited,
+    flush_edits,
+    hook_edits,
+    plugin_edits,
+    rendered,
+)
+from gateway.cli.openclaw.state import (
+    ADDED,
+    GUIDE_MARK,
+    HOOK_FOLDER,
+    PLUGIN_FOLDER,
+    SKILL_FOLDER,
+    InstallState,
+    Places,
+    Step,
+)
+from gateway.cli.storage.imports import make_findable, store_parts
+from gateway.cli.zone import own_zone
+from gateway.config.durable import error_type, has_room, replace_private
+from gateway.config.failpoints import Failpoints
+from gateway.config.failpoints import Step as Failpoint
+from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.zones import zone
+from gateway.importers import discover
+from gateway.importers.reading.files import Reader
+from gateway.importers.storing.tally import Tally
+from gateway.importers.storing.writer import ImportWriter
+from gateway.store.pool import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Installer:
+    """Puts our memory into an OpenClaw; `tell` prints a line."""
+
+    openclaw: OpenClaw
+    places: Places
+    state: InstallState
+    failpoints: Failpoints
+    given: connection.Connection | None = None
+    tell: Callable[[str], None] = echo
+
+    def run(self) -> None:
+        """Do what is left to do. What fails is undone as a whole; what is killed goes on at the next call."""
+        steps = self._steps()
+        for step in [step for step in Step if step not in self.state.completedSteps]:
+            try:
+                self._begin(step)
+                steps[step]()
+                self._reach()
+                self._finish(step)
+            except (SupaclawError, OSError) as error:
+                self._give_up(step, error)
+        self.tell("Installation complete. Restart your gateway.")
+
+    def preview(self) -> None:
+        """Check, and say what would be done."""
+        self._verify_prereqs()
+        self.tell(f"Would import: {self._imported(dry_run=True)}")
+        for path in self.places.ours(hooks=self.state.config.hooks):
+            self.tell(f"Would write {path}")
+        for edit in all_edits(self.state.config.eligibleHooks, hooks=self.state.config.hooks):
+            if not edit.member:
+                self.tell(f"Would set {'.'.join(edit.path)} in {self.openclaw.config}")
+
+    def _steps(self) -> dict[Step, Callable[[], None]]:
+        return {
+            Step.VERIFY_PREREQS: self._verify_prereqs,
+            Step.BACKUP: self._back_up,
+            Step.IMPORT_MEMORIES: self._import_memories,
+            Step.INSTALL_PLUGIN: self._install_plugin,
+            Step.CONFIGURE_FLUSH: self._configure_flush,
+            Step.WORKSPACE_FILES: self._workspace_files,
+            Step.INSTALL_HOOKS: self._install_hooks,
+            Step.INSTALL_SKILL: lambda: self._place(self.places.workspace / SKILL_FOLDER),
+            Step.VERIFY: lambda: verify(self.openclaw, self.places),
+        }
+
+    def _begin(self, step: Step) -> None:
+        self.state.currentStep = step
+        self.places.save(self.state)
+        self._reach()
+
+    def _finish(self, step: Step) -> None:
+        self.state.completedSteps.append(step)
+        self.state.currentStep = None
+        if step is Step.VERIFY:
+            self.state.status = "complete"
+        self.places.save(self.state)
+
+    def _reach(self) -> None:
+        self.failpoints.reach(Failpoint.OPENCLAW_STEP)
+
+    def _give_up(self, step: Step, error: Exception) -> None:
+        text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
+        try:
+            Remover(self.openclaw, self.places, self.state, self.failpoints, lambda _: None).run()
+        except (SupaclawError, OSError) as left:
+            raise OwnerMustAct(
+                f"{step}: {text}; it could not all be undone ({left}): run `supaclaw openclaw uninstall`"
+            ) from error
+        raise (error_type(error) if isinstance(error, OSError) else OwnerMustAct)(
+            f"{step}: {text.rstrip('.')}. Everything is as it was before"
+        ) from error
+
+    # --- the steps ---
+
+    def _verify_prereqs(self) -> None:
+        version = self.openclaw.version()
+        if version.split(".") != TESTED.split("."):
+            self.tell(
+                f"OpenClaw {version} is not the version that this was tested with ({TESTED}); it is checked as it goes"
+            )
+        self.openclaw.read()
+        if problem := self.openclaw.problem():
+            raise OwnerMustAct(f"OpenClaw rejects its own settings ({problem}); run `openclaw doctor --fix` first")
+        for folder in (self.places.workspace, self.places.state, self.openclaw.config.parent):
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise OwnerMustAct(f"{folder} cannot be written; run this as the user of OpenClaw")
+            if not has_room(folder):
+                raise OwnerMustAct(f"the disk of {folder} is full; make room first")
+        fresh = Backup(self.places).manifest() is None
+        if fresh:
+            self._check_free()
+        if self.given is None:
+            connection.check_database(self.state.token, fresh=fresh)
+        else:
+            self.given.request("GET", "/api/memory?limit=1")
+
+    def _check_free(self) -> None:
+        """Nothing that is not ours lies where ours goes."""
+        ours = self.places.ours(hooks=self.state.config.hooks)
+        for path in {*ours, self.places.connection, *(path.parent for path in ours)}:
+            if path.exists() and path not in {self.places.workspace}:
+                raise OwnerMustAct(f"{path} exists already and is not from this installer; move it away first")
+
+    def _back_up(self) -> None:
+        backup = Backup(self.places)
+        if backup.manifest() is None:
+            backup.make(self.openclaw.config)
+
+    def _import_memories(self) -> None:
+        if self.given is not None:
+            self.tell("Nothing is imported into a gateway elsewhere; `supaclaw import openclaw` does it there")
+            return
+        tally = self._imported(dry_run=False)
+        self.tell(f"Imported: {tally}")
+        self.tell(
+            "Search by meaning follows as the gateway embeds them. Keep to one embedding model: vectors of two don't"
+        )
+        self.tell("compare. The model that writes summaries (models.summary) may be changed at any time.")
+        for damaged in tally.damaged[:5]:
+            self.tell(f"Skipped: {damaged.place}: {damaged.why}")
+
+    def _imported(self, *, dry_run: bool) -> Tally:
+        async def work(database: Database) -> Tally:
+            async with database.connection() as conn:
+                owner = (await require_owner(conn)).id
+            writer = ImportWriter(database, owner, self.state.agentId, datetime.now(UTC), own=False, dry_run=dry_run)
+            reader, sources = Reader(zone(own_zone() or "UTC"), lambda _: None), discover()
+            await store_parts(writer, "openclaw", self.places.workspace, sources, reader)
+            if self.places.state != self.places.workspace.parent:
+                await writer.store("openclaw", sources["openclaw"].read(self.places.state, reader))
+            if writer.tally.messages and not dry_run:
+                await make_findable(database)
+            return writer.tally
+
+        return with_database(work)
+
+    def _install_plugin(self) -> None:
+        self._place(self.places.state / PLUGIN_FOLDER)
+        self._reach()
+        if self.given is None:
+            connection.issue(self.places, self.state)
+        else:
+            connection.store(self.places, self.given)
+        self._reach()
+        before = self.openclaw.read()
+        try:
+            self._configure(plugin_edits("new"))
+        except OwnerMustAct:
+            if self.openclaw.read() != before:
+                raise
+            self.state.choose(layout="old")
+            self._configure(plugin_edits("old"))
+
+    def _configure_flush(self) -> None:
+        self._configure(flush_edits(self.state.config.layout))
+
+    def _workspace_files(self) -> None:
+        self._place(self.places.workspace, only=lambda path: path.parent == self.places.workspace)
+        agents = self.places.workspace / "AGENTS.md"
+        self._reach()
+        if agents.is_file() and GUIDE_MARK[0] not in (text := agents.read_text(encoding="utf-8")):
+            mode = agents.stat().st_mode & 0o777
+            replace_private(agents, (text + ADDED).encode())
+            agents.chmod(mode)
+
+    def _install_hooks(self) -> None:
+        if not self.state.config.hooks:
+            return
+        if discovers_hooks(self.openclaw.read()):
+            self.state.choose(eligibleHooks=tuple(self.openclaw.eligible_hooks()))
+            self.places.save(self.state)
+        self._place(self.places.state / HOOK_FOLDER)
+        self._configure(hook_edits(self.state.config.eligibleHooks))
+
+    def _configure(self, edits: list[Edit]) -> None:
+        settings = self.openclaw.read()
+        try:
+            new = edited(settings, edits)
+        except ValueError as error:
+            raise OwnerMustAct(f"{self.openclaw.config}: {error}; change it by hand") from error
+        if new != settings:
+            self.openclaw.write(rendered(new))
+
+    def _place(self, folder: Path, only: Callable[[Path], bool] = lambda _: True) -> None:
+        """Copy what belongs below `folder`, having noted it."""
+        ours = {
+            path: data
+            for path, data in self.places.ours(hooks=self.state.config.hooks).items()
+            if path.is_relative_to(folder) and only(path)
+        }
+        Backup(self.places).note(ours)
+        for path, data in ours.items():
+            self._reach()
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            replace_private(path, data)
+            path.chmod(0o644)
+
+
+def verify(openclaw: OpenClaw, places: Places) -> None:
+    """OpenClaw has loaded the plugin into its memory slot, and the memory answers; raises `OwnerMustAct`."""
+    plugin = openclaw.inspected(PLUGIN)
+    if plugin.get("status") != "loaded" or not (
+        plugin.get("memorySlotSelected") or plugin.get("activationReason") == "selected memory slot"
+    ):
+        raise OwnerMustAct(
+            f"OpenClaw did not load {PLUGIN} (status: {plugin.get('status')}, {plugin.get('error', '')})"
+        )
+    connection.stored(places).round_trip()

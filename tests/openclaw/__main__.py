@@ -1,0 +1,209 @@
+"""`make test-openclaw`: our memory inside the real OpenClaw, end to end; prints the table of docs/integrations.md."""
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.fakes.openai_server import Call, FakeModels, Rule
+from tests.journeys.process import GatewayProcess, configured, until
+from tests.openclaw.real import VERSION, RealOpenClaw, install
+
+SUMMARY = "## Goal\nName the boat.\n## Decisions\nNone.\n## Worth remembering\n- The boat is called Nina."
+MOST_KILLS = 80
+
+
+@dataclass
+class Report:
+    """Rows of the table; a claim that does not hold ends the run."""
+
+    rows: list[str] = field(default_factory=list)
+
+    def holds(self, claim: str, truth: bool, seen: object = "") -> None:
+        self.rows.append(f"| {claim} | {'yes' if truth else 'NO'} | {seen} |")
+        print(self.rows[-1], flush=True)
+        if not truth:
+            raise SystemExit(f"does not hold: {claim}: {seen}")
+
+
+@dataclass
+class Place:
+    """A SupaClaw and an OpenClaw, side by side."""
+
+    ours: GatewayProcess
+    theirs: RealOpenClaw
+    models: FakeModels
+
+    async def supaclaw(self, *arguments: str, **environ: str) -> tuple[int, str]:
+        more = self.theirs.environ | environ | {"SUPACLAW_PORT": self.ours.url.rpartition(":")[2]}
+        process = await self.ours.run(*arguments, **more)
+        out, err = await asyncio.wait_for(process.communicate(), 300)
+        return process.returncode or 0, (out + err).decode()
+
+    async def act(self, command: str, *more: str, **environ: str) -> tuple[int, str]:
+        place = ("--workspace", str(self.theirs.workspace), "--state", str(self.theirs.state))
+        return await self.supaclaw("openclaw", command, *place, *more, **environ)
+
+    async def texts(self, pattern: str) -> list[str]:
+        rows = await self.ours.rows(
+            "select role || ': ' || text as said from messages where text like $1", f"%{pattern}%"
+        )
+        return [str(row["said"]) for row in rows]
+
+    async def prompt(self, pattern: str) -> str:
+        """The newest request with it, all of it, as text."""
+        return next((str(asked.body) for asked in reversed(self.models.asked) if pattern in str(asked.body)), "")
+
+
+@asynccontextmanager
+async def place() -> AsyncIterator[Place]:
+    root = Path(tempfile.mkdtemp(prefix="supaclaw-openclaw-"))
+    (root / "ours").mkdir()
+    rules = (
+        Rule("the summary of this record", text=SUMMARY),
+        Rule("what do you know of the boat mk5x", tool_calls=(Call("memory_search", {"query": "boat"}),)),
+    )
+    async with FakeModels(*rules) as models:
+        ours = GatewayProcess(root / "ours", fresh=True)
+        theirs = RealOpenClaw(root / "theirs", models.base_url)
+        ours.configure(configured(models=models, owner={"name": "Ada", "telegram": "1"}))
+        theirs.make()
+        try:
+            await ours.start()
+            yield Place(ours, theirs, models)
+        finally:
+            await theirs.stop()
+            await ours.close()
+            shutil.rmtree(root, ignore_errors=True)
+
+
+async def answered(at: Place, text: str, key: str, marker: str) -> None:
+    """A turn of OpenClaw's, until both sides are in our database."""
+    await at.theirs.says(text, key)
+
+    async def both() -> bool:
+        said = await at.texts(marker)
+        return any(each.startswith("assistant") for each in said) and any(each.startswith("user") for each in said)
+
+    await until(both, 60)
+
+
+async def use(at: Place, report: Report) -> None:
+    before = at.theirs.snapshot()
+    code, told = await at.act("install", "--yes")
+    report.holds("`supaclaw openclaw install` completes", code == 0, told.strip().splitlines()[-1])
+    report.holds(
+        "MEMORY.md, the daily log and the sessions of `openclaw-agent.sqlite` are imported",
+        "Imported: 1 memory, 2 sessions" in told,
+        told.splitlines()[0],
+    )
+    await at.theirs.start()
+    await answered(at, "hello mk1x", "k1", "mk1x")
+    await until(lambda: _true(at.texts("fin1x")))
+    prompt = await at.prompt("mk1x")
+    report.holds("what SupaClaw remembers is in the prompt", "What SupaClaw remembers" in prompt and "mk77x" in prompt)
+    report.holds("the plugin's guidance is in the prompt", "Memory (SupaClaw)" in prompt)
+    both = sorted(await at.texts("mk1x")) + sorted(await at.texts("fin1x"))
+    report.holds("both sides are in Postgres, once each", len(both) == 2, f"{len(both)} messages")
+    await at.theirs.says("what do you know of the boat mk5x", "k5")
+    await until(lambda: _true(at.texts("fin5x")))
+    found = await at.prompt("Nina")
+    report.holds("`memory_search` answers with our rows", "supaclaw/" in found and "Nina" in found)
+    await at.theirs.says("/new", "k6")
+    await until(lambda: _summaries(at), 90)
+    report.holds("`/new` ends the session, with a summary", True, "one session ended, one summary")
+    await outage(at, report)
+    await at.theirs.stop()
+    code, told = await at.act("verify")
+    report.holds("`supaclaw openclaw verify` passes", code == 0, told.strip())
+    code, told = await at.act("uninstall", "--yes")
+    after = {name: data for name, data in at.theirs.snapshot().items() if name in before or b"supaclaw" in data}
+    report.holds(
+        "uninstall: configuration and workspace byte for byte", code == 0 and after == before, differing(before, after)
+    )
+    tokens = await at.supaclaw("token", "list", "--json")
+    report.holds("its token is revoked", '"openclaw' not in tokens[1])
+
+
+async def outage(at: Place, report: Report) -> None:
+    """A turn while our gateway is down, which it learns of when it is back."""
+    await at.ours.kill()
+    port = at.ours.url.rpartition(":")[2]
+    await at.theirs.says("offline mk7x", "k7")
+    spool = at.theirs.state / "supaclaw" / "spool"
+    await until(lambda: _spooled(spool), 60)
+    waiting = len(list(spool.glob("*.json")))
+    await at.ours.start(SUPACLAW_PORT=port)
+    await until(lambda: _true(at.texts("fin7x")), 90)
+    await until(lambda: _empty(spool), 30)
+    report.holds("gateway down: OpenClaw answers, the log waits and is replayed", True, f"{waiting} entries")
+
+
+async def _true(rows: object) -> bool:
+    return bool(await rows)  # type: ignore[misc]
+
+
+async def _summaries(at: Place) -> bool:
+    return bool(await at.ours.rows("select 1 from memories where text like '%Nina%' and origin = 'summary'"))
+
+
+async def _spooled(spool: Path) -> bool:
+    return any("fin7x" in file.read_text() for file in spool.glob("*.json"))
+
+
+async def _empty(spool: Path) -> bool:
+    return not any(spool.glob("*.json"))
+
+
+def differing(before: dict[str, bytes], after: dict[str, bytes]) -> str:
+    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    return f"{len(before)} files and folders" if not names else f"different: {', '.join(names)}"
+
+
+async def kills(at: Place, report: Report, *, of: str) -> None:
+    """`of` is killed wherever it can be, then finished; afterwards all is as it was."""
+    before, seen = at.theirs.snapshot(), list[str]()
+    for n in range(1, MOST_KILLS):
+        if of == "uninstall":
+            assert (await at.act("install", "--yes"))[0] == 0
+        code, told = await at.act(of, "--yes", SUPACLAW_FAIL=f"openclaw.step:{n}")
+        if code == 0:
+            break
+        assert code == -9, told
+        record = at.theirs.workspace / ".supaclaw-install.json"
+        seen.append(record.read_text().split('"currentStep": "')[-1].split('"')[0] if record.exists() else "?")
+        for finish in ("install", "uninstall")[of == "uninstall" :]:
+            code, told = await at.act(finish, "--yes")
+            assert code == 0, (n, seen[-1], told)
+        assert at.theirs.snapshot() == before, (n, seen[-1], differing(before, at.theirs.snapshot()))
+    else:
+        raise AssertionError("it is killed for ever")
+    if of == "install":
+        assert (await at.act("uninstall", "--yes"))[0] == 0
+    steps = list(dict.fromkeys(seen))
+    report.holds(f"kill -9 in each step of {of}, {len(seen)} places: finished by the next call", True, ", ".join(steps))
+
+
+async def prove(chosen: set[str]) -> None:
+    install()
+    report = Report()
+    if not chosen or "use" in chosen:
+        async with place() as at:
+            await at.theirs.start()  # so that OpenClaw has written what it writes by itself
+            await at.theirs.says("hello mk99x", "k99")
+            await asyncio.sleep(5)
+            await at.theirs.stop()
+            await use(at, report)
+    for of in ("install", "uninstall"):
+        if not chosen or of in chosen:
+            async with place() as at:
+                await kills(at, report, of=of)
+    print(f"\nOpenClaw {VERSION}:\n\n| claim | holds | seen |\n|---|---|---|\n" + "\n".join(report.rows))
+
+
+if __name__ == "__main__":
+    asyncio.run(prove(set(sys.argv[1:])))

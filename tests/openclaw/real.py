@@ -1,0 +1,151 @@
+"""A real OpenClaw from npm, with a state and a workspace of its own, its gateway and its command line."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from dataclasses import dataclass, field
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+VERSION = "2026.9.6"
+BUILD = Path("build/openclaw").absolute()
+BIN = BUILD / "node_modules" / ".bin"
+SECONDS = 120.0
+Snapshot = dict[str, bytes]
+
+
+def install() -> None:
+    """Node 24 first: OpenClaw's package refuses to be installed by an older one."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    for package, made in (("node@24", "node"), (f"openclaw@{VERSION}", "openclaw")):
+        if not (BIN / made).exists():
+            npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(BUILD), package]
+            subprocess.run(npm, check=True, env=os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}"})
+
+
+def free_port() -> int:
+    with socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class RealOpenClaw:
+    """One installation below `home`; its settings are JSON5 with a comment, as people write them."""
+
+    home: Path
+    models_url: str
+    port: int = field(default_factory=free_port)
+    _gateway: Process | None = None
+
+    @property
+    def state(self) -> Path:
+        return self.home / "state"
+
+    @property
+    def workspace(self) -> Path:
+        return self.home / "workspace"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "OPENCLAW_STATE_DIR": str(self.state),
+            "OPENCLAW_SKIP_UPDATE_CHECK": "1",
+            "OPENCLAW_NO_RESPAWN": "1",
+            "NO_COLOR": "1",
+        }
+
+    def make(self) -> None:
+        for folder in (self.state, self.workspace / "memory"):
+            folder.mkdir(parents=True)
+        model: dict[str, Any] = {
+            "id": "gpt-4o-mini",
+            "name": "Mock",
+            "contextWindow": 128000,
+            "maxTokens": 4096,
+            "input": ["text"],
+            "reasoning": False,
+            "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
+        }
+        provider = {"baseUrl": self.models_url, "apiKey": "x", "api": "openai-completions", "models": [model]}
+        settings = {
+            "gateway": {
+                "mode": "local",
+                "bind": "loopback",
+                "port": self.port,
+                "auth": {"mode": "token", "token": "t" * 24},
+            },
+            "update": {"checkOnStart": False},
+            "tools": {"toolSearch": False},
+            "models": {"providers": {"mock": provider}},
+            "agents": {
+                "defaults": {
+                    "workspace": str(self.workspace),
+                    "model": {"primary": "mock/gpt-4o-mini"},
+                    "heartbeat": {"every": "0m"},
+                }
+            },
+        }
+        text = json.dumps(settings, indent=1).replace('"update":', "// quiet, please\n update:")
+        (self.state / "openclaw.json").write_text(text)
+        (self.workspace / "MEMORY.md").write_text("## Preferences\n- Ada wants answers in Italian, mk77x\n")
+        (self.workspace / "memory" / "2026-03-01.md").write_text(
+            "## 09:15\n**User** 09:15:02: the boat is called Nina\n"
+        )
+
+    def snapshot(self) -> Snapshot:
+        """The configuration and the workspace."""
+        files = [self.state / "openclaw.json", *sorted(self.workspace.rglob("*"))]
+        return {
+            str(file.relative_to(self.home)): file.read_bytes() if file.is_file() else b"folder"
+            for file in files
+            if ".git" not in file.parts
+        }
+
+    def state_files(self) -> set[str]:
+        """What is in the state folder, without what changes by itself."""
+        found = (str(file.relative_to(self.state)) for file in self.state.rglob("*"))
+        return {name for name in found if not name.startswith(("cache/", "tmp/", "logs", "agents/main/"))}
+
+    async def start(self) -> None:
+        """Return once its gateway says `ready`."""
+        log = self.home / "gateway.log"
+        command = (str(BIN / "openclaw"), "gateway", "run", "--port", str(self.port))
+        with log.open("wb") as out:
+            self._gateway = await asyncio.create_subprocess_exec(
+                *command, env=self._environ(), stdin=DEVNULL, stdout=out, stderr=STDOUT, start_new_session=True
+            )
+        async with asyncio.timeout(SECONDS):
+            while b"[gateway] ready" not in log.read_bytes():
+                assert self._gateway.returncode is None, log.read_text()
+                await asyncio.sleep(0.2)
+
+    async def stop(self) -> None:
+        if self._gateway and self._gateway.returncode is None:
+            os.killpg(self._gateway.pid, signal.SIGTERM)
+            try:
+                await asyncio.wait_for(self._gateway.wait(), 10)
+            except TimeoutError:
+                os.killpg(self._gateway.pid, signal.SIGKILL)
+                await self._gateway.wait()
+
+    async def cli(self, *arguments: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            str(BIN / "openclaw"), *arguments, env=self._environ(), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+        )
+        out, err = await asyncio.wait_for(process.communicate(), SECONDS)
+        assert process.returncode == 0, (out + err).decode()
+        return out.decode()
+
+    async def says(self, text: str, key: str) -> None:
+        """A message in the web chat; returns when it is accepted."""
+        params = {"sessionKey": "agent:main:main", "message": text, "idempotencyKey": key}
+        await self.cli("gateway", "call", "chat.send", "--params", json.dumps(params), "--json")
+
+    def _environ(self) -> dict[str, str]:
+        return os.environ | self.environ | {"HOME": str(self.home)}
