@@ -81,7 +81,7 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         tools_off=parts.environments.switched_off,
         zones=parts.zones,
         settings=ConfigEditor(parts.environment, os.environ, watch),
-        logins=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, LoginChannel)},
+        logins=partial(_logins, parts),
         jobs=lambda: parts.job_table.dates,
         model=parts.current.describe,
         setup=_setup(parts),
@@ -138,6 +138,12 @@ def _spec(parts: Parts, channel: str) -> ChannelSpec:
     if section is None:
         raise ConfigError(f"{channel} is not configured")
     return channel_specs({channel: {**section, "enabled": True}}, (), parts.environment.data)[channel]
+
+
+def _logins(parts: Parts) -> dict[str, LoginChannel]:
+    """Those to log in to here: not what another machine has the login of."""
+    channels, ours = parts.channel_manager.channels, parts.channel_leases.has
+    return {name: each for name, each in channels.items() if isinstance(each, LoginChannel) and ours(name)}
 
 
 def _states(parts: Parts) -> dict[str, str]:

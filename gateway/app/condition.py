@@ -9,6 +9,7 @@ from functools import partial
 import structlog
 
 from gateway.background.checkpointing import Checkpointing
+from gateway.background.clearing import Clearing
 from gateway.background.scheduling.table import Interval, Look
 from gateway.background.upkeep import Periodic
 from gateway.background.watch.footprint import ceiling
@@ -64,6 +65,9 @@ class Condition:
         self._memory = MemoryCeiling(
             lambda: ceiling(self._config().limits.memory_mb), self.shed, self._worker.limit, self._notices.tell_owner
         )
+        self.clearing = Clearing(
+            self._database, self._environment.workspace / "tasks", lambda: self._config().retention.keep, self._clock
+        )
         self.checkpoints = Checkpointing(self._database, self._environment.workspace, data / "checkpoints", self._clock)
 
     @property
@@ -90,6 +94,7 @@ class Condition:
         return {
             "checkpoints": checkpoints.look,
             LOG_PRUNING: Interval(lambda: DAY, self._prune_logs, self._clock).look,
+            "retention": Interval(lambda: DAY, self.clearing.run, self._clock, first).look,
         }
 
     def vitals(self) -> Vitals:

@@ -129,6 +129,7 @@ class Gateway:
         await self._parts.mcp_connections.close()
         await self._parts.embedders.close()
         await self._parts.cpu.close()
+        await self._parts.shells.close()
         if processes := self._parts.environments.processes:
             await processes.close()
         await self._parts.jail.close()

@@ -29,6 +29,7 @@ from gateway.background.scheduling.halt import Halt
 from gateway.background.scheduling.heartbeat import Heartbeat
 from gateway.background.scheduling.scheduler import Scheduler
 from gateway.background.scheduling.table import Interval, JobTable
+from gateway.background.virtual_shells import VirtualShells
 from gateway.background.web_pages import WebPages
 from gateway.background.worker import Runner, Worker
 from gateway.background.workplace import Workplace
@@ -74,6 +75,7 @@ from gateway.net.mcp.connections import Connections
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
 from gateway.sandbox.remote.client import workshop
+from gateway.sandbox.virtual import shell
 from gateway.sandbox.workshop import Workshop
 from gateway.store.pool import Database
 from gateway.store.scheduling import schedule_runs
@@ -159,6 +161,7 @@ class Parts:
             task_usd=lambda: self.current.config.budgets.task_usd,
             keep=self._keep_files,
             find=partial(run_alone, search, seconds=SEARCH_SECONDS),
+            bash=self.bash,
             sources=[self._mcp_servers, self._declared_tools],
             tool_files=self.tool_files,
         )
@@ -264,6 +267,20 @@ class Parts:
     def jail(self) -> Workshop:
         """Where programs run."""
         return workshop(self.environment.state / "scratch", self.environment.workshop)
+
+    @cached_property
+    def shells(self) -> VirtualShells:
+        """The shells on virtual files."""
+        return VirtualShells(self.environment.data / "shells")
+
+    @cached_property
+    def bash(self) -> tools.Bash | None:
+        """The agent's way to them, where this kernel can confine them."""
+
+        def allow_urls() -> Sequence[str]:
+            return [str(url) for url in self.current.config.tools.bash.allow_urls]
+
+        return tools.Bash(self.shells.run, allow_urls) if shell.offered() else None
 
     @cached_property
     def embedders(self) -> Embedders:

@@ -21,10 +21,11 @@ from gateway.domain.tasks import Lane
 from gateway.domain.transcript import AssistantText
 from gateway.domain.vitals import Vitals
 from gateway.llm.client import Description
-from gateway.store import reviews, sessions
+from gateway.store import sessions
 from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
 from gateway.store.pool import Connection
+from gateway.store.reviews import close as close_questions  # `reviews` is a command of this folder
 from gateway.store.tasks import cancel, create, live_chat
 from gateway.store.transcript import journals, messages
 from gateway.workspace.journal.summary import summarise
@@ -134,7 +135,7 @@ async def end_session(tx: Connection, session: SessionId) -> Ended:
     principal = await sessions.end_chat(tx, session)
     if said:
         await create(tx, principal, "summarise", Lane.AGENTS, payload={"session": str(session)})
-    return Ended(tuple(cancelled), closed, tuple(await reviews.close(tx, session)))
+    return Ended(tuple(cancelled), closed, tuple(await close_questions(tx, session)))
 
 
 def numbered(argument: str) -> tuple[MessageId | None, str]:

@@ -80,6 +80,14 @@ class Exec(Section):
     )
 
 
+class BashSettings(Section):
+    """The shell on virtual files."""
+
+    allow_urls: tuple[HttpUrl, ...] = Field(
+        (), description="Addresses that its curl may read, with what is below them; empty: none."
+    )
+
+
 class WebSearch(Section):
     """Where the agent searches the web."""
 
@@ -139,6 +147,7 @@ class Tools(Section):
     """What the agent may use."""
 
     exec: Exec = Field(Exec(), description="Shell commands.")
+    bash: BashSettings = Field(BashSettings(), description="The shell on virtual files.")
     web: WebAccess = Field(WebAccess(), description="Reading the web.")
     mcp: Mapping[McpName, McpServer] = Field({}, description="MCP servers by name.", repr=False)
 
@@ -183,6 +192,16 @@ class Logs(Section):
     keep: Duration | None = Field(None, description="How long to keep log files; null: forever.")
 
 
+class Retention(Section):
+    """How long what is over is kept. Messages, memories, files and the audit trail are never cleared away."""
+
+    keep: Duration | None = Field(
+        timedelta(days=90),
+        ge=timedelta(days=32),
+        description="How long to keep tasks that have ended, with their steps, triggers and deliveries; null: forever.",
+    )
+
+
 class Web(Section):
     """Where the page and the APIs listen; a change needs a restart."""
 
@@ -224,5 +243,6 @@ class Config(Section):
     reviews: Reviews = Field(Reviews(), description="Questions that tasks ask a person.")
     limits: Limits = Field(Limits(), description="Limits on the resources of the process.")
     logs: Logs = Field(Logs(), description="The log files.")
+    retention: Retention = Field(Retention(), description="How long what is over is kept.")
     web: Web = Field(Web(), description="Where the page and the APIs listen.")
     database: Database = Field(Database(), description="Where Postgres is.")

@@ -218,14 +218,19 @@ async def list_untold(conn: Connection, most: int) -> list[ReviewRow]:
     return [ReviewRow.of(row) for row in rows]
 
 
-async def remind(conn: Connection, told_before: datetime) -> ReviewRow | None:
-    """A task's question that its person was last shown before then; it counts as shown now."""
-    sql = """update reviews set reminded_at = now() where id = (
-               select id from reviews where state = 'open' and kind = 'review'
-                 and coalesce(reminded_at, told_at) < $1 order by id limit 1 for update skip locked)
-             returning *"""
+async def unanswered(conn: Connection, told_before: datetime) -> ReviewRow | None:
+    """The oldest question of a task that its person was last shown before then."""
+    sql = """select * from reviews where state = 'open' and kind = 'review' and coalesce(reminded_at, told_at) < $1
+             order by id limit 1"""
     row = await conn.fetchrow(sql, told_before)
     return ReviewRow.of(row) if row else None
+
+
+async def mark_reminded(conn: Connection, review: ReviewId, told_before: datetime) -> bool:
+    """It is shown again with this transaction; False if it was meanwhile, or is open no more."""
+    sql = """update reviews set reminded_at = now()
+             where id = $1 and state = 'open' and coalesce(reminded_at, told_at) < $2 returning true"""
+    return bool(await conn.fetchval(sql, review, told_before))
 
 
 async def mark_told(conn: Connection, review: ReviewId) -> bool:

@@ -55,7 +55,10 @@ async def used(conn: Connection, since: datetime, until: datetime) -> list[Used]
                       sum(s.tokens_out)::bigint as tokens_out, sum(s.tokens_cached)::bigint as tokens_cached,
                       sum(s.cost_usd) as cost_usd
                from task_steps s join tasks t on t.id = s.task_id
-               where s.kind = 'model' and s.created_at >= $1 and s.created_at < $2 group by 1, 2, 3, 4, 5),
+               where s.kind = 'model' and s.created_at >= $1 and s.created_at < $2 group by 1, 2, 3, 4, 5
+               union all
+               select day, model, principal_id, session_id, kind, calls, tokens_in, tokens_out, tokens_cached, cost_usd
+               from usage where day >= ($1 at time zone 'utc')::date and day < ($2 at time zone 'utc')::date),
              places as (
                select id, (select origin from messages m
                            where m.session_id = each.id and m.kind = 'user' and origin <> 'gateway'

@@ -2,7 +2,7 @@
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -14,15 +14,16 @@ from gateway.agent.skills.library import Skills
 from gateway.agent.sources import ToolSource
 from gateway.agent.trees.starting import Trees
 from gateway.domain.clock import Clock
-from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import MessageId, PrincipalId
+from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.ids import MessageId, PrincipalId, TaskId
 from gateway.domain.json import Json
 from gateway.domain.memory import EVERYTHING, Reach
-from gateway.domain.principals import Role
+from gateway.domain.principals import Label, Role
 from gateway.domain.tools import AnyTool, Caller, ToolFailed
 from gateway.net.fetch import Page
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
+from gateway.sandbox.virtual.shell import ShellResult
 from gateway.store.pool import Connection
 from gateway.workspace.locks.watch import LockWatch
 from gateway.workspace.tree import Workspace
@@ -109,6 +110,43 @@ class PrincipalContext:
     reach: Reach = EVERYTHING
 
 
+class ShellFailed(SupaclawError):
+    """A script came to no end; the text is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptRun:
+    """What a script came to, the contents of the files to save, and how far all of its turn is trusted."""
+
+    result: ShellResult
+    saved: Mapping[str, bytes]
+    label: Label
+
+
+class RunScript(Protocol):
+    """Runs a script on the virtual files of a turn."""
+
+    async def __call__(
+        self,
+        task: TaskId,
+        script: str,
+        files: Mapping[str, bytes],
+        pages: Mapping[str, bytes],
+        save: Sequence[str],
+        label: Label,
+    ) -> ScriptRun:
+        """`label` is that of the files and pages given; raises `ShellFailed`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bash:
+    """The virtual shell, and the addresses that its curl may read, with what is below them."""
+
+    run: RunScript
+    allow_urls: Callable[[], Sequence[str]]
+
+
 Keep: TypeAlias = Callable[[str], Awaitable[Json]]
 """Makes a checkpoint of the workspace, for this reason; raises `SupaclawError`."""
 Find: TypeAlias = Callable[..., Awaitable[Json]]
@@ -136,6 +174,7 @@ class Services:
     sources: Sequence[ToolSource] = ()
     trees: Trees | None = None
     """None for all but the owner."""
+    bash: Bash | None = None
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

@@ -39,6 +39,16 @@ def test_one_is_started_once_a_key_shown_and_cancelled(supaclaw: Supaclaw) -> No
     assert (followed.code, followed.out) == (1, "1 of 1 tasks are over; $0.00 of $1.00 used.\ncancelled\n")
 
 
+def test_a_trace_is_listed_and_runs_are_compared(supaclaw: Supaclaw) -> None:
+    one, two = (supaclaw("tasks", "create", text).out.strip() for text in ("one", "two"))
+    assert supaclaw("tasks", "trace", one, "--json").json == []
+    compared = supaclaw("tasks", "compare", one, two)
+    assert (compared.code, "A: 1 tasks, 0 steps" in compared.out) == (0, True)
+    assert supaclaw("tasks", "compare", one, two, "--json").json["same"] == 0
+    refused = supaclaw("tasks", "fork", one, "--at", "7")
+    assert (refused.code, refused.err.count("\n"), "no model call" in refused.err) == (1, 1, True)
+
+
 def test_what_is_not_there_is_refused(supaclaw: Supaclaw) -> None:
     for arguments in (("show", "abcd"), ("cancel", "xyz%"), ("follow", "")):
         assert supaclaw("tasks", *arguments).code == 1

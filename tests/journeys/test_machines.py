@@ -127,7 +127,8 @@ async def test_one_that_stops_gives_way_and_one_that_was_frozen_leaves(make: Mak
 async def test_a_worker_runs_what_needs_no_files_and_with_the_workspace_all_else(
     make: Make, telegram: FakeTelegram
 ) -> None:
-    first, away = make("first"), replace(make("away"), subcommand="worker")
+    first, away = make("first"), make("away")
+    away.subcommand = "worker"
     await away.spawn()
     await away.hears("no gateway has been started on this database yet")
     await first.start()

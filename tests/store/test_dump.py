@@ -64,6 +64,10 @@ ROWS = {
                    select id, $1, '', '', '', '', $1, $2::uuid::text from principals""",
     "links": """insert into links (code, principal_id, address_id)
                 select $1 || $2::uuid::text, principal_id, id from addresses""",
+    "usage": """insert into usage (day, principal_id, kind, model, calls, tokens_in, tokens_out, tokens_cached,
+                                   cost_usd)
+        select '2026-01-01', id, $1, $1 || $2::uuid::text, 1, 2, 3, 4, 0.1 from principals limit 1""",
+    "table_sizes": "insert into table_sizes values ('2026-01-01', $1 || $2::uuid::text, 1)",
     "guesses": "insert into guesses (who) values ($1 || $2::uuid::text)",
     "schedules": """insert into schedules (principal_id, name, prompt, cron, origin, asked_by, address_id, next_run_at)
                     select id, $1, $1, $1, $1, $2::uuid::text, (select id from addresses), '-infinity'

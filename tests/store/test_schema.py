@@ -116,6 +116,7 @@ async def test_every_table_of_a_persons_data_says_whose_it_is(database: Database
         "meta",
         "migrations",
         "pins",
+        "table_sizes",
     }
 
 

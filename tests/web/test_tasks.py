@@ -1,5 +1,6 @@
 """Programs start, follow, list and cancel trees over real HTTP, and ask an agent as a model."""
 
+import asyncio
 import json
 from uuid import uuid4
 
@@ -9,6 +10,7 @@ from openai import AsyncOpenAI
 
 from gateway.domain.model import ToolCall
 from gateway.store.people import tokens
+from tests.fakes.eventually import eventually
 from tests.web.conftest import BEARER, LOCAL_TOKEN, Web
 
 Headers = dict[str, str]
@@ -124,3 +126,26 @@ async def test_agents_are_models(web: Web) -> None:
 @pytest.mark.parametrize("body", [{"input": ""}, {"budget": 0}, {"more": 1}, {"input": "x" * 50_001}])
 async def test_what_is_no_task_is_refused(web: Web, body: dict[str, object]) -> None:
     assert (await start(web, **body)).status_code == 400
+
+
+async def test_a_question_is_answered_on_the_page_with_a_comment_that_its_task_gets(web: Web) -> None:
+    web.model.says(ASK)
+    made = (await start(web)).json()
+    follow = asyncio.create_task(trace(web, master=made["id"]))
+    await eventually(lambda: bool(web.model.prompts))
+    async with web.sign_in() as browser:
+        async with asyncio.timeout(60):
+            while True:
+                if "Answer with a comment" in (shown := (await browser.get("/approvals")).text):
+                    break
+                await asyncio.sleep(0.05)
+        assert "Allow more calls like this" not in shown
+        web.model.says("done")
+        answer = await browser.post("/approvals/A1/approve", data={"comment": "only today"})
+    assert answer.status_code == 204
+    reviews = [event for event in await follow if event.get("kind") == "review"]
+    assert [(step["name"], step["ok"]) for step in reviews] == [("A1", None), ("A1", True)]
+    assert "only today" in str(web.model.prompts[-1].messages[-1])
+    [review] = (await web.client.get("/api/reviews", headers=BEARER)).json()
+    assert (review["kind"], review["task_id"], review["decided_by"]) == ("review", made["id"], "web")
+    assert review["response"] == {"approved": True, "comment": "only today"}

@@ -73,7 +73,8 @@ class ChatTurns:
         if not wanted:
             model = services.named_model(opened.asked[-1].model)
             return await services.turn_runner.answer(run, opened, sinks, model)
-        found = {agent.slug: agent for agent in await services.environments.agents.trusted()}
+        own = services.people.is_owner(run.principal_id)
+        found = {agent.slug: agent for agent in await services.environments.agents.trusted()} if own else {}
         if (agent := found.get(wanted)) is None:
             return TurnResult(Notice(NO_AGENT.format(wanted)), status=Status.FAILED, error="no agent")
         part = chat_part(agent)

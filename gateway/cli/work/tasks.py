@@ -73,7 +73,10 @@ def show(which: Which, as_json: AsJson = False) -> None:
 
 
 def follow(which: Which, as_json: AsJson = False) -> None:
-    """Show what a tree does while it does it, then print its result; exits with 1 if there is none."""
+    """Show what a tree does, live, then its result.
+
+    Exits with 1 if there is none.
+    """
 
     async def work(database: Database) -> Sequence[NodeRow]:
         shown, since, settled = "", 0, Settled()
@@ -115,7 +118,10 @@ def fork(
     at: Annotated[int, typer.Option(metavar="STEP", help="A step, as `trace` shows it; it is done again.")],
     model: Annotated[str | None, typer.Option(metavar="NAME", help="Another model (default: its agent's).")] = None,
 ) -> None:
-    """Run a task again from one of its model calls; it asks before every act, on a copy of the files."""
+    """Run a task again from one of its model calls.
+
+    It asks before every act, and writes to a copy of the files.
+    """
 
     async def work(conn: Connection) -> TaskId:
         return await forking.fork(conn, (await require_owner(conn)).id, which, at, model)

@@ -97,9 +97,12 @@ class Questions:
 
     async def _again(self, tx: Connection, after: timedelta) -> MessageRow | None:
         """The oldest question to be shown again; None if there is none, or nowhere to show it."""
-        review = await reviews.remind(tx, self.clock.now() - after)
-        at = await self.place(tx, review) if review else None
-        return await self._say(tx, at, [review]) if review and at else None
+        before = self.clock.now() - after
+        if (review := await reviews.unanswered(tx, before)) is None:
+            return None
+        at = await self.place(tx, review)  # the chat is locked first, as where an answer is taken
+        told = await reviews.mark_reminded(tx, review.id, before)
+        return await self._say(tx, at, [review]) if told and at is not None else None
 
     async def place(self, tx: Connection, review: ReviewRow) -> AddressRow | None:
         """The chat that the question belongs to, locked with its session; None if the person has none."""

@@ -39,7 +39,7 @@ from gateway.secrets.leaks import Leaks
 from gateway.store.pool import Database
 from gateway.store.scheduling import plans
 from gateway.store.transcript import files
-from gateway.tools import Family, Find, FindRead, Keep, PrincipalContext, ReadFile, Services, Web, no_chats
+from gateway.tools import Bash, Family, Find, FindRead, Keep, PrincipalContext, ReadFile, Services, Web, no_chats
 from gateway.workspace.copies import copied
 from gateway.workspace.journal.files import Place
 from gateway.workspace.locks.keeper import REPLACED, Keeper, OwnerEdits
@@ -156,6 +156,7 @@ class AgentEnvironments:
     keep: Keep | None = None
     """Makes a checkpoint of the owner's files; others have none."""
     find: Find | None = None
+    bash: Bash | None = None
 
     def __post_init__(self) -> None:
         self._harmless = template_hashes()
@@ -269,6 +270,7 @@ class AgentEnvironments:
             commands=self.commands if own_files else None,
             processes=self.processes if own_files else None,
             trees=Trees(self.agents, self.task_usd) if owner else None,
+            bash=self.bash,
         )
         tools = [tool for family in self.families for tool in family(services)]
         if owner and self.tool_files:

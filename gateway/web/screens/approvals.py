@@ -44,10 +44,15 @@ async def revoke(site: AtSite, number: str) -> None:
 
 
 @router.post("/approvals/{number}/{answer}", status_code=204, dependencies=[Depends(signed_in)])
-async def settle_question(site: AtSite, number: str, answer: Literal["approve", "deny"]) -> None:
+async def settle_question(
+    site: AtSite,
+    number: str,
+    answer: Literal["approve", "deny"],
+    comment: Annotated[str, Form(max_length=2_000)] = "",
+) -> None:
     """Allow or refuse a call; the page learns of it by its events."""
     owner, now, yes = site.backend.owner.id, site.backend.clock.now(), answer == "approve"
-    await site.backend.database.run(lambda tx: settle(tx, owner, number, now, yes=yes, by="web"))
+    await site.backend.database.run(lambda tx: settle(tx, owner, number, now, yes=yes, by="web", comment=comment))
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:

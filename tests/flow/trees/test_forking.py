@@ -65,7 +65,7 @@ async def test_a_fork_goes_on_from_a_model_call_and_asks_before_every_act(path: 
         found = await comparing.compare(conn, path.people.owner.id, source, made)
         [listed, _] = await trees.listing(conn, path.people.owner.id, trees.TreeFilter(), 10)
     assert (found.a.node.result, found.b.node.result) == ("written", "written")
-    assert (len(found.a.steps), len(found.b.steps), found.same) == (7, 4, 3)
+    assert (len(found.a.steps), len(found.b.steps), found.same) == (7, 4, 4)
     assert (str(listed.id), str(listed.fork_of), listed.status) == (made, source, Status.COMPLETED)
 
 

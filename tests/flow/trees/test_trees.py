@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from gateway.config.failpoints import Failpoints, Step
+from gateway.config.model import Config
 from gateway.domain.erasing import Erasure
 from gateway.domain.ids import TaskId
 from gateway.domain.model import Prompt, Reply, SystemMessage, ToolMessage
@@ -300,6 +301,26 @@ class TestReviews:
         [(text, buttons)] = await path.rows("select text, buttons from outbox where text like '%Ship it?%'")
         assert "what do you say?" in text
         assert len(buttons) == 2
+
+    async def test_its_person_is_reminded_while_it_waits_and_lists_it(self, path: MessagePath) -> None:
+        path.current.config = Config.model_validate(
+            {**path.current.config.model_dump(), "reviews": {"remind": "1h", "expire": "2h"}}
+        )
+        await started(path, asks, "main")
+        await run_dry(path)
+        await path.questions.look()
+        asked = "select count(*) from outbox where text like '%Ship it?%'"
+        assert await path.rows(asked) == [(1,)]
+        await path.rows("update reviews set told_at = told_at - interval '61 minutes'")
+        await path.questions.look()
+        await path.questions.look()
+        assert await path.rows(asked) == [(2,)], "once an hour"
+        async with path.working():
+            assert (await command(path, "/reviews")).startswith("A1: request_human_review; 2 h left")
+            await command(path, "/approve A1")
+        await path.rows("update reviews set told_at = told_at - interval '1 day', reminded_at = null")
+        await path.questions.look()
+        assert await path.rows(asked) == [(2,)], "not once it is answered"
 
     async def test_one_that_expires_fails_its_task(self, path: MessagePath) -> None:
         await started(path, asks, "main")

@@ -1,0 +1,125 @@
+"""One script in a shell on virtual files, in a forked child without rights: a job for a process of its own."""
+
+import base64
+import json
+import re
+import sys
+import sysconfig
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import gateway
+from gateway.domain.json import Json, JsonObject
+from gateway.sandbox import landlock, seccomp
+from gateway.sandbox.child import Jail, run
+
+if TYPE_CHECKING:
+    from just_bash import Bash, InMemoryFs
+
+HOME = "/workspace"
+STATE, GIVEN = "state.json", "given.json"
+SECONDS = 30.0
+MEMORY = 512 * 1024**2
+SPACE = 64 * 1024**2
+MAX_BYTES = 16 * 1024**2
+"""Of all files together."""
+MAX_SHOWN = 100_000
+"""Characters of either output that are kept."""
+_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/dev/urandom")
+
+_EMPTY_BRACES = re.compile(r"""\{\}[^\s'"`;|&)]|[^\s'"`;|&(]\{\}""")
+EMPTY_BRACES = "{} beside other characters isn't supported in bash; put all of the word in quotes"
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class ShellResult:
+    """What a script came to; `refused` names what bash has and this shell hasn't, `saved` the files that were there."""
+
+    output: str
+    errors: str
+    refused: tuple[str, ...]
+    exit_code: int
+    saved: tuple[str, ...]
+
+
+def offered() -> bool:
+    """Whether this kernel can confine it: just-bash hands parts of a script to Python's eval."""
+    return sys.platform == "linux" and bool(landlock.abi()) and seccomp.supported()
+
+
+def run_script(source: str, target: str, script: str, save: list[str]) -> Json:
+    """What it writes and its exit code, as `ShellResult`.
+
+    `source` holds the files as JSON, `{"files": {path: base64}, "pages": {url: base64}}` in `STATE`, and those that are
+    given anew in `GIVEN`; `target` gets their `STATE` afterwards, and the contents of `save` as `saved-0`, `saved-1` …
+    Raises `Ended`.
+    """
+    import just_bash  # noqa: F401 - loaded before the fork, for all scripts to come
+
+    packages = (path for path in sys.path if path.endswith("-packages"))
+    reads = (*_SYSTEM, sysconfig.get_path("stdlib"), *packages, *gateway.__path__, source)
+    return run(Jail(reads, target, MEMORY, SECONDS, SPACE), partial(_inside, source, target, script, save))
+
+
+def _inside(source: str, target: str, script: str, save: list[str]) -> Json:
+    given = [json.loads(path.read_text("utf-8")) for name in (STATE, GIVEN) if (path := Path(source, name)).exists()]
+    files = {name: content for each in given for name, content in each["files"].items()}
+    pages = {url: body for each in given for url, body in each["pages"].items()}
+    refused = [EMPTY_BRACES] if _EMPTY_BRACES.search(script) else []
+    bash = _shell(files, pages, refused)
+    result = _finished(bash.exec(script, cwd=HOME)) if not refused else None
+    kept = _kept(bash)
+    Path(target, STATE).write_text(json.dumps({"files": kept, "pages": pages}), "utf-8")
+    saved = [path for path in save if path in kept]
+    for number, name in enumerate(saved):
+        Path(target, f"saved-{number}").write_bytes(base64.b64decode(kept[name]))
+    answer: JsonObject = {
+        "output": result.stdout[:MAX_SHOWN] if result else "",
+        "errors": result.stderr[:MAX_SHOWN] if result else "",
+        "refused": list(dict.fromkeys(refused))[:20],
+        "exit_code": result.exit_code if result and not refused else 2,
+        "saved": list[Json](saved),
+    }
+    return answer
+
+
+def _shell(files: Mapping[str, str], pages: Mapping[str, str], refused: list[str]) -> "Bash":
+    from just_bash import Bash, ExecutionLimits
+
+    from gateway.sandbox.virtual.commands import commands
+
+    given: dict[str, str | bytes] = {path: base64.b64decode(content) for path, content in files.items()}
+    registry = commands({url: base64.b64decode(body) for url, body in pages.items()}, refused)
+    limits = ExecutionLimits(max_loop_iterations=100_000)
+    shell = Bash(files=given, cwd=HOME, env={"HOME": HOME}, limits=limits, commands=registry, unescape_html=False)
+    _finished(shell.fs.mkdir(HOME, recursive=True))
+    return shell
+
+
+def _kept(bash: "Bash") -> dict[str, str]:
+    fs: InMemoryFs = bash.fs  # type: ignore[assignment]  # it is made without another one
+    kept, size = {}, 0
+    for path in fs.get_all_paths():
+        if _finished(fs.is_file(path)):
+            content = _finished(fs.read_file_bytes(path))
+            size += len(content)
+            if size > MAX_BYTES:
+                raise MemoryError
+            kept[path] = base64.b64encode(content).decode()
+    return kept
+
+
+def _finished(work: Coroutine[object, None, Result]) -> Result:
+    """What it returns: nothing waits, as all is in memory. So there is no event loop, which would open sockets."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: Result = done.value
+        return result
+    work.close()
+    raise RuntimeError("a command waits for something")

@@ -1,0 +1,168 @@
+"""A shell on virtual files, which last for one turn: no program, no network, no file of the machine."""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from pydantic import Field
+
+from gateway.domain.json import Json, JsonObject
+from gateway.domain.principals import Label
+from gateway.domain.tools import AnyTool, Caller, Labelled, Tool, ToolArguments, ToolClass, ToolFailed, Wording
+from gateway.net import fetch
+from gateway.net.errors import NetError
+from gateway.net.urls import parse
+from gateway.sandbox.virtual.shell import HOME, MAX_BYTES, SECONDS, ShellResult
+from gateway.tools import Bash, Services, ShellFailed
+from gateway.workspace.names import mime_of
+from gateway.workspace.paths import WorkspaceError, WorkspacePath
+from gateway.workspace.search import matches
+
+MAX_FILES, MAX_URLS = 200, 10
+PAGE_CHARS = 8_000
+
+
+class BashArguments(ToolArguments):
+    """Arguments of bash."""
+
+    script: str = Field(max_length=60_000)
+    files: tuple[str, ...] = Field((), max_length=50, description="Workspace files to copy in, e.g. data/*.csv")
+    save: tuple[str, ...] = Field((), max_length=20, description="Files to copy back")
+    urls: tuple[str, ...] = Field((), max_length=MAX_URLS, description="What curl reads")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bash:
+    services: Services
+    bash: Bash
+
+    async def run(self, arguments: BashArguments, caller: Caller) -> Labelled:
+        targets = [self._target(path) for path in arguments.save]
+        if any([await asyncio.to_thread(self.services.workspace.is_instructions, path) for path in targets]):
+            raise ToolFailed("refused", "Instructions can't be saved from here; use write_file.")
+        label, files = await self._copied(arguments.files, caller.label)
+        pages = {url: await self._fetched(url) for url in arguments.urls}
+        label = Label.UNTRUSTED if pages else label
+        wanted = [f"{HOME}/{path}" for path in targets]
+        with _tool_errors():
+            run = await self.bash.run(caller.task, arguments.script, files, pages, wanted, label)
+            for path, data in run.saved.items():
+                name = path.removeprefix(f"{HOME}/")
+                await self.services.workspace.write(name, data, run.label, mime_of(name))
+        return Labelled(_answer(run.result, targets), run.label)
+
+    async def kind(self, arguments: BashArguments, caller: Caller) -> ToolClass:
+        """An address that nobody named is a message to its host."""
+        if arguments.urls:
+            named = [await caller.said(url) for url in arguments.urls]
+            return ToolClass.NET if all(named) else ToolClass.SEND
+        return ToolClass.WRITE if arguments.save else ToolClass.READ
+
+    def _target(self, path: str) -> str:
+        with _tool_errors():
+            return str(WorkspacePath.parse(path.removeprefix(f"{HOME}/")))
+
+    async def _copied(self, patterns: Sequence[str], label: Label) -> tuple[Label, dict[str, bytes]]:
+        """The files, and how far all of what they tell is trusted."""
+        workspace, files, size = self.services.workspace, dict[str, bytes](), 0
+        for pattern in patterns:
+            for path in await self._named(pattern):
+                with _tool_errors():
+                    data = await workspace.content(path, MAX_BYTES - size + 1)
+                names = await workspace.labels.of_names(str(PurePosixPath(path).parent))
+                label = max(label, names, await workspace.labels.of(path, hashlib.sha256(data or b"").hexdigest()))
+                if data is None:
+                    raise ToolFailed("not_found", f"There is no file {path}.")
+                size += len(data)
+                if size > MAX_BYTES or len(files) == MAX_FILES:
+                    raise ToolFailed(
+                        "too_large", f"At most {MAX_FILES} files and {MAX_BYTES >> 20} MB can be copied in."
+                    )
+                files[f"{HOME}/{path}"] = data
+        return label, files
+
+    async def _named(self, pattern: str) -> list[str]:
+        where = PurePosixPath(self._target(pattern))
+        if not any(letter in where.name for letter in "*?["):
+            return [str(where)]
+        with _tool_errors():
+            listing = await self.services.workspace.listing(str(where.parent))
+        found = [
+            str(where.parent / e.name) for e in listing.entries if e.kind == "file" and matches(e.name, where.name)
+        ]
+        if not found:
+            raise ToolFailed("not_found", f"No file matches {pattern}.")
+        return found
+
+    async def _fetched(self, url: str) -> bytes:
+        allowed, web = self.bash.allow_urls(), self.services.web
+        with _tool_errors():
+            if web is None or not any(_covers(each, parse(url).url) for each in allowed):
+                raise ToolFailed("not_allowed", f"{url[:200]} isn't below an address in tools.bash.allow_urls.")
+            page = await fetch.get(url, web.rules())
+            if not any(_covers(each, parse(page.url).url) for each in allowed):
+                raise ToolFailed("not_allowed", f"{url[:200]} redirects to where tools.bash.allow_urls doesn't lead.")
+        return page.body
+
+
+@contextmanager
+def _tool_errors() -> Iterator[None]:
+    try:
+        yield
+    except (WorkspaceError, NetError) as error:
+        raise ToolFailed(error.code, str(error)) from error
+    except ShellFailed as error:
+        raise ToolFailed("failed", f"{error}; nothing is kept of this call.") from error
+
+
+def _covers(allowed: str, url: str) -> bool:
+    """Whether `url` is this address or below it."""
+    base = parse(allowed).url
+    climbs = ".." in re.split(r"[/\\]", unquote(urlsplit(url).path))
+    return not climbs and (url == base or url.startswith((base if base.endswith("/") else f"{base}/", f"{base}?")))
+
+
+def _answer(result: ShellResult, wanted: Sequence[str]) -> JsonObject:
+    more: dict[str, Json] = {
+        "errors": _page(result.errors),
+        "not_supported": list(result.refused),
+        "not_saved": [path for path in wanted if f"{HOME}/{path}" not in result.saved],
+    }
+    said = {name: value for name, value in more.items() if value}
+    return {"exit_code": result.exit_code, "output": _page(result.output), **said}
+
+
+def _page(text: str) -> str:
+    """The beginning and the end; the rest can be had with head and tail."""
+    half = PAGE_CHARS // 2
+    return (
+        text
+        if len(text) <= PAGE_CHARS
+        else f"{text[:half]}\n[... {len(text) - PAGE_CHARS:,} left out ...]\n{text[-half:]}"
+    )
+
+
+def tools(services: Services) -> tuple[AnyTool, ...]:
+    """Where the kernel can confine it."""
+    if services.bash is None:
+        return ()
+    shell = _Bash(services, services.bash)
+    return (
+        Tool(
+            "bash",
+            "Run a shell script on virtual files in /workspace, kept for this turn: sort, grep, cut, sed and the like, "
+            "no programs, awk or jq.",
+            BashArguments,
+            shell.run,
+            timeout=2 * SECONDS + 30,
+            max_result=3 * PAGE_CHARS,
+            kind=shell.kind,
+            private=True,
+            wording=Wording("Running a script", "Ran a script"),
+        ),
+    )
