@@ -136,7 +136,7 @@ async def outage(at: Place, report: Report) -> None:
     await at.theirs.says("offline mk7x", "k7")
     spool = at.theirs.state / "supaclaw" / "spool"
     await until(lambda: _spooled(spool), 60)
-    waiting = len(list(spool.glob("*.json")))
+    waiting = len(await asyncio.to_thread(_entries, spool))
     await at.ours.start(SUPACLAW_PORT=port)
     await until(lambda: _true(at.texts("fin7x")), 90)
     await until(lambda: _empty(spool), 30)
@@ -152,11 +152,15 @@ async def _summaries(at: Place) -> bool:
 
 
 async def _spooled(spool: Path) -> bool:
-    return any("fin7x" in file.read_text() for file in spool.glob("*.json"))
+    return any("fin7x" in text for text in await asyncio.to_thread(_entries, spool))
 
 
 async def _empty(spool: Path) -> bool:
-    return not any(spool.glob("*.json"))
+    return not await asyncio.to_thread(_entries, spool)
+
+
+def _entries(spool: Path) -> list[str]:
+    return [file.read_text() for file in spool.glob("*.json")]
 
 
 def differing(before: dict[str, bytes], after: dict[str, bytes]) -> str:

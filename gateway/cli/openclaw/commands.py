@@ -76,7 +76,10 @@ def uninstall(
     force: Annotated[bool, typer.Option("--force", help="Without the state file, or with a damaged one.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Take SupaClaw out of an OpenClaw; its files come back as they were. What is in the database stays."""
+    """Take SupaClaw out of an OpenClaw.
+
+    Its files come back as they were; what is in the database stays.
+    """
     places = _places(workspace, state)
     openclaw = OpenClaw.find(places.state)
     try:
@@ -102,7 +105,10 @@ def uninstall(
 
 
 def check(workspace: Workspace, state: State = None) -> None:
-    """Check that OpenClaw has loaded the plugin, and that a memory is stored and found."""
+    """Check that OpenClaw uses this memory.
+
+    The plugin has to be loaded; then a memory is stored, found and forgotten.
+    """
     places = _places(workspace, state)
     verify(OpenClaw.find(places.state), places)
     echo(

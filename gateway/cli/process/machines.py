@@ -42,7 +42,10 @@ def show(as_json: AsJson = False) -> None:
 
 
 def forget(name: Name) -> None:
-    """Give up a machine that is gone for good: another one may then connect its channels anew."""
+    """Give up a machine that is gone for good.
+
+    Another one may then connect its channels anew.
+    """
     if not with_database(lambda database: database.run(lambda tx: instances.forget(tx, name))):
         raise OwnerMustAct(f"no machine {name} is stopped or dead; `supaclaw machines` lists them")
     echo(f"Forgotten: {name}.")

@@ -9,7 +9,7 @@ from gateway.store.server import Server
 
 
 def test() -> None:
-    """Check the database: connect, look at the tables, find the owner."""
+    """Check that the database works."""
 
     async def work(database: Database) -> Server:
         async with database.connection() as conn:

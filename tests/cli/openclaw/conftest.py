@@ -123,7 +123,7 @@ def memory_answers(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
             self.end_headers()
             self.wfile.write(json.dumps({"hits": [row]} if self.path.endswith("search") else row).encode())
 
-        do_GET = do_DELETE = do_POST
+        do_GET = do_DELETE = do_POST  # noqa: N815 - what http.server calls
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
